@@ -1,0 +1,1 @@
+"""The laws in plain Python: the reference that judges traces, whoever wrote them."""

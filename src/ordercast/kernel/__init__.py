@@ -1,0 +1,1 @@
+"""What every protocol needs and no more: the step, and mechanisms from values to values."""

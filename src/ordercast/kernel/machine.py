@@ -1,0 +1,71 @@
+"""The doors of a protocol, and how a family presents itself to the drivers.
+
+Laws of the kernel, which every machine keeps:
+
+  1. No clock, no socket, no file, no global randomness. The same calls give the same steps,
+     whatever PYTHONHASHSEED says: never iterate a set.
+  2. A door only records in its step; the driver applies it after the door returned.
+  3. No machine stores a step: `copy.deepcopy(machine)` is always a valid snapshot.
+  4. Packets are frozen. What a peer sent wrong raises PeerError; what we did wrong is an
+     assertion.
+  5. Drivers write the trace rows for submit, send, receive, deliver and view; machines note
+     only what no driver can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from random import Random
+from typing import NamedTuple, Protocol
+
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step, Timer
+from ordercast.types import Event, NodeId, Payloads
+
+
+class Machine(Protocol):
+    """The doors of a protocol. Pure: time comes with the step, chance with the constructor."""
+
+    groups: tuple[str, ...]  # the groups that this machine serves; packets are routed by them
+
+    def start(self, step: Step) -> None:
+        """Called once, before any other door."""
+
+    def accepts(self, group: str) -> bool:
+        """Whether one more batch may be submitted now. Asked by drivers, changes nothing."""
+
+    def submit(self, step: Step, group: str, payloads: Payloads) -> Event:
+        """The application hands in a batch, after `accepts` said yes. Returns the event made."""
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        """A packet arrived, by whichever channel."""
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        """A timer that this machine set, and has not set again since, ran out."""
+
+    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
+        """The answer to a STATUS send: arrived, or nobody knows."""
+
+
+class Plan(NamedTuple):
+    """One group as a member is configured with it."""
+
+    group: str
+    members: tuple[str, ...]  # names, sorted
+    options: object  # the family's own options struct
+
+
+class Build(Protocol):
+    def __call__(
+        self, me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    ) -> list[Machine]:
+        """Makes the machines that serve the plans. `kept` is what an earlier life kept."""
+
+
+class Family(NamedTuple):
+    """A protocol family as drivers know it: one entry makes it run in every world."""
+
+    name: str
+    options: type  # a msgspec struct whose defaults work
+    packets: tuple[type[Packet], ...]
+    build: Build

@@ -1,0 +1,102 @@
+"""A step: everything that one call of a protocol may do to the world.
+
+Theory of operation. A protocol is a state machine with doors (see `Machine`). Each call of a
+door gets a step, alive for that call only. The step records; it does nothing. When the door
+returned normally the driver (the simulator, the network runtime, the explorer, a test) applies
+the record in this order, in every world:
+
+  1. `kept` is made durable,
+  2. `sent` leaves,
+  3. `timers` are set,
+  4. `told` reaches the application and the trace, in the order in which it was said.
+
+So "written before sent" holds by construction, and a door that raised did nothing at all.
+
+Three channels, with the same promises everywhere:
+
+  datagram  may be lost, doubled, reordered
+  link      reliable and FIFO between two incarnations, across cuts and reconnects; what was
+            underway when either end died is lost
+  status    answered within a bound through the door `told`: OK means it arrived, not OK says
+            nothing about arrival
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from ordercast.kernel.packet import Packet
+from ordercast.types import Event, NodeId, View
+
+
+class Channel(Enum):
+    LINK = "link"
+    DATAGRAM = "datagram"
+    STATUS = "status"
+
+
+LINK = Channel.LINK
+DATAGRAM = Channel.DATAGRAM
+STATUS = Channel.STATUS
+
+Address: TypeAlias = NodeId | str
+"""Whom to send to. A NodeId means that life and no other. A bare name means whoever bears it
+when the packet arrives, and is refused on a link, which joins two given lives."""
+
+Timer: TypeAlias = Hashable
+"""Timers are data: any hashable value that the protocol recognises when it comes back."""
+
+
+Sent: TypeAlias = tuple[tuple[Address, ...], Packet, Channel, Hashable]
+"""To whom, what, by which channel, and the token that its status comes back with."""
+
+
+class Note(NamedTuple):
+    kind: str
+    columns: dict[str, object]
+
+
+class Step:
+    """The record of one call. Protocols never store it: a deep copy of a member is a snapshot."""
+
+    __slots__ = ("kept", "now", "sent", "timers", "told")
+
+    def __init__(self, now: int) -> None:
+        self.now = now  # nanoseconds on this member's own clock, which may drift
+        self.sent: list[Sent] = []
+        self.told: list[Event | View | Note] = []
+        self.timers: list[tuple[Timer, int | None]] = []
+        self.kept: list[Packet] = []
+
+    def send(
+        self,
+        to: Address | tuple[Address, ...],
+        packet: Packet,
+        channel: Channel = LINK,
+        token: Hashable = None,
+    ) -> None:
+        """Sends to one address or to a tuple of them; encoded once. A token is for STATUS."""
+        assert token is None or channel is STATUS, "a token comes back on STATUS only"
+        self.sent.append((to if isinstance(to, tuple) else (to,), packet, channel, token))
+
+    def deliver(self, event: Event) -> None:
+        """Hands an event to the application."""
+        self.told.append(event)
+
+    def install(self, view: View) -> None:
+        """Hands a view to the application, in order with the events."""
+        self.told.append(view)
+
+    def set_timer(self, timer: Timer, after: int | None) -> None:
+        """Asks for `expire(timer)` after so many nanoseconds; again replaces, None cancels."""
+        self.timers.append((timer, after))
+
+    def keep(self, record: Packet) -> None:
+        """Makes a record durable before anything of this step leaves."""
+        self.kept.append(record)
+
+    def note(self, kind: str, **columns: object) -> None:
+        """Writes a trace row that no driver could see, such as `suspect` or `lose`."""
+        self.told.append(Note(kind, columns))

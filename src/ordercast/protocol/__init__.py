@@ -1,0 +1,1 @@
+"""The protocol families: one folder a family, one file a responsibility."""

@@ -1,0 +1,1 @@
+"""A world in virtual time: one integer seed is the whole run."""

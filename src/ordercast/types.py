@@ -1,0 +1,69 @@
+"""The frozen values that every room may use: who, what and in which company."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TypeAlias
+
+import msgspec
+
+Payloads: TypeAlias = list[bytes]
+"""The application messages of one batch, in order. Nobody changes the list once it is submitted."""
+
+COUNTER_BITS = 40
+"""An event number is `incarnation << 40 | counter`, so a restarted origin never repeats one."""
+
+
+class NodeId(
+    msgspec.Struct,
+    frozen=True,
+    order=True,
+    array_like=True,
+    cache_hash=True,
+    gc=False,
+    forbid_unknown_fields=True,
+):
+    """One life of one process: a restart keeps the name and takes the next incarnation."""
+
+    name: str
+    incarnation: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.incarnation}" if self.incarnation else self.name
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """A batch of application messages: the unit that is ordered, delivered or lost, never split.
+
+    (group, origin.name, number) identifies it. The last four fields are filled by the families
+    that have them, and reach the trace under the same names.
+    """
+
+    group: str
+    origin: NodeId
+    number: int
+    payloads: Payloads
+    index: int | None = None
+    stamp: tuple[int, ...] | None = None
+    order: int | None = None
+    hops: int | None = None
+
+
+class View(msgspec.Struct, frozen=True):
+    """The members of a group as this member has them from here on in its stream of events."""
+
+    group: str
+    id: int
+    members: tuple[NodeId, ...]
+
+
+def event_number(incarnation: int, counter: int) -> int:
+    """The number of an origin's counter-th event (from 1) in one of its lives."""
+    assert 0 < counter < 1 << COUNTER_BITS and 0 <= incarnation < 1 << 22
+    return incarnation << COUNTER_BITS | counter
+
+
+def view_identity(group: str, *parts: object) -> int:
+    """63 bits that are equal exactly where group and parts are equal (but for hash collisions)."""
+    text = "\x00".join([group, *map(str, parts)])
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 1

@@ -1,0 +1,1 @@
+"""The only place where bytes are made or read."""
