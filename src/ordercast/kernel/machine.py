@@ -34,8 +34,12 @@ class Machine(Protocol):
     def accepts(self, group: str) -> bool:
         """Whether one more batch may be submitted now. Asked by drivers, changes nothing."""
 
-    def submit(self, step: Step, group: str, payloads: Payloads) -> Event:
-        """The application hands in a batch, after `accepts` said yes. Returns the event made."""
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        """The application hands in a batch, after `accepts` said yes. Returns the event made.
+
+        `size` is the sum of the payloads' bytes: the driver counted it for the credit, so no
+        machine needs to loop over messages.
+        """
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         """A packet arrived, by whichever channel."""
@@ -69,3 +73,4 @@ class Family(NamedTuple):
     options: type  # a msgspec struct whose defaults work
     packets: tuple[type[Packet], ...]
     build: Build
+    largest_group: int  # members; what all its buffers together can bear

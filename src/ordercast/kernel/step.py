@@ -8,7 +8,7 @@ the record in this order, in every world:
   1. `kept` is made durable,
   2. `sent` leaves,
   3. `timers` are set,
-  4. `told` reaches the application and the trace, in the order in which it was said.
+  4. `outputs` reach the application and the trace, in the order in which it was said.
 
 So "written before sent" holds by construction, and a door that raised did nothing at all.
 
@@ -61,12 +61,12 @@ class Note(NamedTuple):
 class Step:
     """The record of one call. Protocols never store it: a deep copy of a member is a snapshot."""
 
-    __slots__ = ("kept", "now", "sent", "timers", "told")
+    __slots__ = ("kept", "now", "outputs", "sent", "timers")
 
     def __init__(self, now: int) -> None:
         self.now = now  # nanoseconds on this member's own clock, which may drift
         self.sent: list[Sent] = []
-        self.told: list[Event | View | Note] = []
+        self.outputs: list[Event | View | Note] = []
         self.timers: list[tuple[Timer, int | None]] = []
         self.kept: list[Packet] = []
 
@@ -83,11 +83,11 @@ class Step:
 
     def deliver(self, event: Event) -> None:
         """Hands an event to the application."""
-        self.told.append(event)
+        self.outputs.append(event)
 
     def install(self, view: View) -> None:
         """Hands a view to the application, in order with the events."""
-        self.told.append(view)
+        self.outputs.append(view)
 
     def set_timer(self, timer: Timer, after: int | None) -> None:
         """Asks for `expire(timer)` after so many nanoseconds; again replaces, None cancels."""
@@ -99,4 +99,4 @@ class Step:
 
     def note(self, kind: str, **columns: object) -> None:
         """Writes a trace row that no driver could see, such as `suspect` or `lose`."""
-        self.told.append(Note(kind, columns))
+        self.outputs.append(Note(kind, columns))

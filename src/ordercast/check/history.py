@@ -1,0 +1,308 @@
+"""One run, read once and put in order: what every law looks at.
+
+Theory of operation. The rows of a trace come in any interleaving. A history sorts them into
+logs, one for each life of a process, in local order, which is (incarnation, step) and never
+`at`. Events get small numbers in the order in which they are met, so that laws work on lists
+and sets of integers. Nothing here judges.
+
+Words.
+
+  life   one incarnation of one process
+  line   the stretch of a process's log over which order is judged: one life, or all its lives
+         together where the family is durable, for then a restart remembers what it delivered
+  flaw   a row that breaks the contract. A law that needs such a row answers `unknown`: an
+         unknown kind and two rows with the same step concern every law, a missing column those
+         laws that read rows of its kind. Rows that are merely out of order in the file are not
+         flawed: `step` tells where they belong.
+
+A submit row counts as a submission only at its origin: what n2 says that n1 submitted shows
+nothing about n1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import count, islice
+from operator import attrgetter, ge
+from typing import NamedTuple, TypeAlias
+
+from ordercast.check.past import Past
+from ordercast.check.verdict import row_event, row_writer
+from ordercast.consistency import FAMILIES
+from ordercast.trace.schema import CAUSES, KINDS, Ending, Row, Trace
+
+EventKey: TypeAlias = tuple[str, str, int]
+"""(group, origin, number): what identifies an event."""
+
+_EVENT_COLUMNS = ("group", "origin", "number")
+REQUIRED = {
+    "submit": _EVENT_COLUMNS,
+    "deliver": _EVENT_COLUMNS,
+    "lose": _EVENT_COLUMNS,
+    "join": ("group",),
+    "leave": ("group",),
+    "view": ("group", "view", "members"),
+    "ticket": ("group", "index", "cause"),
+    "suspect": ("peer",),
+}
+"""The columns without which a row of the kind says nothing."""
+
+
+class Flaw(NamedTuple):
+    """What is wrong with a row, and the kind that it concerns: None for all of the trace."""
+
+    kind: str | None
+    why: str
+
+
+class Log:
+    """What one life (or one line) of a process wrote, in local order.
+
+    `submitted` and `views` remember how many deliveries came before each entry.
+    """
+
+    __slots__ = (
+        "began",
+        "crash",
+        "delivered",
+        "deliveries",
+        "first_view",
+        "gone",
+        "incarnation",
+        "left",
+        "lost",
+        "process",
+        "rows",
+        "stop",
+        "submitted",
+        "tickets",
+        "views",
+    )
+
+    def __init__(self, process: str, incarnation: int, rows: list[Row]) -> None:
+        self.process = process
+        self.incarnation = incarnation
+        self.rows = rows
+        self.delivered: list[int] = []
+        self.deliveries: list[Row] = []  # the row of each entry of `delivered`
+        self.submitted: list[tuple[int, int]] = []  # (deliveries before, event)
+        self.views: list[tuple[int, Row]] = []  # (deliveries before, row)
+        self.lost: list[int] = []
+        self.tickets: list[Row] = []
+        self.began: dict[str, Row] = {}  # group: its first join or view row
+        self.first_view: dict[str, Row] = {}
+        self.left: set[str] = set()  # groups with a leave row
+        self.gone: set[str] = set()  # groups that were left and not entered again
+        self.crash: Row | None = None
+        self.stop: Row | None = None
+
+
+class History:
+    """The index of one run. Built once and shared by all laws."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.header = trace.header
+        self.finished = trace.header.ending == Ending.FINISHED
+        promise = FAMILIES.get(trace.header.family or "")
+        self.durable = promise is not None and promise.durable
+        self.flaws: list[Flaw] = []
+        self.submits: dict[int, Row] = {}
+        self.submitters: dict[int, Log] = {}  # the life that submitted the event
+        self.suspicions: set[tuple[str, str]] = set()  # (who, whom), by name
+        self.kinds: set[str] = set()  # but for deliver, which nobody asks about
+        self._ids: defaultdict[EventKey, int] = defaultdict(count().__next__)
+        self.lives = [
+            Log(process, incarnation, rows)
+            for (process, incarnation), rows in sorted(_by_life(trace.rows).items())
+        ]
+        for life in self.lives:
+            self._read(life)
+        self.events: list[EventKey] = list(self._ids)
+        self.group_of = [key[0] for key in self.events]
+        if any(None in key for key in self.events):
+            self._find_incomplete_events()
+        self._sets: dict[tuple[str, int], dict[str, set[int]]] = {}
+
+    def flaw(self, kinds: Iterable[str]) -> str | None:
+        """Why a law that reads these kinds cannot judge, if it cannot."""
+        wanted = {None, *kinds}
+        return next((flaw.why for flaw in self.flaws if flaw.kind in wanted), None)
+
+    @property
+    def calm(self) -> bool:
+        """Whether the rows show no failure: no crash, no suspicion, no loss and no restart."""
+        return not self.kinds & {"crash", "suspect", "lose"} and not any(
+            life.incarnation for life in self.lives
+        )
+
+    @cached_property
+    def last_lives(self) -> dict[str, Log]:
+        """The last life of each process."""
+        return {life.process: life for life in self.lives}
+
+    @cached_property
+    def lines(self) -> list[Log]:
+        if not self.durable:
+            return self.lives
+        lives: dict[str, list[Log]] = {}
+        for life in self.lives:
+            lives.setdefault(life.process, []).append(life)
+        return [_joined(several) for several in lives.values()]
+
+    @cached_property
+    def past(self) -> Past:
+        """Which event came before which, by the rows."""
+        return Past(self.lives, self.submits, self.group_of, self.durable)
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """Every group that an event, a view or a join names."""
+        named = dict.fromkeys(self.group_of)
+        for life in self.lives:
+            named |= dict.fromkeys(life.began)
+        return sorted(group for group in named if group is not None)
+
+    @cached_property
+    def submits_by_group(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for event, row in self.submits.items():
+            found.setdefault(self.group_of[event], []).append(row)
+        return found
+
+    def delivered_in(self, life: Log, group: str) -> set[int]:
+        """The events of the group that this life delivered."""
+        key = life.process, life.incarnation
+        sets = self._sets.get(key)
+        if sets is None:
+            sets = self._sets[key] = self._split(life.delivered)
+        return sets.get(group, set())
+
+    def lost_in(self, life: Log, group: str) -> set[int]:
+        """The events of the group that this life gave up."""
+        return self._split(life.lost).get(group, set()) if life.lost else set()
+
+    def _split(self, events: list[int]) -> dict[str, set[int]]:
+        if len(self.groups) == 1:
+            return {self.groups[0]: set(events)}
+        sets: defaultdict[str, set[int]] = defaultdict(set)
+        for event in events:
+            sets[self.group_of[event]].add(event)
+        return sets
+
+    # --- reading the rows ---
+
+    def _read(self, life: Log) -> None:
+        rows, ids = life.rows, self._ids
+        if any(map(ge, map(_STEP, rows), map(_STEP, islice(rows, 1, None)))):
+            self._sort(rows)
+        delivered, deliveries = life.delivered, life.deliveries
+        for row in rows:
+            kind = row.kind
+            if kind == "deliver":
+                delivered.append(ids[row.group, row.origin, row.number])  # type: ignore[index]
+                deliveries.append(row)
+            elif kind == "submit":
+                self._read_submit(life, row)
+            else:
+                self.kinds.add(kind)
+                self._read_other(life, row)
+
+    def _sort(self, rows: list[Row]) -> None:
+        rows.sort(key=_STEP)
+        steps = list(map(_STEP, rows))
+        for row, before, after in zip(rows, steps, steps[1:], strict=False):
+            if before == after:
+                self.flaws.append(Flaw(None, f"{row_writer(row)} wrote two rows as step {after}"))
+                return
+
+    def _read_submit(self, life: Log, row: Row) -> None:
+        event = self._ids[row.group, row.origin, row.number]  # type: ignore[index]
+        if row.origin != life.process:
+            return
+        if event in self.submits:
+            self.flaws.append(Flaw("submit", f"{row_event(row)} was submitted twice"))
+            return
+        self.submits[event] = row
+        self.submitters[event] = life
+        life.submitted.append((len(life.delivered), event))
+
+    def _read_other(self, life: Log, row: Row) -> None:
+        kind = row.kind
+        needed = REQUIRED.get(kind, ())
+        if kind not in KINDS:
+            self._flaw(None, row, f"has the unknown kind `{kind}`")
+        elif any(getattr(row, column) is None for column in needed):
+            missing = [column for column in needed if getattr(row, column) is None]
+            self._flaw(kind, row, f"has no {' and no '.join(missing)}")
+        elif kind == "lose":
+            life.lost.append(self._ids[row.group, row.origin, row.number])  # type: ignore[index]
+        elif kind == "view":
+            life.views.append((len(life.delivered), row))
+            life.first_view.setdefault(row.group or "", row)
+            self._enter(life, row)
+        elif kind == "join":
+            self._enter(life, row)
+        elif kind == "leave":
+            life.left.add(row.group or "")
+            life.gone.add(row.group or "")
+        elif kind == "ticket":
+            if row.cause not in CAUSES["ticket"]:
+                self._flaw(kind, row, f"has the unknown cause `{row.cause}`")
+            life.tickets.append(row)
+        elif kind == "suspect":
+            self.suspicions.add((life.process, bare_name(row.peer or "")))
+        elif kind == "crash":
+            life.crash = life.crash or row
+        elif kind == "stop":
+            life.stop = life.stop or row
+
+    def _enter(self, life: Log, row: Row) -> None:
+        life.began.setdefault(row.group or "", row)
+        life.gone.discard(row.group or "")
+
+    def _find_incomplete_events(self) -> None:
+        for life in self.lives:
+            for row in life.rows:
+                if row.kind in ("submit", "deliver"):
+                    missing = [name for name in _EVENT_COLUMNS if getattr(row, name) is None]
+                    if missing:
+                        self._flaw(row.kind, row, f"has no {' and no '.join(missing)}")
+
+    def _flaw(self, kind: str | None, row: Row, what: str) -> None:
+        where = f"step {row.step} of {row_writer(row)}"
+        self.flaws.append(Flaw(kind, f"{where}, kind {row.kind}, {what}"))
+
+
+_STEP = attrgetter("step")
+
+
+def bare_name(name: str) -> str:
+    """`n1` for `n1` and for `n1#2`: views and suspicions may name a life, laws count processes."""
+    head, sharp, life = name.rpartition("#")
+    return head if sharp and life.isdigit() else name
+
+
+def _by_life(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
+    found: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.process, row.incarnation].append(row)
+    return found
+
+
+def _joined(lives: list[Log]) -> Log:
+    """All lives of a process as one line."""
+    if len(lives) == 1:
+        return lives[0]
+    line = Log(lives[0].process, lives[0].incarnation, [])
+    for life in lives:
+        before = len(line.delivered)
+        line.rows += life.rows
+        line.submitted += [(before + place, event) for place, event in life.submitted]
+        line.views += [(before + place, row) for place, row in life.views]
+        line.delivered += life.delivered
+        line.deliveries += life.deliveries
+        line.lost += life.lost
+        line.began = life.began | line.began  # the earlier life's row stays
+    return line

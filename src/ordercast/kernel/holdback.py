@@ -1,0 +1,194 @@
+"""Hold-back queues: items that arrived before their turn.
+
+`HoldBack` keeps items that wait for named predecessors, in any partial order, and lets go of
+them in an order in which each follows all that it waited for. `InOrder` is the simple case of
+one numbered stream.
+
+What they do not do: know what was there before. Whoever admits says what is still missing, as
+only the protocol has the clock that tells. Nor do they ask for what is missing, or give up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from ordercast.kernel.buffers import Limit
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class _Held(Generic[K, T]):
+    __slots__ = ("item", "missing", "size", "waits_for")
+
+    def __init__(self, item: T, waits_for: tuple[K, ...], size: int) -> None:
+        self.item = item
+        self.waits_for = waits_for
+        self.missing = 0  # how many different keys of `waits_for` are not there yet
+        self.size = size
+
+
+class HoldBack(Generic[K, T]):
+    """Items by key, each waiting for other keys. The cost is constant for each such edge.
+
+    It goes over its limit by one item at most: whoever admits must call `drop_oldest` (or
+    `abandon` another, or force one through) until it is no longer `over_limit`, and learns so
+    what was given up. The next `admit` asserts that.
+
+    To force an item through without its predecessors: `abandon` it, deliver what that
+    returns, then `satisfy` its key. To do without an item that will never come: `satisfy` its
+    key.
+    """
+
+    __slots__ = ("_followers", "_held", "limit", "size")
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self.size = 0  # bytes of all that is held
+        self._held: OrderedDict[K, _Held[K, T]] = OrderedDict()  # oldest first
+        # For each key that is not there: who waits for it, oldest first. Never empty dicts.
+        self._followers: dict[K, dict[K, None]] = {}
+
+    def admit(self, key: K, item: T, waits_for: tuple[K, ...], size: int = 0) -> list[T]:
+        """Takes an item that waits for the given keys, all of them not there yet.
+
+        Returns what is released, in order: the item itself if it waits for nothing, and all
+        that waited for it alone. A key that is held already changes nothing.
+        """
+        assert not self.over_limit, "drop_oldest() until it is no longer over its limit"
+        if key in self._held:
+            return []
+        if not waits_for:
+            return [item, *self.satisfy(key)]
+        held = _Held(item, waits_for, size)
+        for missing in waits_for:
+            followers = self._followers.setdefault(missing, {})
+            if key not in followers:
+                followers[key] = None
+                held.missing += 1
+        self._held[key] = held
+        self.size += size
+        return []
+
+    def satisfy(self, key: K) -> list[T]:
+        """The key is there, or will be done without. Returns what that releases, in order.
+
+        An item held under the key itself is dropped, for it is there already.
+        """
+        self.abandon(key)
+        released: list[T] = []
+        there = [key]
+        for done in there:  # grows while we go: what is released satisfies others
+            for follower in self._followers.pop(done, ()):
+                held = self._held[follower]
+                held.missing -= 1
+                if not held.missing:
+                    del self._held[follower]
+                    self.size -= held.size
+                    released.append(held.item)
+                    there.append(follower)
+        return released
+
+    def abandon(self, key: K) -> T | None:
+        """Stops holding an item and returns it. Those that wait for its key go on waiting."""
+        held = self._held.pop(key, None)
+        if held is None:
+            return None
+        self.size -= held.size
+        for missing in held.waits_for:
+            followers = self._followers.get(missing)
+            if followers is not None:
+                followers.pop(key, None)
+                if not followers:
+                    del self._followers[missing]
+        return held.item
+
+    def drop_oldest(self) -> tuple[K, T]:
+        """Abandons what has been held longest and tells which it was."""
+        key = next(iter(self._held))
+        item = self._held[key].item
+        self.abandon(key)
+        return key, item
+
+    def missing(self) -> tuple[K, ...]:
+        """The keys that somebody waits for and that are not held either, longest wanted first."""
+        return tuple(key for key in self._followers if key not in self._held)
+
+    @property
+    def held(self) -> tuple[K, ...]:
+        """The keys of all that is held, oldest first."""
+        return tuple(self._held)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def over_limit(self) -> bool:
+        return len(self._held) > self.limit.count or self.size > self.limit.size
+
+
+class InOrder(Generic[T]):
+    """Puts one stream, numbered without gaps, back in order.
+
+    It never holds more than its limit. What is `limit.count` or more ahead, or would exceed
+    `limit.size`, is refused and counted; the item whose turn it is always gets through, so a
+    sender that sends again what was not acknowledged always makes progress.
+    """
+
+    __slots__ = ("_waiting", "limit", "next_number", "refused", "repeated", "size")
+
+    def __init__(self, next_number: int, limit: Limit) -> None:
+        self.next_number = next_number  # everything below was released or skipped
+        self.limit = limit
+        self.size = 0  # bytes of all that waits
+        self.refused = 0  # how many items came too far ahead to be held
+        self.repeated = 0  # how many items came again, or after they were skipped
+        self._waiting: dict[int, tuple[T, int]] = {}  # item and size; all above next_number
+
+    def admit(self, number: int, item: T, size: int = 0) -> list[T]:
+        """Takes an item and returns what is in order now, the item included if it is."""
+        if number == self.next_number:
+            self.next_number += 1
+            return [item, *self._consecutive()] if self._waiting else [item]
+        if number < self.next_number or number in self._waiting:
+            self.repeated += 1
+        elif number - self.next_number >= self.limit.count or self.size + size > self.limit.size:
+            self.refused += 1
+        else:
+            self._waiting[number] = (item, size)
+            self.size += size
+        return []
+
+    def skip_to(self, number: int) -> list[T]:
+        """Waits for nothing below a number any more. Returns what is in order now.
+
+        That includes the items below that did arrive. Skipping backwards changes nothing.
+        """
+        if number <= self.next_number:
+            return []
+        released = [self._take(waiting) for waiting in sorted(self._waiting) if waiting < number]
+        self.next_number = number
+        return released + self._consecutive()
+
+    def missing(self) -> range:
+        """The numbers of the first gap; empty when nothing waits."""
+        return range(self.next_number, min(self._waiting, default=self.next_number))
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def _consecutive(self) -> list[T]:
+        released = []
+        while self.next_number in self._waiting:
+            released.append(self._take(self.next_number))
+            self.next_number += 1
+        return released
+
+    def _take(self, number: int) -> T:
+        item, size = self._waiting.pop(number)
+        self.size -= size
+        return item

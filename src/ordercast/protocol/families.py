@@ -1,0 +1,6 @@
+"""The families that this version can run, by the name that scenarios and levels use."""
+
+from ordercast.kernel.machine import Family
+from ordercast.protocol import fifo
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (fifo.FAMILY,)}

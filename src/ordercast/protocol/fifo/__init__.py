@@ -1,0 +1,15 @@
+"""Reliable FIFO multicast in a fixed group: every sender's events in order, none between senders.
+
+packets.py   what members say to each other
+options.py   what can be set, with defaults that work
+stream.py    one origin's events at one member: what was received, what is held for whom
+peers.py     who is there: hearing, silence, return, new incarnations
+member.py    the machine: the doors, and the rules that join the parts
+"""
+
+from ordercast.kernel.machine import Family
+from ordercast.protocol.fifo.member import build
+from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.packets import Alive, Data, Start
+
+FAMILY = Family("fifo", Options, (Data, Start, Alive), build, largest_group=256)

@@ -1,0 +1,326 @@
+"""A member of a fifo group: the doors, and the rules that join streams and peers.
+
+What it decides: whom an event goes to, when it is delivered, when a submission must wait, who
+is present, and who gets what from whom after a failure.
+
+Rules.
+ 1. Own events are delivered here at once, and go by link to every present peer.
+ 2. An event is delivered when it is the next of its origin's stream. Nothing orders two streams.
+ 3. Submissions wait while the group forms, and while the window is full: that is, while the
+    slowest present member lacks so many of our events, or so many bytes of them.
+ 4. A peer that is silent, or deaf to us, for the suspicion limit is set aside: nobody waits for
+    it, nothing is queued for it, but what it misses is held while the buffers allow.
+ 5. A peer that returns is sent what is held beyond what it has. What is held no longer is lost
+    to it, and it says so in its trace.
+ 6. Whoever holds events of an origin that is gone, or that another member cannot hear, relays
+    them to the members that lack them. So what a crashed sender got to one survivor gets to all.
+ 7. A restarted member is a new life: it receives from then on, with what is still held.
+
+Failure detection only ever changes who is waited for and who relays; no law rests on it being
+right. Views are this member's own opinion: other members may see others at the same time.
+
+What it does not do: agree on views, order anything across senders, or keep anything on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from ordercast.errors import PeerError, UsageError
+from ordercast.kernel.buffers import Limit, Retained
+from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import DATAGRAM, Step, Timer
+from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.fifo.peers import Peer
+from ordercast.protocol.fifo.stream import Stream
+from ordercast.types import Event, NodeId, Payloads, View, event_number, view_identity
+
+TICK = "tick"
+LIVES_REMEMBERED = 8
+"""Older lives of a name than this many are forgotten, and their packets ignored."""
+
+
+class Member:
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        assert isinstance(plan.options, Options) and me.name in plan.members
+        options = plan.options
+        self.me = me
+        self.group = plan.group
+        self.groups = (plan.group,)
+        self.options = options
+        self.others = tuple(name for name in plan.members if name != me.name)
+        self.peers = {name: Peer(name) for name in self.others}
+        self.present: tuple[NodeId, ...] = ()  # the lives of the present peers, by name
+        self.limit = Limit(options.retain, options.retain_size)
+        self.own = Stream(me, 0, self.limit)
+        self.streams: dict[NodeId, Stream] = {me: self.own}
+        # Own events that some present peer lacks: what the window is measured by.
+        self.unstable: Retained[None] = Retained(Limit(options.window, options.window_size))
+        self.forming = options.silence_ticks if self.others else 0  # ticks left to meet everybody
+        self.views_installed = 0
+        self.unreported = 0  # events received since our last heartbeat
+        self.first_tick = chance.randrange(1, options.heartbeat + 1)  # so that members are not in step
+
+    # --- doors -------------------------------------------------------------------------------
+
+    def start(self, step: Step) -> None:
+        step.set_timer(TICK, self.first_tick)
+        if self.others:
+            self._report(step)
+        else:
+            self._install(step)
+
+    def accepts(self, group: str) -> bool:
+        waiting = self.unstable
+        return not self.forming and (
+            waiting.count < self.options.window and waiting.size < self.options.window_size
+        )
+
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        assert self.accepts(group), "the driver asks first"
+        if size > self.options.window_size:
+            raise UsageError(
+                f"a batch of {size} bytes does not fit the window of "
+                f"{self.options.window_size} (window_size) of group {group!r}"
+            )
+        number = self.own.received_up_to + 1
+        data = Data(self.group, self.me, number, payloads, size)
+        self.own.admit(data)
+        self.unstable.append(number, None, size)
+        event = self._event(data)
+        step.deliver(event)
+        if self.present:
+            step.send(self.present, data)
+        self._trim_own()
+        return event
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        peer = self.peers.get(sender.name)
+        if peer is None:
+            raise PeerError(f"{sender} is not a member of {self.group}")
+        if peer.life != sender and not self._is_new_life(step, peer, sender):
+            return
+        peer = self.peers[sender.name]
+        peer.silent = 0
+        if isinstance(packet, Data):
+            self._receive_data(step, peer, packet)
+        elif isinstance(packet, Alive):
+            self._receive_alive(step, peer, packet)
+        elif isinstance(packet, Start):
+            self._receive_start(step, peer, packet)
+        else:
+            raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        assert timer == TICK
+        if self.forming:
+            self._form(step)
+        for peer in self.peers.values():
+            peer.tick()
+            if peer.present and peer.is_lost(self.options.silence_ticks):
+                self._set_aside(step, peer)
+        self._relay(step)
+        if self.others:
+            self._report(step)
+        step.set_timer(TICK, self.options.heartbeat)
+
+    def told(self, step: Step, token: object, arrived: bool) -> None:
+        raise AssertionError("fifo sends nothing by status")
+
+    # --- receiving ---------------------------------------------------------------------------
+
+    def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
+        if not peer.present:
+            self._welcome(step, peer)
+        peer.proves_contact()
+        stream = self.streams.get(data.origin)
+        if stream is None or not stream.admit(data):
+            return
+        if not self.views_installed:
+            self._install(step)  # nobody hears an event before a view
+        step.deliver(self._event(data))
+        stream.trim(self._somebody_away())
+        self.unreported += 1
+        if 4 * self.unreported >= self.options.window:
+            self._report(step)
+
+    def _receive_alive(self, step: Step, peer: Peer, alive: Alive) -> None:
+        assert peer.life is not None
+        peer.received = dict(alive.received)
+        if peer.received.get(self.me, 0) > self.own.received_up_to:
+            raise PeerError(f"{peer.life} acknowledges what {self.me} never sent")
+        peer.hears = frozenset(alive.hears)
+        moved = [
+            stream
+            for origin, up_to in alive.received
+            if (stream := self.streams.get(origin))
+            and stream.acknowledged.acknowledge(peer.life, up_to)
+        ]
+        if self.me in peer.hears:
+            peer.proves_contact()
+            if not peer.present:
+                self._welcome(step, peer)
+        away = self._somebody_away()
+        for stream in moved:
+            stream.trim(away)
+        self._trim_own()
+
+    def _receive_start(self, step: Step, peer: Peer, start: Start) -> None:
+        origin = start.origin
+        peer.proves_contact()
+        if origin.name not in self.peers or self._is_forgotten(origin):
+            return  # ours, a stranger's, or that of a life long gone
+        # Only the origin itself may say what can no longer be had, unless it is gone.
+        from_origin = origin == peer.life
+        if not from_origin and (self.forming or self._is_present(origin)):
+            return
+        stream = self.streams.get(origin)
+        if stream is None:
+            self._follow(origin, start.after)
+            return
+        for number in stream.skip_to(start.after):
+            step.note(
+                "lose",
+                group=self.group,
+                origin=origin.name,
+                number=event_number(origin.incarnation, number),
+                cause="overflow",
+            )
+
+    # --- who is there ------------------------------------------------------------------------
+
+    def _form(self, step: Step) -> None:
+        """Counts down the time in which everybody should have been met."""
+        self.forming -= 1
+        if self.forming == 0:
+            for peer in self.peers.values():
+                if not peer.present:
+                    peer.away = True
+                    step.note("suspect", group=self.group, peer=peer.name)
+            self._install(step)
+
+    def _is_new_life(self, step: Step, peer: Peer, sender: NodeId) -> bool:
+        """Meets a newer incarnation, which proves the older one dead. No: it is an old one."""
+        if peer.life is not None:
+            if sender.incarnation < peer.life.incarnation:
+                return False
+            step.note("confirm", group=self.group, peer=peer.name)
+            if peer.present:
+                self._let_go(peer)
+                self._install_change(step)
+        self.peers[sender.name] = Peer(sender.name, sender)
+        for origin in list(self.streams):
+            if self._is_forgotten(origin):
+                del self.streams[origin]
+        return True
+
+    def _is_forgotten(self, origin: NodeId) -> bool:
+        peer = self.peers.get(origin.name)
+        life = peer.life if peer else None
+        return life is not None and origin.incarnation <= life.incarnation - LIVES_REMEMBERED
+
+    def _welcome(self, step: Step, peer: Peer) -> None:
+        """Both directions are proven: our events go to the peer from now on, and we wait for it."""
+        assert peer.life is not None and not peer.present
+        if peer.away:
+            step.note("refute", group=self.group, peer=peer.name)
+        peer.present, peer.away, peer.unheard = True, False, 0
+        for stream in self.streams.values():
+            if stream.origin != peer.life:
+                stream.acknowledged.follow(peer.life, peer.received.get(stream.origin, 0))
+        self.own.resend(step, self.group, peer.life, peer.received.get(self.me, 0))
+        self._count_unstable_again()
+        self._who_is_present()
+        if not self._somebody_away():
+            self.forming = 0
+        self._install_change(step)
+
+    def _set_aside(self, step: Step, peer: Peer) -> None:
+        self._let_go(peer)
+        peer.away = True
+        step.note("suspect", group=self.group, peer=peer.name)
+        self._install_change(step)
+
+    def _let_go(self, peer: Peer) -> None:
+        """Nobody is waited for, and nothing is sent, at a life that is away or dead."""
+        assert peer.life is not None
+        peer.present = False
+        self._who_is_present()
+        for stream in self.streams.values():
+            stream.acknowledged.unfollow(peer.life)
+            stream.relays.pop(peer.life, None)
+            stream.trim(somebody_away=True)
+        self._trim_own()
+
+    def _is_present(self, life: NodeId) -> bool:
+        peer = self.peers.get(life.name)
+        return peer is not None and peer.present and peer.life == life
+
+    def _somebody_away(self) -> bool:
+        return len(self.present) < len(self.others)
+
+    def _who_is_present(self) -> None:
+        peers = self.peers.values()
+        self.present = tuple(peer.life for peer in peers if peer.present and peer.life)
+
+    def _install_change(self, step: Step) -> None:
+        if not self.forming:  # a group that forms comes as one view, not as one a member
+            self._install(step)
+
+    def _install(self, step: Step) -> None:
+        self.views_installed += 1
+        members = tuple(sorted((self.me, *self.present)))
+        identity = view_identity(self.group, self.me, self.views_installed)
+        step.install(View(self.group, identity, members))
+
+    # --- streams -----------------------------------------------------------------------------
+
+    def _follow(self, origin: NodeId, after: int) -> None:
+        stream = self.streams[origin] = Stream(origin, after, self.limit)
+        for life in self.present:
+            if life != origin:
+                has = self.peers[life.name].received.get(origin, 0)
+                stream.acknowledged.follow(life, has)
+
+    def _relay(self, step: Step) -> None:
+        for stream in self.streams.values():
+            if stream is self.own or not stream.held.count:
+                continue
+            gone = not self._is_present(stream.origin)
+            for peer in self.peers.values():
+                if not peer.present or peer.life is None or peer.life == stream.origin:
+                    continue
+                if gone or stream.origin not in peer.hears:
+                    stream.relay(step, self.group, peer.life)
+
+    def _report(self, step: Step) -> None:
+        """Our heartbeat: what we have of every stream, and whom we hear."""
+        self.unreported = 0
+        ticks = self.options.silence_ticks
+        received = [(stream.origin, stream.received_up_to) for stream in self.streams.values()]
+        hears = [peer.life for peer in self.peers.values() if peer.life and peer.is_heard(ticks)]
+        step.send(self.others, Alive(self.group, received, hears), DATAGRAM)
+
+    def _trim_own(self) -> None:
+        self.unstable.discard_up_to(self.own.trim(self._somebody_away()))
+
+    def _count_unstable_again(self) -> None:
+        """A returned peer lacks events that were stable without it: the window counts them."""
+        self.unstable = Retained(self.unstable.limit)
+        stable = self.own.acknowledged.stable_up_to(self.own.received_up_to)
+        for data in self.own.held.after(stable):
+            self.unstable.append(data.number, None, data.size)
+
+    def _event(self, data: Data) -> Event:
+        number = event_number(data.origin.incarnation, data.number)
+        return Event(self.group, data.origin, number, data.payloads)
+
+
+def build(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+) -> list[Machine]:
+    """One machine a group: fifo groups know nothing of each other."""
+    return [Member(me, plan, chance) for plan in plans]

@@ -1,0 +1,40 @@
+"""What members of a fifo group say to each other.
+
+Data and Start travel by link, so that they arrive in the order in which they were sent. Alive
+travels by datagram: it is cumulative, so a lost one costs nothing but a little time, and it
+never queues up for a member that is away.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from ordercast.kernel.packet import Packet
+from ordercast.types import NodeId, Payloads
+
+Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
+
+
+class Data(Packet, tag="fifo.data"):
+    """One event of origin's stream, from the origin itself or relayed by who holds it."""
+
+    origin: NodeId
+    number: Annotated[int, Meta(ge=1, lt=1 << 40)]  # its place in this life of the origin, from 1
+    payloads: Payloads
+    size: Count  # bytes of the payloads, counted once by the origin
+
+
+class Start(Packet, tag="fifo.start"):
+    """What follows on this link of origin's stream begins after this number."""
+
+    origin: NodeId
+    after: Count
+
+
+class Alive(Packet, tag="fifo.alive"):
+    """A heartbeat: how far the sender has received each stream, and whom it hears."""
+
+    received: list[tuple[NodeId, Count]]
+    hears: list[NodeId]

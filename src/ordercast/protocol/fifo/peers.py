@@ -1,0 +1,44 @@
+"""Who is there: hearing, silence and return of one other member.
+
+Rules. A peer is connected while we hear it and it says that it hears us: heartbeats prove both
+directions, so a one-way cut is a cut. Silence is counted in our own heartbeats, never in clock
+time: a member that was itself stalled counts nothing for that while and blames nobody. A peer
+that was set aside returns when both directions are proven again.
+"""
+
+from __future__ import annotations
+
+from ordercast.types import NodeId
+
+
+class Peer:
+    """One name of the group. `life` is the newest incarnation that we heard of."""
+
+    __slots__ = ("away", "hears", "life", "name", "present", "received", "silent", "unheard")
+
+    def __init__(self, name: str, life: NodeId | None = None) -> None:
+        self.name = name
+        self.life = life
+        self.present = False  # our events go to it, and we wait for its acknowledgements
+        self.away = False  # set aside, and not returned since
+        self.silent = 0  # own heartbeats since we last heard it
+        self.unheard = 0  # own heartbeats since it last said that it hears us
+        self.received: dict[NodeId, int] = {}  # what it last said it has of each stream
+        self.hears: frozenset[NodeId] = frozenset()  # whom it last said it hears; never iterated
+
+    def tick(self) -> None:
+        """One more of our heartbeats went by."""
+        self.silent += 1
+        self.unheard += 1
+
+    def proves_contact(self) -> None:
+        """It said or showed that it hears us."""
+        self.unheard = 0
+
+    def is_heard(self, silence_ticks: int) -> bool:
+        """Whether we tell others that we hear it: half the limit, so that they learn in time."""
+        return self.life is not None and self.silent <= silence_ticks // 2
+
+    def is_lost(self, silence_ticks: int) -> bool:
+        """Silent for too long, or deaf to us for as long as it would take it to notice."""
+        return self.silent >= silence_ticks or self.unheard >= silence_ticks + silence_ticks // 2

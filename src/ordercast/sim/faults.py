@@ -1,0 +1,188 @@
+"""What goes wrong: listed faults and chaos drawn from the seed, begun and ended on the agenda."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from ordercast.sim.agenda import Agenda
+from ordercast.sim.network import Network
+from ordercast.sim.process import Process
+from ordercast.sim.scenario import ChaosSettings, Fault, Scenario
+from ordercast.store.memory import Trouble
+from ordercast.units import MILLISECOND, SECOND, Duration
+
+RESTART_PAUSE = 100 * MILLISECOND
+"""How long a process is down that is restarted without a word on how long."""
+
+
+class Faults:
+    """Begins and ends faults. Overlapping ones of a kind add up and are undone one by one."""
+
+    def __init__(self, agenda: Agenda, network: Network, processes: dict[str, Process]) -> None:
+        self._agenda = agenda
+        self._network = network
+        self._processes = processes
+        self._active: list[Fault] = []
+        self._begin: dict[str, Callable[[Fault], None]] = {
+            "crash": self._crash,
+            "restart": self._crash,
+            "pause": self._pause,
+            "partition": lambda fault: network.cut(self._paths(fault)),
+            "one-way": lambda fault: network.cut(self._paths(fault)),
+            "loss": lambda fault: self._weigh(),
+            "slow": lambda fault: self._weigh(),
+            "disk": lambda fault: self._disks(),
+            "skew": self._skew,
+        }
+
+    def schedule(self, faults: list[Fault], until: int) -> None:
+        """Puts faults on the agenda. Whatever lasts beyond `until` is ended then."""
+        for fault in faults:
+            self._agenda.add(fault.at, self._start, fault)
+            lasts = fault.lasts
+            if fault.kind == "restart" and lasts is None:
+                lasts = Duration(RESTART_PAUSE)
+            if lasts is not None and fault.at + lasts < until:
+                self._agenda.add(fault.at + lasts, self._end, fault)
+
+    def heal(self) -> None:
+        """Ends every fault. A process that crashed for good stays down."""
+        for fault in list(self._active):
+            self._end(fault)
+
+    def _start(self, fault: Fault) -> None:
+        self._active.append(fault)
+        self._begin[fault.kind](fault)
+
+    def _end(self, fault: Fault) -> None:
+        if not any(fault is other for other in self._active):
+            return
+        self._active = [other for other in self._active if other is not fault]
+        if fault.kind in ("crash", "restart"):
+            if fault.lasts is not None or fault.kind == "restart":
+                self._restart(fault)
+        elif fault.kind in ("partition", "one-way"):
+            self._network.mend(self._paths(fault))
+        elif fault.kind in ("loss", "slow"):
+            self._weigh()
+        elif fault.kind == "disk":
+            self._disks()
+        elif fault.kind == "pause":
+            paused = [name for other in self._active if other.kind == "pause" for name in other.nodes]
+            for name in fault.nodes:
+                if name not in paused:
+                    self._processes[name].resume()
+        else:
+            assert fault.kind == "skew"
+            for process in self._named(fault):
+                process.clock.drift(self._agenda.now, 0.0)
+
+    def _named(self, fault: Fault) -> list[Process]:
+        return [self._processes[name] for name in fault.nodes or self._processes]
+
+    def _crash(self, fault: Fault) -> None:
+        for process in self._named(fault):
+            process.crash()
+
+    def _restart(self, fault: Fault) -> None:
+        for process in self._named(fault):
+            if not process.alive and not self._is_down(process.name):
+                if fault.disk == "lost":
+                    process.disk.erase()
+                process.start()
+
+    def _is_down(self, name: str) -> bool:
+        """Whether another crash still holds the process down."""
+        return any(
+            other.kind in ("crash", "restart") and name in other.nodes for other in self._active
+        )
+
+    def _pause(self, fault: Fault) -> None:
+        for process in self._named(fault):
+            process.pause()
+
+    def _skew(self, fault: Fault) -> None:
+        for process in self._named(fault):
+            process.clock.jump(self._agenda.now, fault.by)
+            process.clock.drift(self._agenda.now, fault.drift)
+
+    def _paths(self, fault: Fault) -> list[tuple[str, str]]:
+        """The one-way paths that a cut lies on. Who is on no side reaches everybody."""
+        sides = fault.sides
+        if not sides:
+            rest = [name for name in self._processes if name not in fault.nodes]
+            sides = [fault.nodes, rest]
+        paths = []
+        for index, side in enumerate(sides):
+            for other in sides[index + 1 :]:
+                for one in side:
+                    for two in other:
+                        paths.append((one, two))
+                        if fault.kind == "partition":
+                            paths.append((two, one))
+        return paths
+
+    def _weigh(self) -> None:
+        """Loss and slowness of each process are the worst of the faults that lie on it."""
+        loss: dict[str, float] = {}
+        slow: dict[str, float] = {}
+        for fault in self._active:
+            for name in fault.nodes or self._processes:
+                if fault.kind == "loss":
+                    loss[name] = max(loss.get(name, 0.0), fault.rate)
+                elif fault.kind == "slow":
+                    slow[name] = max(slow.get(name, 1.0), fault.factor)
+        self._network.loss_at, self._network.slow_at = loss, slow
+
+    def _disks(self) -> None:
+        for process in self._processes.values():
+            process.disk.trouble, process.disk.sync_time = None, 0
+        for fault in self._active:
+            if fault.kind == "disk":
+                for process in self._named(fault):
+                    process.disk.trouble = Trouble(fault.mode)
+                    process.disk.sync_time = fault.sync if fault.mode == "slow" else 0
+
+
+def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[Fault]:
+    """The faults of one run: one every so often, of a random kind, place and length."""
+    faults: list[Fault] = []
+    crashed_for_good: list[str] = []
+    names = scenario.names
+    at = 0
+    while True:
+        at += round(draw.expovariate(1 / chaos.every)) + MILLISECOND
+        if at >= scenario.duration:
+            return faults
+        kind = draw.choice(chaos.faults)
+        nodes = draw.sample(names, draw.randint(1, max(1, len(names) // 2)))
+        lasts: Duration | None = Duration(draw.randint(MILLISECOND, chaos.longest))
+        sides: list[list[str]] = []
+        if kind in ("crash", "restart"):
+            nodes = nodes[:1]
+            if kind == "crash" and draw.random() < 0.5:
+                room = len(names) - len(crashed_for_good) > chaos.survivors
+                if nodes[0] not in crashed_for_good and room:
+                    crashed_for_good.append(nodes[0])
+                    lasts = None
+        elif kind in ("partition", "one-way"):
+            sides = [nodes, [name for name in names if name not in nodes]]
+            nodes = []
+            if not sides[1]:
+                continue
+        faults.append(
+            Fault(
+                at=Duration(at),
+                kind=kind,
+                nodes=nodes,
+                sides=sides,
+                lasts=lasts,
+                disk=draw.choice(("kept", "lost")),
+                rate=draw.uniform(0.05, 0.6),
+                factor=draw.uniform(2, 50),
+                by=Duration(draw.randint(0, SECOND)),
+                drift=draw.uniform(-0.05, 0.05),
+                mode=draw.choice(("fail", "full", "slow")),
+            )
+        )

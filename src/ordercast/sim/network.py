@@ -1,0 +1,278 @@
+"""The simulated network: three channels, delays, loss, cuts, bandwidth.
+
+datagram  each copy on its own: delayed, lost, doubled, reordered
+link      FIFO between two lives; loss shows as retransmission time; a cut holds what is
+          underway and it goes on after the cut; when the sender dies, a part of what is underway
+          that ends at a random point still arrives, as it does when a machine loses power
+status    one copy, and an answer within the bound: OK, or nobody knows
+
+Nothing here knows a protocol. All chance comes from the stream of delays, drawn in the order in
+which packets are posted.
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import DATAGRAM, LINK, Address, Channel
+from ordercast.sim import chance
+from ordercast.sim.agenda import Agenda
+from ordercast.sim.scenario import NetworkSettings
+from ordercast.types import NodeId
+from ordercast.wire.codec import Codec
+
+if TYPE_CHECKING:
+    from ordercast.sim.process import Process
+
+LARGEST_DATAGRAM = 60_000
+HELD_LIMIT = 100_000
+"""Packets that one link may hold during a cut. A protocol that queues more for a member that is
+away has a bug, and the run says so."""
+RETRANSMIT = 200_000_000
+"""Nanoseconds that one lost segment costs a link, as with TCP's usual minimum."""
+QUANTILE_BITS = 10
+
+
+class Link:
+    """What is underway from one life to another."""
+
+    __slots__ = ("held", "last_arrival", "lost_after", "sender", "target", "to")
+
+    def __init__(self, sender: NodeId, to: NodeId, target: Process) -> None:
+        self.sender = sender
+        self.to = to
+        self.target = target
+        self.last_arrival = 0  # FIFO: nothing may arrive before what was sent earlier
+        self.held: list[tuple[Packet, int]] = []  # stopped by a cut, in order
+        self.lost_after: int | None = None  # the sender died: what would arrive later never does
+
+
+class Network:
+    def __init__(
+        self,
+        agenda: Agenda,
+        settings: NetworkSettings,
+        seed: int,
+        codec: Codec,
+        weigh: bool,
+        round_trip: bool,
+    ) -> None:
+        self.settings = settings
+        self.processes: dict[str, Process] = {}
+        self.cuts: dict[tuple[str, str], int] = {}  # how many cuts lie on each one-way path
+        self.loss_at: dict[str, float] = {}  # by process, while faults make it lossy
+        self.slow_at: dict[str, float] = {}  # by process: delays are so many times longer
+        self.posted = 0  # packets, a receiver each
+        self._agenda = agenda
+        self._seed = seed
+        self._chance: Random = chance.stream(seed, "delays")
+        self._bits = self._chance.getrandbits
+        self._codec = codec
+        self._weigh = weigh or round_trip or settings.bandwidth is not None
+        self._round_trip = round_trip
+        self._quantiles = _quantiles(settings)
+        self._distances: dict[tuple[str, str], float] = {}
+        self._stopped: dict[Link, None] = {}  # links that hold something
+        self._unanswered: dict[int, tuple[Process, NodeId, Machine, object]] = {}
+        self._statuses = 0
+
+    # --- posting -----------------------------------------------------------------------------
+
+    def post(
+        self,
+        source: Process,
+        machine: Machine,
+        to: tuple[Address, ...],
+        packet: Packet,
+        channel: Channel,
+        token: object,
+    ) -> None:
+        """Sends one packet to each address. It is encoded once, if its bytes matter at all."""
+        size = 0
+        if self._weigh:
+            data = self._codec.encode(packet)
+            size = len(data)
+            if self._round_trip:
+                packet = self._codec.decode(data)
+        self.posted += len(to)
+        for address in to:
+            name = address if isinstance(address, str) else address.name
+            target = self.processes[name]
+            if source.wire_rows:
+                source.note_sent(name, packet, size)
+            leaves = self._leaves(source, size)
+            if channel is DATAGRAM:
+                self._datagram(source, target, address, packet, size, leaves)
+            elif channel is LINK:
+                assert isinstance(address, NodeId), "a link joins two lives, not two names"
+                self._link(source, target, address, packet, size, leaves)
+            else:
+                self._status(source, target, address, packet, size, leaves, machine, token)
+
+    def _leaves(self, source: Process, size: int) -> int:
+        """When the last byte is on the line: bytes cost time where bandwidth is limited."""
+        now = self._agenda.now
+        bandwidth = self.settings.bandwidth
+        if bandwidth is None:
+            return now
+        source.busy_until = max(now, source.busy_until) + size * 1_000_000_000 // bandwidth
+        return source.busy_until
+
+    def _datagram(
+        self, source: Process, target: Process, to: Address, packet: Packet, size: int, leaves: int
+    ) -> None:
+        assert size <= LARGEST_DATAGRAM, f"a datagram of {size} bytes; {LARGEST_DATAGRAM} fit"
+        if self.cuts and (source.name, target.name) in self.cuts:
+            return
+        if self._is_lost(source, target):
+            return
+        settings = self.settings
+        at = leaves + self._delay(source, target)
+        if settings.reorder and self._chance.random() < settings.reorder:
+            at += 4 * self._delay(source, target)
+        self._agenda.add(at, target.arrive, source.life, to, packet, size)
+        if settings.duplicate and self._chance.random() < settings.duplicate:
+            again = leaves + 2 * self._delay(source, target)
+            self._agenda.add(again, target.arrive, source.life, to, packet, size)
+
+    def _link(
+        self, source: Process, target: Process, to: NodeId, packet: Packet, size: int, leaves: int
+    ) -> None:
+        link = source.links.get(to)
+        if link is None:
+            link = source.links[to] = Link(source.life, to, target)
+        at = leaves + self._delay(source, target)
+        tries = 0
+        while tries < 8 and self._is_lost(source, target):
+            tries += 1
+            at += RETRANSMIT
+        link.last_arrival = at = max(at, link.last_arrival + 1)
+        self._agenda.add(at, self._arrive_by_link, link, packet, size)
+
+    def _arrive_by_link(self, link: Link, packet: Packet, size: int) -> None:
+        if link.lost_after is not None and self._agenda.now > link.lost_after:
+            return
+        if link.held or (link.sender.name, link.to.name) in self.cuts:
+            assert len(link.held) < HELD_LIMIT, f"{link.sender} queues without end for {link.to}"
+            link.held.append((packet, size))
+            self._stopped[link] = None
+        else:
+            link.target.arrive(link.sender, link.to, packet, size)
+
+    def _status(
+        self,
+        source: Process,
+        target: Process,
+        to: Address,
+        packet: Packet,
+        size: int,
+        leaves: int,
+        machine: Machine,
+        token: object,
+    ) -> None:
+        self._statuses = key = self._statuses + 1
+        self._unanswered[key] = (source, source.life, machine, token)
+        deadline = self._agenda.now + self.settings.answer_within
+        self._agenda.add(deadline, self._answer, key, False)
+        cut = (source.name, target.name) in self.cuts
+        if not cut and not self._is_lost(source, target):
+            at = leaves + self._delay(source, target)
+            self._agenda.add(at, self._arrive_by_status, source, target, to, packet, size, key)
+
+    def _arrive_by_status(
+        self, source: Process, target: Process, to: Address, packet: Packet, size: int, key: int
+    ) -> None:
+        there = target.alive and not target.is_paused and to in (target.life, target.name)
+        target.arrive(source.life, to, packet, size)
+        cut = (target.name, source.name) in self.cuts
+        if there and not cut and not self._is_lost(target, source):
+            self._agenda.add(
+                self._agenda.now + self._delay(target, source), self._answer, key, True
+            )
+
+    def _answer(self, key: int, arrived: bool) -> None:
+        waiting = self._unanswered.pop(key, None)
+        if waiting is not None:
+            source, life, machine, token = waiting
+            source.told(life, machine, token, arrived)
+
+    # --- chance ------------------------------------------------------------------------------
+
+    def _is_lost(self, source: Process, target: Process) -> bool:
+        loss = self.settings.loss
+        if self.loss_at:
+            at = self.loss_at
+            loss = max(loss, at.get(source.name, 0.0), at.get(target.name, 0.0))
+        return loss > 0 and self._chance.random() < loss
+
+    def _delay(self, source: Process, target: Process) -> int:
+        delay = self._quantiles[self._bits(QUANTILE_BITS)]
+        if self.slow_at:
+            at = self.slow_at
+            delay = round(delay * at.get(source.name, 1.0) * at.get(target.name, 1.0))
+        if self.settings.spread:
+            delay = round(delay * self._distance(source.name, target.name))
+        return delay
+
+    def _distance(self, source: str, target: str) -> float:
+        """How far apart two processes lie, the same both ways and whenever it is asked."""
+        pair = (min(source, target), max(source, target))
+        distance = self._distances.get(pair)
+        if distance is None:
+            draw = chance.stream(self._seed, "topology", *pair)
+            distance = self._distances[pair] = draw.lognormvariate(0, self.settings.spread)
+        return distance
+
+    # --- faults ------------------------------------------------------------------------------
+
+    def cut(self, paths: list[tuple[str, str]]) -> None:
+        for path in paths:
+            self.cuts[path] = self.cuts.get(path, 0) + 1
+
+    def mend(self, paths: list[tuple[str, str]]) -> None:
+        for path in paths:
+            self.cuts[path] -= 1
+            if not self.cuts[path]:
+                del self.cuts[path]
+        for link in list(self._stopped):
+            source = self.processes[link.sender.name]
+            self._agenda.add(
+                self._agenda.now + self._delay(source, link.target), self._resume, link
+            )
+
+    def _resume(self, link: Link) -> None:
+        """The connection is made again: what was held arrives, in order."""
+        if link not in self._stopped or (link.sender.name, link.to.name) in self.cuts:
+            return
+        del self._stopped[link]
+        held, link.held = link.held, []
+        for packet, size in held:
+            link.target.arrive(link.sender, link.to, packet, size)
+
+    def forget(self, process: Process) -> None:
+        """The process died: its queues are gone, and so is a random end of what is underway."""
+        for link in process.links.values():
+            link.held = []
+            self._stopped.pop(link, None)
+            left = max(0, link.last_arrival - self._agenda.now)
+            link.lost_after = self._agenda.now + round(self._chance.random() * left)
+
+
+def _quantiles(settings: NetworkSettings) -> list[int]:
+    """The delays as a table to draw from: one random index costs far less than a distribution."""
+    count = 1 << QUANTILE_BITS
+    middles = [(index + 0.5) / count for index in range(count)]
+    median, jitter = settings.delay, settings.jitter
+    if settings.shape == "uniform":
+        factors = [1 + jitter * (2 * middle - 1) for middle in middles]
+    elif settings.shape == "exponential":  # a floor of (1 - jitter), the rest memoryless
+        factors = [1 - jitter + jitter * -math.log(1 - middle) / math.log(2) for middle in middles]
+    else:
+        normal = NormalDist()
+        factors = [math.exp(jitter * normal.inv_cdf(middle)) for middle in middles]
+    return [max(1, round(median * factor)) for factor in factors]

@@ -1,0 +1,256 @@
+"""One simulated process: it drives the machines of its groups through their steps.
+
+The order in which a step takes effect is the law of the kernel: what it keeps is durable, then
+its packets leave, then timers are set, then the application and the trace hear of it. A slow
+disk delays all of that, and every later step queues behind it.
+
+A crash ends a life: timers, unsynced records and queued effects are gone. A pause ends nothing:
+packets and timers wait, as they do for a process that the operating system stopped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ordercast.errors import DiskError
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Address, Step, Timer
+from ordercast.sim.agenda import Agenda
+from ordercast.sim.clock import Clock
+from ordercast.sim.network import Link, Network
+from ordercast.store.memory import SimulatedDisk
+from ordercast.trace.journal import Journal
+from ordercast.trace.schema import Level, Row
+from ordercast.types import Event, NodeId, Payloads, View
+
+DISK_RECORDS = 10_000_000
+
+Start = Callable[[NodeId, Sequence[Packet]], list[Machine]]
+Application = Callable[[NodeId, Event | View], None]
+
+
+class Process:
+    def __init__(
+        self,
+        name: str,
+        agenda: Agenda,
+        network: Network,
+        build: Start,
+        write: Callable[[Row], None],
+        level: Level,
+        application: Application | None,
+    ) -> None:
+        self.name = name
+        self.agenda = agenda
+        self.network = network
+        self.clock = Clock()
+        self.disk = SimulatedDisk(DISK_RECORDS)
+        self.life = NodeId(name, -1)
+        self.alive = False
+        self.machines: dict[str, Machine] = {}  # by group
+        self.links: dict[NodeId, Link] = {}  # outgoing, of this life
+        self.busy_until = 0  # when the outgoing line is free again
+        self.delivered = 0
+        self.submitted = 0
+        # What the load wants to do as soon as a step may have made room, by group.
+        self.on_room: dict[str, Callable[[], None]] = {}
+        self.wire_rows = level is Level.WIRE
+        self._traced = level is not Level.OFF
+        self._build = build
+        self._write = write
+        self._application = application
+        self._paused: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self._timers: dict[tuple[int, Timer], int] = {}  # the valid setting of each timer
+        self._settings = 0  # how many times any timer was set, over all lives
+        self._unsynced: deque[tuple[int, Machine, Step]] = deque()
+        self._synced_at = 0
+        self.journal = Journal(self.life, write)
+
+    # --- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        assert not self.alive
+        self.life = NodeId(self.name, self.life.incarnation + 1)
+        self.alive = True
+        self.journal = Journal(self.life, self._write)
+        machines = self._build(self.life, self.disk.records())
+        self.machines = {group: machine for machine in machines for group in machine.groups}
+        self._row("start")
+        for group in self.machines:
+            self._row("join", group=group)
+        for machine in machines:
+            step = self._step()
+            machine.start(step)
+            self._apply(machine, step)
+
+    def crash(self, cause: str | None = None) -> None:
+        if not self.alive:
+            return
+        self._row("crash", cause=cause)
+        self.alive = False
+        self._paused = None
+        self._timers.clear()
+        self._unsynced.clear()
+        self.disk.crash()
+        self.network.forget(self)
+        self.links = {}
+        self.machines = {}
+        self.on_room = {}
+
+    def stop(self) -> None:
+        """The end of the run, for who is still there."""
+        if self.alive:
+            self._row("stop")
+
+    def pause(self) -> None:
+        if self.alive and self._paused is None:
+            self._paused = []
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused is not None
+
+    def resume(self) -> None:
+        waiting, self._paused = self._paused or [], None
+        for act, arguments in waiting:
+            act(*arguments)
+
+    # --- doors, as the network, the agenda and the load call them ---------------------------------
+
+    def arrive(self, sender: NodeId, to: Address, packet: Packet, size: int) -> None:
+        if self._paused is not None:
+            self._paused.append((self.arrive, (sender, to, packet, size)))
+            return
+        if not self.alive or not (to is self.life or to == self.life or to == self.name):
+            return
+        if self.wire_rows:
+            self._wire_row("receive", sender.name, packet, size)
+        machine = self.machines.get(packet.group)
+        if machine is not None:
+            step = Step(self.clock.read(self.agenda.now))
+            machine.receive(step, sender, packet)
+            self._apply(machine, step)
+
+    def told(self, life: NodeId, machine: Machine, token: object, arrived: bool) -> None:
+        if self._paused is not None:
+            self._paused.append((self.told, (life, machine, token, arrived)))
+        elif self.alive and life == self.life:
+            step = self._step()
+            machine.told(step, token, arrived)
+            self._apply(machine, step)
+
+    def submit(self, group: str, payloads: Payloads, size: int) -> None:
+        machine = self.machines[group]
+        step = self._step()
+        event = machine.submit(step, group, payloads, size)
+        self.submitted += 1
+        if self._traced:
+            self.journal.submit(self.agenda.now, event)
+        self._apply(machine, step)
+
+    def accepts(self, group: str) -> bool:
+        return self.alive and self._paused is None and self.machines[group].accepts(group)
+
+    def blocked(self, group: str, cause: str) -> None:
+        self._row("blocked", group=group, cause=cause)
+
+    def _expire(self, machine: Machine, timer: Timer, setting: int) -> None:
+        if self._paused is not None:
+            self._paused.append((self._expire, (machine, timer, setting)))
+        elif self._timers.get((id(machine), timer)) == setting:
+            del self._timers[id(machine), timer]
+            step = self._step()
+            machine.expire(step, timer)
+            self._apply(machine, step)
+
+    def _step(self) -> Step:
+        return Step(self.clock.read(self.agenda.now))
+
+    # --- effects -----------------------------------------------------------------------------
+
+    def _apply(self, machine: Machine, step: Step) -> None:
+        if step.kept or self._unsynced:
+            self._keep(machine, step)
+        else:
+            self._take_effect(machine, step)
+
+    def _keep(self, machine: Machine, step: Step) -> None:
+        try:
+            self.disk.append(step.kept)
+        except DiskError:
+            self.crash("disk")
+            return
+        if not self.disk.sync_time and not self._unsynced:
+            self.disk.sync()
+            self._take_effect(machine, step)
+            return
+        self._unsynced.append((len(step.kept), machine, step))
+        self._synced_at = max(self._synced_at, self.agenda.now + self.disk.sync_time)
+        self.agenda.add(self._synced_at, self._sync, self.life)
+
+    def _sync(self, life: NodeId) -> None:
+        if self.alive and life == self.life:
+            count, machine, step = self._unsynced.popleft()
+            self.disk.sync(count)
+            self._take_effect(machine, step)
+
+    def _take_effect(self, machine: Machine, step: Step) -> None:
+        for to, packet, channel, token in step.sent:
+            self.network.post(self, machine, to, packet, channel, token)
+        for timer, after in step.timers:
+            self._set_timer(machine, timer, after)
+        for output in step.outputs:
+            if isinstance(output, Event):
+                self.delivered += 1
+                if self._traced:
+                    self.journal.deliver(self.agenda.now, output)
+            elif isinstance(output, View):
+                if self._traced:
+                    self.journal.view(self.agenda.now, output)
+            else:
+                self._note(output.kind, output.columns)
+                continue
+            if self._application is not None:
+                self._application(self.life, output)
+        if self.on_room:
+            for retry in list(self.on_room.values()):
+                retry()
+
+    def _set_timer(self, machine: Machine, timer: Timer, after: int | None) -> None:
+        # Machines live as long as this life does, so their identity is a sound key.
+        key = (id(machine), timer)
+        if after is None:
+            self._timers.pop(key, None)
+            return
+        assert after >= 0, f"{timer} is set into the past"
+        self._settings = setting = self._settings + 1
+        self._timers[key] = setting
+        self.agenda.add(
+            self.agenda.now + self.clock.span(after), self._expire, machine, timer, setting
+        )
+
+    def _note(self, kind: str, columns: dict[str, object]) -> None:
+        until = columns.get("until")
+        if isinstance(until, int):  # the machine knows its own clock only
+            columns = {**columns, "until": self.clock.true_time(until)}
+        self._row(kind, **columns)
+
+    def _row(self, kind: str, **columns: object) -> None:
+        if self._traced:
+            self.journal.row(self.agenda.now, kind, **columns)
+
+    def _wire_row(self, kind: str, peer: str, packet: Packet, size: int) -> None:
+        self._row(
+            kind,
+            group=packet.group,
+            peer=peer,
+            message=type(packet).__name__,
+            size=size,
+        )
+
+    def note_sent(self, peer: str, packet: Packet, size: int) -> None:
+        if self.wire_rows:
+            self._wire_row("send", peer, packet, size)

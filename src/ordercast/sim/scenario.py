@@ -1,0 +1,111 @@
+"""A scenario: a group, its load, its network and what goes wrong, as data.
+
+Read from TOML by `scenario_file.py`; the keys are described for people in docs/scenarios.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.units import MILLISECOND, SECOND, Duration, Rate, Size
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+FaultKind = Literal[
+    "crash", "restart", "pause", "partition", "one-way", "loss", "slow", "disk", "skew"
+]
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of a scenario file: unknown keys are errors."""
+
+
+class WorkloadSettings(Part):
+    senders: Literal["all"] | int | list[str] = "all"
+    rate: Annotated[float, Meta(gt=0, le=1_000_000)] = 20.0  # messages a second and sender
+    per_round: Annotated[float, Meta(gt=0, le=1000)] | None = None  # instead of rate
+    payload: Size = Size(100)  # bytes of one message
+    batch: Annotated[int, Meta(ge=1, le=100_000)] = 1  # messages that are submitted together
+    pattern: Literal["poisson", "steady"] = "poisson"
+
+
+class NetworkSettings(Part):
+    delay: Duration = Duration(2 * MILLISECOND)  # the median
+    jitter: Annotated[float, Meta(ge=0, le=5)] = 0.3  # sigma of the lognormal
+    shape: Literal["lognormal", "uniform", "exponential"] = "lognormal"
+    spread: Annotated[float, Meta(ge=0, le=5)] = 0.0  # sigma of how far pairs lie apart
+    loss: Share = 0.0
+    duplicate: Share = 0.0
+    reorder: Share = 0.0
+    bandwidth: Rate | None = None  # of a process's outgoing line
+    answer_within: Duration = Duration(500 * MILLISECOND)  # the bound of status sends
+
+
+class Fault(Part):
+    at: Duration
+    kind: FaultKind
+    nodes: list[str] = []
+    sides: list[list[str]] = []
+    lasts: Duration | None = msgspec.field(name="for", default=None)
+    disk: Literal["kept", "lost"] = "kept"  # what a restart finds
+    rate: Share = 0.3  # loss
+    factor: Annotated[float, Meta(gt=0, le=1_000_000)] = 10.0  # slow
+    by: Duration = Duration(0)  # skew: how far the clock jumps
+    drift: Annotated[float, Meta(gt=-0.5, le=1)] = 0.0  # skew: seconds gained a second
+    mode: Literal["fail", "full", "slow"] = "fail"  # disk
+    sync: Duration = Duration(20 * MILLISECOND)  # disk, slow: what one sync takes
+
+
+class GroupSettings(Part):
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    members: list[str]
+    family: str | None = None
+    options: dict[str, Any] = {}
+
+
+class ChaosSettings(Part):
+    faults: list[FaultKind]
+    every: Duration = Duration(SECOND)
+    longest: Duration = Duration(3 * SECOND)  # how long one fault may last
+    survivors: Annotated[int, Meta(ge=1)] = 2  # so many never crash for good
+
+
+class Scenario(Part):
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    family: str = "fifo"
+    processes: Annotated[int, Meta(ge=1, le=100_000)] = 5  # named n1 and so on
+    duration: Duration = Duration(10 * SECOND)
+    quiet: Duration = Duration(5 * SECOND)
+    options: dict[str, Any] = {}
+    workload: WorkloadSettings = WorkloadSettings()
+    network: NetworkSettings = NetworkSettings()
+    fault: list[Fault] = []
+    group: list[GroupSettings] = []
+    chaos: ChaosSettings | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"n{number}" for number in range(1, self.processes + 1))
+
+    def groups(self) -> list[GroupSettings]:
+        """The groups as listed, or the one group of all."""
+        if self.group:
+            return self.group
+        return [GroupSettings(name="g", members=list(self.names), options=self.options)]
+
+    def family_of(self, group: GroupSettings) -> str:
+        return group.family or self.family
+
+    def options_of(self, group: GroupSettings) -> dict[str, Any]:
+        """A group's own options over those at the top, if they are of one family."""
+        if self.family_of(group) != self.family:
+            return group.options
+        return {**self.options, **group.options}
+
+    def senders(self) -> tuple[str, ...]:
+        wanted = self.workload.senders
+        if wanted == "all":
+            return self.names
+        return self.names[:wanted] if isinstance(wanted, int) else tuple(wanted)

@@ -1,0 +1,71 @@
+"""The load: applications that submit messages, and wait when the group has no room.
+
+An application that must wait keeps collecting messages up to a limit; when there is room again
+they leave as one batch, as they would live. It is blocked meanwhile, so it makes no more.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from ordercast.sim.agenda import Agenda
+from ordercast.sim.process import Process
+from ordercast.sim.scenario import WorkloadSettings
+from ordercast.types import NodeId
+from ordercast.units import SECOND
+
+BACKLOG_LIMIT = 1000
+"""Messages that a blocked application holds before it makes no more."""
+
+
+class Sender:
+    """The application of one process in one group."""
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        process: Process,
+        group: str,
+        load: WorkloadSettings,
+        draw: Random,
+        until: int,
+    ) -> None:
+        self._agenda = agenda
+        self._process = process
+        self._group = group
+        self._draw = draw
+        self._until = until
+        self._batch = load.batch
+        self._gap = SECOND * load.batch / load.rate
+        self._steady = load.pattern == "steady"
+        self._payload = b"x" * load.payload
+        self._backlog = 0  # messages that wait for room
+        self._life: NodeId | None = None  # the life that the backlog belongs to
+        self._plan_next()
+
+    def _plan_next(self) -> None:
+        gap = self._gap if self._steady else self._draw.expovariate(1 / self._gap)
+        at = self._agenda.now + max(1, round(gap))
+        if at < self._until:
+            self._agenda.add(at, self._make)
+
+    def _make(self) -> None:
+        """The application makes its next messages, if it lives and is not stuck."""
+        process = self._process
+        if process.life != self._life:
+            self._life, self._backlog = process.life, 0
+        if process.alive and not process.is_paused and self._backlog < BACKLOG_LIMIT:
+            self._backlog += self._batch
+            self._submit()
+            if self._backlog and self._group not in process.on_room:
+                process.on_room[self._group] = self._submit
+                process.blocked(self._group, "window")
+        self._plan_next()
+
+    def _submit(self) -> None:
+        process = self._process
+        if not self._backlog or not process.accepts(self._group):
+            return
+        process.on_room.pop(self._group, None)
+        count, self._backlog = self._backlog, 0
+        process.submit(self._group, [self._payload] * count, count * len(self._payload))

@@ -1,0 +1,188 @@
+"""A world: one scenario, one seed, one run in virtual time.
+
+    outcome = World(scenario, seed=1).run()
+
+The run has a phase with load and faults, and a quiet phase: the load stops, every fault is
+healed, and what is alive must come to rest within the time that the scenario gives. The laws
+then judge the trace. The same scenario and seed give the same trace, byte for byte.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+import ordercast
+from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.families import FAMILIES
+from ordercast.sim import chance
+from ordercast.sim.agenda import Agenda
+from ordercast.sim.faults import Faults, draw_chaos
+from ordercast.sim.network import Network
+from ordercast.sim.process import Application, Process
+from ordercast.sim.scenario import GroupSettings, Scenario
+from ordercast.sim.scenario_file import options_for
+from ordercast.sim.workload import Sender
+from ordercast.trace.schema import Ending, Header, Level, Row
+from ordercast.types import NodeId
+from ordercast.wire.codec import Codec
+
+MOST_EVENTS = 100_000_000
+"""A run that is not over by then is cut: its laws of completeness are unknown, not broken."""
+
+
+class Sink(Protocol):
+    """Where rows go."""
+
+    def write(self, row: Row) -> None: ...
+
+
+class Outcome(NamedTuple):
+    """What a run came to. The rows are in the sink."""
+
+    header: Header
+    submitted: int  # events
+    delivered: int
+    packets: int
+    happenings: int  # entries of the agenda: packets, timers, faults, submissions
+    error: str | None  # what broke, where a machine raised instead of answering
+
+
+class World:
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        *,
+        sink: Sink | None = None,
+        level: Level = Level.APP,
+        round_trip: bool = False,
+        application: Application | None = None,
+        families: dict[str, Family] | None = None,
+        most_events: int = MOST_EVENTS,
+    ) -> None:
+        self.scenario = scenario
+        self.seed = seed
+        self.level = Level.OFF if sink is None else level
+        self.agenda = Agenda()
+        self._families = families or FAMILIES
+        self._most_events = most_events
+        self._groups = [(group, self._plan(group)) for group in scenario.groups()]
+        self.network = Network(
+            self.agenda,
+            scenario.network,
+            seed,
+            Codec(self._families.values()),
+            weigh=self.level is Level.WIRE,
+            round_trip=round_trip,
+        )
+        write = sink.write if sink else _nowhere
+        self.processes = {
+            name: Process(
+                name, self.agenda, self.network, self._machines, write, self.level, application
+            )
+            for name in scenario.names
+        }
+        self.network.processes = self.processes
+        self.faults = Faults(self.agenda, self.network, self.processes)
+
+    def run(self) -> Outcome:
+        scenario = self.scenario
+        ending, error = Ending.FINISHED, None
+        try:
+            self._set_up()
+            over = self.agenda.run(scenario.duration, self._most_events)
+            if over:
+                self.faults.heal()
+                left = self._most_events - self.agenda.done
+                over = self.agenda.run(scenario.duration + scenario.quiet, left)
+            if not over:
+                ending = Ending.CUT
+        except Exception as failure:  # a machine broke; the run reports it with its seed
+            ending, error = Ending.FAILED, _told_in_one_line(failure)
+        for process in self.processes.values():
+            process.stop()
+        return self._outcome(ending, error)
+
+    def _set_up(self) -> None:
+        scenario, seed = self.scenario, self.seed
+        listed = list(scenario.fault)
+        if scenario.chaos is not None:
+            listed += draw_chaos(scenario.chaos, scenario, chance.stream(seed, "faults"))
+        self.faults.schedule(listed, scenario.duration)
+        for process in self.processes.values():
+            process.start()
+        for group, _ in self._groups:
+            for name in scenario.senders():
+                if name in group.members:
+                    draw = chance.stream(seed, "workload", group.name, name)
+                    process = self.processes[name]
+                    load = scenario.workload
+                    Sender(self.agenda, process, group.name, load, draw, scenario.duration)
+
+    def _plan(self, group: GroupSettings) -> Plan:
+        family = self.scenario.family_of(group)
+        options = options_for(family, self.scenario.options_of(group))
+        return Plan(group.name, tuple(sorted(group.members)), options)
+
+    def _machines(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+        """The machines of one life: families build all their groups at once."""
+        machines: list[Machine] = []
+        for name, family in self._families.items():
+            plans = tuple(
+                plan
+                for group, plan in self._groups
+                if self.scenario.family_of(group) == name and me.name in plan.members
+            )
+            if plans:
+                draw: Random = chance.stream(self.seed, "member", name, me)
+                machines += family.build(me, plans, draw, kept)
+        return machines
+
+    def _outcome(self, ending: Ending, error: str | None) -> Outcome:
+        processes = self.processes.values()
+        header = Header(
+            run=run_name(self.scenario, self.seed),
+            family=self.scenario.family,
+            parameters=_plain(self.scenario),
+            seed=self.seed,
+            version=ordercast.__version__,
+            level=self.level,
+            start=0,
+            end=self.agenda.now,
+            ending=ending,
+        )
+        return Outcome(
+            header,
+            sum(process.submitted for process in processes),
+            sum(process.delivered for process in processes),
+            self.network.posted,
+            self.agenda.done,
+            error,
+        )
+
+
+def run_name(scenario: Scenario, seed: int) -> str:
+    """The run's name in a lake: the scenario's in small letters, then the seed."""
+    words = "".join(letter if letter.isalnum() else "-" for letter in scenario.name.lower())
+    return f"{'-'.join(filter(None, words.split('-')))}-{seed}"
+
+
+def _plain(scenario: Scenario) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(scenario, enc_hook=str)
+    return plain
+
+
+def _nowhere(row: Row) -> None:
+    """No sink: the run is watched by its outcome alone."""
+
+
+def _told_in_one_line(failure: Exception) -> str:
+    frame = traceback.extract_tb(failure.__traceback__)[-1]
+    place = f"{frame.filename.rpartition('ordercast')[2].lstrip('/')}:{frame.lineno}"
+    return f"{type(failure).__name__} at {place}: {failure}"

@@ -1,0 +1,55 @@
+"""A simulated disk: it keeps what was synced, and forgets or refuses what a real one would.
+
+Records go to a cache first and are durable after `sync`. A crash loses the cache. The disk can
+be told to be full, to fail or to be slow; a file that is full or failing raises DiskError at
+the next record, because a member must not go on as if its word were kept.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from ordercast.errors import DiskError
+from ordercast.kernel.packet import Packet
+
+
+class Trouble(StrEnum):
+    FAIL = "fail"
+    FULL = "full"
+    SLOW = "slow"
+
+
+class SimulatedDisk:
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity  # records
+        self.trouble: Trouble | None = None
+        self.sync_time = 0  # nanoseconds that one sync takes now
+        self._durable: list[Packet] = []
+        self._cached: list[Packet] = []
+
+    def append(self, records: list[Packet]) -> None:
+        if self.trouble is Trouble.FAIL:
+            raise DiskError("the disk fails")
+        used = len(self._durable) + len(self._cached)
+        if self.trouble is Trouble.FULL or used + len(records) > self.capacity:
+            raise DiskError(f"the disk is full: {used} of {self.capacity} records")
+        self._cached += records
+
+    def sync(self, up_to: int | None = None) -> None:
+        """Makes the oldest cached records durable: all of them, or so many."""
+        count = len(self._cached) if up_to is None else up_to
+        self._durable += self._cached[:count]
+        del self._cached[:count]
+
+    def crash(self) -> None:
+        """Power is gone: what was not synced never was."""
+        self._cached.clear()
+
+    def erase(self) -> None:
+        """The disk itself is lost."""
+        self.crash()
+        self._durable.clear()
+
+    def records(self) -> list[Packet]:
+        """What a restarted process finds."""
+        return list(self._durable)

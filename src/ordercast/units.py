@@ -1,0 +1,75 @@
+"""Durations, sizes and rates as people write them: "2ms", "4MiB", "100MB/s"."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z/]+)")
+
+
+class Quantity(int):
+    """A whole number that people write with a unit. Each kind knows its units."""
+
+    units: dict[str, int] = {}
+    example = ""
+    bare = False  # whether a number alone is clear enough
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        """From text with a unit. ValueError says what would have been right."""
+        if cls.bare and type(text) is int and 0 <= text < 1 << 62:
+            return cls(text)
+        found = _WRITTEN.fullmatch(text.strip()) if isinstance(text, str) else None
+        if not found or found[2] not in cls.units:
+            raise ValueError(
+                f"{text!r} is not a {cls.__name__.lower()}: write a number with a unit "
+                f"({', '.join(cls.units)}), such as {cls.example!r}"
+            )
+        value = cls(round(float(found[1]) * cls.units[found[2]]))
+        if value >= 1 << 62:
+            raise ValueError(f"{text!r} is too large")
+        return value
+
+
+class Duration(Quantity):
+    """Nanoseconds."""
+
+    units = _NANOSECONDS
+    example = "2ms"
+
+    def __str__(self) -> str:
+        for unit in ("h", "min", "s", "ms", "us"):
+            if self and self % _NANOSECONDS[unit] == 0:
+                return f"{self // _NANOSECONDS[unit]}{unit}"
+        return f"{int(self)}ns"
+
+
+class Size(Quantity):
+    """Bytes."""
+
+    units = _BYTES
+    example = "4MiB"
+    bare = True
+
+    def __str__(self) -> str:
+        for unit in ("GiB", "MiB", "KiB", "GB", "MB", "kB"):
+            if self and self % _BYTES[unit] == 0:
+                return f"{self // _BYTES[unit]}{unit}"
+        return f"{int(self)}B"
+
+
+class Rate(Quantity):
+    """Bytes a second."""
+
+    units = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
+    example = "100MB/s"
+
+    def __str__(self) -> str:
+        return f"{Size(self)}/s"
+
+
+MILLISECOND = 10**6
+SECOND = 10**9

@@ -1,0 +1,41 @@
+"""Packets to bytes and back: MessagePack by msgspec, typed, checked on the way in.
+
+A codec knows the packets of the families that it is made for and no others. What does not
+decode exactly into one of them is the peer's mistake, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Union
+
+import msgspec
+
+from ordercast.errors import PeerError
+from ordercast.kernel.machine import Family
+from ordercast.kernel.packet import Packet
+
+LARGEST_PACKET = 64 << 20
+"""Bytes of one packet, in or out: a limit that no setting can lift."""
+
+
+class Codec:
+    def __init__(self, families: Iterable[Family]) -> None:
+        kinds = tuple(kind for family in families for kind in family.packets)
+        assert kinds, "a codec without packets has nothing to do"
+        union: Any = Union[kinds]  # noqa: UP007 - built at run time
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[Packet] = msgspec.msgpack.Decoder(union)
+
+    def encode(self, packet: Packet) -> bytes:
+        data = self._encoder.encode(packet)
+        assert len(data) <= LARGEST_PACKET, f"a packet of {len(data)} bytes"
+        return data
+
+    def decode(self, data: bytes) -> Packet:
+        if len(data) > LARGEST_PACKET:
+            raise PeerError(f"a packet of {len(data)} bytes; the limit is {LARGEST_PACKET}")
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise PeerError(f"not a packet that we know: {error}") from error
