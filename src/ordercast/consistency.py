@@ -58,7 +58,10 @@ LAWS: dict[str, Law] = {
             "two processes that stay connected install the same sequence of views; a view holds "
             "its installer",
         ),
-        Law("disjoint-views", "when the run is quiet, the last views of a group are equal or disjoint"),
+        Law(
+            "disjoint-views",
+            "when the run is quiet, the last views of a group are equal or disjoint",
+        ),
         Law(
             "ticket-uniqueness",
             "at no instant do two processes own the same ticket of one cluster, and no two events "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import ClassVar, Self
 
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -13,7 +13,7 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z/]+)")
 class Quantity(int):
     """A whole number that people write with a unit. Each kind knows its units."""
 
-    units: dict[str, int] = {}
+    units: ClassVar[dict[str, int]] = {}
     example = ""
     bare = False  # whether a number alone is clear enough
 
@@ -37,7 +37,7 @@ class Quantity(int):
 class Duration(Quantity):
     """Nanoseconds."""
 
-    units = _NANOSECONDS
+    units: ClassVar = _NANOSECONDS
     example = "2ms"
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Duration(Quantity):
 class Size(Quantity):
     """Bytes."""
 
-    units = _BYTES
+    units: ClassVar = _BYTES
     example = "4MiB"
     bare = True
 
@@ -64,7 +64,7 @@ class Size(Quantity):
 class Rate(Quantity):
     """Bytes a second."""
 
-    units = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
+    units: ClassVar = {f"{unit}/s": factor for unit, factor in _BYTES.items()}
     example = "100MB/s"
 
     def __str__(self) -> str:

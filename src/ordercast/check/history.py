@@ -154,41 +154,57 @@ class History:
     @cached_property
     def past(self) -> Past:
         """Which event came before which, by the rows."""
-        return Past(self.lives, self.submits, self.group_of, self.durable)
+        return Past(self)
 
     @cached_property
     def groups(self) -> list[str]:
         """Every group that an event, a view or a join names."""
-        named = dict.fromkeys(self.group_of)
+        named: set[str | None] = set(self.group_of)  # None where a flawed row names none
         for life in self.lives:
-            named |= dict.fromkeys(life.began)
+            named.update(life.began)
         return sorted(group for group in named if group is not None)
 
     @cached_property
-    def submits_by_group(self) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
-        for event, row in self.submits.items():
-            found.setdefault(self.group_of[event], []).append(row)
+    def strangers(self) -> list[Row]:
+        """For each event that was delivered but never submitted, its first delivery."""
+        found: dict[int, Row] = {}
+        if len(self.submits) < len(self.events):
+            for life in self.lives:
+                for event, row in zip(life.delivered, life.deliveries, strict=True):
+                    if event not in self.submits:
+                        found.setdefault(event, row)
+        return list(found.values())
+
+    @cached_property
+    def submitted_in(self) -> dict[str, list[int]]:
+        """The submitted events of each group."""
+        found: dict[str, list[int]] = {}
+        for event in self.submits:
+            found.setdefault(self.group_of[event], []).append(event)
         return found
+
+    def id_of(self, row: Row) -> int:
+        """The small number of the event that a submit or deliver row is about."""
+        return self._ids[row.group, row.origin, row.number]  # type: ignore[index]
 
     def delivered_in(self, life: Log, group: str) -> set[int]:
         """The events of the group that this life delivered."""
-        key = life.process, life.incarnation
-        sets = self._sets.get(key)
-        if sets is None:
-            sets = self._sets[key] = self._split(life.delivered)
-        return sets.get(group, set())
+        return self._split(life.process, life.incarnation, life.delivered).get(group, set())
 
     def lost_in(self, life: Log, group: str) -> set[int]:
         """The events of the group that this life gave up."""
-        return self._split(life.lost).get(group, set()) if life.lost else set()
+        return self._split(life.process, ~life.incarnation, life.lost).get(group, set())
 
-    def _split(self, events: list[int]) -> dict[str, set[int]]:
-        if len(self.groups) == 1:
-            return {self.groups[0]: set(events)}
-        sets: defaultdict[str, set[int]] = defaultdict(set)
-        for event in events:
-            sets[self.group_of[event]].add(event)
+    def _split(self, process: str, which: int, events: list[int]) -> dict[str, set[int]]:
+        sets = self._sets.get((process, which))
+        if sets is None:
+            if len(self.groups) == 1:
+                sets = {self.groups[0]: set(events)}
+            else:
+                sets = {}
+                for event in events:
+                    sets.setdefault(self.group_of[event], set()).add(event)
+            self._sets[process, which] = sets
         return sets
 
     # --- reading the rows ---

@@ -27,8 +27,8 @@ class Retained(Generic[T]):
     """A FIFO of items with increasing numbers, gaps allowed, such as a stream until stable."""
 
     # Three lists side by side, so that a search touches integers only. Deleting at the front
-    # moves the rest, which for the thousands of items that a limit allows is about a
-    # microsecond, and unlike a moving head it frees the items at once.
+    # moves the rest, which for the thousands of items that a limit allows takes a microsecond
+    # or two, and unlike a moving head it frees the items at once.
     __slots__ = ("_items", "_numbers", "_sizes", "limit", "size")
 
     def __init__(self, limit: Limit) -> None:

@@ -18,6 +18,8 @@ from collections.abc import Hashable, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.types import Event, NodeId, Payloads
@@ -70,7 +72,7 @@ class Family(NamedTuple):
     """A protocol family as drivers know it: one entry makes it run in every world."""
 
     name: str
-    options: type  # a msgspec struct whose defaults work
+    options: type[msgspec.Struct]  # its defaults work
     packets: tuple[type[Packet], ...]
     build: Build
     largest_group: int  # members; what all its buffers together can bear

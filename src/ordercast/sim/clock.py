@@ -6,26 +6,27 @@ BILLION = 10**9
 
 
 class Clock:
-    """Piecewise linear: each change starts a new piece where the clock stands."""
+    """One straight piece of a clock's course. A change gives a new clock, from where it stands."""
 
-    __slots__ = ("_local_base", "_rate", "_true_base")
+    __slots__ = ("_local_base", "_rate", "_true_base", "is_true")
 
-    def __init__(self) -> None:
-        self._true_base = 0
-        self._local_base = 0
-        self._rate = BILLION  # local nanoseconds in a true second
+    def __init__(self, true_base: int = 0, local_base: int = 0, rate: int = BILLION) -> None:
+        assert rate > 0, "a clock runs forwards"
+        self._true_base = true_base
+        self._local_base = local_base
+        self._rate = rate  # local nanoseconds in a true second
+        self.is_true = true_base == local_base and rate == BILLION
 
     def read(self, now: int) -> int:
         return self._local_base + (now - self._true_base) * self._rate // BILLION
 
-    def jump(self, now: int, by: int) -> None:
-        self._local_base, self._true_base = self.read(now) + by, now
+    def jumped(self, now: int, by: int) -> Clock:
+        """This clock set forward now, or back."""
+        return Clock(now, self.read(now) + by, self._rate)
 
-    def drift(self, now: int, rate: float) -> None:
-        """From now on gains (or loses) so many seconds a second: 0.01 gains 1 %."""
-        self._local_base, self._true_base = self.read(now), now
-        self._rate = round(BILLION * (1 + rate))
-        assert self._rate > 0, "a clock runs forwards"
+    def drifting(self, now: int, rate: float) -> Clock:
+        """This clock if it gains from now on so many seconds a second: 0.01 gains 1 %."""
+        return Clock(now, self.read(now), round(BILLION * (1 + rate)))
 
     def span(self, local: int) -> int:
         """How much true time passes while this clock counts so many nanoseconds."""
@@ -34,3 +35,7 @@ class Clock:
     def true_time(self, local: int) -> int:
         """When this clock shows so much, if nothing changes it."""
         return self._true_base + self.span(local - self._local_base)
+
+
+TRUE = Clock()
+"""True time, which every process shows until something is wrong with its clock."""

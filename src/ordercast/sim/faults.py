@@ -69,14 +69,16 @@ class Faults:
         elif fault.kind == "disk":
             self._disks()
         elif fault.kind == "pause":
-            paused = [name for other in self._active if other.kind == "pause" for name in other.nodes]
+            paused = [
+                name for other in self._active if other.kind == "pause" for name in other.nodes
+            ]
             for name in fault.nodes:
                 if name not in paused:
                     self._processes[name].resume()
         else:
             assert fault.kind == "skew"
             for process in self._named(fault):
-                process.clock.drift(self._agenda.now, 0.0)
+                self._drift(process)
 
     def _named(self, fault: Fault) -> list[Process]:
         return [self._processes[name] for name in fault.nodes or self._processes]
@@ -104,8 +106,16 @@ class Faults:
 
     def _skew(self, fault: Fault) -> None:
         for process in self._named(fault):
-            process.clock.jump(self._agenda.now, fault.by)
-            process.clock.drift(self._agenda.now, fault.drift)
+            process.clock = process.clock.jumped(self._agenda.now, fault.by)
+            self._drift(process)
+
+    def _drift(self, process: Process) -> None:
+        """A clock drifts as the newest of the faults that lie on it says. A jump is never undone."""
+        drift = 0.0
+        for fault in self._active:
+            if fault.kind == "skew" and process.name in (fault.nodes or self._processes):
+                drift = fault.drift
+        process.clock = process.clock.drifting(self._agenda.now, drift)
 
     def _paths(self, fault: Fault) -> list[tuple[str, str]]:
         """The one-way paths that a cut lies on. Who is on no side reaches everybody."""

@@ -13,6 +13,7 @@ which packets are posted.
 from __future__ import annotations
 
 import math
+from heapq import heappush
 from random import Random
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -76,6 +77,15 @@ class Network:
         self._weigh = weigh or round_trip or settings.bandwidth is not None
         self._round_trip = round_trip
         self._quantiles = _quantiles(settings)
+        # Without faults, all that happens to a datagram is its delay.
+        self._plain = not (
+            settings.loss
+            or settings.duplicate
+            or settings.reorder
+            or settings.spread
+            or settings.bandwidth
+            or self._weigh
+        )
         self._distances: dict[tuple[str, str], float] = {}
         self._stopped: dict[Link, None] = {}  # links that hold something
         self._unanswered: dict[int, tuple[Process, NodeId, Machine, object]] = {}
@@ -100,6 +110,9 @@ class Network:
             if self._round_trip:
                 packet = self._codec.decode(data)
         self.posted += len(to)
+        if channel is DATAGRAM and self._plain and not (self.cuts or self.loss_at or self.slow_at):
+            self._scatter(source, to, packet)
+            return
         for address in to:
             name = address if isinstance(address, str) else address.name
             target = self.processes[name]
@@ -113,6 +126,18 @@ class Network:
                 self._link(source, target, address, packet, size, leaves)
             else:
                 self._status(source, target, address, packet, size, leaves, machine, token)
+
+    def _scatter(self, source: Process, to: tuple[Address, ...], packet: Packet) -> None:
+        """What `_datagram` does when nothing but delay can happen: the busiest path of a run."""
+        agenda, processes, life = self._agenda, self.processes, source.life
+        now, heap, ticket = agenda.now, agenda.heap, agenda.ticket
+        quantiles, bits, push = self._quantiles, self._bits, heappush
+        for address in to:
+            target = processes[address if type(address) is str else address.name]
+            ticket += 1
+            at = now + quantiles[bits(QUANTILE_BITS)]
+            push(heap, (at, ticket, target.arrive, (life, address, packet, 0)))
+        agenda.ticket = ticket
 
     def _leaves(self, source: Process, size: int) -> int:
         """When the last byte is on the line: bytes cost time where bandwidth is limited."""
@@ -214,7 +239,7 @@ class Network:
         delay = self._quantiles[self._bits(QUANTILE_BITS)]
         if self.slow_at:
             at = self.slow_at
-            delay = round(delay * at.get(source.name, 1.0) * at.get(target.name, 1.0))
+            delay = round(delay * max(at.get(source.name, 1.0), at.get(target.name, 1.0)))
         if self.settings.spread:
             delay = round(delay * self._distance(source.name, target.name))
         return delay

@@ -19,7 +19,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Address, Step, Timer
 from ordercast.sim.agenda import Agenda
-from ordercast.sim.clock import Clock
+from ordercast.sim.clock import TRUE
 from ordercast.sim.network import Link, Network
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
@@ -33,6 +33,33 @@ Application = Callable[[NodeId, Event | View], None]
 
 
 class Process:
+    __slots__ = (
+        "_application",
+        "_build",
+        "_paused",
+        "_settings",
+        "_synced_at",
+        "_timers",
+        "_traced",
+        "_unsynced",
+        "_write",
+        "agenda",
+        "alive",
+        "busy_until",
+        "clock",
+        "delivered",
+        "disk",
+        "journal",
+        "life",
+        "links",
+        "machines",
+        "name",
+        "network",
+        "on_room",
+        "submitted",
+        "wire_rows",
+    )
+
     def __init__(
         self,
         name: str,
@@ -46,7 +73,7 @@ class Process:
         self.name = name
         self.agenda = agenda
         self.network = network
-        self.clock = Clock()
+        self.clock = TRUE
         self.disk = SimulatedDisk(DISK_RECORDS)
         self.life = NodeId(name, -1)
         self.alive = False
@@ -124,15 +151,17 @@ class Process:
         if self._paused is not None:
             self._paused.append((self.arrive, (sender, to, packet, size)))
             return
-        if not self.alive or not (to is self.life or to == self.life or to == self.name):
+        if not self.alive or (to != self.name if type(to) is str else to != self.life):
             return
         if self.wire_rows:
             self._wire_row("receive", sender.name, packet, size)
         machine = self.machines.get(packet.group)
-        if machine is not None:
-            step = Step(self.clock.read(self.agenda.now))
-            machine.receive(step, sender, packet)
-            self._apply(machine, step)
+        if machine is None:
+            return
+        now = self.agenda.now
+        step = Step(now if self.clock is TRUE else self.clock.read(now))
+        machine.receive(step, sender, packet)
+        self._apply(machine, step)
 
     def told(self, life: NodeId, machine: Machine, token: object, arrived: bool) -> None:
         if self._paused is not None:
@@ -198,8 +227,9 @@ class Process:
             self._take_effect(machine, step)
 
     def _take_effect(self, machine: Machine, step: Step) -> None:
+        post = self.network.post
         for to, packet, channel, token in step.sent:
-            self.network.post(self, machine, to, packet, channel, token)
+            post(self, machine, to, packet, channel, token)
         for timer, after in step.timers:
             self._set_timer(machine, timer, after)
         for output in step.outputs:

@@ -22,7 +22,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A table of a scenario file: unknown keys are errors."""
 
 
-class WorkloadSettings(Part):
+class WorkloadSettings(Part, frozen=True):
     senders: Literal["all"] | int | list[str] = "all"
     rate: Annotated[float, Meta(gt=0, le=1_000_000)] = 20.0  # messages a second and sender
     per_round: Annotated[float, Meta(gt=0, le=1000)] | None = None  # instead of rate
@@ -31,7 +31,7 @@ class WorkloadSettings(Part):
     pattern: Literal["poisson", "steady"] = "poisson"
 
 
-class NetworkSettings(Part):
+class NetworkSettings(Part, frozen=True):
     delay: Duration = Duration(2 * MILLISECOND)  # the median
     jitter: Annotated[float, Meta(ge=0, le=5)] = 0.3  # sigma of the lognormal
     shape: Literal["lognormal", "uniform", "exponential"] = "lognormal"
@@ -43,7 +43,7 @@ class NetworkSettings(Part):
     answer_within: Duration = Duration(500 * MILLISECOND)  # the bound of status sends
 
 
-class Fault(Part):
+class Fault(Part, frozen=True):
     at: Duration
     kind: FaultKind
     nodes: list[str] = []
@@ -58,21 +58,21 @@ class Fault(Part):
     sync: Duration = Duration(20 * MILLISECOND)  # disk, slow: what one sync takes
 
 
-class GroupSettings(Part):
+class GroupSettings(Part, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     members: list[str]
     family: str | None = None
     options: dict[str, Any] = {}
 
 
-class ChaosSettings(Part):
+class ChaosSettings(Part, frozen=True):
     faults: list[FaultKind]
     every: Duration = Duration(SECOND)
     longest: Duration = Duration(3 * SECOND)  # how long one fault may last
     survivors: Annotated[int, Meta(ge=1)] = 2  # so many never crash for good
 
 
-class Scenario(Part):
+class Scenario(Part, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     family: str = "fifo"
     processes: Annotated[int, Meta(ge=1, le=100_000)] = 5  # named n1 and so on

@@ -13,6 +13,7 @@ import msgspec
 
 from ordercast.consistency import FAMILIES as PROMISES
 from ordercast.errors import UsageError
+from ordercast.kernel.machine import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim.scenario import Fault, Scenario
 from ordercast.sim.scenario_rules import Finding, findings
@@ -41,7 +42,9 @@ def load_scenario(path: Path) -> Scenario:
     return parse_scenario(document, text, str(path))
 
 
-def parse_scenario(document: dict[str, Any], text: str = "", source: str = "<scenario>") -> Scenario:
+def parse_scenario(
+    document: dict[str, Any], text: str = "", source: str = "<scenario>"
+) -> Scenario:
     """The scenario in a parsed document; `text` is where lines are looked up for errors."""
 
     def fail(where: Path_, what: str) -> UsageError:
@@ -63,9 +66,9 @@ def parse_scenario(document: dict[str, Any], text: str = "", source: str = "<sce
     return scenario
 
 
-def options_for(family: str, given: dict[str, Any]) -> Any:
+def options_for(family: Family, given: dict[str, Any]) -> Any:
     """A family's options from what a file says. ValidationError and ValueError tell what is wrong."""
-    return msgspec.convert(given, FAMILIES[family].options, dec_hook=_quantity)
+    return msgspec.convert(given, family.options, dec_hook=_quantity)
 
 
 def line_of(text: str, where: Path_) -> int | None:
@@ -144,7 +147,7 @@ def _options_of_groups(scenario: Scenario) -> Iterator[Finding]:
                 yield where, unknown(f"option {key!r} of {family}", key, known)
                 return
         try:
-            options_for(family, given)
+            options_for(FAMILIES[family], given)
         except msgspec.ValidationError as error:
             inner, what = _located(str(error))
             yield (*base, "options", *inner), f"options{_dotted(inner, '.')}: {what}"

@@ -1,7 +1,7 @@
 """The load: applications that submit messages, and wait when the group has no room.
 
 An application that must wait keeps collecting messages up to a limit; when there is room again
-they leave as one batch, as they would live. It is blocked meanwhile, so it makes no more.
+they leave in batches of a limited size, as they would live. At the limit it makes no more.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from ordercast.units import SECOND
 
 BACKLOG_LIMIT = 1000
 """Messages that a blocked application holds before it makes no more."""
+BATCH_SIZE = 64 << 10
+"""Bytes up to which messages that waited are put into one batch: larger frames gain nothing."""
 
 
 class Sender:
@@ -41,6 +43,7 @@ class Sender:
         self._payload = b"x" * load.payload
         self._backlog = 0  # messages that wait for room
         self._life: NodeId | None = None  # the life that the backlog belongs to
+        self._submitting = False  # a submission makes a step, after which room is asked for again
         self._plan_next()
 
     def _plan_next(self) -> None:
@@ -63,9 +66,15 @@ class Sender:
         self._plan_next()
 
     def _submit(self) -> None:
-        process = self._process
-        if not self._backlog or not process.accepts(self._group):
+        if self._submitting:
             return
-        process.on_room.pop(self._group, None)
-        count, self._backlog = self._backlog, 0
-        process.submit(self._group, [self._payload] * count, count * len(self._payload))
+        process = self._process
+        largest = max(self._batch, BATCH_SIZE // (len(self._payload) or 1))
+        self._submitting = True
+        while self._backlog and process.accepts(self._group):
+            count = min(self._backlog, largest)
+            self._backlog -= count
+            process.submit(self._group, [self._payload] * count, count * len(self._payload))
+        self._submitting = False
+        if not self._backlog:
+            process.on_room.pop(self._group, None)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
-import ordercast
+from ordercast import __version__
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
@@ -29,17 +29,12 @@ from ordercast.sim.scenario import GroupSettings, Scenario
 from ordercast.sim.scenario_file import options_for
 from ordercast.sim.workload import Sender
 from ordercast.trace.schema import Ending, Header, Level, Row
+from ordercast.trace.sinks import Sink
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 
 MOST_EVENTS = 100_000_000
 """A run that is not over by then is cut: its laws of completeness are unknown, not broken."""
-
-
-class Sink(Protocol):
-    """Where rows go."""
-
-    def write(self, row: Row) -> None: ...
 
 
 class Outcome(NamedTuple):
@@ -127,7 +122,7 @@ class World:
 
     def _plan(self, group: GroupSettings) -> Plan:
         family = self.scenario.family_of(group)
-        options = options_for(family, self.scenario.options_of(group))
+        options = options_for(self._families[family], self.scenario.options_of(group))
         return Plan(group.name, tuple(sorted(group.members)), options)
 
     def _machines(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
@@ -151,7 +146,7 @@ class World:
             family=self.scenario.family,
             parameters=_plain(self.scenario),
             seed=self.seed,
-            version=ordercast.__version__,
+            version=__version__,
             level=self.level,
             start=0,
             end=self.agenda.now,

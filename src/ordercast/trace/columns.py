@@ -33,9 +33,16 @@ def to_lists(pyarrow: Pyarrow, part: Path, name: str, array: Any) -> list[Any]:
     if right == "string" and _is_string(types, value_type):
         return _strings(pyarrow, array)
     if right.startswith("int") and types.is_integer(value_type):
-        whole: list[Any] = array.cast(pyarrow.core.int64()).to_pylist()
-        return whole
+        return _integers(pyarrow, part, name, array)
     raise _wrong_type(part, name, array)
+
+
+def _integers(pyarrow: Pyarrow, part: Path, name: str, array: Any) -> list[Any]:
+    try:
+        integers: list[Any] = array.cast(pyarrow.core.int64()).to_pylist()
+    except pyarrow.core.ArrowInvalid as error:
+        raise TraceError(f"{part} has a value of {name!r} too large for int64.") from error
+    return integers
 
 
 def _strings(pyarrow: Pyarrow, array: Any) -> list[Any]:

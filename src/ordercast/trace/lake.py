@@ -78,7 +78,8 @@ def read_run(folder: Path, rows_limit: int = ROWS_LIMIT) -> Trace:
     parts = _find_parts(folder)
     header = read_header(folder)
     pyarrow = load_pyarrow()
-    count = sum(_count_rows(pyarrow, part) for part in parts)
+    footers = [_read_footer(pyarrow, part) for part in parts]
+    count = sum(footer.num_rows for footer in footers)
     if count > rows_limit:
         raise TraceError(
             f"{folder} has {count:,} rows, more than the {rows_limit:,} that are read into "
@@ -87,8 +88,8 @@ def read_run(folder: Path, rows_limit: int = ROWS_LIMIT) -> Trace:
     rows: list[Row] = []
     last: dict[str, tuple[int, int]] = {}
     ordered = True
-    for part in parts:
-        for lists in _read_part(pyarrow, part, header.run):
+    for part, footer in zip(parts, footers, strict=True):
+        for lists in _read_part(pyarrow, part, footer, header.run):
             rows.extend(map(Row, *lists))
             ordered = ordered and _in_local_order(lists, last)
     if not ordered:
@@ -164,24 +165,29 @@ def _unreadable(path: Path, error: OSError) -> TraceError:
     return TraceError(f"{path} cannot be read: {error.strerror or error}.")
 
 
-def _count_rows(pyarrow: Pyarrow, part: Path) -> int:
-    """Asked of the footer, before anything is read. The parts of a file are counted one by one,
-    because they are what is read."""
+def _read_footer(pyarrow: Pyarrow, part: Path) -> Any:
     _check_ends(part)
     with _reading(pyarrow, part):
-        groups = pyarrow.parquet.read_metadata(str(part))
-        return sum(groups.row_group(place).num_rows for place in range(groups.num_row_groups))
+        return pyarrow.parquet.read_metadata(str(part))
 
 
-def _read_part(pyarrow: Pyarrow, part: Path, run: str) -> Iterator[list[list[Any]]]:
+def _read_part(pyarrow: Pyarrow, part: Path, footer: Any, run: str) -> Iterator[list[list[Any]]]:
     """The columns of one file, some rows at a time, in the order of COLUMNS."""
-    strings = [name for name, kind in COLUMN_TYPES.items() if kind == "string"]
+    leaves = map(footer.schema.column, range(footer.num_columns))
+    strings = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    missing = footer.num_rows
     with (
         _reading(pyarrow, part),
-        pyarrow.parquet.ParquetFile(str(part), read_dictionary=strings) as file,
+        pyarrow.parquet.ParquetFile(
+            str(part),
+            metadata=footer,
+            read_dictionary=[name for name in strings if COLUMN_TYPES.get(name) == "string"],
+            page_checksum_verification=True,
+        ) as file,
     ):
         present = _check_schema(part, file)
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=present):
+            batch.validate(full=True)  # pyarrow trusts a file's offsets and indices otherwise
             lists = [
                 to_lists(pyarrow, part, name, batch.column(name))
                 if name in present
@@ -189,7 +195,14 @@ def _read_part(pyarrow: Pyarrow, part: Path, run: str) -> Iterator[list[list[Any
                 for name in ("run", *COLUMNS)
             ]
             _check_values(part, lists, run if "run" in present else None)
+            missing -= batch.num_rows
+            if missing < 0:
+                break
             yield lists[1:]
+    if missing:  # damage can make a page look like one of those that are skipped
+        raise TraceError(
+            f"{part} is damaged: it does not hold the {footer.num_rows} rows promised."
+        )
 
 
 @contextmanager

@@ -269,6 +269,7 @@ class ParquetSink:
             compression_level=3,
             use_dictionary=_ENCODED_BY_DICTIONARY,
             column_encoding=_ENCODED_BY_DIFFERENCE,
+            write_page_checksum=True,  # so that no damage reads as other values
         )
 
     def _end_part(self) -> None:

@@ -14,7 +14,9 @@ Rules.
     to it, and it says so in its trace.
  6. Whoever holds events of an origin that is gone, or that another member cannot hear, relays
     them to the members that lack them. So what a crashed sender got to one survivor gets to all.
- 7. A restarted member is a new life: it receives from then on, with what is still held.
+ 7. A restarted member is a new life: it receives from then on, with what is still held. It is
+    answered, and so can send, when the others have settled how far its old life got. An event
+    of an old life that turns up after one of the new was delivered is given up openly.
 
 Failure detection only ever changes who is waited for and who relays; no law rests on it being
 right. Views are this member's own opinion: other members may see others at the same time.
@@ -49,7 +51,7 @@ class Member:
         options = plan.options
         self.me = me
         self.group = plan.group
-        self.groups = (plan.group,)
+        self.groups: tuple[str, ...] = (plan.group,)
         self.options = options
         self.others = tuple(name for name in plan.members if name != me.name)
         self.peers = {name: Peer(name) for name in self.others}
@@ -57,12 +59,13 @@ class Member:
         self.limit = Limit(options.retain, options.retain_size)
         self.own = Stream(me, 0, self.limit)
         self.streams: dict[NodeId, Stream] = {me: self.own}
+        self.newest_delivered: dict[str, int] = {}  # by name: the incarnation we are past
         # Own events that some present peer lacks: what the window is measured by.
         self.unstable: Retained[None] = Retained(Limit(options.window, options.window_size))
         self.forming = options.silence_ticks if self.others else 0  # ticks left to meet everybody
         self.views_installed = 0
         self.unreported = 0  # events received since our last heartbeat
-        self.first_tick = chance.randrange(1, options.heartbeat + 1)  # so that members are not in step
+        self.first_tick = chance.randrange(1, options.heartbeat + 1)  # members out of step
 
     # --- doors -------------------------------------------------------------------------------
 
@@ -120,6 +123,8 @@ class Member:
             self._form(step)
         for peer in self.peers.values():
             peer.tick()
+            if peer.settling:
+                peer.settling = 0 if self._is_settled(peer) else peer.settling - 1
             if peer.present and peer.is_lost(self.options.silence_ticks):
                 self._set_aside(step, peer)
         self._relay(step)
@@ -136,12 +141,17 @@ class Member:
         if not peer.present:
             self._welcome(step, peer)
         peer.proves_contact()
-        stream = self.streams.get(data.origin)
+        origin = data.origin
+        stream = self.streams.get(origin)
         if stream is None or not stream.admit(data):
             return
         if not self.views_installed:
             self._install(step)  # nobody hears an event before a view
-        step.deliver(self._event(data))
+        if origin.incarnation < self.newest_delivered.get(origin.name, 0):
+            self._give_up(step, origin, data.number, "obsolete")
+        else:
+            self.newest_delivered[origin.name] = origin.incarnation
+            step.deliver(self._event(data))
         stream.trim(self._somebody_away())
         self.unreported += 1
         if 4 * self.unreported >= self.options.window:
@@ -161,7 +171,7 @@ class Member:
         ]
         if self.me in peer.hears:
             peer.proves_contact()
-            if not peer.present:
+            if not peer.present and not peer.settling:
                 self._welcome(step, peer)
         away = self._somebody_away()
         for stream in moved:
@@ -182,13 +192,16 @@ class Member:
             self._follow(origin, start.after)
             return
         for number in stream.skip_to(start.after):
-            step.note(
-                "lose",
-                group=self.group,
-                origin=origin.name,
-                number=event_number(origin.incarnation, number),
-                cause="overflow",
-            )
+            self._give_up(step, origin, number, "overflow")
+
+    def _give_up(self, step: Step, origin: NodeId, number: int, cause: str) -> None:
+        step.note(
+            "lose",
+            group=self.group,
+            origin=origin.name,
+            number=event_number(origin.incarnation, number),
+            cause=cause,
+        )
 
     # --- who is there ------------------------------------------------------------------------
 
@@ -211,11 +224,26 @@ class Member:
             if peer.present:
                 self._let_go(peer)
                 self._install_change(step)
-        self.peers[sender.name] = Peer(sender.name, sender)
+        settling = self.options.silence_ticks // 2 if peer.life else 0
+        self.peers[sender.name] = Peer(sender.name, sender, settling)
         for origin in list(self.streams):
             if self._is_forgotten(origin):
                 del self.streams[origin]
         return True
+
+    def _is_settled(self, peer: Peer) -> bool:
+        """Whether all who are present have the same of the peer's old lives, and know the new."""
+        old = [
+            stream
+            for stream in self.streams.values()
+            if stream.origin.name == peer.name and stream.origin != peer.life
+        ]
+        return all(
+            peer.life in other.received
+            and all(other.received.get(stream.origin, 0) == stream.received_up_to for stream in old)
+            for other in self.peers.values()
+            if other.present
+        )
 
     def _is_forgotten(self, origin: NodeId) -> bool:
         peer = self.peers.get(origin.name)
@@ -227,10 +255,9 @@ class Member:
         assert peer.life is not None and not peer.present
         if peer.away:
             step.note("refute", group=self.group, peer=peer.name)
-        peer.present, peer.away, peer.unheard = True, False, 0
+        peer.present, peer.away, peer.settling, peer.unheard = True, False, 0, 0
         for stream in self.streams.values():
-            if stream.origin != peer.life:
-                stream.acknowledged.follow(peer.life, peer.received.get(stream.origin, 0))
+            self._wait_for(stream, peer)
         self.own.resend(step, self.group, peer.life, peer.received.get(self.me, 0))
         self._count_unstable_again()
         self._who_is_present()
@@ -281,9 +308,19 @@ class Member:
     def _follow(self, origin: NodeId, after: int) -> None:
         stream = self.streams[origin] = Stream(origin, after, self.limit)
         for life in self.present:
-            if life != origin:
-                has = self.peers[life.name].received.get(origin, 0)
-                stream.acknowledged.follow(life, has)
+            self._wait_for(stream, self.peers[life.name])
+
+    def _wait_for(self, stream: Stream, peer: Peer) -> None:
+        """Holds the stream's events until this peer has them, if they are owed to it."""
+        origin = stream.origin
+        assert peer.life is not None
+        if origin == peer.life:
+            return
+        if origin in peer.received:
+            stream.acknowledged.follow(peer.life, peer.received[origin])
+        elif not peer.restarted or origin == self.me or self._is_present(origin):
+            stream.acknowledged.follow(peer.life, 0)
+        # else: the origin was gone before this life of the peer began
 
     def _relay(self, step: Step) -> None:
         for stream in self.streams.values():
@@ -301,6 +338,10 @@ class Member:
         self.unreported = 0
         ticks = self.options.silence_ticks
         received = [(stream.origin, stream.received_up_to) for stream in self.streams.values()]
+        # A life that we know but have nothing of yet is named too: others wait for that.
+        for peer in self.peers.values():
+            if peer.life is not None and peer.life not in self.streams:
+                received.append((peer.life, 0))
         hears = [peer.life for peer in self.peers.values() if peer.life and peer.is_heard(ticks)]
         step.send(self.others, Alive(self.group, received, hears), DATAGRAM)
 

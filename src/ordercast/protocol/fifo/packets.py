@@ -17,7 +17,7 @@ from ordercast.types import NodeId, Payloads
 Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 
-class Data(Packet, tag="fifo.data"):
+class Data(Packet, frozen=True, tag="fifo.data"):
     """One event of origin's stream, from the origin itself or relayed by who holds it."""
 
     origin: NodeId
@@ -26,14 +26,14 @@ class Data(Packet, tag="fifo.data"):
     size: Count  # bytes of the payloads, counted once by the origin
 
 
-class Start(Packet, tag="fifo.start"):
+class Start(Packet, frozen=True, tag="fifo.start"):
     """What follows on this link of origin's stream begins after this number."""
 
     origin: NodeId
     after: Count
 
 
-class Alive(Packet, tag="fifo.alive"):
+class Alive(Packet, frozen=True, tag="fifo.alive"):
     """A heartbeat: how far the sender has received each stream, and whom it hears."""
 
     received: list[tuple[NodeId, Count]]

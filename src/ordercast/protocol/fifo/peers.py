@@ -4,6 +4,11 @@ Rules. A peer is connected while we hear it and it says that it hears us: heartb
 directions, so a one-way cut is a cut. Silence is counted in our own heartbeats, never in clock
 time: a member that was itself stalled counts nothing for that while and blames nobody. A peer
 that was set aside returns when both directions are proven again.
+
+A name that comes back as a new life is not answered at once. First the members that were there
+settle among themselves how far the old life got, by relaying; the new one cannot send before it
+is answered, so its events come after the old one's. After half the suspicion limit it is
+answered in any case.
 """
 
 from __future__ import annotations
@@ -14,11 +19,24 @@ from ordercast.types import NodeId
 class Peer:
     """One name of the group. `life` is the newest incarnation that we heard of."""
 
-    __slots__ = ("away", "hears", "life", "name", "present", "received", "silent", "unheard")
+    __slots__ = (
+        "away",
+        "hears",
+        "life",
+        "name",
+        "present",
+        "received",
+        "restarted",
+        "settling",
+        "silent",
+        "unheard",
+    )
 
-    def __init__(self, name: str, life: NodeId | None = None) -> None:
+    def __init__(self, name: str, life: NodeId | None = None, settling: int = 0) -> None:
         self.name = name
         self.life = life
+        self.restarted = settling > 0  # we knew an earlier life
+        self.settling = settling  # own heartbeats left until it is answered in any case
         self.present = False  # our events go to it, and we wait for its acknowledgements
         self.away = False  # set aside, and not returned since
         self.silent = 0  # own heartbeats since we last heard it
@@ -37,7 +55,7 @@ class Peer:
 
     def is_heard(self, silence_ticks: int) -> bool:
         """Whether we tell others that we hear it: half the limit, so that they learn in time."""
-        return self.life is not None and self.silent <= silence_ticks // 2
+        return self.life is not None and not self.settling and self.silent <= silence_ticks // 2
 
     def is_lost(self, silence_ticks: int) -> bool:
         """Silent for too long, or deaf to us for as long as it would take it to notice."""

@@ -74,10 +74,10 @@ class Stream:
         return self.received_up_to
 
     def relay(self, step: Step, group: str, peer: NodeId) -> None:
-        """Sends a peer what it lacks of a stream whose origin cannot reach it. Called every tick."""
+        """Sends a peer what it lacks of a stream whose origin cannot. Called every tick."""
         newest = self.held.newest
-        has = self.acknowledged.acknowledged(peer) or 0
-        if newest is None or has >= newest:
+        has = self.acknowledged.acknowledged(peer)
+        if newest is None or has is None or has >= newest:
             return
         relay = self.relays.get(peer)
         if relay is not None and has > relay.seen_at:

@@ -1,0 +1,116 @@
+"""Causal order: `optimistic-causal` and `causal`. See past.py for what "before" means.
+
+optimistic-causal  No process delivers, within one line, an event after one that it precedes. An
+                   event may be missing altogether: gaps are allowed. Delivering the same event
+                   again, with nothing between that it precedes, is not this law's business.
+causal             In addition, all that precedes a delivered event was delivered before it by
+                   the same line. Exempt is what was submitted, by the column `at`, before the
+                   line's first join or view row in the group; without such a row nothing is.
+                   An own submission counts as delivered only once it is delivered.
+
+Theory of operation. For each line keep two marks a stream: how far the stream is known to be
+delivered or in the past of what is delivered (`reach`), and how far it is in the past of a
+delivered event (`passed`). An event that is delivered although `passed` has gone beyond it is a
+break. An event that `reach` runs over without its being the one delivered is missing. Every
+event is run over once a line, so the work is linear in the links of the past, and gaps hide
+nothing.
+
+Both are unknown if an event was delivered whose submission is not in the trace, for its past is
+not known then, or if events precede themselves. A break that was found stays a break.
+
+Witness: the rows that show that the one precedes the other, and the deliveries. The law is still
+broken on these rows alone.
+"""
+
+from __future__ import annotations
+
+from ordercast.check.history import History, Log
+from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
+
+OPTIMISTIC_CAUSAL = "optimistic-causal"
+CAUSAL = "causal"
+
+
+def optimistic_causal(history: History) -> Verdict:
+    return _judge(OPTIMISTIC_CAUSAL, history, whole=False)
+
+
+def causal(history: History) -> Verdict:
+    return _judge(CAUSAL, history, whole=True)
+
+
+def _judge(law: str, history: History, *, whole: bool) -> Verdict:
+    if history.past.tangle:
+        return unknown(law, "an event was delivered before it was submitted; see no-creation")
+    for line in history.lines:
+        found = _first_break(history, line, whole=whole)
+        if found is not None:
+            at, missing = found
+            if missing is None:
+                return _too_late(law, history, line, at)
+            return _missing(law, history, line, at, missing)
+    if history.strangers:
+        name = row_event(history.strangers[0])
+        return unknown(law, f"{name} was delivered, but its submission is not in the trace")
+    return holds(law)
+
+
+def _first_break(history: History, line: Log, *, whole: bool) -> tuple[int, int | None] | None:
+    """Where the line first delivers an event too late, or (and which) with one missing."""
+    stream, place, streams = history.past.stream, history.past.place, history.past.streams
+    before = history.past.before
+    reach: dict[int, int] = {}
+    passed: dict[int, int] = {}
+    for at, event in enumerate(line.delivered):
+        source = stream[event]
+        if source < 0:
+            continue
+        own = place[event]
+        if passed.get(source, 0) >= own:
+            return at, None
+        reached = reach.get(source, 0)
+        if reached >= own:
+            continue  # a repetition
+        reach[source] = own
+        passed[source] = own - 1
+        todo = [event] if reached == own - 1 else streams[source][reached:own]
+        for one in todo:
+            if whole and one != event and not _exempt(history, line, one):
+                return at, one
+            for earlier in before[one] or ():
+                source = stream[earlier]
+                own = place[earlier]
+                if passed.get(source, 0) < own:
+                    passed[source] = own
+                    reached = reach.get(source, 0)
+                    if reached < own:
+                        reach[source] = own
+                        todo += streams[source][reached:own]
+    return None
+
+
+def _exempt(history: History, line: Log, event: int) -> bool:
+    """Whether the event was submitted before the line came into the group."""
+    began = line.began.get(history.group_of[event])
+    return began is not None and history.submits[event].at < began.at
+
+
+def _too_late(law: str, history: History, line: Log, at: int) -> Verdict:
+    late = line.delivered[at]
+    rows, target = history.past.chain(late, set(line.delivered[:at]))
+    early_row = line.deliveries[line.delivered.index(target)]
+    late_row = line.deliveries[at]
+    first, then = row_event(late_row), row_event(early_row)
+    why = f"{row_writer(late_row)} delivered {first} after {then}, but {first} causally precedes "
+    why += then
+    return broken(law, (*rows, early_row, late_row), why)
+
+
+def _missing(law: str, history: History, line: Log, at: int, missing: int) -> Verdict:
+    row = line.deliveries[at]
+    rows, _ = history.past.chain(missing, {line.delivered[at]})
+    why = (
+        f"{row_writer(row)} delivered {row_event(row)} without having delivered "
+        f"{row_event(rows[0])}, which causally precedes it"
+    )
+    return broken(law, (*rows, row), why)

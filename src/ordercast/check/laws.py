@@ -1,0 +1,96 @@
+"""All laws by name, and `check`, which judges one run.
+
+This is the reference: whatever else judges traces must answer the same. A pure function of the
+trace, with no I/O. What each law means exactly is said at the top of its theme's file:
+
+  delivery.py     no-creation, no-duplication, fifo
+  reliability.py  agreement, completeness       (whom they bind: membership.py)
+  causality.py    optimistic-causal, causal     (what precedes what: past.py)
+  order.py        total
+  views.py        virtual-synchrony, view-agreement, disjoint-views
+  tickets.py      ticket-uniqueness
+
+A law is asked only if the rows that it reads are as the contract wants them, and the run was
+traced at all. Otherwise it is unknown, with the first reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from ordercast.check.causality import causal, optimistic_causal
+from ordercast.check.delivery import fifo, no_creation, no_duplication
+from ordercast.check.history import History
+from ordercast.check.order import total
+from ordercast.check.reliability import agreement, completeness
+from ordercast.check.tickets import ticket_uniqueness
+from ordercast.check.verdict import Verdict, unknown
+from ordercast.check.views import disjoint_views, view_agreement, virtual_synchrony
+from ordercast.consistency import FAMILIES, LAWS
+from ordercast.errors import UsageError
+from ordercast.trace.schema import Level, Trace
+
+
+class Judge(NamedTuple):
+    """How a law is judged, and the kinds of row that it reads."""
+
+    judge: Callable[[History], Verdict]
+    reads: tuple[str, ...]
+
+
+_EVENTS = ("submit", "deliver")
+_MEMBERS = ("join", "leave", "view", "suspect")
+
+JUDGES: dict[str, Judge] = {
+    "no-creation": Judge(no_creation, _EVENTS),
+    "no-duplication": Judge(no_duplication, ("deliver",)),
+    "fifo": Judge(fifo, ("deliver",)),
+    "agreement": Judge(agreement, (*_EVENTS, *_MEMBERS, "lose")),
+    "completeness": Judge(completeness, (*_EVENTS, *_MEMBERS)),
+    "optimistic-causal": Judge(optimistic_causal, _EVENTS),
+    "causal": Judge(causal, (*_EVENTS, "join", "view")),
+    "total": Judge(total, ("deliver",)),
+    "virtual-synchrony": Judge(virtual_synchrony, ("deliver", "view")),
+    "view-agreement": Judge(view_agreement, _MEMBERS),
+    "disjoint-views": Judge(disjoint_views, ("join", "leave", "view")),
+    "ticket-uniqueness": Judge(ticket_uniqueness, ("submit", "ticket")),
+}
+
+
+def check(trace: Trace, laws: Sequence[str] | None = None) -> list[Verdict]:
+    """Judges one run. Without `laws`, by what its family promises; of no family, by all laws.
+
+    What a family promises only while nothing fails is added where the rows show no crash, no
+    suspicion, no loss and no restart.
+    """
+    if laws is not None:
+        _refuse_unknown(laws)
+    history = History(trace)
+    wanted = promised(history) if laws is None else list(dict.fromkeys(laws))
+    return [_ask(name, history) for name in wanted]
+
+
+def promised(history: History) -> list[str]:
+    """The laws that the run's family promises for it, in the order of LAWS."""
+    promise = FAMILIES.get(history.header.family or "")
+    if promise is None:
+        return list(LAWS)
+    names = promise.laws + (promise.when_nothing_fails if history.calm else ())
+    return [name for name in LAWS if name in names]
+
+
+def _ask(name: str, history: History) -> Verdict:
+    law = JUDGES[name]
+    if history.header.level == Level.OFF:
+        return unknown(name, "the run was not traced: its trace level is off")
+    flaw = history.flaw(law.reads)
+    return unknown(name, flaw) if flaw is not None else law.judge(history)
+
+
+def _refuse_unknown(names: Sequence[str]) -> None:
+    for name in names:
+        if name not in LAWS:
+            nearest = get_close_matches(name, LAWS, 1, 0.0)[0]
+            raise UsageError(f"there is no law `{name}`; the nearest is `{nearest}`")

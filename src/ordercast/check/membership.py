@@ -1,0 +1,116 @@
+"""Who stayed in a group, and with whom: what the laws about absence may expect of whom.
+
+These laws say that somebody should have delivered something, so they may only look at members
+of whom that can be asked without doubt:
+
+  member     a life with a join, view, submit, deliver or lose row in the group
+  stayed     it is the only life of its process, and the first; it did not crash and did not
+             leave; it was there from the beginning: it has neither join nor view rows, or the
+             first of them is no later than the group's first submission, or its first view is
+             the first view of whoever made that submission; and it did not stop before the
+             group's last submission, for that would be leaving too
+  lasted     said of a submitter: it is the last life of its process, it did not crash, and it
+             did not stop before the group's last submission
+  connected  no suspect row names one of the two at the other, in any group; and every view that
+             one of them installed in the group holds the other, unless the other had stopped by
+             then
+
+`at` is compared across processes only here, to tell early from late; a clock that is off makes a
+member exempt or not, never two rows of one log change places.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ordercast.check.history import History, Log, bare_name
+from ordercast.trace.schema import Row
+
+
+class Membership:
+    """The members of one group in one run."""
+
+    def __init__(self, history: History, group: str) -> None:
+        self.history = history
+        self.group = group
+        submits = [history.submits[event] for event in history.submitted_in.get(group, ())]
+        self.first_submit = min(submits, key=lambda row: row.at, default=None)
+        self.last_submit_at = max((row.at for row in submits), default=None)
+        self._agreed: dict[tuple[str, int], frozenset[str] | None] = {}
+
+    @cached_property
+    def stayed(self) -> list[Log]:
+        return [life for life in self.history.lives if self._is_member(life) and self._stays(life)]
+
+    def lasted(self, life: Log) -> bool:
+        return (
+            self.history.last_lives[life.process] is life
+            and life.crash is None
+            and not self._stopped_early(life)
+        )
+
+    def connected(self, one: Log, other: Log) -> bool:
+        suspicions = self.history.suspicions
+        return (
+            (one.process, other.process) not in suspicions
+            and (other.process, one.process) not in suspicions
+            and self._always_sees(one, other)
+            and self._always_sees(other, one)
+        )
+
+    def _is_member(self, life: Log) -> bool:
+        history, group = self.history, self.group
+        return (
+            group in life.began
+            or bool(history.delivered_in(life, group))
+            or any(history.group_of[event] == group for _, event in life.submitted)
+            or bool(history.lost_in(life, group))
+        )
+
+    def _stays(self, life: Log) -> bool:
+        return (
+            life.incarnation == 0
+            and self.history.last_lives[life.process] is life
+            and life.crash is None
+            and self.group not in life.left
+            and not self._stopped_early(life)
+            and self._came_first(life)
+        )
+
+    def _stopped_early(self, life: Log) -> bool:
+        return (
+            life.stop is not None
+            and self.last_submit_at is not None
+            and life.stop.at < self.last_submit_at
+        )
+
+    def _came_first(self, life: Log) -> bool:
+        began = life.began.get(self.group)
+        first = self.first_submit
+        if began is None or first is None or began.at <= first.at:
+            return True
+        theirs = self._first_view(self.history.submitters[self.history.id_of(first)])
+        ours = self._first_view(life)
+        return ours is not None and theirs is not None and ours.view == theirs.view
+
+    def _first_view(self, life: Log) -> Row | None:
+        return life.first_view.get(self.group)
+
+    def _always_sees(self, one: Log, other: Log) -> bool:
+        seen = self._in_all_views(one)
+        if seen is None or other.process in seen:
+            return True
+        return other.stop is not None and all(
+            row.at > other.stop.at or other.process in map(bare_name, row.members or ())
+            for _, row in one.views
+            if row.group == self.group
+        )
+
+    def _in_all_views(self, life: Log) -> frozenset[str] | None:
+        """Who is in every view that this life installed; None if it installed none."""
+        key = life.process, life.incarnation
+        if key not in self._agreed:
+            views = [row.members or () for _, row in life.views if row.group == self.group]
+            holders = [frozenset(map(bare_name, members)) for members in views]
+            self._agreed[key] = frozenset.intersection(*holders) if holders else None
+        return self._agreed[key]

@@ -1,0 +1,199 @@
+"""Which event came before which, taken from the rows and never from the protocol's stamps.
+
+An event's past is all that its origin had submitted or delivered in that group before it
+submitted the event, closed transitively. What an origin did in an earlier life counts only where
+the family is durable: a process that forgot what it had delivered cannot have meant it.
+
+Theory of operation. The events that one line submitted in one group are a stream: each has all
+earlier ones in its past, so `place` in the stream stands for them. For each event it is enough
+to remember, beside its stream, the latest events of other streams that its origin delivered
+since its previous submission and that no other of them covers: `before`. The whole past is what
+can be reached from there, and memory stays below one number a delivery.
+
+To find `before`, the logs are followed side by side, each as far as it can go: a delivery waits
+until the submission of its event was reached in the log of its origin. If all that are left wait
+for each other, then some event was delivered before it was submitted: `tangle` holds the rows
+of one such cycle. The time column plays no part, so clocks may be skewed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ordercast.trace.schema import Row
+
+if TYPE_CHECKING:
+    from ordercast.check.history import History, Log
+
+
+class Past:
+    """The causal order of the events of one run.
+
+    stream    by event: the number of its stream, or -1 if nobody is known to have submitted it
+    place     by event: its place in its stream, from 1
+    streams   by stream: its events in order
+    before    by event: its latest predecessors in other streams; None if it was never reached
+    tangle    rows that show an event delivered before it was submitted; empty if there are none
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        events = len(history.events)
+        self.stream = [-1] * events
+        self.place = [0] * events
+        self.streams: list[list[int]] = []
+        self.before: list[tuple[int, ...] | None] = [None] * events
+        self._own: dict[tuple[str, int, str], int] = {}
+        self._name_streams()
+        self._waiting: dict[int, list[Iterator[int]]] = {}
+        self._ready: list[Iterator[int]] = []
+        self._waits: dict[str, Row] = {}  # process: the delivery that it waits at
+        self._follow_all()
+        self.tangle = self._find_tangle()
+
+    def _key(self, life: Log, group: str) -> tuple[str, int, str]:
+        return life.process, 0 if self._history.durable else life.incarnation, group
+
+    def _name_streams(self) -> None:
+        for life in self._history.lives:
+            for _, event in life.submitted:
+                key = self._key(life, self._history.group_of[event])
+                number = self._own.setdefault(key, len(self.streams))
+                if number == len(self.streams):
+                    self.streams.append([])
+                self.streams[number].append(event)
+                self.stream[event] = number
+                self.place[event] = len(self.streams[number])
+
+    def _follow_all(self) -> None:
+        logs: dict[str, list[Log]] = {}
+        for life in self._history.lives:
+            logs.setdefault(life.process, []).append(life)
+        self._ready = [self._follow(lives) for lives in logs.values()]
+        while self._ready:
+            log = self._ready.pop()
+            awaited = next(log, None)
+            if awaited is not None:
+                self._waiting.setdefault(awaited, []).append(log)
+
+    def _follow(self, lives: list[Log]) -> Iterator[int]:
+        """Goes through one process's log; yields an event whose submission must come first."""
+        stream, place, before = self.stream, self.place, self.before
+        group_of, durable = self._history.group_of, self._history.durable
+        fronts: defaultdict[str, dict[int, int]] = defaultdict(dict)  # group: stream: latest event
+        for life in lives:
+            if not durable:
+                fronts.clear()
+            done = 0
+            # Nothing depends on what was delivered after the process's last submission.
+            rest = [] if life is lives[-1] else [(len(life.delivered), -1)]
+            for until, submitted in life.submitted + rest:
+                for at, event in enumerate(life.delivered[done:until], done):
+                    source = stream[event]
+                    if source < 0:
+                        continue
+                    earlier = before[event]
+                    if earlier is None:
+                        self._waits[life.process] = life.deliveries[at]
+                        yield event
+                        earlier = before[event] or ()
+                    front = fronts[group_of[event]]
+                    for covered in earlier:
+                        latest = front.get(stream[covered])
+                        if latest is not None and place[latest] <= place[covered]:
+                            del front[stream[covered]]
+                    latest = front.get(source)
+                    if latest is None or place[latest] < place[event]:
+                        front[source] = event
+                done = until
+                if submitted < 0:
+                    break
+                front = fronts[group_of[submitted]]
+                front.pop(stream[submitted], None)  # its own stream is covered by its place
+                before[submitted] = tuple(front.values())
+                front.clear()
+                self._ready += self._waiting.pop(submitted, ())
+
+    def _find_tangle(self) -> tuple[Row, ...]:
+        """Walks from a waiting log to the one that it waits for until one comes again."""
+        if not self._waiting:
+            return ()
+        history = self._history
+        event = min(self._waiting)
+        path: list[str] = []
+        asked: dict[str, Row] = {}  # process: the submission that is waited for
+        while True:
+            row = history.submits[event]
+            if row.process in asked:
+                break
+            asked[row.process] = row
+            path.append(row.process)
+            event = history.id_of(self._waits[row.process])
+        cycle = path[path.index(row.process) :]
+        asked[row.process] = row
+        return tuple(part for name in cycle for part in (self._waits[name], asked[name]))
+
+    # --- showing it ---
+
+    @cached_property
+    def _first_deliveries(self) -> list[dict[int, int]]:
+        """By line: where each event was delivered first. Only lines that submit can pass it on."""
+        return [
+            {event: at for at, event in reversed(list(enumerate(line.delivered)))}
+            if line.submitted
+            else {}
+            for line in self._history.lines
+        ]
+
+    def chain(self, first: int, targets: set[int]) -> tuple[list[Row], int]:
+        """The shortest way to show that `first` came before one of the targets, and which.
+
+        The rows are the submission of `first`, then for each link the delivery of the event
+        before it (unless it is the same line's) and the submission that followed.
+        """
+        history = self._history
+        group = history.group_of[first]
+        came: dict[int, tuple[int, Row | None]] = {first: (first, None)}
+        scanned = [len(line.submitted) for line in history.lines]  # done from there on
+        queue = [first]
+        for event in queue:
+            for number, line in enumerate(history.lines):
+                via: Row | None = None
+                if event == first and self._is_own(line, first):
+                    start = [own for _, own in line.submitted].index(first) + 1
+                else:
+                    at = self._first_deliveries[number].get(event)
+                    if at is None:
+                        continue
+                    start = bisect_right(line.submitted, (at, len(self.stream)))
+                    via = line.deliveries[at]
+                for _, later in line.submitted[start : scanned[number]]:
+                    if history.group_of[later] == group and later not in came:
+                        came[later] = (event, via)
+                        queue.append(later)
+                scanned[number] = min(scanned[number], start)
+            found = next((later for later in queue if later in targets and later != first), None)
+            if found is not None:
+                return self._unroll(came, first, found), found
+        raise AssertionError("the past was computed from the same rows")
+
+    def _is_own(self, line: Log, event: int) -> bool:
+        submitter = self._history.submitters[event]
+        return line.process == submitter.process and (
+            self._history.durable or line.incarnation == submitter.incarnation
+        )
+
+    def _unroll(self, came: dict[int, tuple[int, Row | None]], first: int, last: int) -> list[Row]:
+        rows: list[Row] = []
+        event = last
+        while event != first:
+            rows.append(self._history.submits[event])
+            event, via = came[event]
+            if via is not None:
+                rows.append(via)
+        rows.append(self._history.submits[first])
+        return rows[::-1]

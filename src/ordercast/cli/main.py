@@ -1,0 +1,55 @@
+"""`ordercast`: reads the command line, calls the command, turns errors into exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import ordercast
+from ordercast.errors import UsageError
+
+FINE, BROKEN, WRONG_USAGE, UNDECIDED, UNREACHABLE = range(5)
+"""The exit codes that scripts may rely on."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        parser = _parser()
+        chosen = parser.parse_args(arguments)
+        code: int = chosen.run(chosen)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"ordercast: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Nothing may be flushed into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
+    except KeyboardInterrupt:
+        print("ordercast: stopped", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    try:
+        from ordercast.cli import check, demo, sim
+    except ModuleNotFoundError as error:
+        if error.name in ("rich", "pyarrow"):
+            raise UsageError(
+                f'the commands need {error.name}: pip install "ordercast[cli]"'
+            ) from error
+        raise
+    parser = argparse.ArgumentParser(
+        prog="ordercast",
+        description="Group communication with the consistency you choose.",
+        epilog="Exit codes: 0 fine, 1 a law is broken, 2 wrong usage or bad file, 3 could not be "
+        "decided, 4 a peer or a service cannot be reached.",
+    )
+    parser.add_argument("--version", action="version", version=f"ordercast {ordercast.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (demo, sim, check):
+        command.add_to(commands)
+    return parser

@@ -1,0 +1,62 @@
+"""How commands speak: data on stdout, narration on stderr, colours only for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from ordercast.check.verdict import Answer, Verdict
+
+
+def stdout() -> Console:
+    """The console for data. Off a terminal: no colours, and lines as long as they are."""
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 100)
+
+
+def stderr() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def json_line(value: Any) -> None:
+    """One JSON object on one line."""
+    print(msgspec.json.encode(value, enc_hook=str, order="deterministic").decode())
+
+
+COLOURS = {Answer.HOLDS: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}
+
+
+def laws_in_short(verdicts: list[Verdict]) -> Text:
+    """`5 hold`, or the names of those that do not."""
+    if not verdicts:
+        return Text("not judged", COLOURS[Answer.UNKNOWN])
+    parts = []
+    for answer in (Answer.BROKEN, Answer.UNKNOWN):
+        names = [verdict.law for verdict in verdicts if verdict.answer is answer]
+        if names:
+            parts.append(Text(f"{answer}: {', '.join(names)}", COLOURS[answer]))
+    count = sum(verdict.answer is Answer.HOLDS for verdict in verdicts)
+    if count:
+        word = "holds" if count == 1 else "hold"
+        parts.append(Text(f"{count} {word}", COLOURS[Answer.HOLDS]))
+    return Text("; ").join(parts)
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as it appears in --json."""
+    fields: dict[str, Any] = {"law": verdict.law, "answer": str(verdict.answer)}
+    if verdict.why:
+        fields["why"] = verdict.why
+    if verdict.witness:
+        fields["witness"] = [
+            {
+                name: value
+                for name, value in msgspec.structs.asdict(row).items()
+                if value is not None
+            }
+            for row in verdict.witness
+        ]
+    return fields

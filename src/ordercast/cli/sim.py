@@ -1,0 +1,240 @@
+"""`ordercast sim`: runs a scenario in the simulator, seed by seed, and checks its laws."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from ordercast.check.explain import explain
+from ordercast.check.verdict import Answer, Verdict
+from ordercast.cli import screen
+from ordercast.errors import UsageError
+from ordercast.sim.scenario import Scenario
+from ordercast.sim.scenario_file import load_scenario, unknown
+from ordercast.sim.world import Outcome, run_name
+from ordercast.testing.mutants import BREAKS, mutant_families
+from ordercast.testing.simulation import simulate
+from ordercast.trace.parquet import ParquetSink, run_folder
+from ordercast.trace.schema import Level
+
+MOST_RUNS = 1_000_000
+RUNS_IN_A_TASK = 8
+RUNS_WORTH_A_POOL = 24
+"""Fewer are done sooner in this process than others take to start."""
+
+
+class Wanted(NamedTuple):
+    """What every run of one call has in common. It travels to the processes that do the work."""
+
+    scenario: Scenario
+    level: Level
+    round_trip: bool
+    mutant: str | None
+    lake: Path | None
+
+
+class Ran(NamedTuple):
+    """One run, reduced to what is printed of it."""
+
+    seed: int
+    outcome: Outcome
+    verdicts: list[Verdict]
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "sim",
+        help="run a scenario in the simulator and check its laws",
+        description="Runs a scenario in virtual time, one run a seed, checks the laws that its "
+        "family promises, and prints a row a run. A failure comes with the command that shows "
+        "it again.",
+    )
+    parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a TOML file")
+    parser.add_argument("--seed", type=int, required=True, help="the first seed")
+    parser.add_argument("--runs", type=int, default=1, help="so many seeds from there on (1)")
+    parser.add_argument("--out", type=Path, metavar="LAKE", help="write the traces here")
+    parser.add_argument("--trace", choices=list(Level), default=Level.APP, help="how much (app)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--jobs", type=int, help="processes that share the work (one a core)")
+    parser.add_argument(
+        "--round-trip", action="store_true", help="send every packet through the codec"
+    )
+    parser.add_argument(
+        "--mutant", metavar="BUG", help=f"plant a bug, to see it caught: {', '.join(BREAKS)}"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    wanted = _check(arguments)
+    seeds = range(arguments.seed, arguments.seed + arguments.runs)
+    jobs = arguments.jobs or os.cpu_count() or 1
+    printer = _print_json if arguments.json else _Table(screen.stdout())
+    totals = {"broken": 0, "undecided": 0}
+    progress = _progress(len(seeds))
+    with progress:
+        task = progress.add_task("runs", total=len(seeds))
+        for ran in _run_all(wanted, seeds, jobs):
+            progress.advance(task)
+            broken = [verdict for verdict in ran.verdicts if verdict.answer is Answer.BROKEN]
+            if broken or ran.outcome.error:
+                totals["broken"] += 1
+            elif not ran.verdicts or any(v.answer is Answer.UNKNOWN for v in ran.verdicts):
+                totals["undecided"] += 1
+            first = totals["broken"] == 1
+            printer(ran, _replay(arguments, ran.seed), first)
+    return _conclude(arguments, len(seeds), totals)
+
+
+def _check(arguments: argparse.Namespace) -> Wanted:
+    """All that can be wrong with the call, before anything runs."""
+    if not 1 <= arguments.runs <= MOST_RUNS:
+        raise UsageError(f"--runs is {arguments.runs}: give 1 to {MOST_RUNS}")
+    if not 0 <= arguments.seed < 1 << 62:
+        raise UsageError(f"--seed is {arguments.seed}: give a whole number from 0 on")
+    if arguments.jobs is not None and not 1 <= arguments.jobs <= 1024:
+        raise UsageError(f"--jobs is {arguments.jobs}: give 1 to 1024")
+    if arguments.mutant is not None and arguments.mutant not in BREAKS:
+        raise UsageError(unknown(f"bug {arguments.mutant!r}", arguments.mutant, list(BREAKS)))
+    if arguments.out is not None and arguments.trace == Level.OFF:
+        raise UsageError("--out needs a trace: leave --trace off away")
+    scenario = load_scenario(arguments.scenario)
+    if arguments.out is not None:
+        for seed in range(arguments.seed, arguments.seed + arguments.runs):
+            folder = run_folder(arguments.out, run_name(scenario, seed))
+            if folder.exists():
+                raise UsageError(f"{folder} exists already: choose another --out or --seed")
+    return Wanted(
+        scenario, Level(arguments.trace), arguments.round_trip, arguments.mutant, arguments.out
+    )
+
+
+def _run_all(wanted: Wanted, seeds: range, jobs: int) -> Iterator[Ran]:
+    """Every run in order of seeds, by several processes where that is worth it."""
+    if jobs == 1 or len(seeds) < RUNS_WORTH_A_POOL:
+        for seed in seeds:
+            yield from _run_some(wanted, range(seed, seed + 1))
+        return
+    tasks = [
+        seeds[start : start + RUNS_IN_A_TASK] for start in range(0, len(seeds), RUNS_IN_A_TASK)
+    ]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for several in pool.map(partial(_run_some, wanted), tasks):
+            yield from several
+
+
+def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
+    families = mutant_families(wanted.mutant) if wanted.mutant else None
+    done = []
+    for seed in seeds:
+        simulated = simulate(
+            wanted.scenario,
+            seed,
+            level=wanted.level,
+            round_trip=wanted.round_trip,
+            families=families,
+        )
+        if wanted.lake is not None:
+            with ParquetSink(wanted.lake, simulated.trace.header.run) as sink:
+                for row in simulated.trace.rows:
+                    sink.write(row)
+                sink.close(simulated.trace.header)
+        done.append(Ran(seed, simulated.outcome, simulated.verdicts))
+    return done
+
+
+class _Table:
+    """A line a run. The first failure is told in full, of the others the laws are named."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begun = False
+
+    def __call__(self, ran: Ran, replay: str, first_failure: bool) -> None:
+        out, outcome = self._console, ran.outcome
+        if not self._begun:
+            out.print(
+                f"{'seed':>8}  {'ended':9} {'events':>8} {'delivered':>10} {'packets':>9}  laws"
+            )
+            self._begun = True
+        line = screen.laws_in_short(ran.verdicts)
+        if outcome.error:
+            line = Text(f"failed: {outcome.error}", "bold red")
+        out.print(
+            f"{ran.seed:8}  {outcome.header.ending:9} {outcome.submitted:8} "
+            f"{outcome.delivered:10} {outcome.packets:9}  ",
+            end="",
+        )
+        out.print(line)
+        broken = [verdict for verdict in ran.verdicts if verdict.answer is Answer.BROKEN]
+        if not broken and not outcome.error:
+            return
+        if first_failure:
+            for verdict in broken:
+                out.print()
+                out.print(explain(verdict), markup=False)
+            out.print()
+        out.print(f"          again: {replay}", markup=False)
+
+
+def _print_json(ran: Ran, replay: str, first_failure: bool) -> None:
+    outcome = ran.outcome
+    fields: dict[str, Any] = {
+        "run": outcome.header.run,
+        "seed": ran.seed,
+        "ending": str(outcome.header.ending),
+        "submitted": outcome.submitted,
+        "delivered": outcome.delivered,
+        "packets": outcome.packets,
+        "laws": [screen.verdict_fields(verdict) for verdict in ran.verdicts],
+    }
+    if outcome.error:
+        fields["error"] = outcome.error
+    if outcome.error or any(verdict.answer is Answer.BROKEN for verdict in ran.verdicts):
+        fields["replay"] = replay
+    screen.json_line(fields)
+
+
+def _replay(arguments: argparse.Namespace, seed: int) -> str:
+    words = ["ordercast", "sim", str(arguments.scenario), "--seed", str(seed)]
+    if arguments.round_trip:
+        words.append("--round-trip")
+    if arguments.mutant:
+        words += ["--mutant", arguments.mutant]
+    return shlex.join(words)
+
+
+def _progress(count: int) -> Progress:
+    console = screen.stderr()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal or count == 1,
+    )
+
+
+def _conclude(arguments: argparse.Namespace, count: int, totals: dict[str, int]) -> int:
+    broken, undecided = totals["broken"], totals["undecided"]
+    if count > 1:
+        screen.stderr().print(
+            f"{count} runs: {count - broken - undecided} kept every law, {broken} broke one, "
+            f"{undecided} could not be judged"
+        )
+    elif undecided and arguments.trace == Level.OFF:
+        screen.stderr().print("without a trace there is nothing to judge")
+    return 1 if broken else 3 if undecided else 0

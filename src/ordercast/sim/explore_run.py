@@ -1,0 +1,151 @@
+"""One run of the explorer's world: how it begins, how it comes to rest, and the trace of it.
+
+A run is the list of its states. Beginning and settling are fair runs: nothing is lost or doubled,
+nobody fails, everything arrives before timers run out, and timers run out in rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ordercast.errors import UsageError
+from ordercast.kernel.step import Note
+from ordercast.sim.explore_members import Failure, Submitted
+from ordercast.sim.explore_model import Action, Model, State
+from ordercast.trace.journal import Journal
+from ordercast.trace.schema import Ending, Header, Row, Trace
+from ordercast.types import Event
+from ordercast.units import MILLISECOND
+
+MOST_DELIVERIES = 10_000
+"""A fair run in which more than so many packets arrive between two rounds never comes to rest."""
+
+
+class FairRun(NamedTuple):
+    states: list[State]  # after the one that it began with
+    error: str | None
+    boundaries: list[State]  # at the end of each round
+
+
+def fair_run(
+    model: Model,
+    state: State,
+    rounds: int,
+    enough: Callable[[State, int], bool] = lambda state, left: False,
+) -> FairRun:
+    """Everything arrives, then all timers run out once, and so on, until nothing changes."""
+    states: list[State] = []
+    boundaries: list[State] = []
+    try:
+        for pair in state.cuts:
+            states.append(state := _done(model, state, ("mend", pair)))
+        for left in range(rounds, -1, -1):
+            state = _drain(model, state, states)
+            known = bool(boundaries) and state == boundaries[-1]
+            boundaries.append(state)
+            if known or not left or enough(state, left):
+                break
+            for who, number in enumerate(state.cores):
+                for machine, timer, _ in model.members.cores[number].timers:
+                    now = model.members.cores[state.cores[who]].timers
+                    if any(each[:2] == (machine, timer) for each in now):
+                        action = ("timer", who, machine, timer)
+                        states.append(state := _done(model, state, action))
+    except _MachineBroke as broke:
+        return FairRun(states, str(broke), boundaries)
+    return FairRun(states, None, boundaries)
+
+
+class _MachineBroke(Exception):
+    """Ends a fair run."""
+
+
+def _done(model: Model, state: State, action: Action) -> State:
+    after = model.apply(state, action)
+    if isinstance(after, Failure):
+        raise _MachineBroke(after.error)
+    return after
+
+
+def _drain(model: Model, state: State, states: list[State]) -> State:
+    for _ in range(MOST_DELIVERIES):
+        possible = model.deliveries(state)
+        if not possible:
+            return state
+        states.append(state := _done(model, state, possible[0]))
+    raise _MachineBroke(f"no rest: {MOST_DELIVERIES} packets arrived and more are underway")
+
+
+def begin(model: Model) -> list[State]:
+    """All members start; with a prelude they form their groups in peace."""
+    states = [model.unborn()]
+    names = model.stage.names
+    for who in range(len(names)):
+        after = model.apply(states[-1], ("restart", who))
+        if isinstance(after, Failure):
+            raise UsageError(f"{names[who]} cannot start: {after.error}")
+        states.append(after)
+    if model.stage.prelude:
+        fair = fair_run(
+            model, states[-1], model.stage.rounds, lambda state, left: _all_accept(model, state)
+        )
+        states += fair.states
+        if fair.error or not _all_accept(model, states[-1]):
+            why = fair.error or f"somebody accepts nothing after {model.stage.rounds} rounds"
+            raise UsageError(f"the prelude failed: {why}")
+    return states
+
+
+def _all_accept(model: Model, state: State) -> bool:
+    cores = [model.members.cores[number] for number in state.cores]
+    return all(len(core.accepting) == sum(len(m.groups) for m in core.machines) for core in cores)
+
+
+# --- traces ------------------------------------------------------------------------------------
+
+
+def trace_of(model: Model, run: Sequence[State], ending: Ending) -> Trace:
+    """What the members wrote on this run. A step takes a millisecond."""
+    rows: list[Row] = []
+    journals: dict[int, Journal] = {}
+    before = run[0].logs
+    for place, state in enumerate(run):
+        if state.logs is before:
+            continue
+        for who, log in enumerate(state.logs):
+            if log != before[who]:
+                _write(model, journals, who, log, place * MILLISECOND, rows)
+        before = state.logs
+    end = len(run) * MILLISECOND
+    if ending is Ending.FINISHED:
+        for who, number in enumerate(run[-1].cores):
+            if model.members.cores[number].alive:
+                journals[who].row(end, "stop")
+    header = Header(
+        run="explored",
+        family=model.stage.family,
+        seed=model.stage.seed,
+        start=0,
+        end=end,
+        ending=ending,
+    )
+    return Trace(header, rows)
+
+
+def _write(
+    model: Model, journals: dict[int, Journal], who: int, log: int, at: int, rows: list[Row]
+) -> None:
+    entry = model.members.entries[model.logs.last[log]]
+    assert entry is not None
+    for item in entry.items:
+        if isinstance(item, Submitted):
+            journals[who].submit(at, item.event)
+        elif isinstance(item, Event):
+            journals[who].deliver(at, item)
+        elif isinstance(item, Note):
+            if item.kind == "start":
+                journals[who] = Journal(entry.life, rows.append)
+            journals[who].row(at, item.kind, **item.columns)
+        else:
+            journals[who].view(at, item)

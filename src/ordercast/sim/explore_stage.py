@@ -1,0 +1,115 @@
+"""What is explored: who plays, by which rules of the world, and how far.
+
+A `Stage` is a family with its groups and members, and the rules of its small world. `Bounds` say
+how much may happen on one path. Both are plain data; `explore.py` tells what is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ordercast.errors import UsageError
+from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.families import FAMILIES
+from ordercast.sim import chance
+from ordercast.sim.scenario import Scenario
+from ordercast.sim.scenario_file import options_for
+from ordercast.types import NodeId
+
+MOST = 1 << 30
+
+
+class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much may happen on any one path. What is not mentioned does not happen."""
+
+    submissions: int | Mapping[str, int] = 1  # a member; or by name, the others none
+    timers: int = 0  # firings, of all members together
+    crashes: int = 0
+    restarts: int = 0
+    losses: int = 0  # packets by datagram or status; only `settle` can tell lost from late
+    duplicates: int = 0  # datagrams that arrive once more
+    cuts: int = 0  # of a pair of members, both ways, until it is mended
+    depth: int = MOST  # steps of a schedule
+    max_states: int = 200_000
+
+    def submissions_of(self, name: str) -> int:
+        given = self.submissions
+        return given if isinstance(given, int) else given.get(name, 0)
+
+
+NO_BOUNDS = Bounds(
+    submissions=MOST,
+    timers=MOST,
+    crashes=MOST,
+    restarts=MOST,
+    losses=MOST,
+    duplicates=MOST,
+    cuts=MOST,
+)
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """Who plays and by which rules. Made by `stage` or `stage_of`."""
+
+    names: tuple[str, ...]
+    parts: tuple[tuple[Family, tuple[Plan, ...]], ...]
+    seed: int = 0  # of the chance that machines are built with
+    prelude: bool = True  # let the group form in peace before anything is explored
+    clocks: bool = False  # let machines read their clocks, which are then part of the state
+    latest_only: bool = False  # a datagram replaces those of its type on the same way
+    rounds: int = 16  # of timers, in the prelude and when settling
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(plan.group for _, plans in self.parts for plan in plans)
+
+    @property
+    def family(self) -> str | None:
+        return self.parts[0][0].name if len(self.parts) == 1 else None
+
+    def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+        """The machines of one life."""
+        machines: list[Machine] = []
+        for family, plans in self.parts:
+            own = tuple(plan for plan in plans if me.name in plan.members)
+            if own:
+                draw = chance.stream(self.seed, "member", family.name, me)
+                machines += family.build(me, own, draw, kept)
+        return machines
+
+
+def stage(
+    family: Family,
+    members: int | Sequence[str],
+    options: object = None,
+    *,
+    group: str = "g",
+    **rules: Any,
+) -> Stage:
+    """One group of one family. Members are names, or a number of them: n1 and so on."""
+    if isinstance(members, int):
+        members = [f"n{number}" for number in range(1, members + 1)]
+    names = tuple(sorted(members))
+    plan = Plan(group, names, family.options() if options is None else options)
+    return Stage(names, ((family, (plan,)),), **rules)
+
+
+def stage_of(
+    scenario: Scenario, families: Mapping[str, Family] | None = None, **rules: Any
+) -> Stage:
+    """The groups, members and options of a scenario; its load, times and faults do not matter."""
+    known = FAMILIES if families is None else families
+    plans: dict[str, list[Plan]] = {}
+    for group in scenario.groups():
+        name = scenario.family_of(group)
+        if name not in known:
+            raise UsageError(f"family {name!r} of group {group.name!r} cannot be explored here")
+        options = options_for(known[name], scenario.options_of(group))
+        plan = Plan(group.name, tuple(sorted(group.members)), options)
+        plans.setdefault(name, []).append(plan)
+    parts = tuple((known[name], tuple(own)) for name, own in plans.items())
+    return Stage(scenario.names, parts, **rules)

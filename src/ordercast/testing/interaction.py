@@ -1,0 +1,400 @@
+"""Interaction files: a conversation on a stage, as commands and what came of them.
+
+    # A comment, which is kept.
+    submit n1 a b
+    deliver n1 n2
+    ----
+    n1 → n2 link fifo.data n1:1
+    n1 delivers n1:1 [a b]
+    n2 ← n1 link fifo.data n1:1
+    n2 delivers n1:1 [a b]
+
+A block is one command a line, a line of four dashes, the output, and a blank line. A file is
+right when playing its commands gives its outputs; ORDERCAST_GOLDEN=rewrite writes them anew.
+
+To add a command, decorate a function of (play, *arguments) with `@command(name, usage)`; the
+usage also says how many arguments there may be. What happened on `play.stage` is told by itself.
+A family may say in PACKETS how its packets read, and in STATES what `show` tells of a member.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from ordercast.errors import PeerError, UsageError
+from ordercast.kernel.machine import Family
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Note
+from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.sim.scenario_file import unknown
+from ordercast.testing.stage import (
+    Happening,
+    Kept,
+    Parcel,
+    Posted,
+    Received,
+    Stage,
+    StageError,
+    TimerSet,
+    tag_of,
+)
+from ordercast.types import COUNTER_BITS, Event, NodeId, View
+from ordercast.units import Duration
+
+RULE = "----"
+_TYPES = (Posted, Received, TimerSet, Kept, Event, View, Note)
+_NAMES = "sends receipts timers records deliveries views notes".split()
+KINDS: dict[str, type] = dict(zip(_NAMES, _TYPES, strict=True))
+"""The kinds of lines, as `hide` names them; it takes tags of packets too."""
+
+
+# --- how things read -------------------------------------------------------------------------
+
+
+def value_text(value: object) -> str:
+    """Any value, short and on one line."""
+    match value:
+        case bytes():
+            return _payload_text(value)
+        case Packet():
+            return packet_text(value)
+        case list() | tuple() if not hasattr(value, "_fields"):
+            return f"[{' '.join(map(value_text, value))}]"
+        case dict():
+            return f"{{{_columns_text(value).lstrip()}}}"
+    return str(value)
+
+
+def packet_text(packet: Packet) -> str:
+    """The tag, then the words of its class, or else every field but the group."""
+    fields = {name: getattr(packet, name) for name in packet.__struct_fields__ if name != "group"}
+    hook = PACKETS.get(type(packet))
+    return tag_of(type(packet)) + (f" {hook(packet)}" if hook else _columns_text(fields))
+
+
+def happening_text(who: NodeId, what: Happening) -> str:
+    match what:
+        case Received(sender, packet, channel):
+            return f"{who} ← {sender} {channel.value} {packet_text(packet)}"
+        case Posted(to, packet, channel):
+            return f"{who} → {','.join(map(str, to))} {channel.value} {packet_text(packet)}"
+        case Kept(record):
+            return f"{who} keeps {packet_text(record)}"
+        case TimerSet(timer, None):
+            return f"{who} timer {value_text(timer)} off"
+        case TimerSet(timer, int(after)):
+            exact = str(Duration(after))
+            rough = exact if len(exact) <= 6 else f"{after / 1e6:.3g}ms"
+            return f"{who} timer {value_text(timer)} in {rough}"
+        case View():
+            return f"{who} view {{{' '.join(map(str, what.members))}}}"
+        case Event():
+            fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
+            named = f"{_event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
+            return f"{who} delivers {named}{_columns_text(fields)}"
+        case Note(kind, columns):
+            left = {name: value for name, value in columns.items() if name != "group"}
+            number = left.get("number")
+            if isinstance(number, int) and "origin" in left:
+                kind = f"{kind} {_event_text(str(left.pop('origin')), number)}"
+                del left["number"]
+            return f"{who} notes {kind}{_columns_text(left)}"
+    raise AssertionError(f"a stage does not log {what!r}")
+
+
+def _columns_text(columns: Mapping[str, object]) -> str:
+    return "".join(f" {k}={value_text(v)}" for k, v in columns.items() if v is not None)
+
+
+def _event_text(origin: str, number: int) -> str:
+    life = NodeId(origin, number >> COUNTER_BITS)
+    return f"{life}:{number & (1 << COUNTER_BITS) - 1}"
+
+
+def _payload(text: str) -> bytes:
+    """`x*100` is a hundred times x."""
+    found = re.fullmatch(r"(.)\*(\d{1,7})", text)
+    return (found[1] * int(found[2]) if found else text).encode()
+
+
+def _payload_text(payload: bytes) -> str:
+    text = payload.decode("utf-8", errors="backslashreplace")
+    if len(text) > 12 and len(set(text)) == 1:
+        return f"{text[0]}*{len(text)}"
+    return text if text.isprintable() and text and " " not in text else repr(payload)
+
+
+def _fifo_state(member: Any) -> list[str]:
+    forming = f", forming for {member.forming} ticks more" if member.forming else ""
+    window = f"window {member.unstable.count} of {member.options.window}"
+    return [
+        f"{member.me} has {value_text(member.present)} present, {window}{forming}",
+        *(
+            f"{member.me} has {stream.origin} up to {stream.received_up_to}, "
+            f"holds {value_text([data.number for data in stream.held.after(0)])}"
+            for stream in member.streams.values()
+        ),
+    ]
+
+
+PACKETS: dict[type[Packet], Callable[[Any], str]] = {
+    Data: lambda data: f"{data.origin}:{data.number}",
+    Start: lambda start: f"{start.origin} after {start.after}",
+    Alive: lambda alive: (
+        f"has [{' '.join(f'{origin}:{up_to}' for origin, up_to in alive.received)}] "
+        f"hears {value_text(alive.hears)}"
+    ),
+}
+STATES: dict[str, Callable[[Any], list[str]]] = {"fifo": _fifo_state}
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+class Unfit(UsageError):
+    """The arguments of a command make no sense. The reader learns the file and the line."""
+
+
+class Block(NamedTuple):
+    before: list[str]  # comments and blank lines, kept as they are
+    commands: list[tuple[int, str]]  # with their lines
+
+
+class Play:
+    """One file being played: its stage, and what came of the commands so far."""
+
+    def __init__(self, families: Mapping[str, Family]) -> None:
+        self.families = families
+        self.hidden: tuple[str, ...] = ()  # tags of packets and KINDS that are not told
+        self.started: Stage | None = None
+        self._told = 0  # how much of the stage's log
+        self._lines: list[str] = []
+
+    @property
+    def stage(self) -> Stage:
+        if self.started is None:
+            raise Unfit("there is no group yet: begin with `group FAMILY NAME...`")
+        return self.started
+
+    def say(self, *lines: str) -> None:
+        """Lines of output, after all that happened on the stage so far."""
+        self._lines += [*self._news(), *lines]
+
+    def said(self) -> list[str]:
+        self.say()
+        lines, self._lines = self._lines, []
+        assert all(line.strip() for line in lines), "a blank line would end the output"
+        return lines
+
+    def _news(self) -> list[str]:
+        news = self.started.log[self._told :] if self.started else []
+        self._told += len(news)
+        return [happening_text(who, what) for who, what in news if not self._is_hidden(what)]
+
+    def _is_hidden(self, what: Happening) -> bool:
+        if isinstance(what, Received | Posted) and tag_of(type(what.packet)) in self.hidden:
+            return True
+        return any(isinstance(what, KINDS[word]) for word in self.hidden if word in KINDS)
+
+
+Command: TypeAlias = Callable[..., None]
+COMMANDS: dict[str, tuple[str, Command]] = {}  # usage, and what it does
+
+
+def command(name: str, usage: str) -> Callable[[Command], Command]:
+    def add(function: Command) -> Command:
+        COMMANDS[name] = (usage, function)
+        return function
+
+    return add
+
+
+class Interaction:
+    """An interaction file, read. UsageError names the file and the line."""
+
+    def __init__(self, text: str, source: str, families: Mapping[str, Family] = FAMILIES) -> None:
+        self.text = text
+        self.source = source
+        self.families = families
+        self.blocks, self.after = _read(text, source)
+
+    def played(self) -> str:
+        """The file as it should be: the same commands, with what comes of them now."""
+        play = Play(self.families)
+        lines: list[str] = []
+        for block in self.blocks:
+            lines += [*block.before, *(text for _, text in block.commands), RULE]
+            for number, text in block.commands:
+                self._obey(play, number, text)
+            lines += [*play.said(), ""]
+        return "\n".join([*lines, *self.after]).rstrip("\n") + "\n"
+
+    def difference(self) -> str:
+        """What the file says beside what playing it gives; empty if that is the same."""
+        played = self.played()
+        if played == self.text:
+            return ""
+        sides = self.text.splitlines(), played.splitlines()
+        names = f"{self.source} as written", f"{self.source} as played"
+        return "\n".join(difflib.unified_diff(*sides, *names, lineterm="")) or "line ends differ"
+
+    def _obey(self, play: Play, number: int, text: str) -> None:
+        name, *arguments = text.split()
+        try:
+            if name not in COMMANDS:
+                raise Unfit(unknown(f"command {name!r}", name, list(COMMANDS)))
+            usage, function = COMMANDS[name]
+            required = re.sub(r"\[.*?\]", "", usage).split()
+            most = 1000 if "..." in usage else len(required) + usage.count("[")
+            if not len(required) <= len(arguments) <= most:
+                raise Unfit(f"write `{name} {usage}`")
+            function(play, *arguments)
+        except (Unfit, StageError) as error:
+            raise UsageError(f"{self.source}:{number}: {error}") from error
+        except (PeerError, UsageError) as error:  # a machine refused, which belongs to the play
+            play.say(f"{type(error).__name__}: {error}")
+
+
+def check_interaction(path: Path, families: Mapping[str, Family] = FAMILIES) -> None:
+    """Plays a file. AssertionError shows the difference; or the file is written again."""
+    interaction = Interaction(path.read_text(encoding="utf-8"), path.name, families)
+    if os.environ.get("ORDERCAST_GOLDEN") == "rewrite":
+        path.write_text(interaction.played(), encoding="utf-8")
+    elif difference := interaction.difference():
+        raise AssertionError(f"{path.name}: if this is meant, `make golden`\n{difference}")
+
+
+def _read(text: str, source: str) -> tuple[list[Block], list[str]]:
+    """The blocks, and the comments after the last one. What was written as output is let go."""
+    blocks: list[Block] = []
+    block = Block([], [])
+    in_output = False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if in_output:
+            in_output = bool(line.strip())
+        elif line == RULE and block.commands:
+            blocks.append(block)
+            block, in_output = Block([], []), True
+        elif line.strip() and line != RULE and not line.startswith("#"):
+            block.commands.append((number, line))
+        elif block.commands or line == RULE:
+            raise UsageError(f"{source}:{number}: a command, then {RULE}, then its output")
+        else:
+            block.before.append(line)
+    return blocks, block.before
+
+
+# --- the commands ----------------------------------------------------------------------------
+
+
+@command("group", "FAMILY NAME... [option=value]")
+def _group(play: Play, name: str, *arguments: str) -> None:
+    if play.started is not None:
+        raise Unfit("one group a file")
+    family = play.families.get(name)
+    if family is None:
+        raise Unfit(unknown(f"family {name!r}", name, list(play.families)))
+    members = " ".join(word for word in arguments if "=" not in word)
+    pairs = (word.split("=", 1) for word in arguments if "=" in word)
+    given: dict[str, Any] = {key: int(v) if v.isdecimal() else v for key, v in pairs}
+    try:
+        play.started = Stage.of(family, members, **given)
+    except ValueError as error:  # msgspec's own included
+        raise Unfit(f"options of {name}: {error}") from error
+
+
+@command("submit", "NAME MESSAGE...")
+def _submit(play: Play, name: str, *messages: str) -> None:
+    if play.stage.submit(name, [_payload(text) for text in messages]) is None:
+        play.say(f"{play.stage.life(name)} does not accept it now")
+
+
+@command("accepts", "NAME")
+def _accepts(play: Play, name: str) -> None:
+    play.say("yes" if play.stage.accepts(name) else "no")
+
+
+def _with_parcels(act: Callable[[Stage, Parcel], object]) -> Command:
+    """On a path: with the oldest packet, the oldest of a kind (`Alive`, `fifo.alive`), or all."""
+
+    def chosen(play: Play, source: str, target: str, which: str = "packet") -> None:
+        waiting = play.stage.underway(source, target)
+        if which not in ("packet", "all"):
+            kinds = [(type(each.packet).__name__, tag_of(type(each.packet))) for each in waiting]
+            waiting = [each for each, kind in zip(waiting, kinds, strict=True) if which in kind]
+        if not waiting:
+            raise Unfit(f"nothing such ({which}) is underway from {source} to {target}")
+        for parcel in waiting if which == "all" else waiting[:1]:
+            if parcel in play.stage.underway():  # the end of a dead sender's link goes as one
+                act(play.stage, parcel)
+
+    return chosen
+
+
+command("deliver", "FROM TO [KIND|all]")(_with_parcels(Stage.deliver))
+command("drop", "FROM TO [KIND|all]")(_with_parcels(Stage.drop))
+command("double", "FROM TO [KIND|all]")(_with_parcels(Stage.double))
+
+
+@command("underway", "[FROM] [TO]")
+def _underway(play: Play, source: str | None = None, target: str | None = None) -> None:
+    for parcel in play.stage.underway(source, target):
+        what = packet_text(parcel.packet)
+        play.say(f"{parcel.sender} → {parcel.to} {parcel.channel.value} {what}")
+
+
+@command("tick", "NAME [TIMER]")
+def _tick(play: Play, name: str, wanted: str | None = None) -> None:
+    timers = [timer for timer in play.stage.timers(name) if wanted in (None, value_text(timer))]
+    if not timers:
+        raise Unfit(f"{name} has no such timer set; it has {value_text(play.stage.timers(name))}")
+    play.stage.fire(name, timers[0])
+
+
+@command("settle", "[ticks=COUNT]")
+def _settle(play: Play, ticks: str = "ticks=0") -> None:
+    if not re.fullmatch(r"ticks=\d{1,4}", ticks):
+        raise Unfit("write `settle [ticks=COUNT]`")
+    play.stage.settle(int(ticks.removeprefix("ticks=")))
+
+
+command("crash", "NAME")(lambda play, name: play.stage.crash(name))
+command("restart", "NAME")(lambda play, name: play.stage.start(name))
+
+
+def _with_path(act: Callable[..., None]) -> Command:
+    def between(play: Play, source: str, target: str, way: str = "") -> None:
+        if way not in ("", "one-way"):
+            raise Unfit(f"{way!r}: both ways, or `one-way` from the first to the second")
+        act(play.stage, source, target, one_way=bool(way))
+
+    return between
+
+
+command("cut", "NAME NAME [one-way]")(_with_path(Stage.cut))
+command("mend", "NAME NAME [one-way]")(_with_path(Stage.mend))
+
+
+@command("show", "NAME...")
+def _show(play: Play, *names: str) -> None:
+    for name in names:
+        machine = play.stage.machine(name)
+        tell = STATES.get(play.stage.family.name, lambda shown: [value_text(vars(shown))])
+        play.say(*tell(machine))
+
+
+@command("hide", "[TAG|sends|receipts|timers|records|deliveries|views|notes]...")
+def _hide(play: Play, *words: str) -> None:
+    """Tells no longer of these packets and kinds of lines; `hide` alone tells of all again."""
+    tags = [tag_of(kind) for family in play.families.values() for kind in family.packets]
+    for word in words:
+        if word not in (*KINDS, *tags):
+            raise Unfit(unknown(f"kind of line {word!r}", word, [*KINDS, *tags]))
+    play.say()
+    play.hidden = words

@@ -1,0 +1,69 @@
+"""One run of a scenario in the simulator, judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ordercast.check.laws import check
+from ordercast.check.verdict import Answer, Verdict
+from ordercast.kernel.machine import Family
+from ordercast.sim.scenario import Scenario
+from ordercast.sim.scenario_file import load_scenario
+from ordercast.sim.world import Outcome, World
+from ordercast.trace.schema import Level, Trace
+from ordercast.trace.sinks import MemorySink
+from ordercast.types import Event, NodeId, View
+
+
+class Simulated(NamedTuple):
+    """What happened in one run, and what the laws of its family say of it."""
+
+    outcome: Outcome
+    trace: Trace
+    verdicts: list[Verdict]
+    heard: dict[str, list[Event | View]]  # by process: all that its application was handed
+
+    @property
+    def broken(self) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if verdict.answer is Answer.BROKEN]
+
+    def delivered_by(self, name: str) -> list[Event]:
+        """The events that a process delivered, over all its lives, in its order."""
+        return [item for item in self.heard.get(name, []) if isinstance(item, Event)]
+
+
+def simulate(
+    scenario: Scenario | str | Path,
+    seed: int,
+    *,
+    level: Level = Level.APP,
+    round_trip: bool = False,
+    families: dict[str, Family] | None = None,
+) -> Simulated:
+    """Runs a scenario with one seed and checks the laws that its family promises.
+
+    `round_trip` sends every packet through the codec. `families` replaces the protocols, for
+    instance by broken ones that the laws must catch.
+    """
+    if not isinstance(scenario, Scenario):
+        scenario = load_scenario(Path(scenario))
+    heard: dict[str, list[Event | View]] = {}
+
+    def application(life: NodeId, item: Event | View) -> None:
+        heard.setdefault(life.name, []).append(item)
+
+    sink = MemorySink()
+    world = World(
+        scenario,
+        seed,
+        sink=sink,
+        level=level,
+        round_trip=round_trip,
+        application=application,
+        families=families,
+    )
+    outcome = world.run()
+    trace = Trace(outcome.header, sink.rows)
+    verdicts = check(trace) if level is not Level.OFF else []
+    return Simulated(outcome, trace, verdicts, heard)

@@ -1,0 +1,394 @@
+"""A stage: a few members of one family, and a network that moves only when it is told to.
+
+    stage = Stage.of("fifo", "n1 n2 n3", window=2)
+    stage.settle(ticks=2)
+    stage.submit("n1", [b"hello"])
+    stage.deliver(stage.underway("n1", "n2")[0])
+
+Every packet that a step sent waits here until the test delivers, drops or doubles it; timers run
+out when the test says so, and time moves with them. Steps are the kernel's own and take effect
+in the kernel's order: kept, sent, timers, outputs.
+
+The stage keeps the promises of the three channels, so that whatever a test makes it do could
+have happened:
+
+  datagram  may be dropped, doubled, and delivered in any order
+  link      is delivered in order and loses nothing, until an end dies; what a dead sender left
+            underway may still arrive, up to any point
+  status    dropped means that the sender is told "not OK"; delivered means that it is told OK,
+            unless the answer is lost on the way back
+
+While a path is cut nothing on it arrives: what was underway waits, new datagrams are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, Self, TypeAlias
+
+from ordercast.errors import UsageError
+from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Address, Channel, Note, Step, Timer
+from ordercast.protocol.families import FAMILIES
+from ordercast.sim import chance
+from ordercast.sim.scenario_file import options_for
+from ordercast.store.memory import SimulatedDisk
+from ordercast.types import Event, NodeId, Payloads, View
+
+GROUP = "g"
+MOST_DELIVERIES = 100_000
+"""A stage that is not at rest after so many packets never will be."""
+DISK_RECORDS = 1_000_000
+
+
+class StageError(UsageError):
+    """The test asked for what cannot happen here, such as delivering what nobody sent."""
+
+
+class Parcel(NamedTuple):
+    """One packet underway to one receiver."""
+
+    number: int  # in the order of posting, over the whole stage
+    sender: NodeId
+    to: Address
+    packet: Packet
+    channel: Channel
+    token: Hashable
+
+    @property
+    def target(self) -> str:
+        return self.to if isinstance(self.to, str) else self.to.name
+
+    @property
+    def path(self) -> tuple[str, str]:
+        return self.sender.name, self.target
+
+
+class Received(NamedTuple):
+    sender: NodeId
+    packet: Packet
+    channel: Channel
+
+
+class Posted(NamedTuple):
+    to: tuple[Address, ...]
+    packet: Packet
+    channel: Channel
+
+
+class TimerSet(NamedTuple):
+    timer: Timer
+    after: int | None  # nanoseconds; None: cancelled
+
+
+class Kept(NamedTuple):
+    record: Packet
+
+
+Happening: TypeAlias = Received | Kept | Posted | TimerSet | Event | View | Note
+"""What the log of a stage holds, each with the life that it happened to."""
+
+
+def tag_of(kind: type[Packet]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+class Actor:
+    """One process on the stage: its present life, its machines, its timers, its disk."""
+
+    def __init__(self, name: str) -> None:
+        self.life = NodeId(name, -1)
+        self.alive = False
+        self.machines: dict[str, Machine] = {}  # by group
+        # When each timer runs out, by the first group of the machine that set it.
+        self.timers: dict[tuple[str, Timer], int] = {}
+        self.disk = SimulatedDisk(DISK_RECORDS)
+
+
+class Stage:
+    def __init__(self, family: Family, plans: Sequence[Plan], seed: int = 0) -> None:
+        self.family = family
+        self.plans = tuple(plans)
+        self.seed = seed
+        self.now = 0  # nanoseconds, the same for everybody
+        self.log: list[tuple[NodeId, Happening]] = []
+        self.cuts: dict[tuple[str, str], None] = {}  # one-way paths
+        self.actors = {name: Actor(name) for plan in plans for name in plan.members}
+        self._underway: dict[int, Parcel] = {}  # by number, so oldest first
+        self._posted = 0
+
+    @classmethod
+    def of(cls, family: str | Family, names: str, seed: int = 0, **options: object) -> Self:
+        """A started stage with one group. Options as in a scenario file, durations as text."""
+        known = FAMILIES[family] if isinstance(family, str) else family
+        plan = Plan(GROUP, tuple(sorted(names.split())), options_for(known, options))
+        stage = cls(known, [plan], seed)
+        stage.start()
+        return stage
+
+    # --- life --------------------------------------------------------------------------------
+
+    def start(self, name: str | None = None) -> None:
+        """Starts a new life of one process, or of everybody."""
+        if name is None:
+            for each in self.actors:
+                self.start(each)
+            return
+        actor = self._actor(name)
+        if actor.alive:
+            raise StageError(f"{actor.life} is already there")
+        actor.life = NodeId(name, actor.life.incarnation + 1)
+        actor.alive = True
+        plans = tuple(plan for plan in self.plans if name in plan.members)
+        draw = chance.stream(self.seed, "member", self.family.name, actor.life)
+        machines = self.family.build(actor.life, plans, draw, actor.disk.records())
+        actor.machines = {group: machine for machine in machines for group in machine.groups}
+        for machine in machines:
+            step = Step(self.now)
+            machine.start(step)
+            self._apply(actor, machine, step)
+
+    def crash(self, name: str) -> None:
+        """Ends a life. What it left underway stays; what was on a link to it is gone."""
+        actor = self._living(name)
+        actor.alive = False
+        actor.machines = {}
+        actor.timers = {}
+        actor.disk.crash()
+        for parcel in list(self._underway.values()):
+            if parcel.to == actor.life:
+                self._take(parcel)
+
+    def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
+        """Cuts the path between two processes, in both directions or from source to target."""
+        self.cuts.update(dict.fromkeys(self._paths(source, target, one_way)))
+
+    def mend(self, source: str, target: str, *, one_way: bool = False) -> None:
+        for path in self._paths(source, target, one_way):
+            self.cuts.pop(path, None)
+
+    # --- doors -------------------------------------------------------------------------------
+
+    def accepts(self, name: str, group: str = GROUP) -> bool:
+        return self.machine(name, group).accepts(group)
+
+    def submit(self, name: str, payloads: Payloads, group: str = GROUP) -> Event | None:
+        """Submits one batch. None: the member does not accept one now."""
+        actor = self._living(name)
+        machine = self.machine(name, group)
+        if not machine.accepts(group):
+            return None
+        step = Step(self.now)
+        event = machine.submit(step, group, payloads, sum(map(len, payloads)))
+        self._apply(actor, machine, step)
+        return event
+
+    def deliver(self, parcel: Parcel, *, answered: bool = True) -> None:
+        """One parcel arrives. PeerError: the receiver found fault with it, and did nothing.
+
+        A status whose answer gets lost arrives without being `answered`.
+        """
+        if parcel.number not in self._underway:
+            raise StageError(f"parcel {parcel.number} is not underway")
+        if parcel.path in self.cuts:
+            raise StageError(f"the path from {parcel.sender.name} to {parcel.target} is cut")
+        first = self._rest_of_link(parcel)[0]
+        if first != parcel:
+            raise StageError(f"a link is FIFO: parcel {first.number} comes first")
+        self._take(parcel)
+        actor = self.actors[parcel.target]
+        there = actor.alive and parcel.to in (actor.life, actor.life.name)
+        try:
+            if there:
+                self.inject(parcel.sender, parcel.target, parcel.packet, parcel.channel)
+        finally:
+            if parcel.channel is STATUS:
+                back = (parcel.target, parcel.sender.name) not in self.cuts
+                self._tell(parcel, there and answered and back)
+
+    def inject(
+        self, sender: NodeId, target: str, packet: Packet, channel: Channel = DATAGRAM
+    ) -> None:
+        """A packet arrives that need not have been sent by anybody here."""
+        actor = self._living(target)
+        self.log.append((actor.life, Received(sender, packet, channel)))
+        machine = actor.machines.get(packet.group)
+        if machine is not None:
+            step = Step(self.now)
+            machine.receive(step, sender, packet)
+            self._apply(actor, machine, step)
+
+    def drop(self, parcel: Parcel) -> None:
+        """One parcel never arrives. On the link of a dead sender, nor does what is behind it."""
+        if parcel.channel is LINK:
+            if self._is_alive(parcel.sender):
+                raise StageError("a link loses nothing while both ends live: cut it, or crash one")
+            for behind in self._rest_of_link(parcel):
+                if behind.number >= parcel.number:
+                    self._take(behind)
+            return
+        self._take(parcel)
+        if parcel.channel is STATUS:
+            self._tell(parcel, False)
+
+    def double(self, parcel: Parcel) -> Parcel:
+        """A second copy of a datagram, behind everything else."""
+        if parcel.channel is not DATAGRAM:
+            raise StageError(f"a {parcel.channel.value} is never doubled: only datagrams are")
+        self._posted += 1
+        copy = self._underway[self._posted] = parcel._replace(number=self._posted)
+        return copy
+
+    def fire(self, name: str, timer: Timer = None) -> Timer:
+        """A timer of this member runs out: the one named, or the next that is due."""
+        actor = self._living(name)
+        keys = [key for key in actor.timers if timer is None or key[1] == timer]
+        if not keys:
+            what = "no timer" if timer is None else f"no timer {timer!r}"
+            raise StageError(f"{actor.life} has {what} set")
+        key = min(keys, key=actor.timers.__getitem__)
+        self.now = max(self.now, actor.timers.pop(key))
+        machine = actor.machines[key[0]]
+        step = Step(self.now)
+        machine.expire(step, key[1])
+        self._apply(actor, machine, step)
+        return key[1]
+
+    def settle(self, ticks: int = 0) -> None:
+        """Delivers everything that can arrive, oldest first. Then so many rounds, each of which
+        fires every member's next timer and delivers everything again."""
+        self._deliver_everything()
+        for _ in range(ticks):
+            for name, actor in self.actors.items():
+                if actor.alive and actor.timers:
+                    self.fire(name)
+            self._deliver_everything()
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def machine(self, name: str, group: str = GROUP) -> Machine:
+        machine = self._living(name).machines.get(group)
+        if machine is None:
+            raise StageError(f"{name} is not in group {group!r}")
+        return machine
+
+    def timers(self, name: str) -> list[Timer]:
+        """The timers that are set, the next that is due first."""
+        due = self._living(name).timers
+        return [timer for _, timer in sorted(due, key=due.__getitem__)]
+
+    def life(self, name: str) -> NodeId:
+        return self._actor(name).life
+
+    def underway(self, source: str | None = None, target: str | None = None) -> list[Parcel]:
+        """What waits on a path, from a process, to one, or anywhere: oldest first."""
+        for name in (source, target):
+            if name is not None:
+                self._actor(name)
+        return [
+            parcel
+            for parcel in self._underway.values()
+            if source in (None, parcel.sender.name) and target in (None, parcel.target)
+        ]
+
+    def deliveries(self, life: NodeId) -> list[Event]:
+        """What one life's application heard, in order."""
+        return [what for who, what in self.log if who == life and isinstance(what, Event)]
+
+    def notes(self, life: NodeId, kind: str) -> list[Note]:
+        return [
+            what
+            for who, what in self.log
+            if who == life and isinstance(what, Note) and what.kind == kind
+        ]
+
+    # --- effects -----------------------------------------------------------------------------
+
+    def _apply(self, actor: Actor, machine: Machine, step: Step) -> None:
+        life, log = actor.life, self.log
+        actor.disk.append(step.kept)
+        actor.disk.sync()
+        log.extend((life, Kept(record)) for record in step.kept)
+        for to, packet, channel, token in step.sent:
+            log.append((life, Posted(to, packet, channel)))
+            for address in to:
+                self._post(life, address, packet, channel, token)
+        for timer, after in step.timers:
+            log.append((life, TimerSet(timer, after)))
+            if after is None:
+                actor.timers.pop((machine.groups[0], timer), None)
+            else:
+                assert after >= 0, f"{timer} is set into the past"
+                actor.timers[machine.groups[0], timer] = self.now + after
+        log.extend((life, output) for output in step.outputs)
+
+    def _post(
+        self, sender: NodeId, to: Address, packet: Packet, channel: Channel, token: Hashable
+    ) -> None:
+        assert channel is not LINK or isinstance(to, NodeId), "a link joins two lives, not names"
+        self._posted += 1
+        parcel = Parcel(self._posted, sender, to, packet, channel, token)
+        lost = channel is DATAGRAM and parcel.path in self.cuts
+        if isinstance(to, NodeId) and channel is not STATUS:
+            lost = lost or not self._is_alive(to)
+        if not lost:
+            self._underway[parcel.number] = parcel
+
+    def _take(self, parcel: Parcel) -> None:
+        if self._underway.pop(parcel.number, None) is None:
+            raise StageError(f"parcel {parcel.number} is not underway")
+
+    def _tell(self, parcel: Parcel, arrived: bool) -> None:
+        actor = self.actors[parcel.sender.name]
+        if self._is_alive(parcel.sender):
+            machine = actor.machines[parcel.packet.group]
+            step = Step(self.now)
+            machine.told(step, parcel.token, arrived)
+            self._apply(actor, machine, step)
+
+    def _deliver_everything(self) -> None:
+        for _ in range(MOST_DELIVERIES):
+            parcels = self._underway.values()
+            parcel = next((each for each in parcels if each.path not in self.cuts), None)
+            if parcel is not None:
+                self.deliver(parcel)
+                continue
+            # A status is answered within a bound, cut or not.
+            parcel = next((each for each in parcels if each.channel is STATUS), None)
+            if parcel is None:
+                return
+            self.drop(parcel)
+        raise StageError(f"not at rest after {MOST_DELIVERIES} packets")
+
+    # --- who and where -----------------------------------------------------------------------
+
+    def _rest_of_link(self, parcel: Parcel) -> list[Parcel]:
+        """All that is underway on the link of this parcel, or the parcel alone."""
+        if parcel.channel is not LINK:
+            return [parcel]
+        return [
+            each
+            for each in self._underway.values()
+            if each.channel is LINK and each.sender == parcel.sender and each.to == parcel.to
+        ]
+
+    def _actor(self, name: str) -> Actor:
+        actor = self.actors.get(name)
+        if actor is None:
+            raise StageError(f"nobody here is called {name!r}: known are {', '.join(self.actors)}")
+        return actor
+
+    def _living(self, name: str) -> Actor:
+        actor = self._actor(name)
+        if not actor.alive:
+            raise StageError(f"{name} is down")
+        return actor
+
+    def _is_alive(self, life: NodeId) -> bool:
+        actor = self._actor(life.name)
+        return actor.alive and actor.life == life
+
+    def _paths(self, source: str, target: str, one_way: bool) -> list[tuple[str, str]]:
+        paths = [(self._actor(source).life.name, self._actor(target).life.name)]
+        return paths if one_way else [*paths, (target, source)]

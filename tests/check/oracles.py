@@ -1,0 +1,199 @@
+"""The laws again, slow and obvious: by definition, with no index, on a handful of rows.
+
+Each answers whether the law is broken on rows that have no flaws. The causal ones may be asked
+only where no event precedes itself and every delivered event was submitted.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TypeAlias
+
+from ordercast.trace.schema import Row
+
+Event: TypeAlias = tuple[str | None, str | None, int | None]
+Life: TypeAlias = tuple[str, int]
+
+
+def event(row: Row) -> Event:
+    return row.group, row.origin, row.number
+
+
+def lives(rows: list[Row]) -> list[list[Row]]:
+    found: dict[Life, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.step):
+        found.setdefault((row.process, row.incarnation), []).append(row)
+    return list(found.values())
+
+
+def lines(rows: list[Row], durable: bool) -> list[list[Row]]:
+    if not durable:
+        return lives(rows)
+    found: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (row.incarnation, row.step)):
+        found.setdefault(row.process, []).append(row)
+    return list(found.values())
+
+
+def submissions(rows: list[Row]) -> dict[Event, Row]:
+    return {event(row): row for row in rows if row.kind == "submit" and row.process == row.origin}
+
+
+def delivered(log: list[Row]) -> list[Event]:
+    return [event(row) for row in log if row.kind == "deliver"]
+
+
+def pasts(rows: list[Row], durable: bool) -> dict[Event, set[Event]]:
+    """For each event all that precede it: what its origin knew, and again and again."""
+    past: dict[Event, set[Event]] = {}
+    for log in lines(rows, durable):
+        for at, row in enumerate(log):
+            if row.kind == "submit" and row.process == row.origin:
+                past[event(row)] = {
+                    event(one)
+                    for one in log[:at]
+                    if one.group == row.group
+                    and (one.kind == "deliver" or (one.kind == "submit" and own(one)))
+                }
+    while True:
+        larger = {
+            one: known.union(*(past.get(earlier, set()) for earlier in known))
+            for one, known in past.items()
+        }
+        if larger == past:
+            return past
+        past = larger
+
+
+def own(row: Row) -> bool:
+    return row.process == row.origin
+
+
+def precedes_itself(rows: list[Row]) -> bool:
+    """Whether local order and submission before delivery, over all groups, make a circle."""
+    order = lines(rows, durable=True)
+    after: dict[int, list[int]] = {id(row): [] for row in rows}
+    submitted = submissions(rows)
+    for log in order:
+        for row, then in zip(log, log[1:], strict=False):
+            after[id(row)].append(id(then))
+    for row in rows:
+        if row.kind == "deliver" and event(row) in submitted:
+            after[id(submitted[event(row)])].append(id(row))
+    left = set(after)
+    while True:
+        targets = {then for one in left for then in after[one] if then in left}
+        if targets == left:
+            return bool(left)
+        left = targets
+
+
+def no_creation_broken(rows: list[Row]) -> bool:
+    submitted = submissions(rows)
+    strange = any(row.kind == "deliver" and event(row) not in submitted for row in rows)
+    return strange or precedes_itself(rows)
+
+
+def no_duplication_broken(rows: list[Row], durable: bool) -> bool:
+    return any(
+        one == other
+        for log in lines(rows, durable)
+        for one, other in combinations(delivered(log), 2)
+    )
+
+
+def fifo_broken(rows: list[Row], durable: bool) -> bool:
+    return any(
+        one[:2] == other[:2] and (one[2] or 0) > (other[2] or 0)
+        for log in lines(rows, durable)
+        for one, other in combinations(delivered(log), 2)
+    )
+
+
+def optimistic_causal_broken(rows: list[Row], durable: bool) -> bool:
+    past = pasts(rows, durable)
+    return any(
+        then in past[first]
+        for log in lines(rows, durable)
+        for first, then in combinations(delivered(log), 2)
+    )
+
+
+def causal_broken(rows: list[Row], durable: bool) -> bool:
+    past, submitted = pasts(rows, durable), submissions(rows)
+    for log in lines(rows, durable):
+        had: set[Event] = set()
+        for one in delivered(log):
+            for earlier in past[one]:
+                began = [
+                    row for row in log if row.kind in ("join", "view") and row.group == earlier[0]
+                ]
+                exempt = began and submitted[earlier].at < began[0].at
+                if earlier not in had and not exempt:
+                    return True
+            had.add(one)
+    return optimistic_causal_broken(rows, durable)
+
+
+def shortest_disorder(rows: list[Row], durable: bool) -> int:
+    """The least number of events that the lines put into a circle; 0 if there is none."""
+    before: set[tuple[Event, Event]] = set()
+    for log in lines(rows, durable):
+        first_times = list(dict.fromkeys(delivered(log)))
+        before.update(combinations(first_times, 2))
+    events = {one for pair in before for one in pair}
+    ways, length = before, 1  # pairs joined by so many steps
+    while ways and length <= len(events):
+        if any(one == other for one, other in ways):
+            return length
+        ways = {
+            (one, far) for one, other in ways for near, far in before if near == other
+        }
+        length += 1
+    return 0
+
+
+def virtual_synchrony_broken(rows: list[Row]) -> bool:
+    spans: list[tuple[tuple[object, ...], set[Event]]] = []
+    for log in lives(rows):
+        for group in {row.group for row in log}:
+            own_rows = [row for row in log if row.group == group]
+            views = [at for at, row in enumerate(own_rows) if row.kind == "view"]
+            for one, other in zip(views, views[1:], strict=False):
+                key = group, own_rows[one].view, own_rows[other].view
+                spans.append((key, set(delivered(own_rows[one:other]))))
+    return any(one[0] == other[0] and one[1] != other[1] for one, other in combinations(spans, 2))
+
+
+def owners(rows: list[Row], group: str, index: int, instant: int) -> set[str]:
+    """Who owns a ticket at an instant."""
+    found: set[str] = set()
+    for log in lives(rows):
+        later = [
+            row.at
+            for row in rows
+            if row.process == log[0].process and row.incarnation > log[0].incarnation
+        ]
+        death = min(
+            [*(row.at for row in log if row.kind in ("crash", "stop")), *later], default=instant + 1
+        )
+        owns, until = False, None
+        for row in log:
+            if row.kind == "ticket" and (row.group, row.index) == (group, index):
+                if row.at > instant:
+                    # A lease that is renewed later was meant to last until then.
+                    if owns and row.cause == "renewed":
+                        until = row.until
+                        continue
+                    break
+                owns = row.cause in ("acquired", "renewed")
+                until = row.until
+        if owns and instant < death and (until is None or instant < until):
+            found.add(log[0].process)
+    return found
+
+
+def shared_ticket(rows: list[Row]) -> bool:
+    instants = range(max(row.at for row in rows) + 1)
+    tickets = {(row.group or "", row.index or 0) for row in rows if row.kind == "ticket"}
+    return any(len(owners(rows, *one, instant)) > 1 for one in tickets for instant in instants)

@@ -1,0 +1,108 @@
+"""`ordercast sim`: rows, laws, replay, lakes, and what it says to wrong usage."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+CALM = "scenarios/calm.toml"
+CHAOS = "scenarios/chaos.toml"
+
+
+def test_a_row_a_run_and_exit_0(ordercast) -> None:
+    ran = ordercast("sim", CALM, "--seed", 1, "--runs", 3)
+    assert ran.code == 0
+    assert len(ran.out.splitlines()) == 4  # a heading and three rows
+    assert ran.out.count("5 hold") == 3
+    assert "3 runs: 3 kept every law" in ran.err
+
+
+def test_json_is_one_object_a_line(ordercast) -> None:
+    ran = ordercast("sim", CALM, "--seed", 7, "--runs", 2, "--json")
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert [row["seed"] for row in rows] == [7, 8]
+    assert all(law["answer"] == "holds" for row in rows for law in row["laws"])
+    assert "replay" not in rows[0]
+
+
+def test_a_planted_bug_ends_1_names_the_law_and_replays(ordercast) -> None:
+    ran = ordercast("sim", CHAOS, "--seed", 1, "--runs", 8, "--mutant", "forgets-the-dead")
+    assert ran.code == 1
+    assert "agreement is broken" in ran.out
+    replay = next(line for line in ran.out.splitlines() if "again: " in line)
+    again = ordercast(*shlex.split(replay.partition("again: ")[2])[1:])
+    assert again.code == 1
+    told = ran.out[ran.out.index("agreement is broken") : ran.out.index("again: ")]
+    assert told in again.out
+
+
+def test_several_processes_print_what_one_prints(ordercast) -> None:
+    one = ordercast("sim", CALM, "--seed", 1, "--runs", 24, "--jobs", 1)
+    two = ordercast("sim", CALM, "--seed", 1, "--runs", 24, "--jobs", 2)
+    assert one.out == two.out
+    assert two.code == 0
+
+
+def test_out_writes_a_lake_that_check_judges(ordercast, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    ran = ordercast("sim", CALM, "--seed", 1, "--runs", 2, "--out", lake, "--trace", "wire")
+    assert ran.code == 0
+    assert sorted(folder.name for folder in lake.iterdir()) == ["run=calm-1", "run=calm-2"]
+    judged = ordercast("check", lake)
+    assert judged.code == 0
+    assert judged.out.count("holds") == 10
+
+
+def test_an_existing_run_is_never_written_over(ordercast, tmp_path: Path) -> None:
+    ordercast("sim", CALM, "--seed", 1, "--out", tmp_path)
+    before = (tmp_path / "run=calm-1" / "run.json").read_bytes()
+    ran = ordercast("sim", CALM, "--seed", 1, "--out", tmp_path)
+    assert ran.code == 2
+    assert "exists already" in ran.err
+    assert (tmp_path / "run=calm-1" / "run.json").read_bytes() == before
+
+
+def test_without_a_trace_nothing_can_be_decided(ordercast) -> None:
+    ran = ordercast("sim", CALM, "--seed", 1, "--trace", "off")
+    assert ran.code == 3
+    assert "not judged" in ran.out
+
+
+def test_the_round_trip_is_part_of_the_replay(ordercast) -> None:
+    ran = ordercast("sim", CHAOS, "--seed", 1, "--round-trip", "--mutant", "shuffles")
+    assert "--round-trip --mutant shuffles" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["sim", "nowhere.toml", "--seed", "1"], "nowhere.toml: cannot be read"),
+        (["sim", "scenarios", "--seed", "1"], "scenarios: cannot be read"),
+        (["sim", CALM, "--seed", "-1"], "--seed is -1"),
+        (["sim", CALM, "--seed", "1", "--runs", "0"], "--runs is 0"),
+        (["sim", CALM, "--seed", "1", "--jobs", "0"], "--jobs is 0"),
+        (["sim", CALM, "--seed", "1", "--mutant", "forget-the-dead"], "'forgets-the-dead'"),
+        (["sim", CALM, "--seed", "1", "--trace", "off", "--out", "x"], "--out needs a trace"),
+        (["sim", CALM], "--seed"),
+        (["sim", CALM, "--seed", "one"], "invalid int value"),
+        (["simulate", CALM], "invalid choice"),
+        ([], "COMMAND"),
+    ],
+)
+def test_wrong_usage_ends_2_with_a_sentence(ordercast, arguments: list[str], sentence: str) -> None:
+    ran = ordercast(*arguments)
+    assert ran.code == 2
+    assert sentence in ran.err
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+
+
+def test_a_scenario_error_names_file_line_and_nearest_key(ordercast, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text('name = "x"\n\n[workload]\nrat = 5\n', encoding="utf-8")
+    ran = ordercast("sim", path, "--seed", 1)
+    assert ran.code == 2
+    assert f"{path}:4: unknown key 'workload.rat': did you mean 'rate'?" in ran.err

@@ -1,0 +1,68 @@
+"""Vector clocks against loops over entries, and the laws that make them an order."""
+
+from __future__ import annotations
+
+import copy
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from ordercast.kernel.clocks import LogicalClock, concurrent, covers, merge, precedes
+
+# Few values, so that equal and comparable clocks are common.
+vectors = st.tuples(*[st.integers(0, 2)] * 3)
+
+
+@given(vectors, vectors)
+@settings(deadline=None)
+def test_agree_with_loops_over_entries(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    at_most = at_least = True
+    for mine, other in zip(a, b, strict=True):
+        at_most = at_most and mine <= other
+        at_least = at_least and mine >= other
+    assert covers(a, b) is at_least
+    assert precedes(a, b) is (at_most and not at_least)
+    assert concurrent(a, b) is (not at_most and not at_least)
+    assert [precedes(a, b), precedes(b, a), concurrent(a, b), a == b].count(True) == 1
+
+
+@given(vectors, vectors, vectors)
+@settings(deadline=None)
+def test_merge_is_the_least_that_covers_both(
+    a: tuple[int, ...], b: tuple[int, ...], c: tuple[int, ...]
+) -> None:
+    both = merge(a, b)
+    assert covers(both, a)
+    assert covers(both, b)
+    assert covers(c, both) is (covers(c, a) and covers(c, b))
+    assert merge(b, a) == both
+
+
+def test_clocks_of_different_groups_do_not_compare() -> None:
+    for compare in (merge, covers, precedes, concurrent):
+        with pytest.raises(AssertionError):
+            compare((1, 2), (1, 2, 3))
+
+
+@given(st.lists(st.none() | st.integers(0, 40), max_size=40))
+@settings(deadline=None)
+def test_a_logical_clock_numbers_above_all_it_knows(inputs: list[int | None]) -> None:
+    clock = LogicalClock()
+    known = [0]
+    for witnessed in inputs:
+        if witnessed is None:
+            number = clock.tick()
+            assert number == max(known) + 1
+            known.append(number)
+        else:
+            clock.witness(witnessed)
+            known.append(witnessed)
+        assert clock.value == max(known)
+
+
+def test_a_deep_copy_ticks_for_itself() -> None:
+    clock = LogicalClock(7)
+    snapshot = copy.deepcopy(clock)
+    assert clock.tick() == 8
+    assert snapshot.value == 7

@@ -1,0 +1,83 @@
+"""Every scenario keeps its family's laws; chaos keeps them over a thousand seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ordercast.sim.scenario_file import load_scenario
+from ordercast.testing import Simulated, simulate
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
+CHAOS_SEEDS = 1000
+CHUNK = 50
+
+
+def assert_lawful(run: Simulated) -> None:
+    seed = run.outcome.header.seed
+    assert run.outcome.error is None, f"seed {seed}: {run.outcome.error}"
+    for verdict in run.verdicts:
+        assert verdict.answer == "holds", f"seed {seed}: {verdict.law}: {verdict.why}"
+
+
+def regressions() -> list[tuple[str, int]]:
+    lines = (Path(__file__).parent / "regressions.txt").read_text(encoding="utf-8").splitlines()
+    words = [line.partition("#")[0].split() for line in lines]
+    return [(entry[0], int(entry[1])) for entry in words if entry]
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario_keeps_its_laws_with_and_without_the_codec(path: Path) -> None:
+    for seed in range(1, 6):
+        plain = simulate(path, seed)
+        assert_lawful(plain)
+        coded = simulate(path, seed, round_trip=True)
+        assert coded.trace.rows == plain.trace.rows
+
+
+@pytest.mark.parametrize(("name", "seed"), regressions())
+def test_seeds_that_once_broke_a_law_keep_it_now(name: str, seed: int) -> None:
+    assert_lawful(simulate(ROOT / "scenarios" / f"{name}.toml", seed))
+
+
+@pytest.mark.parametrize("first", range(1, CHAOS_SEEDS, CHUNK))
+def test_chaos_keeps_every_law(first: int) -> None:
+    scenario = load_scenario(ROOT / "scenarios" / "chaos.toml")
+    for seed in range(first, first + CHUNK):
+        assert_lawful(simulate(scenario, seed))
+
+
+@pytest.mark.parametrize("first", range(20_001, 20_101, 25))
+def test_chaos_keeps_every_law_through_the_codec(first: int) -> None:
+    scenario = load_scenario(ROOT / "scenarios" / "chaos.toml")
+    for seed in range(first, first + 25):
+        assert_lawful(simulate(scenario, seed, round_trip=True))
+
+
+def test_every_scenario_is_in_the_table_of_the_folder() -> None:
+    table = (ROOT / "scenarios" / "README.md").read_text(encoding="utf-8")
+    missing = [path.stem for path in SCENARIOS if f"[{path.stem}]({path.name})" not in table]
+    assert not missing
+    assert len(SCENARIOS) >= 10
+
+
+def test_a_scenario_does_what_it_says() -> None:
+    """The scenarios that are there to show something show it."""
+
+    def kinds(name: str) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for row in simulate(ROOT / "scenarios" / f"{name}.toml", 1).trace.rows:
+            counts[row.kind] = counts.get(row.kind, 0) + 1
+        return counts
+
+    assert "suspect" not in kinds("calm")
+    assert "suspect" not in kinds("short_cut")
+    assert kinds("one_crash")["crash"] == 1
+    assert kinds("restarts")["start"] == 8
+    assert kinds("too_long_away")["lose"] > 100
+    assert kinds("backpressure")["blocked"] > 1
+    split = kinds("split_in_two")
+    assert split["suspect"] == split["refute"] == 12
+    assert "lose" not in split
