@@ -1,4 +1,4 @@
-"""The ladder of guarantees as data: what each law says, what it implies, who keeps it.
+"""The ladder of guarantees as data: what each law says, and who keeps it.
 
 A law is a sentence about one run, judged from its trace alone (`ordercast.check`). A family
 promises some laws always, and some only while nothing fails. Everything that names laws, the
@@ -13,7 +13,6 @@ from typing import NamedTuple
 class Law(NamedTuple):
     name: str
     says: str
-    implies: tuple[str, ...] = ()
 
 
 LAWS: dict[str, Law] = {
@@ -35,13 +34,11 @@ LAWS: dict[str, Law] = {
         Law(
             "optimistic-causal",
             "no process delivers an event after delivering one that it causally precedes",
-            implies=("fifo",),
         ),
         Law(
             "causal",
             "optimistic-causal, and nothing in the causal past of a delivered event is missing "
             "from the deliveries before it, from the process's first view or join on",
-            implies=("optimistic-causal",),
         ),
         Law(
             "total",
@@ -130,11 +127,3 @@ FAMILIES: dict[str, Promise] = {
         ),
     )
 }
-
-
-def implied_by(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The given laws and all that follow from them, in the order of LAWS."""
-    wanted = list(names)
-    for name in wanted:
-        wanted += [law for law in LAWS[name].implies if law not in wanted]
-    return tuple(name for name in LAWS if name in wanted)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 Payloads: TypeAlias = list[bytes]
 """The application messages of one batch, in order. Nobody changes the list once it is submitted."""
 
+INCARNATION_BITS = 22
 COUNTER_BITS = 40
 """An event number is `incarnation << 40 | counter`, so a restarted origin never repeats one."""
 
@@ -25,8 +27,8 @@ class NodeId(
 ):
     """One life of one process: a restart keeps the name and takes the next incarnation."""
 
-    name: str
-    incarnation: int = 0
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    incarnation: Annotated[int, Meta(ge=0, lt=1 << INCARNATION_BITS)] = 0
 
     def __str__(self) -> str:
         return f"{self.name}#{self.incarnation}" if self.incarnation else self.name
@@ -59,7 +61,7 @@ class View(msgspec.Struct, frozen=True):
 
 def event_number(incarnation: int, counter: int) -> int:
     """The number of an origin's counter-th event (from 1) in one of its lives."""
-    assert 0 < counter < 1 << COUNTER_BITS and 0 <= incarnation < 1 << 22
+    assert 0 < counter < 1 << COUNTER_BITS and 0 <= incarnation < 1 << INCARNATION_BITS
     return incarnation << COUNTER_BITS | counter
 
 

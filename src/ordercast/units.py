@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import ClassVar, Self
 
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
@@ -28,7 +29,7 @@ class Quantity(int):
                 f"{text!r} is not a {cls.__name__.lower()}: write a number with a unit "
                 f"({', '.join(cls.units)}), such as {cls.example!r}"
             )
-        value = cls(round(float(found[1]) * cls.units[found[2]]))
+        value = cls(round(Decimal(found[1]) * cls.units[found[2]]))
         if value >= 1 << 62:
             raise ValueError(f"{text!r} is too large")
         return value

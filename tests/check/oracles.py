@@ -6,7 +6,7 @@ only where no event precedes itself and every delivered event was submitted.
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TypeAlias
 
 from ordercast.trace.schema import Row
@@ -75,7 +75,7 @@ def precedes_itself(rows: list[Row]) -> bool:
     after: dict[int, list[int]] = {id(row): [] for row in rows}
     submitted = submissions(rows)
     for log in order:
-        for row, then in zip(log, log[1:], strict=False):
+        for row, then in pairwise(log):
             after[id(row)].append(id(then))
     for row in rows:
         if row.kind == "deliver" and event(row) in submitted:
@@ -146,9 +146,7 @@ def shortest_disorder(rows: list[Row], durable: bool) -> int:
     while ways and length <= len(events):
         if any(one == other for one, other in ways):
             return length
-        ways = {
-            (one, far) for one, other in ways for near, far in before if near == other
-        }
+        ways = {(one, far) for one, other in ways for near, far in before if near == other}
         length += 1
     return 0
 
@@ -159,7 +157,7 @@ def virtual_synchrony_broken(rows: list[Row]) -> bool:
         for group in {row.group for row in log}:
             own_rows = [row for row in log if row.group == group]
             views = [at for at, row in enumerate(own_rows) if row.kind == "view"]
-            for one, other in zip(views, views[1:], strict=False):
+            for one, other in pairwise(views):
                 key = group, own_rows[one].view, own_rows[other].view
                 spans.append((key, set(delivered(own_rows[one:other]))))
     return any(one[0] == other[0] and one[1] != other[1] for one, other in combinations(spans, 2))

@@ -9,7 +9,7 @@ construction. Processes crash, leave, join late and restart; tickets pass on as 
 from __future__ import annotations
 
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ordercast.trace.schema import Ending, Header, Row, Trace
 from ordercast.types import event_number
@@ -80,11 +80,11 @@ class SoundRun:
             for _ in range(self.chance.randint(1, 4)):
                 self.take(member)
 
-    def row(self, member: Member, kind: str, **columns: object) -> None:
+    def row(self, member: Member, kind: str, **columns: Any) -> None:
         key = member.name, member.incarnation
         self.steps[key] = self.steps.get(key, 0) + 1
         self.at += self.chance.randint(1, 1000)
-        self.rows.append(Row(*key, self.steps[key], self.at, kind, **columns))  # type: ignore[arg-type]
+        self.rows.append(Row(*key, self.steps[key], self.at, kind, **columns))
 
     def start(self, name: str) -> None:
         incarnation = self.lives.get(name, -1) + 1

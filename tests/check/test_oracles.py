@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 from tests.check import oracles
 
@@ -27,7 +28,7 @@ def random_trace(seed: int) -> Trace:
     had: set[tuple[object, ...]] = set()
     for at in range(chance.randint(4, 30)):
         name, group = chance.choice(names), chance.choice(groups)
-        columns: dict[str, object] = {"group": group}
+        columns: dict[str, Any] = {"group": group}
         draw = chance.random()
         if draw < 0.3:
             kind = "submit"
@@ -49,7 +50,7 @@ def random_trace(seed: int) -> Trace:
         else:
             incarnations[name] += 1
             kind, columns = "start", {}
-        rows.append(Row(name, incarnations[name], at + 1, at, kind, **columns))  # type: ignore[arg-type]
+        rows.append(Row(name, incarnations[name], at + 1, at, kind, **columns))
     family = chance.choice(["feed", "total"])
     return Trace(Header(f"random-{seed}", family=family, ending=Ending.FINISHED), rows)
 

@@ -22,9 +22,10 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol import fifo
 from ordercast.protocol.fifo.member import Member
-from ordercast.protocol.fifo.packets import Data
+from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.packets import Alive, Data
 from ordercast.protocol.fifo.peers import Peer
-from ordercast.sim.explore import Bounds, Report, Stage, explore, replay, stage, stage_of
+from ordercast.sim.explore import Bounds, Stage, explore, replay, stage, stage_of
 from ordercast.sim.explore_members import Failure
 from ordercast.sim.explore_model import COSTS, Model, State, Usage, free_model
 from ordercast.sim.explore_run import begin, trace_of
@@ -34,15 +35,15 @@ from ordercast.trace.schema import Ending, Trace
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import MILLISECOND, Duration
 
-FEW_TICKS = fifo.Options(
+FEW_TICKS = Options(
     heartbeat=Duration(50 * MILLISECOND), suspicion_limit=Duration(200 * MILLISECOND)
 )
-TWO_TICKS = fifo.Options(
+TWO_TICKS = Options(
     heartbeat=Duration(50 * MILLISECOND), suspicion_limit=Duration(100 * MILLISECOND)
 )
 
 
-def fifo_stage(members: int, options: fifo.Options = FEW_TICKS, **rules: Any) -> Stage:
+def fifo_stage(members: int, options: Options = FEW_TICKS, **rules: Any) -> Stage:
     return stage(fifo.FAMILY, members, options, latest_only=True, **rules)
 
 
@@ -77,7 +78,7 @@ N1_TWICE = {"n1": 2}
         (3, False, Bounds(submissions=1, crashes=1), 4_000),
         (3, True, Bounds(submissions=N1_TWICE, crashes=1), 50),
         (3, True, Bounds(submissions=N1_TWICE, crashes=1, timers=1), 1_000),
-        (3, True, Bounds(submissions={"n1": 1, "n2": 1}, crashes=2), 1_000),
+        (3, True, Bounds(submissions={"n1": 1, "n2": 1}, crashes=2), 400),
     ],
 )
 def test_fifo_breaks_no_law(members: int, settle: bool, bounds: Bounds, states: int) -> None:
@@ -151,13 +152,13 @@ class AcknowledgesEarly(Member):
     def _report(self, step: Step) -> None:
         super()._report(step)
         to, alive, channel, token = step.sent.pop()
-        assert isinstance(alive, fifo.Alive)
+        assert isinstance(alive, Alive)
         peers = self.peers.values()
         received = [
             (origin, max([up_to, *(peer.received.get(origin, 0) for peer in peers)]))
             for origin, up_to in alive.received
         ]
-        step.sent.append((to, fifo.Alive(self.group, received, alive.hears), channel, token))
+        step.sent.append((to, Alive(self.group, received, alive.hears), channel, token))
 
 
 class Fragile(Member):
@@ -251,19 +252,11 @@ def test_the_lines_of_a_schedule_can_be_read() -> None:
         "n2 timer tick",
         "n2 → n1: fifo.alive",
     ]
-    assert str(report).splitlines()[-3:] == [
-        "  witness:",
-        *(f"     {line}" for line in witness_lines(report)),
-    ]
-
-
-def witness_lines(report: Report) -> list[str]:
-    assert report.broken is not None
-    assert report.broken.verdict is not None
-    return [
-        f"n2 deliver n1:1 step={row.step} at={row.at} view={row.view} count=1"
-        for row in report.broken.verdict.witness
-    ]
+    head, *lines = str(report.broken).splitlines()
+    assert head.startswith("no-duplication is broken: ")
+    assert lines[:8] == [f"{n:3}  {line}" for n, line in enumerate(report.broken.schedule, 1)]
+    assert lines[8] == "  witness:"
+    assert [line.split()[:3] for line in lines[9:]] == [["n2", "deliver", "n1:1"]] * 2
 
 
 def test_a_machine_that_raises_is_a_break_with_a_schedule() -> None:
@@ -289,6 +282,18 @@ def test_a_machine_that_raises_while_settling_is_a_break_too() -> None:
     assert report.broken.schedule == ("n1 crashes",)
     again = replay(where, report.broken.schedule, check, settle=True)
     assert again.error == report.broken.error
+
+
+def test_a_search_can_begin_behind_a_schedule() -> None:
+    where = with_mutant(fifo_stage(2, TWO_TICKS), Uncounted)
+    after = ["n1 submits", "n1 timer tick", "n1 timer tick", "n2 timer tick"]
+    report = explore(where, Bounds(submissions={"n1": 1}), check, after=after)
+    assert report.broken is not None
+    assert list(report.broken.schedule[:4]) == after
+    assert (report.depth, len(report.broken.schedule)) == (4, 8)
+    assert "no-duplication" in replay(where, report.broken.schedule, check).broken
+    with pytest.raises(UsageError, match="breaks a machine: AssertionError"):
+        explore(with_mutant(where, Fragile), Bounds(), check, after=after)
 
 
 def test_a_line_that_cannot_happen_is_refused() -> None:

@@ -15,6 +15,8 @@ submission), and the words name the member that has no such row.
 
 from __future__ import annotations
 
+from itertools import product
+
 from ordercast.check.history import History, Log
 from ordercast.check.membership import Membership
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
@@ -43,15 +45,15 @@ def _disagreement(history: History, members: Membership) -> Verdict | None:
         events = frozenset(history.delivered_in(life, group))
         delivered.setdefault(events, []).append(life)
         known.setdefault(events | history.lost_in(life, group), []).append(life)
-    for theirs, others in delivered.items():
-        for ours, lives in known.items():
+    everything = frozenset[int]().union(*delivered)
+    for ours, lives in known.items():
+        if everything <= ours:
+            continue
+        for theirs, others in delivered.items():
             missing = theirs - ours
-            if not missing:
-                continue
-            for life in lives:
-                for other in others:
-                    if members.connected(life, other):
-                        return _not_agreed(history, min(missing), other, life)
+            for life, other in product(lives, others) if missing else ():
+                if members.connected(life, other):
+                    return _not_agreed(history, min(missing), other, life)
     return None
 
 

@@ -5,10 +5,10 @@ ticket-uniqueness  At no instant do two processes own the same ticket of one clu
 
 Ownership begins with an `acquired` row and ends with the earliest of: the next `released`,
 `disconnected` or `acquired` row for the ticket, the life's crash or stop, the first row of the
-process's next life, and the last `until` of the `acquired` and `renewed` rows. A `renewed` row without ownership
-begins one: whoever renews claims to own. The end is not owned any more, so taking a ticket over
-at the very instant at which it was given back is allowed. Instants are those of `at`; in a live
-run clocks may be skewed, and the law then says what the clocks say.
+process's next life, and the last `until` of the `acquired` and `renewed` rows. A `renewed` row
+without ownership begins one: whoever renews claims to own. The end is not owned any more, so
+taking a ticket over at the very instant at which it was given back is allowed. Instants are those
+of `at`; in a live run clocks may be skewed, and the law then says what the clocks say.
 
 Whether there is anything to judge: where a group has submissions, its ticket rows and the columns
 `index` and `stamp` (with an entry at the index) must be there too. If not, the law is unknown,

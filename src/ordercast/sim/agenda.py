@@ -1,40 +1,97 @@
-"""What will happen, in order of virtual time; ties in the order in which they were added."""
+"""What will happen, in order of virtual time; ties in the order in which they were added.
+
+A calendar: entries lie in slots of a fixed span of time, and a slot is put in order when its time
+comes. That takes about half the time of one heap for all, because sorting a slot once is cheaper
+than moving every entry up and down a large heap. The end of a run is an entry like any other, so
+that the loop need not look at the time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-Entry: TypeAlias = tuple[int, int, Callable[..., None], tuple[Any, ...]]
-"""When, the ticket that orders what happens at the same time, what, and with what."""
+T = TypeVar("T")
+Entry: TypeAlias = tuple[int, int, Callable[[Any], None], Any]
+"""When, the ticket that orders what happens at the same time, what, and its one argument."""
+
+SLOT_BITS = 16
+"""A slot spans 2**16 ns: far less than a delay, so few entries are added to the one that is on."""
+LAST_TICKET = 1 << 62
+
+
+class _Over(Exception):
+    """The time until which the agenda was to run has come."""
 
 
 class Agenda:
-    __slots__ = ("done", "heap", "now", "ticket")
+    __slots__ = ("_late", "_number", "_order", "_slots", "_ticket", "_today", "done", "now")
 
     def __init__(self) -> None:
         self.now = 0  # nanoseconds of true virtual time
         self.done = 0  # how many entries have happened
-        self.ticket = 0  # of the entry that was added last
-        self.heap: list[Entry] = []
+        self._ticket = 0  # of the entry that was added last
+        self._number = 0  # of the slot that is on
+        self._today: list[Entry] = []  # what is left of it, the next one last
+        self._late: list[Entry] = []  # what was added to it since it was put in order
+        self._slots: dict[int, list[Entry]] = {0: self._late}  # by number: this and later ones
+        self._order: list[int] = []  # a heap of the numbers of later slots
 
-    def add(self, at: int, act: Callable[..., None], *arguments: Any) -> None:
-        self.ticket = ticket = self.ticket + 1
-        heappush(self.heap, (at, ticket, act, arguments))
+    def add(self, at: int, act: Callable[[T], None], argument: T) -> None:
+        """Lets something happen, now or later."""
+        self._ticket = ticket = self._ticket + 1
+        slot = self._slots.get(at >> SLOT_BITS)
+        if slot is None:
+            slot = self._new_slot(at >> SLOT_BITS)
+        slot.append((at, ticket, act, argument))
 
     def run(self, until: int, at_most: int) -> bool:
         """Lets everything up to `until` happen. False if `at_most` entries were not enough."""
-        heap, pop = self.heap, heappop
+        slot = self._slots.get(until >> SLOT_BITS)
+        if slot is None:
+            slot = self._new_slot(until >> SLOT_BITS)
+        slot.append((until, LAST_TICKET, _end, None))
         left = at_most
         try:
-            while heap and heap[0][0] <= until:
-                if left == 0:
-                    return False
-                left -= 1
-                self.now, _, act, arguments = pop(heap)
-                act(*arguments)
+            while True:
+                self._turn_page()
+                today, late = self._today, self._late
+                while today:
+                    if not left and today[-1][2] is not _end:
+                        return False
+                    self.now, _, act, argument = today.pop()
+                    act(argument)
+                    left -= 1
+                    if late:
+                        self._fit_in()
+        except _Over:
+            return True
         finally:
             self.done += at_most - left
-        self.now = until
-        return True
+
+    def _new_slot(self, number: int) -> list[Entry]:
+        assert number > self._number, "nothing happens in the past"
+        slot: list[Entry] = []
+        self._slots[number] = slot
+        heappush(self._order, number)
+        return slot
+
+    def _turn_page(self) -> None:
+        """Goes on to the next slot that has entries, if this one has no more."""
+        if self._late:
+            self._fit_in()
+        if not self._today:
+            del self._slots[self._number]
+            self._number = number = heappop(self._order)
+            self._today, self._slots[number] = self._slots[number], self._late
+            self._today.sort(reverse=True)
+
+    def _fit_in(self) -> None:
+        self._today += self._late
+        self._today.sort(reverse=True)
+        self._late.clear()
+
+
+def _end(_: None) -> None:
+    raise _Over

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from ordercast.errors import UsageError
 from ordercast.sim.explore_members import Failure
 from ordercast.sim.explore_model import COSTS, FAULTS, Action, Model, State, Usage, free_model
 from ordercast.sim.explore_run import begin, fair_run, trace_of
@@ -132,9 +133,20 @@ class Replayed(NamedTuple):
         return tuple(each.law for each in self.verdicts if each.answer == "broken")
 
 
-def explore(where: Stage, bounds: Bounds, judge: Judge, *, settle: bool = False) -> Report:
-    """Tries every schedule within the bounds, until a law breaks."""
-    return _Search(where, bounds, judge, settle).run()
+def explore(
+    where: Stage,
+    bounds: Bounds,
+    judge: Judge,
+    *,
+    settle: bool = False,
+    after: Sequence[str] = (),
+) -> Report:
+    """Tries every schedule within the bounds, until a law breaks.
+
+    `after` is a schedule to begin with: what lies too deep for a search may lie near its end. It
+    uses nothing up of the bounds but the submissions that it makes.
+    """
+    return _Search(where, bounds, judge, settle, tuple(after)).run()
 
 
 def replay(
@@ -157,12 +169,19 @@ def replay(
 
 
 class _Search:
-    def __init__(self, where: Stage, bounds: Bounds, judge: Judge, settle: bool) -> None:
+    def __init__(
+        self, where: Stage, bounds: Bounds, judge: Judge, settle: bool, after: tuple[str, ...]
+    ) -> None:
         self.model = Model(where, bounds, settle)
         self.bounds = bounds
         self.judge = judge
         self.settle = settle
+        self.after = after
         self.begun = begin(self.model)
+        states, error = follow(self._free(), self.begun[-1], after)
+        if error is not None:
+            raise UsageError(f"the schedule to begin with breaks a machine: {error}")
+        self.begun += states[1:]
         root = self.begun[-1]
         # Node by node: the state, what the path to it used, where it came from and how.
         self.states = [root]
@@ -294,10 +313,11 @@ class _Search:
 
     def _schedule(self, node: int) -> tuple[str, ...]:
         free = self._free()
-        return tuple(
+        found = (
             describe(free, self.states[self.parents[each]], self.actions[each])
             for each in self._path(node)
         )
+        return (*self.after, *found)
 
     def _free(self) -> Model:
         """Our members by the rules that a replay has, so that lines mean the same there."""

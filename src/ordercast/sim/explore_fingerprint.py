@@ -190,8 +190,11 @@ class Walk:
         self._bytes(_name_of(type(value)).encode(), b"X")
         if type(value) not in _EXTENDED:
             self._attributes(value)
-        if builtin in _ATOMS:
-            self._write(builtin.__new__(builtin, value))
+        if builtin is str:
+            self._text(str.__str__(value))  # str(value) may be what the subclass makes of it
+        elif builtin in _ATOMS:
+            plain: Any = builtin
+            self._write(plain.__new__(plain, value))
         elif issubclass(builtin, dict):
             self._write(getattr(value, "default_factory", None))
             self._pairs(value)

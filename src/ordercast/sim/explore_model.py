@@ -20,6 +20,7 @@ every search and every process, as far as their order matters, so a schedule can
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.sim.explore_members import (
@@ -90,7 +91,7 @@ class Model:
         self.members = Members(stage)
         self.logs = Logs()
         self._limits = [bounds.submissions_of(name) for name in stage.names]
-        self._acts = {
+        self._acts: dict[str, Callable[..., State | Failure]] = {
             "submit": self._submit,
             "timer": self._expire,
             "crash": self._crash,

@@ -13,14 +13,14 @@ which packets are posted.
 from __future__ import annotations
 
 import math
-from heapq import heappush
+from collections.abc import Hashable
 from random import Random
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Address, Channel
+from ordercast.kernel.step import DATAGRAM, LINK, Address, Channel, Step
 from ordercast.sim import chance
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.scenario import NetworkSettings
@@ -38,6 +38,10 @@ RETRANSMIT = 200_000_000
 """Nanoseconds that one lost segment costs a link, as with TCP's usual minimum."""
 QUANTILE_BITS = 10
 
+Parcel: TypeAlias = tuple[NodeId, NodeId | None, Packet, int]
+"""A packet on its way: from which life, to which life (None: to whoever bears the name), and its
+size if it was weighed."""
+
 
 class Link:
     """What is underway from one life to another."""
@@ -49,7 +53,7 @@ class Link:
         self.to = to
         self.target = target
         self.last_arrival = 0  # FIFO: nothing may arrive before what was sent earlier
-        self.held: list[tuple[Packet, int]] = []  # stopped by a cut, in order
+        self.held: list[Parcel] = []  # stopped by a cut, in order
         self.lost_after: int | None = None  # the sender died: what would arrive later never does
 
 
@@ -77,19 +81,17 @@ class Network:
         self._weigh = weigh or round_trip or settings.bandwidth is not None
         self._round_trip = round_trip
         self._quantiles = _quantiles(settings)
-        # Without faults, all that happens to a datagram is its delay.
+        # Without faults, all that happens to a datagram is its delay, or that it is lost.
         self._plain = not (
-            settings.loss
-            or settings.duplicate
-            or settings.reorder
-            or settings.spread
-            or settings.bandwidth
-            or self._weigh
+            settings.duplicate or settings.reorder or settings.spread or settings.bandwidth
         )
         self._distances: dict[tuple[str, str], float] = {}
         self._stopped: dict[Link, None] = {}  # links that hold something
-        self._unanswered: dict[int, tuple[Process, NodeId, Machine, object]] = {}
+        self._unanswered: dict[int, tuple[Process, NodeId, Machine, Hashable]] = {}
         self._statuses = 0
+        # What the next receive records in. A step that recorded nothing serves again, which saves
+        # most of the cost of the many packets that a member only takes note of.
+        self.blank = Step(0)
 
     # --- posting -----------------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ class Network:
         to: tuple[Address, ...],
         packet: Packet,
         channel: Channel,
-        token: object,
+        token: Hashable,
     ) -> None:
         """Sends one packet to each address. It is encoded once, if its bytes matter at all."""
         size = 0
@@ -110,34 +112,42 @@ class Network:
             if self._round_trip:
                 packet = self._codec.decode(data)
         self.posted += len(to)
-        if channel is DATAGRAM and self._plain and not (self.cuts or self.loss_at or self.slow_at):
-            self._scatter(source, to, packet)
-            return
+        if channel is DATAGRAM:
+            assert size <= LARGEST_DATAGRAM, f"a datagram of {size} bytes; {LARGEST_DATAGRAM} fit"
+            calm = not (self.cuts or self.loss_at or self.slow_at)
+            if self._plain and calm and not source.wire_rows:
+                self._scatter(source.life, to, packet, size)
+                return
         for address in to:
             name = address if isinstance(address, str) else address.name
             target = self.processes[name]
             if source.wire_rows:
                 source.note_sent(name, packet, size)
             leaves = self._leaves(source, size)
+            wanted = None if isinstance(address, str) else address
+            parcel = (source.life, wanted, packet, size)
             if channel is DATAGRAM:
-                self._datagram(source, target, address, packet, size, leaves)
+                self._datagram(source, target, parcel, leaves)
             elif channel is LINK:
                 assert isinstance(address, NodeId), "a link joins two lives, not two names"
-                self._link(source, target, address, packet, size, leaves)
+                self._link(source, target, address, parcel, leaves)
             else:
-                self._status(source, target, address, packet, size, leaves, machine, token)
+                self._status(source, target, parcel, leaves, machine, token)
 
-    def _scatter(self, source: Process, to: tuple[Address, ...], packet: Packet) -> None:
-        """What `_datagram` does when nothing but delay can happen: the busiest path of a run."""
-        agenda, processes, life = self._agenda, self.processes, source.life
-        now, heap, ticket = agenda.now, agenda.heap, agenda.ticket
-        quantiles, bits, push = self._quantiles, self._bits, heappush
+    def _scatter(self, life: NodeId, to: tuple[Address, ...], packet: Packet, size: int) -> None:
+        """What `_datagram` does where it has little to ask: the busiest path of a run."""
+        processes, loss, random = self.processes, self.settings.loss, self._chance.random
+        now, add = self._agenda.now, self._agenda.add
+        quantiles, bits = self._quantiles, self._bits
+        to_a_name = (life, None, packet, size)
         for address in to:
-            target = processes[address if type(address) is str else address.name]
-            ticket += 1
+            if loss and random() < loss:
+                continue
             at = now + quantiles[bits(QUANTILE_BITS)]
-            push(heap, (at, ticket, target.arrive, (life, address, packet, 0)))
-        agenda.ticket = ticket
+            if isinstance(address, str):
+                add(at, processes[address].door, to_a_name)
+            else:
+                add(at, processes[address.name].door, (life, address, packet, size))
 
     def _leaves(self, source: Process, size: int) -> int:
         """When the last byte is on the line: bytes cost time where bandwidth is limited."""
@@ -148,10 +158,7 @@ class Network:
         source.busy_until = max(now, source.busy_until) + size * 1_000_000_000 // bandwidth
         return source.busy_until
 
-    def _datagram(
-        self, source: Process, target: Process, to: Address, packet: Packet, size: int, leaves: int
-    ) -> None:
-        assert size <= LARGEST_DATAGRAM, f"a datagram of {size} bytes; {LARGEST_DATAGRAM} fit"
+    def _datagram(self, source: Process, target: Process, parcel: Parcel, leaves: int) -> None:
         if self.cuts and (source.name, target.name) in self.cuts:
             return
         if self._is_lost(source, target):
@@ -160,13 +167,13 @@ class Network:
         at = leaves + self._delay(source, target)
         if settings.reorder and self._chance.random() < settings.reorder:
             at += 4 * self._delay(source, target)
-        self._agenda.add(at, target.arrive, source.life, to, packet, size)
+        self._agenda.add(at, target.door, parcel)
         if settings.duplicate and self._chance.random() < settings.duplicate:
             again = leaves + 2 * self._delay(source, target)
-            self._agenda.add(again, target.arrive, source.life, to, packet, size)
+            self._agenda.add(again, target.door, parcel)
 
     def _link(
-        self, source: Process, target: Process, to: NodeId, packet: Packet, size: int, leaves: int
+        self, source: Process, target: Process, to: NodeId, parcel: Parcel, leaves: int
     ) -> None:
         link = source.links.get(to)
         if link is None:
@@ -177,54 +184,54 @@ class Network:
             tries += 1
             at += RETRANSMIT
         link.last_arrival = at = max(at, link.last_arrival + 1)
-        self._agenda.add(at, self._arrive_by_link, link, packet, size)
+        self._agenda.add(at, self._arrive_by_link, (link, parcel))
 
-    def _arrive_by_link(self, link: Link, packet: Packet, size: int) -> None:
+    def _arrive_by_link(self, arrival: tuple[Link, Parcel]) -> None:
+        link, parcel = arrival
         if link.lost_after is not None and self._agenda.now > link.lost_after:
             return
-        if link.held or (link.sender.name, link.to.name) in self.cuts:
-            assert len(link.held) < HELD_LIMIT, f"{link.sender} queues without end for {link.to}"
-            link.held.append((packet, size))
-            self._stopped[link] = None
+        if not link.held and (link.sender.name, link.to.name) not in self.cuts:
+            link.target.arrive(parcel)
+        elif link.lost_after is not None:
+            link.lost_after = 0  # nobody is left who would go on after the cut
         else:
-            link.target.arrive(link.sender, link.to, packet, size)
+            assert len(link.held) < HELD_LIMIT, f"{link.sender} queues without end for {link.to}"
+            link.held.append(parcel)
+            self._stopped[link] = None
 
     def _status(
         self,
         source: Process,
         target: Process,
-        to: Address,
-        packet: Packet,
-        size: int,
+        parcel: Parcel,
         leaves: int,
         machine: Machine,
-        token: object,
+        token: Hashable,
     ) -> None:
         self._statuses = key = self._statuses + 1
         self._unanswered[key] = (source, source.life, machine, token)
         deadline = self._agenda.now + self.settings.answer_within
-        self._agenda.add(deadline, self._answer, key, False)
+        self._agenda.add(deadline, self._answer, (key, False))
         cut = (source.name, target.name) in self.cuts
         if not cut and not self._is_lost(source, target):
             at = leaves + self._delay(source, target)
-            self._agenda.add(at, self._arrive_by_status, source, target, to, packet, size, key)
+            self._agenda.add(at, self._arrive_by_status, (source, target, parcel, key))
 
-    def _arrive_by_status(
-        self, source: Process, target: Process, to: Address, packet: Packet, size: int, key: int
-    ) -> None:
-        there = target.alive and not target.is_paused and to in (target.life, target.name)
-        target.arrive(source.life, to, packet, size)
+    def _arrive_by_status(self, arrival: tuple[Process, Process, Parcel, int]) -> None:
+        source, target, parcel, key = arrival
+        there = target.alive and not target.is_paused and parcel[1] in (target.life, None)
+        target.arrive(parcel)
         cut = (target.name, source.name) in self.cuts
         if there and not cut and not self._is_lost(target, source):
-            self._agenda.add(
-                self._agenda.now + self._delay(target, source), self._answer, key, True
-            )
+            at = self._agenda.now + self._delay(target, source)
+            self._agenda.add(at, self._answer, (key, True))
 
-    def _answer(self, key: int, arrived: bool) -> None:
+    def _answer(self, answer: tuple[int, bool]) -> None:
+        key, arrived = answer
         waiting = self._unanswered.pop(key, None)
         if waiting is not None:
             source, life, machine, token = waiting
-            source.told(life, machine, token, arrived)
+            source.told((life, machine, token, arrived))
 
     # --- chance ------------------------------------------------------------------------------
 
@@ -276,16 +283,18 @@ class Network:
             return
         del self._stopped[link]
         held, link.held = link.held, []
-        for packet, size in held:
-            link.target.arrive(link.sender, link.to, packet, size)
+        for parcel in held:
+            link.target.arrive(parcel)
 
     def forget(self, process: Process) -> None:
         """The process died: its queues are gone, and so is a random end of what is underway."""
         for link in process.links.values():
-            link.held = []
-            self._stopped.pop(link, None)
             left = max(0, link.last_arrival - self._agenda.now)
             link.lost_after = self._agenda.now + round(self._chance.random() * left)
+            if link.held:
+                link.lost_after = 0  # what comes later must not arrive where this did not
+                link.held = []
+                del self._stopped[link]
 
 
 def _quantiles(settings: NetworkSettings) -> list[int]:

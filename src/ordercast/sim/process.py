@@ -11,16 +11,16 @@ packets and timers wait, as they do for a process that the operating system stop
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
 
 from ordercast.errors import DiskError
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Address, Step, Timer
+from ordercast.kernel.step import Step, Timer
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.clock import TRUE
-from ordercast.sim.network import Link, Network
+from ordercast.sim.network import Link, Network, Parcel
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
@@ -28,8 +28,10 @@ from ordercast.types import Event, NodeId, Payloads, View
 
 DISK_RECORDS = 10_000_000
 
-Start = Callable[[NodeId, Sequence[Packet]], list[Machine]]
-Application = Callable[[NodeId, Event | View], None]
+Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
+Application: TypeAlias = Callable[[NodeId, Event | View], None]
+Act: TypeAlias = tuple[Callable[[Any], None], Any]
+"""What is to be done, and its one argument, as on the agenda."""
 
 
 class Process:
@@ -49,6 +51,7 @@ class Process:
         "clock",
         "delivered",
         "disk",
+        "door",
         "journal",
         "life",
         "links",
@@ -71,6 +74,7 @@ class Process:
         application: Application | None,
     ) -> None:
         self.name = name
+        self.door: Callable[[Parcel], None] = self.arrive  # bound once, for millions of packets
         self.agenda = agenda
         self.network = network
         self.clock = TRUE
@@ -89,7 +93,7 @@ class Process:
         self._build = build
         self._write = write
         self._application = application
-        self._paused: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self._paused: list[Act] | None = None  # what waits; None while it runs
         self._timers: dict[tuple[int, Timer], int] = {}  # the valid setting of each timer
         self._settings = 0  # how many times any timer was set, over all lives
         self._unsynced: deque[tuple[int, Machine, Step]] = deque()
@@ -109,9 +113,10 @@ class Process:
         for group in self.machines:
             self._row("join", group=group)
         for machine in machines:
-            step = self._step()
-            machine.start(step)
-            self._apply(machine, step)
+            if self.alive:  # a step before may have met a broken disk
+                step = self._step()
+                machine.start(step)
+                self._apply(machine, step)
 
     def crash(self, cause: str | None = None) -> None:
         if not self.alive:
@@ -121,6 +126,7 @@ class Process:
         self._paused = None
         self._timers.clear()
         self._unsynced.clear()
+        self._synced_at = 0
         self.disk.crash()
         self.network.forget(self)
         self.links = {}
@@ -142,30 +148,35 @@ class Process:
 
     def resume(self) -> None:
         waiting, self._paused = self._paused or [], None
-        for act, arguments in waiting:
-            act(*arguments)
+        for act, argument in waiting:
+            act(argument)
 
     # --- doors, as the network, the agenda and the load call them ---------------------------------
 
-    def arrive(self, sender: NodeId, to: Address, packet: Packet, size: int) -> None:
+    def arrive(self, parcel: Parcel) -> None:
         if self._paused is not None:
-            self._paused.append((self.arrive, (sender, to, packet, size)))
+            self._paused.append((self.arrive, parcel))
             return
-        if not self.alive or (to != self.name if type(to) is str else to != self.life):
+        sender, to, packet, size = parcel
+        if to is not None and to is not self.life and to != self.life:
             return
-        if self.wire_rows:
+        if self.wire_rows and self.alive:
             self._wire_row("receive", sender.name, packet, size)
-        machine = self.machines.get(packet.group)
+        machine = self.machines.get(packet.group)  # none while it is down
         if machine is None:
             return
-        now = self.agenda.now
-        step = Step(now if self.clock is TRUE else self.clock.read(now))
+        network, now = self.network, self.agenda.now
+        step = network.blank
+        step.now = now if self.clock is TRUE else self.clock.read(now)
         machine.receive(step, sender, packet)
-        self._apply(machine, step)
+        if step.sent or step.outputs or step.timers or step.kept or self.on_room:
+            network.blank = Step(0)
+            self._apply(machine, step)
 
-    def told(self, life: NodeId, machine: Machine, token: object, arrived: bool) -> None:
+    def told(self, answer: tuple[NodeId, Machine, Hashable, bool]) -> None:
+        life, machine, token, arrived = answer
         if self._paused is not None:
-            self._paused.append((self.told, (life, machine, token, arrived)))
+            self._paused.append((self.told, answer))
         elif self.alive and life == self.life:
             step = self._step()
             machine.told(step, token, arrived)
@@ -186,9 +197,10 @@ class Process:
     def blocked(self, group: str, cause: str) -> None:
         self._row("blocked", group=group, cause=cause)
 
-    def _expire(self, machine: Machine, timer: Timer, setting: int) -> None:
+    def _expire(self, setting_of: tuple[Machine, Timer, int]) -> None:
+        machine, timer, setting = setting_of
         if self._paused is not None:
-            self._paused.append((self._expire, (machine, timer, setting)))
+            self._paused.append((self._expire, setting_of))
         elif self._timers.get((id(machine), timer)) == setting:
             del self._timers[id(machine), timer]
             step = self._step()
@@ -221,7 +233,9 @@ class Process:
         self.agenda.add(self._synced_at, self._sync, self.life)
 
     def _sync(self, life: NodeId) -> None:
-        if self.alive and life == self.life:
+        if self._paused is not None:
+            self._paused.append((self._sync, life))
+        elif self.alive and life == self.life:
             count, machine, step = self._unsynced.popleft()
             self.disk.sync(count)
             self._take_effect(machine, step)
@@ -258,9 +272,8 @@ class Process:
         assert after >= 0, f"{timer} is set into the past"
         self._settings = setting = self._settings + 1
         self._timers[key] = setting
-        self.agenda.add(
-            self.agenda.now + self.clock.span(after), self._expire, machine, timer, setting
-        )
+        at = self.agenda.now + self.clock.span(after)
+        self.agenda.add(at, self._expire, (machine, timer, setting))
 
     def _note(self, kind: str, columns: dict[str, object]) -> None:
         until = columns.get("until")

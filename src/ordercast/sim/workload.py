@@ -50,9 +50,9 @@ class Sender:
         gap = self._gap if self._steady else self._draw.expovariate(1 / self._gap)
         at = self._agenda.now + max(1, round(gap))
         if at < self._until:
-            self._agenda.add(at, self._make)
+            self._agenda.add(at, self._make, None)
 
-    def _make(self) -> None:
+    def _make(self, _: None) -> None:
         """The application makes its next messages, if it lives and is not stuck."""
         process = self._process
         if process.life != self._life:

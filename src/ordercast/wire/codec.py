@@ -37,5 +37,5 @@ class Codec:
             raise PeerError(f"a packet of {len(data)} bytes; the limit is {LARGEST_PACKET}")
         try:
             return self._decoder.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PeerError(f"not a packet that we know: {error}") from error

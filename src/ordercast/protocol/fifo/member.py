@@ -43,6 +43,9 @@ from ordercast.types import Event, NodeId, Payloads, View, event_number, view_id
 TICK = "tick"
 LIVES_REMEMBERED = 8
 """Older lives of a name than this many are forgotten, and their packets ignored."""
+STREAMS_IN_A_REPORT = 200
+"""A heartbeat is a datagram, so a long list of streams is told in several."""
+PACKETS = (Data, Start, Alive)
 
 
 class Member:
@@ -63,6 +66,7 @@ class Member:
         # Own events that some present peer lacks: what the window is measured by.
         self.unstable: Retained[None] = Retained(Limit(options.window, options.window_size))
         self.forming = options.silence_ticks if self.others else 0  # ticks left to meet everybody
+        self.early: list[Data] = []  # admitted while forming: nobody hears an event before a view
         self.views_installed = 0
         self.unreported = 0  # events received since our last heartbeat
         self.first_tick = chance.randrange(1, options.heartbeat + 1)  # members out of step
@@ -101,9 +105,11 @@ class Member:
         return event
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        # All that can be refused is refused before anything changes.
         peer = self.peers.get(sender.name)
         if peer is None:
             raise PeerError(f"{sender} is not a member of {self.group}")
+        self._refuse_nonsense(sender, packet)
         if peer.life != sender and not self._is_new_life(step, peer, sender):
             return
         peer = self.peers[sender.name]
@@ -114,15 +120,13 @@ class Member:
             self._receive_alive(step, peer, packet)
         elif isinstance(packet, Start):
             self._receive_start(step, peer, packet)
-        else:
-            raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
 
     def expire(self, step: Step, timer: Timer) -> None:
         assert timer == TICK
         if self.forming:
             self._form(step)
         for peer in self.peers.values():
-            peer.tick()
+            peer.tick(self.options.silence_ticks)
             if peer.settling:
                 peer.settling = 0 if self._is_settled(peer) else peer.settling - 1
             if peer.present and peer.is_lost(self.options.silence_ticks):
@@ -137,6 +141,23 @@ class Member:
 
     # --- receiving ---------------------------------------------------------------------------
 
+    def _refuse_nonsense(self, sender: NodeId, packet: Packet) -> None:
+        """What no member that follows the rules would send."""
+        if isinstance(packet, Data):
+            if packet.origin == self.me and packet.number > self.own.received_up_to:
+                raise PeerError(f"{sender} relays what {self.me} never sent")
+        elif isinstance(packet, Alive):
+            for origin, up_to in packet.received:
+                if origin == self.me and up_to > self.own.received_up_to:
+                    raise PeerError(f"{sender} acknowledges what {self.me} never sent")
+        elif isinstance(packet, Start):
+            name = packet.origin.name
+            lives = sum(origin.name == name for origin in self.streams)
+            if packet.origin not in self.streams and lives > LIVES_REMEMBERED:
+                raise PeerError(f"{sender} tells of more lives of {name} than there can be")
+        else:
+            raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
+
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
         if not peer.present:
             self._welcome(step, peer)
@@ -145,23 +166,30 @@ class Member:
         stream = self.streams.get(origin)
         if stream is None or not stream.admit(data):
             return
-        if not self.views_installed:
-            self._install(step)  # nobody hears an event before a view
-        if origin.incarnation < self.newest_delivered.get(origin.name, 0):
-            self._give_up(step, origin, data.number, "obsolete")
+        if self.forming:
+            self.early.append(data)
         else:
-            self.newest_delivered[origin.name] = origin.incarnation
-            step.deliver(self._event(data))
+            self._hand_over(step, data)
         stream.trim(self._somebody_away())
         self.unreported += 1
         if 4 * self.unreported >= self.options.window:
             self._report(step)
 
+    def _hand_over(self, step: Step, data: Data) -> None:
+        """Delivers an admitted event, unless a later life of its origin came before it."""
+        origin = data.origin
+        self.streams[origin].reported_up_to = data.number
+        if origin.incarnation < self.newest_delivered.get(origin.name, 0):
+            self._give_up(step, origin, data.number, "obsolete")
+        else:
+            self.newest_delivered[origin.name] = origin.incarnation
+            step.deliver(self._event(data))
+
     def _receive_alive(self, step: Step, peer: Peer, alive: Alive) -> None:
         assert peer.life is not None
-        peer.received = dict(alive.received)
-        if peer.received.get(self.me, 0) > self.own.received_up_to:
-            raise PeerError(f"{peer.life} acknowledges what {self.me} never sent")
+        for origin, up_to in alive.received:
+            if up_to >= peer.received.get(origin, 0):
+                peer.received[origin] = up_to
         peer.hears = frozenset(alive.hears)
         moved = [
             stream
@@ -189,8 +217,10 @@ class Member:
             return
         stream = self.streams.get(origin)
         if stream is None:
-            self._follow(origin, start.after)
-            return
+            # Nothing is before our time if ours is a first life, or if the origin's is younger.
+            owner = self.peers[origin.name]
+            owed = not self.me.incarnation or (owner.restarted and owner.life == origin)
+            stream = self._follow(origin, 0 if owed else start.after)
         for number in stream.skip_to(start.after):
             self._give_up(step, origin, number, "overflow")
 
@@ -213,7 +243,14 @@ class Member:
                 if not peer.present:
                     peer.away = True
                     step.note("suspect", group=self.group, peer=peer.name)
-            self._install(step)
+            self._formed(step)
+
+    def _formed(self, step: Step) -> None:
+        """The first view, and then what was admitted before it."""
+        self._install(step)
+        early, self.early = self.early, []
+        for data in early:
+            self._hand_over(step, data)
 
     def _is_new_life(self, step: Step, peer: Peer, sender: NodeId) -> bool:
         """Meets a newer incarnation, which proves the older one dead. No: it is an old one."""
@@ -256,14 +293,18 @@ class Member:
         if peer.away:
             step.note("refute", group=self.group, peer=peer.name)
         peer.present, peer.away, peer.settling, peer.unheard = True, False, 0, 0
+        self._who_is_present()
         for stream in self.streams.values():
             self._wait_for(stream, peer)
         self.own.resend(step, self.group, peer.life, peer.received.get(self.me, 0))
         self._count_unstable_again()
-        self._who_is_present()
-        if not self._somebody_away():
+        for stream in self.streams.values():
+            stream.trim(self._somebody_away())
+        if self.forming and not self._somebody_away():
             self.forming = 0
-        self._install_change(step)
+            self._formed(step)
+        else:
+            self._install_change(step)
 
     def _set_aside(self, step: Step, peer: Peer) -> None:
         self._let_go(peer)
@@ -278,7 +319,7 @@ class Member:
         self._who_is_present()
         for stream in self.streams.values():
             stream.acknowledged.unfollow(peer.life)
-            stream.relays.pop(peer.life, None)
+            stream.lags.pop(peer.life, None)
             stream.trim(somebody_away=True)
         self._trim_own()
 
@@ -305,17 +346,18 @@ class Member:
 
     # --- streams -----------------------------------------------------------------------------
 
-    def _follow(self, origin: NodeId, after: int) -> None:
+    def _follow(self, origin: NodeId, after: int) -> Stream:
         stream = self.streams[origin] = Stream(origin, after, self.limit)
         for life in self.present:
             self._wait_for(stream, self.peers[life.name])
+        return stream
 
     def _wait_for(self, stream: Stream, peer: Peer) -> None:
         """Holds the stream's events until this peer has them, if they are owed to it."""
         origin = stream.origin
         assert peer.life is not None
-        if origin == peer.life:
-            return
+        if origin.name == peer.name:
+            return  # nobody is owed its own events, nor those of its earlier lives
         if origin in peer.received:
             stream.acknowledged.follow(peer.life, peer.received[origin])
         elif not peer.restarted or origin == self.me or self._is_present(origin):
@@ -328,22 +370,25 @@ class Member:
                 continue
             gone = not self._is_present(stream.origin)
             for peer in self.peers.values():
-                if not peer.present or peer.life is None or peer.life == stream.origin:
-                    continue
-                if gone or stream.origin not in peer.hears:
-                    stream.relay(step, self.group, peer.life)
+                if peer.present and peer.life is not None:
+                    cannot = gone or stream.origin not in peer.hears
+                    ticks = self.options.silence_ticks
+                    stream.relay(step, self.group, peer.life, cannot, ticks)
 
     def _report(self, step: Step) -> None:
         """Our heartbeat: what we have of every stream, and whom we hear."""
         self.unreported = 0
         ticks = self.options.silence_ticks
-        received = [(stream.origin, stream.received_up_to) for stream in self.streams.values()]
+        self.own.reported_up_to = self.own.received_up_to
+        received = [(stream.origin, stream.reported_up_to) for stream in self.streams.values()]
         # A life that we know but have nothing of yet is named too: others wait for that.
         for peer in self.peers.values():
             if peer.life is not None and peer.life not in self.streams:
                 received.append((peer.life, 0))
         hears = [peer.life for peer in self.peers.values() if peer.life and peer.is_heard(ticks)]
-        step.send(self.others, Alive(self.group, received, hears), DATAGRAM)
+        for start in range(0, len(received), STREAMS_IN_A_REPORT):
+            part = received[start : start + STREAMS_IN_A_REPORT]
+            step.send(self.others, Alive(self.group, part, hears), DATAGRAM)
 
     def _trim_own(self) -> None:
         self.unstable.discard_up_to(self.own.trim(self._somebody_away()))

@@ -44,10 +44,10 @@ class Peer:
         self.received: dict[NodeId, int] = {}  # what it last said it has of each stream
         self.hears: frozenset[NodeId] = frozenset()  # whom it last said it hears; never iterated
 
-    def tick(self) -> None:
-        """One more of our heartbeats went by."""
-        self.silent += 1
-        self.unheard += 1
+    def tick(self, silence_ticks: int) -> None:
+        """One more of our heartbeats went by. Lost is lost: there the counting ends."""
+        self.silent = min(self.silent + 1, silence_ticks)
+        self.unheard = min(self.unheard + 1, silence_ticks + silence_ticks // 2)
 
     def proves_contact(self) -> None:
         """It said or showed that it hears us."""

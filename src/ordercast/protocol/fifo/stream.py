@@ -3,8 +3,8 @@
 Rules. An event is accepted only as the next of its stream, so duplicates and relayed copies
 need no memory beyond one number. An accepted event is held until every member that is present
 acknowledged it; while somebody is away it is held longer, for their return, up to the limit.
-What a vanished origin got to one holder is relayed to those who lack it: once, and again only
-if they do not move.
+What an origin cannot bring to somebody, because it is gone or cut off, whoever holds it relays:
+once, and again only if they do not move.
 """
 
 from __future__ import annotations
@@ -15,31 +15,30 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.fifo.packets import Data, Start
 from ordercast.types import NodeId
 
-PATIENCE_TICKS = 8
-"""Links lose nothing, so a relayed event is sent again only after a long standstill."""
 
-
-class Relay:
-    """How far a stream was relayed to one peer."""
+class Lag:
+    """A peer that lacks events of a stream, and what was done about it."""
 
     __slots__ = ("given_up_to", "seen_at", "waited")
 
-    def __init__(self, given_up_to: int, seen_at: int) -> None:
-        self.given_up_to = given_up_to
+    def __init__(self, seen_at: int) -> None:
         self.seen_at = seen_at  # what the peer had acknowledged when last looked at
         self.waited = 0  # ticks without progress since then
+        self.given_up_to: int | None = None  # how far we relayed to it
 
 
 class Stream:
-    __slots__ = ("acknowledged", "held", "origin", "received_up_to", "relays")
+    __slots__ = ("acknowledged", "held", "lags", "origin", "received_up_to", "reported_up_to")
 
     def __init__(self, origin: NodeId, received_up_to: int, limit: Limit) -> None:
         self.origin = origin
-        # Everything up to here was delivered here, or was before our time, or was given up openly.
+        # Everything up to here was admitted here, or was before our time, or was given up openly.
         self.received_up_to = received_up_to
+        # Everything up to here has reached the application: what we acknowledge to others.
+        self.reported_up_to = received_up_to
         self.held: Retained[Data] = Retained(limit)
         self.acknowledged = Stability()  # followers: the present peers but the origin itself
-        self.relays: dict[NodeId, Relay] = {}
+        self.lags: dict[NodeId, Lag] = {}
 
     def admit(self, data: Data) -> bool:
         """Takes the next event of the stream; says no to an old one or one beyond a gap."""
@@ -53,6 +52,7 @@ class Stream:
         """Gives up what nobody can send any more; returns the numbers that are lost."""
         lost = range(self.received_up_to + 1, number + 1)
         self.received_up_to = max(self.received_up_to, number)
+        self.reported_up_to = max(self.reported_up_to, number)
         return lost
 
     def trim(self, somebody_away: bool) -> int:
@@ -64,28 +64,42 @@ class Stream:
             self.held.drop_oldest()
         return stable
 
-    def resend(self, step: Step, group: str, peer: NodeId, has: int) -> int:
+    def resend(self, step: Step, group: str, peer: NodeId, has: int) -> None:
         """Sends a peer all that is held beyond what it has, behind a Start that says where."""
         oldest = self.held.oldest
         after = max(has, self.received_up_to if oldest is None else oldest - 1)
         step.send(peer, Start(group, self.origin, after))
-        for data in self.held.after(after):
-            step.send(peer, data)
-        return self.received_up_to
+        self._send_after(step, group, peer, after)
 
-    def relay(self, step: Step, group: str, peer: NodeId) -> None:
-        """Sends a peer what it lacks of a stream whose origin cannot. Called every tick."""
+    def relay(
+        self, step: Step, group: str, peer: NodeId, origin_cannot: bool, patience: int
+    ) -> None:
+        """Sends a peer what it lacks, if the origin cannot, or if the peer does not move.
+
+        Called every tick. Links lose nothing, so nothing is sent twice without a standstill.
+        """
         newest = self.held.newest
         has = self.acknowledged.acknowledged(peer)
         if newest is None or has is None or has >= newest:
+            self.lags.pop(peer, None)
             return
-        relay = self.relays.get(peer)
-        if relay is not None and has > relay.seen_at:
-            relay.seen_at, relay.waited = has, 0
-        if relay is None or relay.waited >= PATIENCE_TICKS:
-            self.relays[peer] = Relay(self.resend(step, group, peer, has), has)
-            return
-        relay.waited += 1
-        for data in self.held.after(relay.given_up_to):
+        lag = self.lags.get(peer)
+        if lag is None:
+            lag = self.lags[peer] = Lag(has)
+        elif has > lag.seen_at:
+            lag.seen_at, lag.waited = has, 0
+        else:
+            lag.waited += 1
+        if lag.waited >= patience or (origin_cannot and lag.given_up_to is None):
+            self.resend(step, group, peer, has)
+            lag.given_up_to, lag.waited = newest, 0
+        elif origin_cannot and lag.given_up_to is not None:
+            self._send_after(step, group, peer, lag.given_up_to)
+            lag.given_up_to = newest
+
+    def _send_after(self, step: Step, group: str, peer: NodeId, after: int) -> None:
+        for data in self.held.after(after):
+            if data.number != after + 1:  # we lost some ourselves: the peer must jump with us
+                step.send(peer, Start(group, self.origin, data.number - 1))
             step.send(peer, data)
-        relay.given_up_to = newest
+            after = data.number

@@ -1,0 +1,107 @@
+"""Verdicts in words and pictures."""
+
+from __future__ import annotations
+
+import pytest
+
+from ordercast.check.diagram import WIDTH, draw, in_order
+from ordercast.check.explain import explain
+from ordercast.check.laws import check
+from ordercast.check.verdict import holds, unknown
+from ordercast.trace.schema import Row
+from ordercast.trace.text import parse_history
+
+
+def rows_of(*lines: str) -> list[Row]:
+    return parse_history("\n".join(["run r", *lines])).rows
+
+
+def test_a_break_is_told_and_drawn() -> None:
+    text = """
+    run answer-first
+    n1 submit n1:1
+    n2 deliver n1:1
+    n2 submit n2:1
+    n3 deliver n2:1
+    n3 deliver n1:1
+    """
+    verdict = check(parse_history(text), ["optimistic-causal"])[0]
+    assert explain(verdict) == (
+        "optimistic-causal is broken: n3 delivered n1:1 after n2:1, but n1:1 causally precedes "
+        "n2:1.\n"
+        "The law says: no process delivers an event after delivering one that it causally "
+        "precedes.\n"
+        "\n"
+        "        n1           n2            n3\n"
+        "+0.0 ms submit n1:1  │             │\n"
+        "+1.0 ms │            deliver n1:1  │\n"
+        "+2.0 ms │            submit n2:1   │\n"
+        "+3.0 ms │            │             deliver n2:1\n"
+        "+4.0 ms │            │             deliver n1:1"
+    )
+
+
+def test_the_other_answers_are_told() -> None:
+    assert explain(holds("fifo")) == "fifo holds."
+    assert explain(unknown("fifo", "no rows")) == (
+        "fifo cannot be decided: no rows.\n"
+        "The law says: a process delivers one origin's events of a group in increasing number."
+    )
+
+
+def test_only_those_who_wrote_a_row_are_drawn_and_lives_apart() -> None:
+    picture = draw(rows_of("n1#1 submit n1#1:3", "n10 deliver n1#1:3", "n9 crash"))
+    assert picture.splitlines() == [
+        "        n1#1           n9     n10",
+        "+0.0 ms submit n1#1:3  │      │",
+        "+1.0 ms │              │      deliver n1#1:3",
+        "+2.0 ms │              crash  │",
+    ]
+
+
+def test_rows_of_several_groups_say_which() -> None:
+    picture = draw(rows_of("n1 submit n1:1 group=a", "n1 submit n1:1 group=b"))
+    assert "submit n1:1@a" in picture
+    assert "submit n1:1@b" in picture
+
+
+def test_a_delivery_stands_below_its_submission_whatever_the_clocks_say() -> None:
+    rows = rows_of("n2 deliver n1:1 at=1ms", "n1 submit n1:1 at=9ms")
+    assert [row.kind for row in in_order(rows)] == ["submit", "deliver"]
+
+
+def test_local_order_goes_before_time() -> None:
+    rows = rows_of("n1 start at=9ms", "n1 stop at=1ms", "n2 start at=5ms")
+    assert [(row.process, row.kind) for row in in_order(rows)] == [
+        ("n2", "start"),
+        ("n1", "start"),
+        ("n1", "stop"),
+    ]
+
+
+def test_a_circle_is_drawn_too() -> None:
+    rows = rows_of("n1 deliver n2:1", "n1 submit n1:1", "n2 deliver n1:1", "n2 submit n2:1")
+    assert set(in_order(rows)) == set(rows)
+
+
+@pytest.mark.parametrize("processes", [1, 5, 6, 8, 9, 12, 15, 40])
+@pytest.mark.parametrize("prefix", ["n", "a-rather-long-name-", "x" * 120])
+def test_no_picture_is_wider_than_the_page(processes: int, prefix: str) -> None:
+    names = [f"{prefix}{n}" for n in range(processes)]
+    rows = rows_of(
+        *(f"{name} deliver {name}:7" for name in names),
+        *(f"{name} view 1 {','.join(names)}" for name in names[:1]),
+    )
+    lines = draw(rows).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert len(lines) >= len(rows)
+
+
+def test_signs_take_the_place_of_words_where_these_are_too_wide() -> None:
+    picture = draw(rows_of(*(f"n{n} deliver n1:{n}" for n in range(1, 10))))
+    assert "▼n1:9" in picture
+    assert picture.endswith("● submit  ▼ deliver  × lose  ◇ view  ■ ticket  ╳ crash")
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    assert draw([]) == ""

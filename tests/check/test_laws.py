@@ -1,0 +1,364 @@
+"""What `check` asks, and when a law does not know."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ordercast.check.laws import JUDGES, check
+from ordercast.check.verdict import Answer, Verdict
+from ordercast.consistency import FAMILIES, LAWS
+from ordercast.errors import UsageError
+from ordercast.trace.schema import Ending, Header, Level, Row, Trace
+from ordercast.trace.text import parse_history
+
+CALM = """
+run calm family={family} ending=finished
+n1 join
+n2 join
+n1 submit n1:1
+n1 deliver n1:1
+n2 deliver n1:1
+"""
+
+
+def judge(law: str, text: str) -> Verdict:
+    return check(parse_history(text), [law])[0]
+
+
+def asked(text: str) -> list[str]:
+    return [verdict.law for verdict in check(parse_history(text))]
+
+
+def change(trace: Trace, at: int, **columns: object) -> Trace:
+    rows = list(trace.rows)
+    rows[at] = msgspec.structs.replace(rows[at], **columns)
+    return Trace(trace.header, rows)
+
+
+# --- which laws ---
+
+
+def test_every_law_has_a_judge() -> None:
+    assert list(JUDGES) == list(LAWS)
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_a_run_is_judged_by_what_its_family_promises(family: str) -> None:
+    promise = FAMILIES[family]
+    assert set(asked(CALM.format(family=family))) == {*promise.laws, *promise.when_nothing_fails}
+
+
+@pytest.mark.parametrize(
+    "failure", ["n1 crash", "n1 suspect peer=n2", "n1 lose n1:1", "n2#1 start"]
+)
+def test_a_failure_takes_back_what_holds_only_while_nothing_fails(failure: str) -> None:
+    laws = asked(CALM.format(family="causal") + failure)
+    assert set(laws) == set(FAMILIES["causal"].laws)
+
+
+@pytest.mark.parametrize("family", ["-", "of-another-system"])
+def test_a_run_of_no_known_family_is_judged_by_all_laws(family: str) -> None:
+    assert asked(CALM.format(family=family)) == list(LAWS)
+
+
+def test_laws_may_be_chosen() -> None:
+    verdicts = check(parse_history(CALM.format(family="fifo")), ["total", "fifo", "total"])
+    assert [verdict.law for verdict in verdicts] == ["total", "fifo"]
+
+
+def test_an_unknown_law_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UsageError, match="no law `casual`; the nearest is `causal`"):
+        check(parse_history(CALM.format(family="fifo")), ["fifo", "casual"])
+
+
+def test_a_trace_is_left_as_it_was() -> None:
+    trace = parse_history(CALM.format(family="total"))
+    rows = trace.rows[::-1]
+    check(Trace(trace.header, rows))
+    assert rows == trace.rows[::-1]
+
+
+# --- a run that did not finish ---
+
+
+@pytest.mark.parametrize("ending", [Ending.CUT, Ending.FAILED])
+@pytest.mark.parametrize("law", ["agreement", "completeness", "disjoint-views"])
+def test_what_is_missing_may_still_have_come(law: str, ending: Ending) -> None:
+    verdict = judge(law, f"run short ending={ending}\nn1 join\nn2 join\nn1 submit n1:1")
+    assert verdict.answer is Answer.UNKNOWN
+    assert f"the run is {ending}" in verdict.why
+
+
+def test_a_submission_may_be_among_the_rows_that_a_cut_run_lost() -> None:
+    text = "run short ending=cut\nn2 deliver n1:1\nn1 start"
+    assert judge("no-creation", text).answer is Answer.UNKNOWN
+    assert judge("no-creation", text + "\nn1 submit n1:1").answer is Answer.HOLDS
+    assert judge("no-creation", text + "\nn1#1 submit n1#1:1").answer is Answer.UNKNOWN
+
+
+def test_but_not_if_the_log_of_the_origin_goes_on() -> None:
+    text = "run short ending=cut\nn2 deliver n1:1\nn1 submit n1:2"
+    assert judge("no-creation", text).answer is Answer.BROKEN
+
+
+def test_a_view_may_still_have_been_installed() -> None:
+    text = "run short ending=cut\nn1 view 1 n1,n2\nn2 view 1 n1,n2\nn1 view 2 n1,n2"
+    assert judge("view-agreement", text).answer is Answer.UNKNOWN
+    assert judge("view-agreement", text + "\nn2 view 3 n1,n2").answer is Answer.BROKEN
+    assert judge("view-agreement", text + "\nn2 view 2 n1,n2").answer is Answer.HOLDS
+
+
+# --- rows that break the contract ---
+
+
+def test_an_unknown_kind_leaves_every_law_open() -> None:
+    trace = change(parse_history(CALM.format(family="fifo")), 1, kind="jion")
+    for verdict in check(trace, list(LAWS)):
+        assert verdict.answer is Answer.UNKNOWN
+        assert verdict.why == "step 1 of n2, kind jion, has the unknown kind `jion`"
+
+
+def test_two_rows_with_one_step_leave_every_law_open() -> None:
+    trace = change(parse_history(CALM.format(family="fifo")), 4, step=1)
+    for verdict in check(trace, list(LAWS)):
+        assert verdict.answer is Answer.UNKNOWN
+        assert verdict.why == "n2 wrote two rows as step 1"
+
+
+def test_steps_may_have_gaps_and_rows_may_come_in_any_order() -> None:
+    trace = change(parse_history(CALM.format(family="fifo")), 4, step=70)
+    for verdict in check(Trace(trace.header, trace.rows[::-1])):
+        assert verdict.answer is Answer.HOLDS
+
+
+COMPLETE = """
+run complete ending=finished
+n1 start
+n1 join
+n1 view 1 n1
+n1 ticket index=0 cause=acquired
+n1 submit n1:1 index=0 stamp=1
+n1 deliver n1:1
+n1 lose n1:1 cause=obsolete
+n1 leave
+n1 suspect peer=n2
+n1 stop
+"""
+
+
+def test_the_complete_run_keeps_every_law() -> None:
+    for verdict in check(parse_history(COMPLETE), list(LAWS)):
+        assert verdict.answer is Answer.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("join", "group"),
+        ("view", "group"),
+        ("view", "view"),
+        ("view", "members"),
+        ("ticket", "group"),
+        ("ticket", "index"),
+        ("ticket", "cause"),
+        ("submit", "group"),
+        ("submit", "origin"),
+        ("submit", "number"),
+        ("deliver", "group"),
+        ("deliver", "origin"),
+        ("deliver", "number"),
+        ("lose", "number"),
+        ("leave", "group"),
+        ("suspect", "peer"),
+    ],
+)
+def test_a_missing_column_leaves_the_laws_open_that_read_it(kind: str, column: str) -> None:
+    trace = parse_history(COMPLETE)
+    at = next(at for at, row in enumerate(trace.rows) if row.kind == kind)
+    for verdict in check(change(trace, at, **{column: None}), list(LAWS)):
+        if kind in JUDGES[verdict.law].reads:
+            assert verdict.answer is Answer.UNKNOWN
+            assert f"kind {kind}, has no {column}" in verdict.why
+        else:
+            assert verdict.answer is Answer.HOLDS
+
+
+def test_an_event_that_was_submitted_twice_leaves_its_past_open() -> None:
+    text = CALM.format(family="fifo") + "n1 submit n1:1"
+    assert judge("optimistic-causal", text).why == "n1:1 was submitted twice"
+    assert judge("fifo", text).answer is Answer.HOLDS
+
+
+def test_an_event_without_submission_leaves_causality_open_but_a_break_is_a_break() -> None:
+    text = "run holes ending=finished\nn1 submit n1:1\nn1 submit n1:2\nn2 deliver n3:1\n"
+    assert judge("causal", text).answer is Answer.UNKNOWN
+    text += "n2 deliver n1:2\nn2 deliver n1:1"
+    assert judge("causal", text).answer is Answer.BROKEN
+
+
+@pytest.mark.parametrize("law", ["optimistic-causal", "causal"])
+def test_where_events_precede_themselves_there_is_no_causal_order(law: str) -> None:
+    text = "run circle\nn1 deliver n2:1\nn1 submit n1:1\nn2 deliver n1:1\nn2 submit n2:1"
+    assert judge("no-creation", text).answer is Answer.BROKEN
+    assert judge(law, text).answer is Answer.UNKNOWN
+
+
+# --- nothing to judge ---
+
+
+@pytest.mark.parametrize("law", list(LAWS))
+def test_an_empty_finished_run_keeps_every_law(law: str) -> None:
+    assert check(Trace(Header("empty", ending=Ending.FINISHED), []), [law])[0].answer == "holds"
+
+
+@pytest.mark.parametrize("law", list(LAWS))
+def test_a_run_that_was_not_traced_shows_nothing(law: str) -> None:
+    header = Header("silent", ending=Ending.FINISHED, level=Level.OFF)
+    assert check(Trace(header, []), [law])[0].answer is Answer.UNKNOWN
+
+
+@pytest.mark.parametrize("law", ["virtual-synchrony", "view-agreement", "disjoint-views"])
+def test_traffic_without_a_single_view_row_shows_nothing_about_views(law: str) -> None:
+    assert judge(law, CALM.format(family="fifo")).answer is Answer.UNKNOWN
+    assert judge(law, CALM.format(family="fifo") + "n1 view 1 n1").answer is Answer.HOLDS
+
+
+def test_traffic_without_tickets_or_stamps_shows_nothing_about_tickets() -> None:
+    law = "ticket-uniqueness"
+    tickets = "\nn1 ticket index=0 cause=acquired"
+    submit = "run tickets\nn1 submit n1:1 "
+    assert judge(law, "run tickets\nn1 join").answer is Answer.HOLDS
+    assert judge(law, "run tickets" + tickets).answer is Answer.HOLDS
+    assert judge(law, submit).answer is Answer.UNKNOWN
+    assert judge(law, submit + "index=0 stamp=1").answer is Answer.UNKNOWN
+    assert judge(law, submit + tickets).answer is Answer.UNKNOWN
+    assert judge(law, submit + "index=0" + tickets).answer is Answer.UNKNOWN
+    assert judge(law, submit + "index=1 stamp=1" + tickets).answer is Answer.UNKNOWN
+    assert judge(law, submit + "index=0 stamp=1" + tickets).answer is Answer.HOLDS
+
+
+def test_a_ticket_row_with_another_cause_leaves_the_law_open() -> None:
+    verdict = judge("ticket-uniqueness", "run tickets\nn1 ticket index=0 cause=stolen")
+    assert verdict.answer is Answer.UNKNOWN
+    assert "has the unknown cause `stolen`" in verdict.why
+
+
+# --- whom completeness and agreement bind ---
+
+MEMBERS = """
+run members ending=finished
+n1 {first}
+n2 {first}
+n1 submit n1:1
+n1 deliver n1:1
+{then}
+"""
+
+
+@pytest.mark.parametrize("law", ["agreement", "completeness"])
+@pytest.mark.parametrize(
+    ("first", "then", "bound"),
+    [
+        ("join", "", True),
+        ("view 1 n1,n2", "", True),
+        ("start", "", False),  # nothing says that n2 is in the group
+        ("start", "n2 join", False),  # too late
+        ("start", "n2 view 1 n1,n2", False),
+        ("join", "n2 crash", False),
+        ("join", "n2 leave", False),
+        ("join", "n2#1 start", False),
+        ("join", "n2 suspect peer=n1", False),
+        ("join", "n1 suspect peer=n2", False),
+        ("join", "n1 suspect peer=n2#0", False),
+        ("join", "n1 suspect peer=n3", True),
+        ("join", "n2 stop", True),
+        ("join", "n2 stop\nn1 submit n1:2\nn1 deliver n1:2", False),
+        ("view 1 n1,n2", "n1 view 2 n1", False),
+        ("view 1 n1,n2", "n2 view 2 n2", False),
+        ("view 1 n1,n2", "n2 stop\nn1 view 2 n1", True),
+        ("view 1 n1,n2#0", "", True),
+    ],
+)
+def test_who_must_have_delivered(law: str, first: str, then: str, bound: bool) -> None:
+    verdict = judge(law, MEMBERS.format(first=first, then=then))
+    assert verdict.answer is (Answer.BROKEN if bound else Answer.HOLDS)
+
+
+def test_a_member_of_the_first_view_is_there_from_the_beginning_even_if_it_is_slow() -> None:
+    text = "run slow ending=finished\nn1 view 1 n1,n2\nn1 submit n1:1\nn1 deliver n1:1\n"
+    assert judge("completeness", text + "n2 view 1 n1,n2").answer is Answer.BROKEN
+    assert judge("completeness", text + "n2 view 2 n1,n2").answer is Answer.HOLDS
+
+
+def test_giving_an_event_up_is_an_excuse_for_agreement_only() -> None:
+    text = MEMBERS.format(first="join", then="n2 lose n1:1")
+    assert judge("agreement", text).answer is Answer.HOLDS
+    assert judge("completeness", text).answer is Answer.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("fate", "owed"),
+    [
+        ("", True),
+        ("n1 leave", True),
+        ("n1 stop", True),
+        ("n1 crash", False),
+        ("n1#1 start", False),
+        ("n1 stop\nn2 submit n2:1\nn2 deliver n2:1", False),
+    ],
+)
+def test_whose_events_are_owed(fate: str, owed: bool) -> None:
+    text = f"run owed ending=finished\nn1 join\nn2 join\nn1 submit n1:1\n{fate}\n"
+    assert judge("completeness", text).answer is (Answer.BROKEN if owed else Answer.HOLDS)
+
+
+# --- where causality comes from ---
+
+
+def test_stamps_are_not_believed() -> None:
+    """The stamp claims that n2:1 knows of nothing; the rows show that it follows n1:1."""
+    text = """
+    run wrong-stamp
+    n1 submit n1:1 index=0 stamp=1,0
+    n2 deliver n1:1
+    n2 submit n2:1 index=1 stamp=0,1
+    n3 deliver n2:1
+    n3 deliver n1:1
+    """
+    assert judge("optimistic-causal", text).answer is Answer.BROKEN
+
+
+LIVES = """
+run lives family={family}
+n1 submit n1:1
+n2 deliver n1:1
+n2 crash
+n2#1 start
+n2#1 submit n2#1:1
+n3 deliver n2#1:1
+n3 deliver n1:1
+"""
+
+
+def test_a_second_life_remembers_the_first_only_where_the_family_is_durable() -> None:
+    durable, forgetful = LIVES.format(family="feed"), LIVES.format(family="causal")
+    assert judge("optimistic-causal", durable).answer is Answer.BROKEN
+    assert judge("optimistic-causal", forgetful).answer is Answer.HOLDS
+
+
+def test_what_was_submitted_before_the_join_may_be_missing() -> None:
+    text = "run late\nn1 submit n1:1\n{}\nn1 submit n1:2\nn2 deliver n1:2"
+    assert judge("causal", text.format("n2 join")).answer is Answer.HOLDS
+    assert judge("causal", text.format("n2 view 1 n1,n2")).answer is Answer.HOLDS
+    assert judge("causal", text.format("n2 join group=h")).answer is Answer.BROKEN
+    assert judge("causal", text.format("n2 start")).answer is Answer.BROKEN
+
+
+def test_rows_may_be_checked_without_a_file() -> None:
+    rows = [
+        Row("a", 0, 1, 10, "submit", group="g", origin="a", number=1),
+        Row("b", 0, 1, 20, "deliver", group="g", origin="a", number=1),
+    ]
+    trace = Trace(Header("mine", family="gossip"), rows)
+    assert [verdict.answer for verdict in check(trace)] == [Answer.HOLDS, Answer.HOLDS]

@@ -1,0 +1,182 @@
+"""Hard cases, each of which fifo once got wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ordercast.errors import PeerError
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.fifo import FAMILY
+from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.testing.stage import Posted, Stage
+from ordercast.types import NodeId
+from ordercast.wire.codec import Codec
+
+N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
+
+
+def formed(**options: Any) -> Stage:
+    stage = Stage.of("fifo", "n1 n2 n3", suspicion_limit="200ms", **options)
+    stage.settle(ticks=1)
+    return stage
+
+
+def numbers(stage: Stage, life: NodeId) -> list[int]:
+    return [event.number for event in stage.deliveries(life)]
+
+
+def lost(stage: Stage, life: NodeId) -> list[object]:
+    return [note.columns["number"] for note in stage.notes(life, "lose")]
+
+
+def test_a_relay_with_a_gap_says_where_the_stream_goes_on() -> None:
+    stage = formed(window=1, retain=4)
+    stage.submit("n1", [b"1"])
+    stage.settle(ticks=2)
+    stage.cut("n3", "n1")
+    stage.cut("n3", "n2")
+    stage.settle(ticks=4)
+    stage.submit("n1", [b"2"])  # n2 holds it for n3
+    stage.settle(ticks=1)
+    stage.cut("n1", "n2")
+    stage.settle(ticks=6)
+    for _ in range(6):
+        stage.submit("n1", [b"more"])  # 3 to 8, of which n1 holds 5 to 8
+    stage.mend("n1", "n2")
+    while 6 not in numbers(stage, N2):  # n2 loses 3 and 4, and gets 5 and 6
+        for name in ("n1", "n2"):
+            stage.fire(name)
+        for parcel in stage.underway("n2", "n1"):
+            stage.deliver(parcel)
+        for parcel in stage.underway("n1", "n2"):
+            if 6 not in numbers(stage, N2):
+                stage.deliver(parcel)
+    stage.crash("n1")
+    while left := stage.underway("n1", "n2"):
+        stage.drop(left[0])
+    stage.settle(ticks=4)  # n2 sets n1 aside: from now on nothing is let go
+    stage.mend("n3", "n2")
+    stage.settle(ticks=80)
+    assert numbers(stage, N2) == numbers(stage, N3) == [1, 2, 5, 6]
+    assert lost(stage, N3) == [3, 4]
+
+
+def test_who_is_heard_one_way_only_is_relayed_too() -> None:
+    stage = formed()
+    stage.cut("n3", "n1", one_way=True)
+    stage.settle(ticks=12)
+    stage.submit("n1", [b"a"])
+    stage.settle(ticks=60)
+    assert numbers(stage, N2) == numbers(stage, N3) == [1]
+
+
+def test_what_all_have_is_let_go_when_the_last_member_returns() -> None:
+    stage = formed()
+    stage.cut("n1", "n2", one_way=True)
+    stage.submit("n1", [b"a"])
+    stage.settle(ticks=12)
+    stage.mend("n1", "n2")
+    stage.settle(ticks=60)
+    member: Any = stage.machine("n2")
+    assert member.streams[N1].held.count == 0
+
+
+def test_what_is_lost_of_a_life_that_began_in_our_time_is_said() -> None:
+    stage = formed(window=1, retain=2)
+    stage.crash("n2")
+    stage.cut("n1", "n2")
+    stage.start("n2")
+    stage.settle(ticks=8)  # the new n2 and n3 go on; n1 hears n3 alone
+    for _ in range(5):
+        stage.submit("n2", [b"a"])
+        for path in (("n2", "n3"), ("n3", "n2")):  # n3 does not tick, and relays nothing
+            for parcel in stage.underway(*path):
+                stage.deliver(parcel)
+    stage.mend("n1", "n2")
+    stage.settle(ticks=30)
+    assert len(numbers(stage, N3)) == 5
+    assert {*numbers(stage, N1), *lost(stage, N1)} == {*numbers(stage, N3)}
+
+
+def test_what_waits_for_the_first_view_has_a_limit() -> None:
+    stage = Stage.of("fifo", "n1 n2 n3", window=4, retain=4)
+    stage.cut("n2", "n3")  # n2 goes on forming
+    stage.settle(ticks=1)
+    for _ in range(50):
+        stage.submit("n1", [b"a"])
+        stage.settle()
+    member: Any = stage.machine("n2")
+    assert len(member.early) <= member.options.retain
+
+
+def test_nobody_is_sent_the_events_of_its_own_old_life_for_ever() -> None:
+    stage = formed()
+    for name in ("n1", "n2"):
+        stage.crash(name)
+    stage.start("n2")
+    stage.fire("n3")
+    stage.settle()
+    stage.submit("n3", [b"a"])
+    stage.settle(ticks=2)
+    stage.crash("n3")
+    stage.start("n3")
+    stage.start("n1")  # has the old n3's event from n2, and never met the old n3
+    stage.settle(ticks=60)
+    before = len(stage.log)
+    stage.settle(ticks=20)
+    said = [what.packet for _, what in stage.log[before:] if isinstance(what, Posted)]
+    assert [packet for packet in said if not isinstance(packet, Alive)] == []
+
+
+FORGED = [
+    pytest.param([Data("g", N1, 1, [b"forged"], 6)], id="an event of our own"),
+    pytest.param([Start("g", NodeId("n3", i), 0) for i in range(99)], id="lives without end"),
+]
+
+
+@pytest.mark.parametrize("packets", FORGED)
+def test_a_peer_that_makes_things_up_is_told_so(packets: list[Packet]) -> None:
+    stage = formed()
+
+    def say_all() -> None:
+        for packet in packets:
+            stage.inject(N2, "n1", packet)
+
+    with pytest.raises(PeerError):
+        say_all()
+
+
+@pytest.mark.parametrize("incarnation", [-7, 1 << 30])
+def test_a_life_that_cannot_be_does_not_get_past_the_codec(incarnation: int) -> None:
+    codec = Codec([FAMILY])
+    with pytest.raises(PeerError):
+        codec.decode(codec.encode(Start("g", NodeId("n3", incarnation), 0)))
+
+
+def unchanged_by(stage: Stage, sender: NodeId, packet: Packet) -> bool:
+    """Whether a member goes on after a refused packet as one does that never got it."""
+    twin = formed()
+    with pytest.raises(PeerError):
+        stage.inject(sender, "n1", packet)
+    for each in (stage, twin):
+        each.log.clear()
+        each.settle(ticks=1)
+    return stage.log == twin.log
+
+
+class Foreign(Packet, tag="elsewhere.foreign"):
+    pass
+
+
+def test_a_new_life_whose_first_packet_is_refused_has_not_been_met() -> None:
+    assert unchanged_by(formed(), NodeId("n2", 1), Foreign("g"))
+
+
+def test_an_impossible_acknowledgement_leaves_no_mark() -> None:
+    stage = formed()
+    member: Any = stage.machine("n1")
+    with pytest.raises(PeerError):
+        stage.inject(N2, "n1", Alive("g", [(N1, 7)], []))
+    assert member.peers["n2"].received.get(N1, 0) == 0

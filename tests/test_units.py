@@ -1,0 +1,98 @@
+"""Durations, sizes and rates: what people write is what is meant, and can be written back."""
+
+from __future__ import annotations
+
+import contextlib
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from ordercast.units import MILLISECOND, SECOND, Duration, Quantity, Rate, Size
+
+KINDS = [Duration, Size, Rate]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Duration, "2ms", 2 * MILLISECOND),
+        (Duration, "1.5s", 3 * SECOND // 2),
+        (Duration, " 10 us ", 10_000),
+        (Duration, "0s", 0),
+        (Duration, "2min", 120 * SECOND),
+        (Duration, "1h", 3600 * SECOND),
+        (Size, "4MiB", 4 << 20),
+        (Size, "1kB", 1000),
+        (Size, "0.5KiB", 512),
+        (Size, 4096, 4096),
+        (Rate, "100MB/s", 100_000_000),
+        (Rate, "1GiB/s", 1 << 30),
+    ],
+)
+def test_what_people_write(kind: type[Quantity], text: object, value: int) -> None:
+    found = kind.parse(text)
+    assert found == value
+    assert type(found) is kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(value=st.integers(0, (1 << 53) - 1))
+def test_what_is_written_is_read_back(kind: type[Quantity], value: int) -> None:
+    assert kind.parse(str(kind(value))) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Duration(0), "0ns"),
+        (Duration(50 * MILLISECOND), "50ms"),
+        (Duration(1001), "1001ns"),
+        (Duration(90 * SECOND), "90s"),
+        (Duration(7200 * SECOND), "2h"),
+        (Size(0), "0B"),
+        (Size(16 << 20), "16MiB"),
+        (Size(3000), "3kB"),
+        (Size(1025), "1025B"),
+        (Rate(100_000_000), "100MB/s"),
+    ],
+)
+def test_the_largest_unit_that_is_exact_is_written(value: Quantity, text: str) -> None:
+    assert str(value) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "wrong", ["", "ms", "5", "5 parsecs", "-1ms", "1e3ms", "1,5s", "1ms2", None, 1.5, True, [], -1]
+)
+def test_what_is_no_quantity_says_what_would_be(kind: type[Quantity], wrong: object) -> None:
+    with pytest.raises(ValueError, match=f"is not a {kind.__name__.lower()}") as caught:
+        kind.parse(wrong)
+    assert repr(kind.example) in str(caught.value)
+
+
+def test_a_bare_number_is_a_size_and_nothing_else() -> None:
+    assert Size.parse(7) == 7
+    for kind in (Duration, Rate):
+        with pytest.raises(ValueError, match="with a unit"):
+            kind.parse(7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(Duration, "9999999999h"), (Size, f"{1 << 62}B"), (Rate, "9e9GB/s")]
+)
+def test_there_is_a_largest(kind: type[Quantity], text: str) -> None:
+    with pytest.raises(ValueError, match=r"too large|is not a"):
+        kind.parse(text)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for kind in KINDS:
+        with contextlib.suppress(ValueError):
+            assert 0 <= kind.parse(text) < 1 << 62
+
+
+def test_a_number_of_any_length_is_read_or_refused() -> None:
+    with pytest.raises(ValueError, match="too large"):
+        Duration.parse("9" * 400 + "ns")
