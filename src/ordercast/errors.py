@@ -1,5 +1,8 @@
 """Everything that ordercast raises on purpose, by whose mistake it was."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class OrdercastError(Exception):
     """The root of our errors: catching it catches nothing that is a bug of ours."""
@@ -22,3 +25,11 @@ class PeerError(OrdercastError):
 
 class DiskError(OrdercastError):
     """The durable store cannot keep a record. A member that cannot keep its word stops."""
+
+
+def unknown_word(what: str, word: str, known: Iterable[str]) -> str:
+    """The sentence for a word that nobody knows: with the nearest that is known, or all."""
+    words = sorted(known)
+    near = get_close_matches(word, words, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(words)}"
+    return f"unknown {what} {word!r}: {hint}"

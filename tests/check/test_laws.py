@@ -68,7 +68,7 @@ def test_laws_may_be_chosen() -> None:
 
 
 def test_an_unknown_law_is_refused_with_the_nearest_one() -> None:
-    with pytest.raises(UsageError, match="no law `casual`; the nearest is `causal`"):
+    with pytest.raises(UsageError, match="unknown law 'casual': did you mean 'causal'"):
         check(parse_history(CALM.format(family="fifo")), ["fifo", "casual"])
 
 

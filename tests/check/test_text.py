@@ -112,28 +112,28 @@ def test_columns(line: str, columns: dict[str, object]) -> None:
     ("text", "complaint"),
     [
         ("", "<text>: empty; a history begins with a line `run NAME`"),
-        ("n1 start", "line 1: expected `run NAME`, got `n1 start`"),
-        ("run", "line 1: expected `run NAME`"),
-        ("run r famly=total", "line 1: unknown key `famly`; the nearest is `family`"),
-        ("run r ending=finnished", "line 1: Invalid enum value 'finnished'"),
-        ("run r\n\nn1 delivers n1:1", "line 3: unknown kind `delivers`; the nearest is `deliver`"),
-        ("run r\nn1", "line 2: expected a kind after `n1`"),
-        ("run r\nn1#x start", "line 2: expected a process such as `n1` or `n1#2`, got `n1#x`"),
-        ("run r\nn1 deliver", "line 2: `deliver` needs an event such as `n1:1`"),
-        ("run r\nn1 deliver n1", "line 2: expected an event such as `n1:1` or `n1#2:1`, got `n1`"),
-        ("run r\nn1 deliver n1:1 n1:2", "line 2: expected key=value, got `n1:2`"),
-        ("run r\nn1 deliver n1:9999999999999", "line 2: the counter of `n1:9999999999999`"),
-        ("run r\nn1 deliver n1:1 grup=h", "line 2: unknown key `grup`; the nearest is `group`"),
-        ("run r\nn1 deliver n1:1 group=h g", "line 2: expected key=value, got `g`"),
-        ("run r\nn1 deliver n1:1 size=1 size=2", "line 2: `size` is given twice"),
-        ("run r\nn1 deliver n1:1 size=big", "line 2: size: expected a whole number such as 5"),
-        ("run r\nn1 deliver n1:1 size=5ms", "line 2: size: expected a whole number such as 5"),
-        ("run r\nn1 stop at=soon", "line 2: at: expected a whole number such as 5, 5ms or 5s"),
-        ("run r\nn1 crash n2", "line 2: `crash` takes only key=value, got `n2`"),
-        ("run r\nn1 view", "line 2: `view` needs an identity and members"),
-        ("run r\nn1 view 7", "line 2: `view` needs members after its identity"),
-        ("run r\nn1 view seven n1", "line 2: view: expected a whole number such as 5"),
-        ("run r\nn1 view 7 n1 n2", "line 2: expected key=value, got `n2`"),
+        ("n1 start", ":1: expected `run NAME`, got `n1 start`"),
+        ("run", ":1: expected `run NAME`"),
+        ("run r famly=total", ":1: unknown key 'famly': did you mean 'family'"),
+        ("run r ending=finnished", ":1: Invalid enum value 'finnished'"),
+        ("run r\n\nn1 delivers n1:1", ":3: unknown kind 'delivers': did you mean 'deliver'"),
+        ("run r\nn1", ":2: expected a kind after `n1`"),
+        ("run r\nn1#x start", ":2: expected a process such as `n1` or `n1#2`, got `n1#x`"),
+        ("run r\nn1 deliver", ":2: `deliver` needs an event such as `n1:1`"),
+        ("run r\nn1 deliver n1", ":2: expected an event such as `n1:1` or `n1#2:1`, got `n1`"),
+        ("run r\nn1 deliver n1:1 n1:2", ":2: expected key=value, got `n1:2`"),
+        ("run r\nn1 deliver n1:9999999999999", ":2: the counter of `n1:9999999999999`"),
+        ("run r\nn1 deliver n1:1 grup=h", ":2: unknown key 'grup': did you mean 'group'"),
+        ("run r\nn1 deliver n1:1 group=h g", ":2: expected key=value, got `g`"),
+        ("run r\nn1 deliver n1:1 size=1 size=2", ":2: `size` is given twice"),
+        ("run r\nn1 deliver n1:1 size=big", ":2: size: expected a whole number such as 5"),
+        ("run r\nn1 deliver n1:1 size=5ms", ":2: size: expected a whole number such as 5"),
+        ("run r\nn1 stop at=soon", ":2: at: expected a whole number such as 5, 5ms or 5s"),
+        ("run r\nn1 crash n2", ":2: `crash` takes only key=value, got `n2`"),
+        ("run r\nn1 view", ":2: `view` needs an identity and members"),
+        ("run r\nn1 view 7", ":2: `view` needs members after its identity"),
+        ("run r\nn1 view seven n1", ":2: view: expected a whole number such as 5"),
+        ("run r\nn1 view 7 n1 n2", ":2: expected key=value, got `n2`"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, complaint: str) -> None:
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, complaint: str) -> None
 
 
 def test_the_source_is_named() -> None:
-    with pytest.raises(TraceError, match=r"^spoilt\.history, line 2: unknown kind"):
+    with pytest.raises(TraceError, match=r"^spoilt\.history:2: unknown kind"):
         parse_history("run r\nn1 sumbit n1:1", "spoilt.history")
 
 

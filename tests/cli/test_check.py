@@ -122,7 +122,7 @@ def test_a_damaged_lake_ends_2_with_a_sentence(ordercast, tmp_path, damage, sent
 
 def test_unknown_laws_and_engines_end_2(ordercast, tmp_path: Path) -> None:
     lake = lake_of_one(tmp_path)
-    assert "nearest is `fifo`" in ordercast("check", lake, "--laws", "fif").err
+    assert "did you mean 'fifo'?" in ordercast("check", lake, "--laws", "fif").err
     assert ordercast("check", lake, "--laws", "fif").code == 2
     assert ordercast("check", lake, "--laws", ",").code == 2
     spark = ordercast("check", lake, "--engine", "spark")

@@ -105,4 +105,4 @@ def test_a_scenario_error_names_file_line_and_nearest_key(ordercast, tmp_path: P
     path.write_text('name = "x"\n\n[workload]\nrat = 5\n', encoding="utf-8")
     ran = ordercast("sim", path, "--seed", 1)
     assert ran.code == 2
-    assert f"{path}:4: unknown key 'workload.rat': did you mean 'rate'?" in ran.err
+    assert f"{path}:4: unknown key of workload 'rat': did you mean 'rate'?" in ran.err

@@ -177,7 +177,7 @@ MUTANTS: list[tuple[type[Member], Stage, Bounds, str, int]] = [
         fifo_stage(2, TWO_TICKS),
         Bounds(submissions={"n1": 1}, timers=3),
         "no-duplication",
-        8,
+        6,
     ),
     (NeverRelays, fifo_stage(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),
     (LetsGo, fifo_stage(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),

@@ -17,7 +17,6 @@ traced at all. Otherwise it is unknown, with the first reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from ordercast.check.causality import causal, optimistic_causal
@@ -29,7 +28,7 @@ from ordercast.check.tickets import ticket_uniqueness
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.check.views import disjoint_views, view_agreement, virtual_synchrony
 from ordercast.consistency import FAMILIES, LAWS
-from ordercast.errors import UsageError
+from ordercast.errors import UsageError, unknown_word
 from ordercast.trace.schema import Level, Trace
 
 
@@ -92,5 +91,4 @@ def _ask(name: str, history: History) -> Verdict:
 def _refuse_unknown(names: Sequence[str]) -> None:
     for name in names:
         if name not in LAWS:
-            nearest = get_close_matches(name, LAWS, 1, 0.0)[0]
-            raise UsageError(f"there is no law `{name}`; the nearest is `{nearest}`")
+            raise UsageError(unknown_word("law", name, LAWS))

@@ -19,9 +19,9 @@ from rich.text import Text
 from ordercast.check.explain import explain
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
-from ordercast.errors import UsageError
+from ordercast.errors import UsageError, unknown_word
 from ordercast.sim.scenario import Scenario
-from ordercast.sim.scenario_file import load_scenario, unknown
+from ordercast.sim.scenario_file import load_scenario
 from ordercast.sim.world import Outcome, run_name
 from ordercast.testing.mutants import BREAKS, mutant_families
 from ordercast.testing.simulation import simulate
@@ -106,7 +106,7 @@ def _check(arguments: argparse.Namespace) -> Wanted:
     if arguments.jobs is not None and not 1 <= arguments.jobs <= 1024:
         raise UsageError(f"--jobs is {arguments.jobs}: give 1 to 1024")
     if arguments.mutant is not None and arguments.mutant not in BREAKS:
-        raise UsageError(unknown(f"bug {arguments.mutant!r}", arguments.mutant, list(BREAKS)))
+        raise UsageError(unknown_word("bug", arguments.mutant, BREAKS))
     if arguments.out is not None and arguments.trace == Level.OFF:
         raise UsageError("--out needs a trace: leave --trace off away")
     scenario = load_scenario(arguments.scenario)

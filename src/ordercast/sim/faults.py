@@ -17,7 +17,11 @@ RESTART_PAUSE = 100 * MILLISECOND
 
 
 class Faults:
-    """Begins and ends faults. Overlapping ones of a kind add up and are undone one by one."""
+    """Begins and ends faults. Of those of a kind that overlap, each is ended by itself.
+
+    What lies on a process meanwhile: all cuts, the worst loss and slowness, the newest disk
+    trouble and drift; and it is down or paused until the last such fault ends.
+    """
 
     def __init__(self, agenda: Agenda, network: Network, processes: dict[str, Process]) -> None:
         self._agenda = agenda
@@ -89,9 +93,9 @@ class Faults:
 
     def _restart(self, fault: Fault) -> None:
         for process in self._named(fault):
+            if not process.alive and fault.disk == "lost":
+                process.disk.erase()
             if not process.alive and not self._is_down(process.name):
-                if fault.disk == "lost":
-                    process.disk.erase()
                 process.start()
 
     def _is_down(self, name: str) -> bool:
@@ -110,7 +114,7 @@ class Faults:
             self._drift(process)
 
     def _drift(self, process: Process) -> None:
-        """A clock drifts as the newest of the faults that lie on it says. A jump is never undone."""
+        """A clock drifts as the newest of its faults says. A jump is never undone."""
         drift = 0.0
         for fault in self._active:
             if fault.kind == "skew" and process.name in (fault.nodes or self._processes):
@@ -167,7 +171,8 @@ def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[F
             return faults
         kind = draw.choice(chaos.faults)
         nodes = draw.sample(names, draw.randint(1, max(1, len(names) // 2)))
-        lasts: Duration | None = Duration(draw.randint(MILLISECOND, chaos.longest))
+        shortest = min(MILLISECOND, chaos.longest)
+        lasts: Duration | None = Duration(draw.randint(shortest, chaos.longest))
         sides: list[list[str]] = []
         if kind in ("crash", "restart"):
             nodes = nodes[:1]
@@ -181,6 +186,8 @@ def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[F
             nodes = []
             if not sides[1]:
                 continue
+            if draw.random() < 0.5:  # so that a one-way cut may lie on either way
+                sides.reverse()
         faults.append(
             Fault(
                 at=Duration(at),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from ordercast.consistency import FAMILIES as PROMISES
-from ordercast.errors import UsageError
+from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.machine import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim.scenario import Fault, Scenario
@@ -67,7 +66,7 @@ def parse_scenario(
 
 
 def options_for(family: Family, given: dict[str, Any]) -> Any:
-    """A family's options from what a file says. ValidationError and ValueError tell what is wrong."""
+    """A family's options from what a file says. ValidationError tells what is wrong."""
     return msgspec.convert(given, family.options, dec_hook=_quantity)
 
 
@@ -107,16 +106,10 @@ def _unknown_keys(kind: Any, value: Any, where: Path_) -> Iterator[Finding]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     for key, inner in value.items():
         if key not in fields:
-            yield (*where, key), unknown(f"key {_dotted((*where, key))!r}", key, list(fields))
+            table = _dotted(where) or "a scenario"
+            yield (*where, key), unknown_word(f"key of {table}", key, fields)
         else:
             yield from _unknown_keys(fields[key].type, inner, (*where, key))
-
-
-def unknown(what: str, word: str, known: list[str]) -> str:
-    """The sentence for a word that nobody knows."""
-    near = get_close_matches(word, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return f"unknown {what}: {hint}"
 
 
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
@@ -136,7 +129,7 @@ def _options_of_groups(scenario: Scenario) -> Iterator[Finding]:
                 have = ", ".join(FAMILIES)
                 yield where, f"family {family!r} does not run in this version; {have} does"
             else:
-                yield where, unknown(f"family {family!r}", family, list(PROMISES))
+                yield where, unknown_word("family", family, PROMISES)
             return
         given = scenario.options_of(group)
         for key in given:
@@ -144,7 +137,7 @@ def _options_of_groups(scenario: Scenario) -> Iterator[Finding]:
             if key not in known:
                 own = key in group.options and scenario.group
                 where = (*(base if own else ()), "options", key)
-                yield where, unknown(f"option {key!r} of {family}", key, known)
+                yield where, unknown_word(f"option of {family}", key, known)
                 return
         try:
             options_for(FAMILIES[family], given)
@@ -154,7 +147,7 @@ def _options_of_groups(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _quantity(kind: type, value: object) -> object:
-    if isinstance(kind, type) and issubclass(kind, Quantity):
+    if issubclass(kind, Quantity):
         return kind.parse(value)
     raise NotImplementedError
 

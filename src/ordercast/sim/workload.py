@@ -60,7 +60,7 @@ class Sender:
         if process.alive and not process.is_paused and self._backlog < BACKLOG_LIMIT:
             self._backlog += self._batch
             self._submit()
-            if self._backlog and self._group not in process.on_room:
+            if self._backlog and process.alive and self._group not in process.on_room:
                 process.on_room[self._group] = self._submit
                 process.blocked(self._group, "window")
         self._plan_next()

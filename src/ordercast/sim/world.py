@@ -9,6 +9,7 @@ then judge the trace. The same scenario and seed give the same trace, byte for b
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Sequence
 from random import Random
@@ -164,8 +165,8 @@ class World:
 
 def run_name(scenario: Scenario, seed: int) -> str:
     """The run's name in a lake: the scenario's in small letters, then the seed."""
-    words = "".join(letter if letter.isalnum() else "-" for letter in scenario.name.lower())
-    return f"{'-'.join(filter(None, words.split('-')))}-{seed}"
+    words = re.findall(r"[a-z0-9]+", scenario.name.lower())
+    return f"{'-'.join(words) or 'run'}-{seed}"
 
 
 def _plain(scenario: Scenario) -> dict[str, Any]:
@@ -180,4 +181,4 @@ def _nowhere(row: Row) -> None:
 def _told_in_one_line(failure: Exception) -> str:
     frame = traceback.extract_tb(failure.__traceback__)[-1]
     place = f"{frame.filename.rpartition('ordercast')[2].lstrip('/')}:{frame.lineno}"
-    return f"{type(failure).__name__} at {place}: {failure}"
+    return f"{type(failure).__name__} at {place}: {' '.join(str(failure).split())}"

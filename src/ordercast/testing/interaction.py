@@ -26,13 +26,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from ordercast.errors import PeerError, UsageError
+from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.machine import Family
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Note
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive, Data, Start
-from ordercast.sim.scenario_file import unknown
 from ordercast.testing.stage import (
     Happening,
     Kept,
@@ -248,7 +247,7 @@ class Interaction:
         name, *arguments = text.split()
         try:
             if name not in COMMANDS:
-                raise Unfit(unknown(f"command {name!r}", name, list(COMMANDS)))
+                raise Unfit(unknown_word("command", name, COMMANDS))
             usage, function = COMMANDS[name]
             required = re.sub(r"\[.*?\]", "", usage).split()
             most = 1000 if "..." in usage else len(required) + usage.count("[")
@@ -299,7 +298,7 @@ def _group(play: Play, name: str, *arguments: str) -> None:
         raise Unfit("one group a file")
     family = play.families.get(name)
     if family is None:
-        raise Unfit(unknown(f"family {name!r}", name, list(play.families)))
+        raise Unfit(unknown_word("family", name, play.families))
     members = " ".join(word for word in arguments if "=" not in word)
     pairs = (word.split("=", 1) for word in arguments if "=" in word)
     given: dict[str, Any] = {key: int(v) if v.isdecimal() else v for key, v in pairs}
@@ -395,6 +394,6 @@ def _hide(play: Play, *words: str) -> None:
     tags = [tag_of(kind) for family in play.families.values() for kind in family.packets]
     for word in words:
         if word not in (*KINDS, *tags):
-            raise Unfit(unknown(f"kind of line {word!r}", word, [*KINDS, *tags]))
+            raise Unfit(unknown_word("kind of line", word, [*KINDS, *tags]))
     play.say()
     play.hidden = words

@@ -30,13 +30,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote
 
 import msgspec
 
-from ordercast.errors import TraceError
+from ordercast.errors import TraceError, unknown_word
 from ordercast.trace.schema import COLUMNS, KINDS, Header, Row, Trace
 from ordercast.types import COUNTER_BITS
 
@@ -110,12 +109,10 @@ class _Line:
         self.number = number
 
     def wrong(self, what: str) -> NoReturn:
-        raise TraceError(f"{self.source}, line {self.number}: {what}")
+        raise TraceError(f"{self.source}:{self.number}: {what}")
 
     def unknown_word(self, what: str, word: str, valid: Iterable[str]) -> NoReturn:
-        valid = sorted(valid)
-        near = get_close_matches(word, valid, 1, 0.0)
-        self.wrong(f"unknown {what} `{word}`; the nearest is `{near[0]}`")
+        self.wrong(unknown_word(what, word, valid))
 
     def header(self, words: list[str]) -> Header:
         if words[0] != "run" or len(words) < 2:
