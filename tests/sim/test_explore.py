@@ -25,11 +25,11 @@ from ordercast.protocol.fifo.member import Member
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Data
 from ordercast.protocol.fifo.peers import Peer
-from ordercast.sim.explore import Bounds, Stage, explore, replay, stage, stage_of
-from ordercast.sim.explore_members import Failure
-from ordercast.sim.explore_model import COSTS, Model, State, Usage, free_model
-from ordercast.sim.explore_run import begin, trace_of
-from ordercast.sim.explore_schedule import describe
+from ordercast.sim.explore import Bounds, Setting, explore, replay, setting, setting_of
+from ordercast.sim.explore.members import Failure
+from ordercast.sim.explore.model import COSTS, Model, State, Usage, free_model
+from ordercast.sim.explore.run import begin, trace_of
+from ordercast.sim.explore.schedule import describe
 from ordercast.sim.scenario import GroupSettings, Scenario
 from ordercast.trace.schema import Ending, Trace
 from ordercast.types import Event, NodeId, Payloads
@@ -43,8 +43,8 @@ TWO_TICKS = Options(
 )
 
 
-def fifo_stage(members: int, options: Options = FEW_TICKS, **rules: Any) -> Stage:
-    return stage(fifo.FAMILY, members, options, latest_only=True, **rules)
+def fifo_setting(members: int, options: Options = FEW_TICKS, **rules: Any) -> Setting:
+    return setting(fifo.FAMILY, members, options, latest_only=True, **rules)
 
 
 def family_of(member: type[Member]) -> Family:
@@ -82,7 +82,7 @@ N1_TWICE = {"n1": 2}
     ],
 )
 def test_fifo_breaks_no_law(members: int, settle: bool, bounds: Bounds, states: int) -> None:
-    report = explore(fifo_stage(members), bounds, check, settle=settle)
+    report = explore(fifo_setting(members), bounds, check, settle=settle)
     assert report.broken is None, report
     assert report.complete
     assert report.unfinished == 0
@@ -93,7 +93,7 @@ def test_fifo_breaks_no_law(members: int, settle: bool, bounds: Bounds, states: 
 
 
 def test_fifo_forms_in_any_way_without_a_prelude() -> None:
-    where = fifo_stage(2, TWO_TICKS, prelude=False)
+    where = fifo_setting(2, TWO_TICKS, prelude=False)
     report = explore(where, Bounds(submissions=1, timers=3), check, settle=True)
     assert report.broken is None, report
     assert report.complete
@@ -101,7 +101,7 @@ def test_fifo_forms_in_any_way_without_a_prelude() -> None:
 
 
 def test_a_report_is_one_sentence() -> None:
-    report = explore(fifo_stage(2), Bounds(submissions=1), check)
+    report = explore(fifo_setting(2), Bounds(submissions=1), check)
     assert str(report).startswith(f"{report.states} states (")
     assert str(report).endswith("complete within the bounds")
 
@@ -169,25 +169,25 @@ class Fragile(Member):
 
 
 VANISHED = {"n1 submits", "n1 → n2: fifo.data n1:1", "n1 crashes"}
-MUTANTS: list[tuple[type[Member], Stage, Bounds, str, int]] = [
-    (AnyOrder, fifo_stage(2), Bounds(submissions=N1_TWICE), "fifo", 4),
-    (AnyOrder, fifo_stage(2), Bounds(submissions=1, duplicates=1), "no-duplication", 3),
+MUTANTS: list[tuple[type[Member], Setting, Bounds, str, int]] = [
+    (AnyOrder, fifo_setting(2), Bounds(submissions=N1_TWICE), "fifo", 4),
+    (AnyOrder, fifo_setting(2), Bounds(submissions=1, duplicates=1), "no-duplication", 3),
     (
         Uncounted,
-        fifo_stage(2, TWO_TICKS),
+        fifo_setting(2, TWO_TICKS),
         Bounds(submissions={"n1": 1}, timers=3),
         "no-duplication",
-        6,
+        8,
     ),
-    (NeverRelays, fifo_stage(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),
-    (LetsGo, fifo_stage(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),
-    (AcknowledgesEarly, fifo_stage(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),
+    (NeverRelays, fifo_setting(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),
+    (LetsGo, fifo_setting(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),
+    (AcknowledgesEarly, fifo_setting(3), Bounds(submissions={"n1": 1}, crashes=1), "agreement", 4),
 ]
 
 
-def with_mutant(where: Stage, member: type[Member]) -> Stage:
+def with_mutant(where: Setting, member: type[Member]) -> Setting:
     ((_, plans),) = where.parts
-    return Stage(
+    return Setting(
         where.names,
         ((family_of(member), plans),),
         latest_only=where.latest_only and member is not AnyOrder,
@@ -200,18 +200,19 @@ def with_mutant(where: Stage, member: type[Member]) -> Stage:
     ids=[f"{member.__name__}-{law}" for member, _, _, law, _ in MUTANTS],
 )
 def test_a_planted_bug_is_found_by_the_shortest_schedule(
-    member: type[Member], where: Stage, bounds: Bounds, law: str, length: int
+    member: type[Member], where: Setting, bounds: Bounds, law: str, length: int
 ) -> None:
-    assert explore(where, bounds, check, settle=True).broken is None  # fifo as it is
+    settle = law == "agreement"  # what is missing shows only when all has come to rest
+    assert explore(where, bounds, check, settle=settle).broken is None  # fifo as it is
     where = with_mutant(where, member)
-    report = explore(where, bounds, check, settle=True)
+    report = explore(where, bounds, check, settle=settle)
     broken = report.broken
     assert broken is not None, report
     assert not report.complete
     assert broken.verdict is not None
     assert broken.verdict.law == law
     assert len(broken.schedule) == length, broken
-    assert broken.settled == (law == "agreement")
+    assert broken.settled == settle
     assert all(line in str(broken) for line in broken.schedule)
     assert broken.verdict.why in str(report)
     # The schedule is all that is needed to see it again.
@@ -222,7 +223,7 @@ def test_a_planted_bug_is_found_by_the_shortest_schedule(
     # And without the mutant the same way, where it exists, breaks nothing.
     if law == "agreement":
         assert set(broken.schedule) > VANISHED
-        healthy = replay(fifo_stage(3), broken.schedule, check, settle=True)
+        healthy = replay(fifo_setting(3), broken.schedule, check, settle=settle)
         assert healthy.broken == ()
     # Nothing shorter does it, unless it is a fair run that was not due before.
     else:
@@ -239,7 +240,7 @@ def as_dict(bounds: Bounds) -> dict[str, Any]:
 
 
 def test_the_lines_of_a_schedule_can_be_read() -> None:
-    where = with_mutant(fifo_stage(2, TWO_TICKS), Uncounted)
+    where = with_mutant(fifo_setting(2, TWO_TICKS), Uncounted)
     report = explore(where, Bounds(submissions={"n1": 1}, timers=3), check)
     assert report.broken is not None
     assert sorted(report.broken.schedule) == [
@@ -260,7 +261,7 @@ def test_the_lines_of_a_schedule_can_be_read() -> None:
 
 
 def test_a_machine_that_raises_is_a_break_with_a_schedule() -> None:
-    where = with_mutant(fifo_stage(2, TWO_TICKS), Fragile)
+    where = with_mutant(fifo_setting(2, TWO_TICKS), Fragile)
     report = explore(where, Bounds(submissions=0, timers=2), check)
     assert report.broken is not None
     assert report.broken.schedule == ("n1 timer tick", "n1 timer tick")
@@ -275,7 +276,7 @@ def test_a_machine_that_raises_is_a_break_with_a_schedule() -> None:
 
 
 def test_a_machine_that_raises_while_settling_is_a_break_too() -> None:
-    where = with_mutant(fifo_stage(2, TWO_TICKS), Fragile)
+    where = with_mutant(fifo_setting(2, TWO_TICKS), Fragile)
     report = explore(where, Bounds(submissions=0, crashes=1), check, settle=True)
     assert report.broken is not None
     assert report.broken.settled
@@ -285,7 +286,7 @@ def test_a_machine_that_raises_while_settling_is_a_break_too() -> None:
 
 
 def test_a_search_can_begin_behind_a_schedule() -> None:
-    where = with_mutant(fifo_stage(2, TWO_TICKS), Uncounted)
+    where = with_mutant(fifo_setting(2, TWO_TICKS), Uncounted)
     after = ["n1 submits", "n1 timer tick", "n1 timer tick", "n2 timer tick"]
     report = explore(where, Bounds(submissions={"n1": 1}), check, after=after)
     assert report.broken is not None
@@ -298,13 +299,13 @@ def test_a_search_can_begin_behind_a_schedule() -> None:
 
 def test_a_line_that_cannot_happen_is_refused() -> None:
     with pytest.raises(UsageError, match=r"line 2, 'n1 → n2: fifo.data n1:2', cannot .* n1 → n2"):
-        replay(fifo_stage(2), ["n1 submits", "n1 → n2: fifo.data n1:2"], check)
+        replay(fifo_setting(2), ["n1 submits", "n1 → n2: fifo.data n1:2"], check)
 
 
 # --- what is tried, compared with trying it without any memory ---------------------------------
 
 
-def every_path(where: Stage, bounds: Bounds) -> Iterator[str]:
+def every_path(where: Setting, bounds: Bounds) -> Iterator[str]:
     """What the members wrote at each point of each path; nothing is recognised."""
     model = Model(where, bounds, settles=False)
     begun = begin(model)
@@ -347,14 +348,14 @@ def test_recognising_states_hides_nothing(bounds: Bounds) -> None:
         seen.add(written(trace))
         return []
 
-    where = fifo_stage(2, TWO_TICKS)
+    where = fifo_setting(2, TWO_TICKS)
     assert explore(where, bounds, judge).complete
     assert seen == set(every_path(where, bounds))
 
 
 def test_reactions_that_are_remembered_are_those_of_a_fresh_machine() -> None:
     """Random walks in one model, each repeated by its lines in a model that remembers nothing."""
-    where = fifo_stage(3, TWO_TICKS)
+    where = fifo_setting(3, TWO_TICKS)
     bounds = Bounds(submissions=2, crashes=1, restarts=1, timers=6, duplicates=2, cuts=1)
     model, chance = Model(where, bounds, settles=True), Random(1)
     begun = begin(model)
@@ -370,7 +371,7 @@ def test_reactions_that_are_remembered_are_those_of_a_fresh_machine() -> None:
 
 
 def free(model: Model) -> Model:
-    other = free_model(model.stage)
+    other = free_model(model.setting)
     other.members, other.logs = model.members, model.logs
     return other
 
@@ -379,8 +380,9 @@ def test_a_report_does_not_depend_on_the_hash_seed() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import test_explore as t\n"
-        "r = t.explore(t.fifo_stage(2), t.Bounds(submissions=2, crashes=1), t.check, settle=True)\n"
-        "m = t.with_mutant(t.fifo_stage(3), t.LetsGo)\n"
+        "s = t.fifo_setting(2)\n"
+        "r = t.explore(s, t.Bounds(submissions=2, crashes=1), t.check, settle=True)\n"
+        "m = t.with_mutant(t.fifo_setting(3), t.LetsGo)\n"
         "b = t.explore(m, t.Bounds(submissions={'n1': 1}, crashes=1), t.check, settle=True)\n"
         "print(r, b, b.broken.trace)\n"
     )
@@ -415,7 +417,7 @@ def test_no_path_goes_beyond_its_bounds() -> None:
         return []
 
     bounds = Bounds(submissions={"n1": 2, "n2": 1}, crashes=2, restarts=1)
-    report = explore(fifo_stage(2), bounds, judge)
+    report = explore(fifo_setting(2), bounds, judge)
     assert report.complete
     found = {kind: most[kind] for kind in ("submit", "submit n1", "crash", "start")}
     # A member that restarts still has the submissions left that it did not make before.
@@ -424,7 +426,7 @@ def test_no_path_goes_beyond_its_bounds() -> None:
 
 def test_a_search_that_is_cut_says_so() -> None:
     bounds = Bounds(submissions=2, crashes=1, max_states=100)
-    report = explore(fifo_stage(2), bounds, check)
+    report = explore(fifo_setting(2), bounds, check)
     assert report.states == 100
     assert not report.complete
     assert report.broken is None
@@ -433,7 +435,7 @@ def test_a_search_that_is_cut_says_so() -> None:
 
 def test_the_depth_bound_is_kept_and_its_states_are_settled() -> None:
     bounds = Bounds(submissions={"n1": 1}, timers=4, depth=3)
-    report = explore(fifo_stage(2), bounds, check, settle=True)
+    report = explore(fifo_setting(2), bounds, check, settle=True)
     assert report.depth == 3
     assert report.complete
     assert report.unfinished > 0
@@ -443,7 +445,7 @@ def test_the_depth_bound_is_kept_and_its_states_are_settled() -> None:
 
 def test_a_prelude_that_forms_no_group_is_refused() -> None:
     with pytest.raises(UsageError, match="somebody accepts nothing after 0 rounds"):
-        explore(fifo_stage(2, rounds=0), Bounds(), check)
+        explore(fifo_setting(2, rounds=0), Bounds(), check)
 
 
 def test_a_scenario_can_be_explored() -> None:
@@ -455,7 +457,7 @@ def test_a_scenario_can_be_explored() -> None:
             GroupSettings(name="b", members=["n2", "n3"]),
         ],
     )
-    where = stage_of(scenario, latest_only=True)
+    where = setting_of(scenario, latest_only=True)
     assert where.groups == ("a", "b")
     report = explore(where, Bounds(submissions={"n2": 1}), check, settle=True)
     assert report.complete
@@ -463,4 +465,4 @@ def test_a_scenario_can_be_explored() -> None:
     again = replay(where, ["n2 submits to b", "n2 → n3: fifo.data n2:1"], check)
     assert [row.group for row in again.trace.rows if row.kind == "deliver"] == ["b", "b"]
     with pytest.raises(UsageError, match="family 'fifo' of group 'a'"):
-        stage_of(scenario, families={})
+        setting_of(scenario, families={})

@@ -23,7 +23,7 @@ from ordercast.protocol.fifo.member import Member
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Start
 from ordercast.protocol.fifo.peers import Peer
-from ordercast.sim.explore_fingerprint import Walk, encode, fingerprint
+from ordercast.sim.explore.fingerprint import Walk, encode, fingerprint
 from ordercast.types import NodeId
 from ordercast.units import Duration
 
@@ -235,7 +235,7 @@ def test_known_encodings_change_nothing() -> None:
 
 def test_encodings_do_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from ordercast.sim.explore_fingerprint import fingerprint\n"
+        "from ordercast.sim.explore.fingerprint import fingerprint\n"
         "from ordercast.types import NodeId\n"
         "names = {NodeId(f'n{n}') for n in range(40)} | set('some words to hash'.split())\n"
         "print(fingerprint([names, frozenset(names), {'a': names}]).hex())\n"

@@ -14,7 +14,7 @@ from ordercast.errors import UsageError
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Channel, Step, Timer
-from ordercast.sim.explore import Bounds, Stage, explore, replay, stage
+from ordercast.sim.explore import Bounds, Setting, explore, replay, setting
 from ordercast.trace.schema import Ending, Trace
 from ordercast.types import Event, NodeId, Payloads, event_number
 
@@ -67,13 +67,13 @@ class Toy:
         step.note("recover", cause=f"told {token} {arrived}")
 
 
-def toy_stage(kind: type[Toy], members: int = 2, **rules: Any) -> Stage:
+def toy_stage(kind: type[Toy], members: int = 2, **rules: Any) -> Setting:
     def build(
         me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
     ) -> list[Machine]:
         return [kind(me, plan, chance, kept) for plan in plans]
 
-    return stage(Family("toy", ToyOptions, (Ping,), build, 9), members, **rules)
+    return setting(Family("toy", ToyOptions, (Ping,), build, 9), members, **rules)
 
 
 def heard(trace: Trace, name: str) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def heard(trace: Trace, name: str) -> tuple[str, ...]:
     return tuple(r.cause or "" for r in trace.rows if r.process == name and r.kind == "recover")
 
 
-def all_heard(where: Stage, bounds: Bounds, name: str, *, settle: bool = False) -> set[Any]:
+def all_heard(where: Setting, bounds: Bounds, name: str, *, settle: bool = False) -> set[Any]:
     """What one member can have written down: in any state, or after a fair run only."""
     found = set()
     wanted = Ending.FINISHED if settle else Ending.CUT

@@ -19,8 +19,8 @@ from typing import Any
 
 from ordercast.errors import UsageError
 from ordercast.kernel.packet import Packet
-from ordercast.sim.explore_members import Failure
-from ordercast.sim.explore_model import Action, Model, State, Usage
+from ordercast.sim.explore.members import Failure
+from ordercast.sim.explore.model import Action, Model, State, Usage
 from ordercast.types import COUNTER_BITS
 
 
@@ -56,10 +56,10 @@ def _lines(model: Model, state: State) -> list[tuple[str, Action]]:
 
 def _line(model: Model, state: State, action: Action) -> str:
     kind, about = action[0], action[1]
-    names = model.stage.names
+    names = model.setting.names
     match kind:
         case "submit":
-            several = len(model.stage.groups) > 1
+            several = len(model.setting.groups) > 1
             return f"{names[about]} submits" + (f" to {action[2]}" if several else "")
         case "timer":
             timer = action[3]
@@ -88,7 +88,7 @@ def _way(model: Model, sender: int, to: int) -> str:
 
 
 def _end(model: Model, code: int) -> str:
-    return model.stage.names[~code] if code < 0 else str(model.members.life(code))
+    return model.setting.names[~code] if code < 0 else str(model.members.life(code))
 
 
 def _packet(model: Model, number: int) -> str:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from ordercast.sim.explore_members import (
+from ordercast.sim.explore.members import (
     ASKED,
     FLEETING,
     LINKED,
@@ -33,7 +33,7 @@ from ordercast.sim.explore_members import (
     Members,
     Reaction,
 )
-from ordercast.sim.explore_stage import NO_BOUNDS, Bounds, Stage
+from ordercast.sim.explore.setting import NO_BOUNDS, Bounds, Setting
 
 Links: TypeAlias = tuple[tuple[tuple[int, int], tuple[int, ...]], ...]
 Datagram: TypeAlias = tuple[int, int, int]  # from which life, to which life or name, packet
@@ -84,13 +84,13 @@ FAULTS = frozenset({*COSTS, "break"} - {"timer"})
 class Model:
     """The rules. `settles` says whether it matters that something never arrives."""
 
-    def __init__(self, stage: Stage, bounds: Bounds, settles: bool) -> None:
-        self.stage = stage
+    def __init__(self, setting: Setting, bounds: Bounds, settles: bool) -> None:
+        self.setting = setting
         self.bounds = bounds
         self.settles = settles
-        self.members = Members(stage)
+        self.members = Members(setting)
         self.logs = Logs()
-        self._limits = [bounds.submissions_of(name) for name in stage.names]
+        self._limits = [bounds.submissions_of(name) for name in setting.names]
         self._acts: dict[str, Callable[..., State | Failure]] = {
             "submit": self._submit,
             "timer": self._expire,
@@ -109,7 +109,7 @@ class Model:
         }
 
     def unborn(self) -> State:
-        names = self.stage.names
+        names = self.setting.names
         cores = tuple(self.members.unborn(name).id for name in names)
         return State(cores, (0,) * len(names))
 
@@ -260,7 +260,7 @@ class Model:
                 statuses.append((me, to, packet, machine, token, phase))
             elif not gone and not cut:
                 assert channel == FLEETING
-                if self.stage.latest_only:
+                if self.setting.latest_only:
                     datagrams = [
                         each for each in datagrams if not self._replaces((me, to, packet), each)
                     ]
@@ -343,6 +343,6 @@ class Model:
         return state._replace(cuts=tuple(each for each in state.cuts if each != pair))
 
 
-def free_model(stage: Stage) -> Model:
+def free_model(setting: Setting) -> Model:
     """A model in which everything may happen, to replay what another found."""
-    return Model(stage, NO_BOUNDS, settles=True)
+    return Model(setting, NO_BOUNDS, settles=True)

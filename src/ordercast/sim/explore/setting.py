@@ -1,6 +1,6 @@
 """What is explored: who plays, by which rules of the world, and how far.
 
-A `Stage` is a family with its groups and members, and the rules of its small world. `Bounds` say
+A `Setting` is a family with its groups and members, and the rules of its small world. `Bounds` say
 how much may happen on one path. Both are plain data; `explore.py` tells what is made of them.
 """
 
@@ -52,8 +52,8 @@ NO_BOUNDS = Bounds(
 )
 
 
-class Stage(msgspec.Struct, frozen=True):
-    """Who plays and by which rules. Made by `stage` or `stage_of`."""
+class Setting(msgspec.Struct, frozen=True):
+    """Who plays and by which rules. Made by `setting` or `setting_of`."""
 
     names: tuple[str, ...]
     parts: tuple[tuple[Family, tuple[Plan, ...]], ...]
@@ -82,25 +82,25 @@ class Stage(msgspec.Struct, frozen=True):
         return machines
 
 
-def stage(
+def setting(
     family: Family,
     members: int | Sequence[str],
     options: object = None,
     *,
     group: str = "g",
     **rules: Any,
-) -> Stage:
+) -> Setting:
     """One group of one family. Members are names, or a number of them: n1 and so on."""
     if isinstance(members, int):
         members = [f"n{number}" for number in range(1, members + 1)]
     names = tuple(sorted(members))
     plan = Plan(group, names, family.options() if options is None else options)
-    return Stage(names, ((family, (plan,)),), **rules)
+    return Setting(names, ((family, (plan,)),), **rules)
 
 
-def stage_of(
+def setting_of(
     scenario: Scenario, families: Mapping[str, Family] | None = None, **rules: Any
-) -> Stage:
+) -> Setting:
     """The groups, members and options of a scenario; its load, times and faults do not matter."""
     known = FAMILIES if families is None else families
     plans: dict[str, list[Plan]] = {}
@@ -112,4 +112,4 @@ def stage_of(
         plan = Plan(group.name, tuple(sorted(group.members)), options)
         plans.setdefault(name, []).append(plan)
     parts = tuple((known[name], tuple(own)) for name, own in plans.items())
-    return Stage(scenario.names, parts, **rules)
+    return Setting(scenario.names, parts, **rules)

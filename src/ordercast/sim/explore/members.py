@@ -1,7 +1,7 @@
 """What members do in the explorer: every state of a member once, every reaction once.
 
 Theory of operation. A `Core` is one state of one process: its machines, timers, clock, disk and
-how often it submitted. Equal cores are one object (`explore_fingerprint.py` says what equal is),
+how often it submitted. Equal cores are one object (`fingerprint.py` says what equal is),
 and a core never changes: a door is called on a deep copy of its machines. Machines are pure, so
 what comes of one core and one call is always the same and is remembered: in a large search nearly
 every reaction is looked up, and most states of the world are new combinations of few cores.
@@ -22,8 +22,8 @@ from ordercast.errors import UsageError
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Address, Note, Step, Timer
-from ordercast.sim.explore_fingerprint import Frozen, Walk, digest, encode
-from ordercast.sim.explore_stage import Stage
+from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
+from ordercast.sim.explore.setting import Setting
 from ordercast.types import Event, NodeId, View
 
 PAYLOAD = b"x"
@@ -71,7 +71,7 @@ class Core:
         self.machines: list[Machine] = []
         # (machine, timer, when it would run out), in the order of their encodings
         self.timers: tuple[tuple[int, Timer, int], ...] = ()
-        self.clock = clock  # nanoseconds; stands still unless the stage has clocks
+        self.clock = clock  # nanoseconds; stands still unless the setting has clocks
         self.kept = kept  # on disk
         self.submitted = submitted  # by all lives
         self.accepting: tuple[str, ...] = ()  # groups
@@ -110,8 +110,8 @@ class TimelessStep(Step):
 class Members:
     """All cores that were met, and what each did when called."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
         self.cores: list[Core] = []
         self.entries: list[Entry | None] = [None]
         self.things: dict[int, Any] = {}  # packets and tokens by number
@@ -119,7 +119,7 @@ class Members:
         self._core_of: dict[bytes, Core] = {}
         self._entry_of: dict[bytes, int] = {}
         self._reactions: dict[tuple[int, Door], Reaction | Failure] = {}
-        self._codes = {name: place for place, name in enumerate(stage.names)}
+        self._codes = {name: place for place, name in enumerate(setting.names)}
 
     def unborn(self, name: str) -> Core:
         """Before the first life."""
@@ -144,7 +144,7 @@ class Members:
         return self._codes[address.name] << LIVES_BITS | address.incarnation
 
     def life(self, code: int) -> NodeId:
-        return NodeId(self.stage.names[code >> LIVES_BITS], code & (1 << LIVES_BITS) - 1)
+        return NodeId(self.setting.names[code >> LIVES_BITS], code & (1 << LIVES_BITS) - 1)
 
     def number(self, thing: object) -> int:
         """The number of a packet or token: part of its hash, so the same in every search."""
@@ -198,7 +198,7 @@ class Members:
         assert not core.alive
         life = NodeId(core.life.name, core.life.incarnation + 1)
         after = Core(life, core.kept, core.clock, core.submitted)
-        after.alive, after.machines = True, self.stage.build(life, list(core.kept))
+        after.alive, after.machines = True, self.setting.build(life, list(core.kept))
         items: list[Any] = [Note("start", {})]
         items += [Note("join", {"group": name}) for each in after.machines for name in each.groups]
         timers: dict[tuple[int, Timer], int] = {}
@@ -214,7 +214,7 @@ class Members:
         return Reaction(self._intern(after, {}), (), self._entry(after, [Note("crash", {})]))
 
     def _step(self, core: Core) -> Step:
-        return Step(core.clock) if self.stage.clocks else TimelessStep(0)
+        return Step(core.clock) if self.setting.clocks else TimelessStep(0)
 
     # --- effects -------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Members:
             timers.pop((place, timer), None)
             if after is not None:
                 assert after >= 0, f"{timer} is set into the past"
-                timers[place, timer] = core.clock + after if self.stage.clocks else 0
+                timers[place, timer] = core.clock + after if self.setting.clocks else 0
         for output in step.outputs:
             if isinstance(output, Note) and output.columns.get("until") is not None:
                 _refuse_leases(output)

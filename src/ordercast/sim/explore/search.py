@@ -1,12 +1,12 @@
 """Every schedule of a small group, up to a bound: what may happen is tried, all of it.
 
     from ordercast.check.laws import check
-    report = explore(stage(fifo.FAMILY, 3), Bounds(submissions=1, crashes=1), check)
+    report = explore(setting(fifo.FAMILY, 3), Bounds(submissions=1, crashes=1), check)
     print(report)
 
 Theory of operation. From one state of the group, everything that may happen next is tried on a
 copy: a member submits, a packet arrives, a timer runs out, and at most so many faults
-(`explore_model.py` has the rules). States that were met before are not tried again. The search is
+(`model.py` has the rules). States that were met before are not tried again. The search is
 breadth first, so the first schedule that breaks a law is as short as any that does. The judge is
 handed in, and sees the trace of every state whose logs no earlier state had, as a run that was
 cut. So the explorer knows no law, and any function of a trace can be one.
@@ -16,7 +16,7 @@ cut. So the explorer knows no law, and any function of a trace can be one.
             accepts submissions and nothing is underway; the search begins there.
   settling  With `settle`, a fair run follows from every state in which nothing but faults can
             happen, and from those at the depth bound: cuts are mended, everything arrives, and
-            timers run out in rounds, until nothing changes or for `stage.rounds` rounds. The
+            timers run out in rounds, until nothing changes or for `setting.rounds` rounds. The
             judge sees it as a finished run, so it can say what never happened.
   budgets   A state that was met with no more used of the bounds covers this one: what can
             happen from here can happen from there, and no later. It counts as repeated.
@@ -25,7 +25,7 @@ What is left out, beyond the bounds. Times in the trace are the places in the sc
 that several schedules lead to is judged by the first of them: a law that compares times of
 different members is not judged on every order that they could have had. `latest_only` loses older
 datagrams for free, which is right for cumulative packets and tries fewer schedules for others. A
-fair run is one of many. States are told apart by fingerprints (`explore_fingerprint.py`).
+fair run is one of many. States are told apart by fingerprints (`fingerprint.py`).
 """
 
 from __future__ import annotations
@@ -34,25 +34,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ordercast.errors import UsageError
-from ordercast.sim.explore_members import Failure
-from ordercast.sim.explore_model import COSTS, FAULTS, Action, Model, State, Usage, free_model
-from ordercast.sim.explore_run import begin, fair_run, trace_of
-from ordercast.sim.explore_schedule import describe, follow
-from ordercast.sim.explore_stage import Bounds, Stage, stage, stage_of
+from ordercast.sim.explore.members import Failure
+from ordercast.sim.explore.model import COSTS, FAULTS, Action, Model, State, Usage, free_model
+from ordercast.sim.explore.run import begin, fair_run, trace_of
+from ordercast.sim.explore.schedule import describe, follow
+from ordercast.sim.explore.setting import Bounds, Setting
 from ordercast.trace.schema import Ending, Row, Trace
 from ordercast.trace.text import format_history
-
-__all__ = [
-    "Bounds",
-    "Broken",
-    "Replayed",
-    "Report",
-    "Stage",
-    "explore",
-    "replay",
-    "stage",
-    "stage_of",
-]
 
 
 class Judgement(Protocol):
@@ -134,7 +122,7 @@ class Replayed(NamedTuple):
 
 
 def explore(
-    where: Stage,
+    where: Setting,
     bounds: Bounds,
     judge: Judge,
     *,
@@ -150,7 +138,7 @@ def explore(
 
 
 def replay(
-    where: Stage, schedule: Sequence[str], judge: Judge, *, settle: bool = False
+    where: Setting, schedule: Sequence[str], judge: Judge, *, settle: bool = False
 ) -> Replayed:
     """Follows the lines of a schedule, and a fair run behind them, and has the end judged."""
     model = free_model(where)
@@ -170,7 +158,7 @@ def replay(
 
 class _Search:
     def __init__(
-        self, where: Stage, bounds: Bounds, judge: Judge, settle: bool, after: tuple[str, ...]
+        self, where: Setting, bounds: Bounds, judge: Judge, settle: bool, after: tuple[str, ...]
     ) -> None:
         self.model = Model(where, bounds, settle)
         self.bounds = bounds
@@ -270,7 +258,7 @@ class _Search:
         def is_rested(state: State, left: int) -> bool:
             return self.rested.get(state, -1) >= left
 
-        rounds = self.model.stage.rounds
+        rounds = self.model.setting.rounds
         fair = fair_run(self.model, self.states[node], rounds, is_rested)
         self.settled += 1
         if fair.error is not None:
@@ -321,7 +309,7 @@ class _Search:
 
     def _free(self) -> Model:
         """Our members by the rules that a replay has, so that lines mean the same there."""
-        free = free_model(self.model.stage)
+        free = free_model(self.model.setting)
         free.members, free.logs = self.model.members, self.model.logs
         return free
 

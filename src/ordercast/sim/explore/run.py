@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ordercast.errors import UsageError
 from ordercast.kernel.step import Note
-from ordercast.sim.explore_members import Failure, Submitted
-from ordercast.sim.explore_model import Action, Model, State
+from ordercast.sim.explore.members import Failure, Submitted
+from ordercast.sim.explore.model import Action, Model, State
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Ending, Header, Row, Trace
 from ordercast.types import Event
@@ -80,19 +80,19 @@ def _drain(model: Model, state: State, states: list[State]) -> State:
 def begin(model: Model) -> list[State]:
     """All members start; with a prelude they form their groups in peace."""
     states = [model.unborn()]
-    names = model.stage.names
+    names = model.setting.names
     for who in range(len(names)):
         after = model.apply(states[-1], ("restart", who))
         if isinstance(after, Failure):
             raise UsageError(f"{names[who]} cannot start: {after.error}")
         states.append(after)
-    if model.stage.prelude:
+    if model.setting.prelude:
         fair = fair_run(
-            model, states[-1], model.stage.rounds, lambda state, left: _all_accept(model, state)
+            model, states[-1], model.setting.rounds, lambda state, left: _all_accept(model, state)
         )
         states += fair.states
         if fair.error or not _all_accept(model, states[-1]):
-            why = fair.error or f"somebody accepts nothing after {model.stage.rounds} rounds"
+            why = fair.error or f"somebody accepts nothing after {model.setting.rounds} rounds"
             raise UsageError(f"the prelude failed: {why}")
     return states
 
@@ -124,8 +124,8 @@ def trace_of(model: Model, run: Sequence[State], ending: Ending) -> Trace:
                 journals[who].row(end, "stop")
     header = Header(
         run="explored",
-        family=model.stage.family,
-        seed=model.stage.seed,
+        family=model.setting.family,
+        seed=model.setting.seed,
         start=0,
         end=end,
         ending=ending,
