@@ -35,12 +35,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "trace": frozenset({"types", "errors"}),
     "check": VALUES | {"trace"},
     "sim": WORLD,
-    "net": WORLD,
+    "levels": VALUES | {"kernel", "protocol"},
+    "net": WORLD | {"levels"},
     "spark": JUDGES,
     "report": JUDGES | {"spark"},
     "testing": WORLD | {"check", "sim", PACKAGE},
-    "cli": WORLD | {"check", "sim", "net", "spark", "report", "testing", PACKAGE},
-    PACKAGE: VALUES | {"kernel", "protocol", "net"},
+    "cli": WORLD | {"check", "levels", "sim", "net", "spark", "report", "testing", PACKAGE},
+    PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
 }
 # One module may do more than its room: sweeps run the simulator inside Spark's tasks.
 ALSO_IMPORTS = {"ordercast.spark.sweep": WORLD | {"sim"}}

@@ -37,7 +37,7 @@ class NodeId(
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A batch of application messages: the unit that is ordered, delivered or lost, never split.
 
-    (group, origin.name, number) identifies it. The last four fields are filled by the families
+    (group, origin.name, number) identifies it. The next four fields are filled by the families
     that have them, and reach the trace under the same names.
     """
 
@@ -49,6 +49,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     stamp: tuple[int, ...] | None = None
     order: int | None = None
     hops: int | None = None
+    size: int = 0  # bytes of the payloads, counted where they were submitted
 
 
 class View(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z/]+)")
+_WRITTEN = re.compile(r"(\d{1,999}(?:\.\d{1,999})?)\s*([A-Za-z/]+)")
 
 
 class Quantity(int):
@@ -25,13 +25,14 @@ class Quantity(int):
             return cls(text)
         found = _WRITTEN.fullmatch(text.strip()) if isinstance(text, str) else None
         if not found or found[2] not in cls.units:
+            shown = repr(text) if len(repr(text)) < 60 else f"{repr(text)[:50]}..."
             raise ValueError(
-                f"{text!r} is not a {cls.__name__.lower()}: write a number with a unit "
+                f"{shown} is not a {cls.__name__.lower()}: write a number with a unit "
                 f"({', '.join(cls.units)}), such as {cls.example!r}"
             )
         value = cls(round(Decimal(found[1]) * cls.units[found[2]]))
         if value >= 1 << 62:
-            raise ValueError(f"{text!r} is too large")
+            raise ValueError(f"{found[1][:20]}{'...' * (len(found[1]) > 20)} is too large")
         return value
 
 

@@ -29,7 +29,7 @@ def test_json_is_one_object_a_line(ordercast) -> None:
 
 
 def test_a_planted_bug_ends_1_names_the_law_and_replays(ordercast) -> None:
-    ran = ordercast("sim", CHAOS, "--seed", 1, "--runs", 8, "--mutant", "forgets-the-dead")
+    ran = ordercast("sim", CHAOS, "--seed", 1, "--runs", 20, "--mutant", "forgets-the-dead")
     assert ran.code == 1
     assert "agreement is broken" in ran.out
     replay = next(line for line in ran.out.splitlines() if "again: " in line)

@@ -36,6 +36,9 @@ class Machine(Protocol):
     def accepts(self, group: str) -> bool:
         """Whether one more batch may be submitted now. Asked by drivers, changes nothing."""
 
+    def stable_up_to(self, group: str) -> int:
+        """The number up to which our own events are with every present member; 0: none is."""
+
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         """The application hands in a batch, after `accepts` said yes. Returns the event made.
 
@@ -51,6 +54,12 @@ class Machine(Protocol):
 
     def told(self, step: Step, token: Hashable, arrived: bool) -> None:
         """The answer to a STATUS send: arrived, or nobody knows."""
+
+    def throttle(self, step: Step, group: str, full: bool) -> None:
+        """The application cannot take more for now (or can again): senders should wait."""
+
+    def leave(self, step: Step, group: str) -> None:
+        """The application leaves. Tells the others; no door is called afterwards."""
 
 
 class Plan(NamedTuple):

@@ -20,7 +20,8 @@ class Faults:
     """Begins and ends faults. Of those of a kind that overlap, each is ended by itself.
 
     What lies on a process meanwhile: all cuts, the worst loss and slowness, the newest disk
-    trouble and drift; and it is down or paused until the last such fault ends.
+    trouble and drift; it is down until the last crash ends, and paused until the last pause
+    does, which a restart begins without.
     """
 
     def __init__(self, agenda: Agenda, network: Network, processes: dict[str, Process]) -> None:
@@ -52,7 +53,8 @@ class Faults:
 
     def heal(self) -> None:
         """Ends every fault. A process that crashed for good stays down."""
-        for fault in list(self._active):
+        # Those for good end last: until then they hold down whom a shorter crash would restart.
+        for fault in sorted(self._active, key=_is_for_good):
             self._end(fault)
 
     def _start(self, fault: Fault) -> None:
@@ -73,12 +75,12 @@ class Faults:
         elif fault.kind == "disk":
             self._disks()
         elif fault.kind == "pause":
-            paused = [
-                name for other in self._active if other.kind == "pause" for name in other.nodes
-            ]
-            for name in fault.nodes:
-                if name not in paused:
-                    self._processes[name].resume()
+            for process in self._named(fault):
+                if not any(
+                    other.kind == "pause" and process in self._named(other)
+                    for other in self._active
+                ):
+                    process.resume()
         else:
             assert fault.kind == "skew"
             for process in self._named(fault):
@@ -101,7 +103,8 @@ class Faults:
     def _is_down(self, name: str) -> bool:
         """Whether another crash still holds the process down."""
         return any(
-            other.kind in ("crash", "restart") and name in other.nodes for other in self._active
+            other.kind in ("crash", "restart") and name in (other.nodes or self._processes)
+            for other in self._active
         )
 
     def _pause(self, fault: Fault) -> None:
@@ -157,6 +160,10 @@ class Faults:
                 for process in self._named(fault):
                     process.disk.trouble = Trouble(fault.mode)
                     process.disk.sync_time = fault.sync if fault.mode == "slow" else 0
+
+
+def _is_for_good(fault: Fault) -> bool:
+    return fault.kind == "crash" and fault.lasts is None
 
 
 def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[Fault]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Address, Channel, Step
+from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel, Step
 from ordercast.sim import chance
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.scenario import NetworkSettings
@@ -126,13 +126,27 @@ class Network:
             leaves = self._leaves(source, size)
             wanted = None if isinstance(address, str) else address
             parcel = (source.life, wanted, packet, size)
-            if channel is DATAGRAM:
-                self._datagram(source, target, parcel, leaves)
-            elif channel is LINK:
-                assert isinstance(address, NodeId), "a link joins two lives, not two names"
-                self._link(source, target, address, parcel, leaves)
-            else:
+            if channel is STATUS:
                 self._status(source, target, parcel, leaves, machine, token)
+                continue
+            assert wanted is not None or channel is DATAGRAM, (
+                "a link joins two lives, not two names"
+            )
+            if leaves > self._agenda.now:
+                self._agenda.add(leaves, self._depart, (source, target, parcel, channel))
+            else:
+                self._depart((source, target, parcel, channel))
+
+    def _depart(self, departure: tuple[Process, Process, Parcel, Channel]) -> None:
+        """The last byte is on the line, unless the sender died with it in its buffers."""
+        source, target, parcel, channel = departure
+        if not source.alive or source.life != parcel[0]:
+            return
+        if channel is DATAGRAM:
+            self._datagram(source, target, parcel)
+        else:
+            assert parcel[1] is not None
+            self._link(source, target, parcel[1], parcel)
 
     def _scatter(self, life: NodeId, to: tuple[Address, ...], packet: Packet, size: int) -> None:
         """What `_datagram` does where it has little to ask: the busiest path of a run."""
@@ -158,27 +172,25 @@ class Network:
         source.busy_until = max(now, source.busy_until) + size * 1_000_000_000 // bandwidth
         return source.busy_until
 
-    def _datagram(self, source: Process, target: Process, parcel: Parcel, leaves: int) -> None:
+    def _datagram(self, source: Process, target: Process, parcel: Parcel) -> None:
         if self.cuts and (source.name, target.name) in self.cuts:
             return
         if self._is_lost(source, target):
             return
-        settings = self.settings
-        at = leaves + self._delay(source, target)
+        settings, now = self.settings, self._agenda.now
+        at = now + self._delay(source, target)
         if settings.reorder and self._chance.random() < settings.reorder:
             at += 4 * self._delay(source, target)
         self._agenda.add(at, target.door, parcel)
         if settings.duplicate and self._chance.random() < settings.duplicate:
-            again = leaves + 2 * self._delay(source, target)
+            again = now + 2 * self._delay(source, target)
             self._agenda.add(again, target.door, parcel)
 
-    def _link(
-        self, source: Process, target: Process, to: NodeId, parcel: Parcel, leaves: int
-    ) -> None:
+    def _link(self, source: Process, target: Process, to: NodeId, parcel: Parcel) -> None:
         link = source.links.get(to)
         if link is None:
             link = source.links[to] = Link(source.life, to, target)
-        at = leaves + self._delay(source, target)
+        at = self._agenda.now + self._delay(source, target)
         tries = 0
         while tries < 8 and self._is_lost(source, target):
             tries += 1
@@ -219,7 +231,8 @@ class Network:
 
     def _arrive_by_status(self, arrival: tuple[Process, Process, Parcel, int]) -> None:
         source, target, parcel, key = arrival
-        there = target.alive and not target.is_paused and parcel[1] in (target.life, None)
+        awake = target.alive and not target.is_paused and parcel[2].group in target.machines
+        there = awake and parcel[1] in (target.life, None)
         target.arrive(parcel)
         cut = (target.name, source.name) in self.cuts
         if there and not cut and not self._is_lost(target, source):

@@ -127,6 +127,7 @@ class Process:
         self._timers.clear()
         self._unsynced.clear()
         self._synced_at = 0
+        self.busy_until = 0
         self.disk.crash()
         self.network.forget(self)
         self.links = {}
@@ -194,8 +195,11 @@ class Process:
     def accepts(self, group: str) -> bool:
         return self.alive and self._paused is None and self.machines[group].accepts(group)
 
-    def blocked(self, group: str, cause: str) -> None:
-        self._row("blocked", group=group, cause=cause)
+    def await_room(self, group: str, retry: Callable[[], None]) -> None:
+        """The load is blocked, and wants to be called when a step may have made room."""
+        if self.alive and group not in self.on_room:
+            self.on_room[group] = retry
+            self._row("blocked", group=group, cause="window")
 
     def _expire(self, setting_of: tuple[Machine, Timer, int]) -> None:
         machine, timer, setting = setting_of
@@ -229,7 +233,9 @@ class Process:
             self._take_effect(machine, step)
             return
         self._unsynced.append((len(step.kept), machine, step))
-        self._synced_at = max(self._synced_at, self.agenda.now + self.disk.sync_time)
+        # A step that keeps nothing only waits its turn.
+        takes = self.disk.sync_time if step.kept else 0
+        self._synced_at = max(self._synced_at, self.agenda.now + takes)
         self.agenda.add(self._synced_at, self._sync, self.life)
 
     def _sync(self, life: NodeId) -> None:

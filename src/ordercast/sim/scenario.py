@@ -23,12 +23,16 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class WorkloadSettings(Part, frozen=True):
-    senders: Literal["all"] | int | list[str] = "all"
-    rate: Annotated[float, Meta(gt=0, le=1_000_000)] = 20.0  # messages a second and sender
-    per_round: Annotated[float, Meta(gt=0, le=1000)] | None = None  # instead of rate
+    senders: Literal["all"] | Annotated[int, Meta(ge=0, le=100_000)] | list[str] = "all"
+    rate: Annotated[float, Meta(ge=1e-6, le=1_000_000)] = 20.0  # messages a second and sender
+    per_round: Annotated[float, Meta(ge=1e-6, le=1000)] | None = None  # instead of rate
     payload: Size = Size(100)  # bytes of one message
     batch: Annotated[int, Meta(ge=1, le=100_000)] = 1  # messages that are submitted together
     pattern: Literal["poisson", "steady"] = "poisson"
+
+    def rate_in(self, options: Any) -> float:
+        """Messages a second and sender in a group with these options, which say what a round is."""
+        return self.rate if self.per_round is None else self.per_round * SECOND / options.round
 
 
 class NetworkSettings(Part, frozen=True):
@@ -51,7 +55,7 @@ class Fault(Part, frozen=True):
     lasts: Duration | None = msgspec.field(name="for", default=None)
     disk: Literal["kept", "lost"] = "kept"  # what a restart finds
     rate: Share = 0.3  # loss
-    factor: Annotated[float, Meta(gt=0, le=1_000_000)] = 10.0  # slow
+    factor: Annotated[float, Meta(ge=1, le=1_000_000)] = 10.0  # slow
     by: Duration = Duration(0)  # skew: how far the clock jumps
     drift: Annotated[float, Meta(gt=-0.5, le=1)] = 0.0  # skew: seconds gained a second
     mode: Literal["fail", "full", "slow"] = "fail"  # disk
@@ -69,7 +73,7 @@ class ChaosSettings(Part, frozen=True):
     faults: list[FaultKind]
     every: Duration = Duration(SECOND)
     longest: Duration = Duration(3 * SECOND)  # how long one fault may last
-    survivors: Annotated[int, Meta(ge=1)] = 2  # so many never crash for good
+    survivors: Annotated[int, Meta(ge=1, le=100_000)] = 2  # so many never crash for good
 
 
 class Scenario(Part, frozen=True):

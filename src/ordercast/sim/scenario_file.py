@@ -21,6 +21,13 @@ from ordercast.units import Quantity
 LARGEST_FILE = 1 << 20
 Path_ = tuple[str | int, ...]
 
+_STRING = r'"(?:\\.|[^"\\])*"|\'[^\']*\''
+_PART = rf"{_STRING}|[A-Za-z0-9_-]+"
+_DOTTED = rf"(?:{_PART})(?:\s*\.\s*(?:{_PART}))*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]")
+_KEY = re.compile(rf"\s*({_DOTTED})\s*=")
+_STRING_OR_COMMENT = re.compile(rf"{_STRING}|#.*")
+
 
 def load_scenario(path: Path) -> Scenario:
     """The scenario in a file. UsageError is one sentence for the person who wrote the file."""
@@ -37,7 +44,9 @@ def load_scenario(path: Path) -> Scenario:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not TOML: {error}") from error
+        raise UsageError(f"{path}:{_line_in(error, text)}: not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: a number is too long, or tables lie too deep") from error
     return parse_scenario(document, text, str(path))
 
 
@@ -55,12 +64,16 @@ def parse_scenario(
     try:
         scenario = msgspec.convert(document, Scenario, dec_hook=_quantity)
     except msgspec.ValidationError as error:
-        where, what = _located(str(error))
+        where, what = _located(str(error), Scenario)
         key = _dotted(where)
         raise fail(where, f"{key}: {what}" if key else what) from error
     for finding in _options_of_groups(scenario):
         raise fail(*finding)
-    for finding in findings(scenario):
+    options = [
+        options_for(FAMILIES[scenario.family_of(group)], scenario.options_of(group))
+        for group in scenario.groups()
+    ]
+    for finding in findings(scenario, options):
         raise fail(*finding)
     return scenario
 
@@ -75,24 +88,42 @@ def line_of(text: str, where: Path_) -> int | None:
     best: int | None = None
     depth = 0
     for number, path in _keys_of(text):
-        if path == where[: len(path)] and len(path) > depth:
-            best, depth = number, len(path)
+        common = min(len(path), len(where))
+        if common > depth and path[:common] == where[:common]:
+            best, depth = number, common
     return best
 
 
 def _keys_of(text: str) -> Iterator[tuple[int, Path_]]:
     """Every header and every key with its line. Enough of TOML to point at a line, no more."""
     header: Path_ = ()
-    seen: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if found := re.match(r"\s*(\[\[?)\s*([^\]]+?)\s*\]", line):
-            header = tuple(part.strip(" \"'") for part in found[2].split("."))
+    seen: dict[tuple[str, ...], int] = {}  # lists of tables, and how many of each
+    inside = 0  # brackets that a value left open: its further lines hold no keys
+    for number, line in enumerate(text.split("\n"), 1):
+        if not inside and (found := _HEADER.match(line)):
+            names = _parts(found[2])
             if found[1] == "[[":
-                seen[found[2]] = seen.get(found[2], -1) + 1
-                header = (*header, seen[found[2]])
+                seen[names] = seen.get(names, -1) + 1
+            header = ()
+            for depth, name in enumerate(names, 1):
+                index = seen.get(names[:depth])
+                header = (*header, name) if index is None else (*header, name, index)
             yield number, header
-        elif found := re.match(r"\s*([A-Za-z0-9_.\"'-]+)\s*=", line):
-            yield number, (*header, *(part.strip("\"'") for part in found[1].split(".")))
+            continue
+        if not inside and (found := _KEY.match(line)):
+            yield number, (*header, *_parts(found[1]))
+        brackets = _STRING_OR_COMMENT.sub("", line)
+        inside += sum(brackets.count(one) for one in "[{") - sum(map(brackets.count, "]}"))
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """A dotted key taken apart. A part in quotes may hold dots and blanks."""
+    return tuple(part.strip("\"'") for part in re.findall(_PART, key))
+
+
+def _line_in(error: tomllib.TOMLDecodeError, text: str) -> int:
+    found = re.search(r"at line (\d+)", str(error))
+    return int(found[1]) if found else text.rstrip().count("\n") + 1  # at the end
 
 
 def _unknown_keys(kind: Any, value: Any, where: Path_) -> Iterator[Finding]:
@@ -142,8 +173,10 @@ def _options_of_groups(scenario: Scenario) -> Iterator[Finding]:
         try:
             options_for(FAMILIES[family], given)
         except msgspec.ValidationError as error:
-            inner, what = _located(str(error))
-            yield (*base, "options", *inner), f"options{_dotted(inner, '.')}: {what}"
+            inner, what = _located(str(error), FAMILIES[family].options)
+            here = not inner or inner[0] in group.options
+            where = (*(base if here else ()), "options", *inner)
+            yield where, f"options{_dotted(inner, '.')}: {what}"
 
 
 def _quantity(kind: type, value: object) -> object:
@@ -152,11 +185,33 @@ def _quantity(kind: type, value: object) -> object:
     raise NotImplementedError
 
 
-def _located(message: str) -> tuple[Path_, str]:
-    """msgspec says `what - at $.a[0].b`: taken apart."""
+def _located(message: str, root: Any) -> tuple[Path_, str]:
+    """msgspec says `what - at $.a[0].b`: taken apart, with the words that could stand there."""
     what, _, path = message.partition(" - at `$")
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", path)
-    return tuple(name or int(index) for name, index in steps), what
+    where = tuple(name or int(index) for name, index in steps)
+    if found := re.fullmatch(r"Invalid enum value '(.*)'", what, re.DOTALL):
+        what = unknown_word("word", found[1], _words(_kind_at(root, where)))
+    return where, what
+
+
+def _kind_at(root: Any, where: Path_) -> Any:
+    """The type that the schema has at a place. Items of a list lie inside the list's type."""
+    for name in where:
+        struct = _struct_in(root)
+        if struct is not None and isinstance(name, str):
+            fields = msgspec.structs.fields(struct)
+            root = next((field.type for field in fields if field.encode_name == name), None)
+    return root
+
+
+def _words(kind: Any) -> list[str]:
+    """The words that a Literal inside this type allows."""
+    return [
+        word
+        for part in get_args(kind)
+        for word in ([part] if isinstance(part, str) else _words(part))
+    ]
 
 
 def _dotted(where: Path_, prefix: str = "") -> str:

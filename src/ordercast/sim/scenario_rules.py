@@ -6,47 +6,64 @@ Each rule yields where it is broken and what would be right. The first one found
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ordercast.protocol.families import FAMILIES
-from ordercast.sim.scenario import Fault, Scenario
-from ordercast.units import SECOND
+from ordercast.sim.scenario import ChaosSettings, Fault, Scenario
+from ordercast.units import MILLISECOND, SECOND, Duration
 
 Where = tuple[str | int, ...]
 Finding = tuple[Where, str]
 
+MOST_FAULTS = 100_000
 LONGEST = 24 * 3600 * SECOND
 MOST_SUBMISSIONS = 20_000_000
 LARGEST_PAYLOAD = 16 << 20
+MOST_PATHS = 4_000_000
+"""Paths between two processes that one cut may lie on: each is remembered by itself."""
 LARGEST_LOAD = 8 << 30
 """Bytes that the load may submit in one run, over all receivers' buffers a few times that."""
 
 
-def findings(scenario: Scenario) -> Iterator[Finding]:
+def findings(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
+    """What is wrong with a scenario, whose groups have these options."""
+    names = frozenset(scenario.names)
     yield from _time(scenario)
-    yield from _load(scenario)
+    yield from _senders(scenario, names)
+    yield from _groups(scenario, names)
+    yield from _load(scenario, options)
     yield from _network(scenario)
-    yield from _groups(scenario)
-    names = set(scenario.names)
     for index, fault in enumerate(scenario.fault):
         for key, what in _fault(fault, scenario, names):
             where: Where = ("fault", index, key) if key else ("fault", index)
             yield where, f"fault {index + 1} ({fault.kind}): {what}"
-    chaos = scenario.chaos
-    if chaos is not None:
-        if not chaos.faults:
-            yield ("chaos", "faults"), "chaos.faults is empty: name at least one kind"
-        if chaos.every <= 0 or chaos.longest <= 0:
-            yield ("chaos",), "chaos.every and chaos.longest must be longer than nothing"
+    yield from _restarts_of_the_dead(scenario)
+    if scenario.chaos is not None:
+        yield from _chaos(scenario.chaos, scenario)
 
 
 def _time(scenario: Scenario) -> Iterator[Finding]:
     if scenario.duration <= 0:
         yield ("duration",), "duration must be longer than nothing"
     if scenario.duration + scenario.quiet > LONGEST:
-        yield ("duration",), "duration and quiet together may be one day at most"
+        longer = "quiet" if scenario.quiet > scenario.duration else "duration"
+        yield (longer,), "duration and quiet together may be one day at most"
 
 
-def _load(scenario: Scenario) -> Iterator[Finding]:
+def _senders(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
+    wanted = scenario.workload.senders
+    if isinstance(wanted, int) and not 0 <= wanted <= scenario.processes:
+        what = f"workload.senders is {wanted}, but there are {scenario.processes} processes"
+        yield ("workload", "senders"), what
+    elif isinstance(wanted, list):
+        for name in wanted:
+            if name not in names:
+                yield ("workload", "senders"), _no_such(name, scenario)
+        if len(set(wanted)) < len(wanted):
+            yield ("workload", "senders"), "workload.senders lists a process twice"
+
+
+def _load(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
     load = scenario.workload
     if not 0 <= load.payload <= LARGEST_PAYLOAD:
         yield ("workload", "payload"), f"workload.payload may be {LARGEST_PAYLOAD} bytes at most"
@@ -55,15 +72,14 @@ def _load(scenario: Scenario) -> Iterator[Finding]:
         if not all("round" in FAMILIES[family].options.__struct_fields__ for family in families):
             names = " and ".join(sorted(families))
             yield ("workload", "per_round"), f"{names} has no rounds: say workload.rate instead"
-    wanted = load.senders
-    if isinstance(wanted, int) and not 0 <= wanted <= scenario.processes:
-        what = f"workload.senders is {wanted}, but there are {scenario.processes} processes"
-        yield ("workload", "senders"), what
-    elif isinstance(wanted, list):
-        for name in wanted:
-            if name not in scenario.names:
-                yield ("workload", "senders"), _no_such(name, scenario)
-    messages = load.rate * len(scenario.senders()) * scenario.duration / SECOND
+    if load.batch * load.payload > LARGEST_PAYLOAD:
+        what = f"a batch of {load.batch} messages of {load.payload} may be {LARGEST_PAYLOAD} bytes"
+        yield ("workload", "batch"), f"{what} at most"
+    senders = frozenset(scenario.senders())
+    messages = sum(
+        load.rate_in(own) * len(senders.intersection(group.members)) * scenario.duration / SECOND
+        for group, own in zip(scenario.groups(), options, strict=True)
+    )
     if messages / load.batch > MOST_SUBMISSIONS or messages * load.payload > LARGEST_LOAD:
         yield (
             ("workload",),
@@ -86,7 +102,7 @@ def _network(scenario: Scenario) -> Iterator[Finding]:
         yield ("network", "answer_within"), "network.answer_within must be longer than nothing"
 
 
-def _groups(scenario: Scenario) -> Iterator[Finding]:
+def _groups(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
     seen: set[str] = set()
     for index, group in enumerate(scenario.groups()):
         where: Where = ("group", index) if scenario.group else ("processes",)
@@ -96,7 +112,7 @@ def _groups(scenario: Scenario) -> Iterator[Finding]:
         if not group.members:
             yield where, f"group {group.name!r} has no members"
         for name in group.members:
-            if name not in scenario.names:
+            if name not in names:
                 yield where, _no_such(name, scenario)
         if len(set(group.members)) < len(group.members):
             yield where, f"group {group.name!r} lists a member twice"
@@ -109,7 +125,35 @@ def _groups(scenario: Scenario) -> Iterator[Finding]:
             )
 
 
-def _fault(fault: Fault, scenario: Scenario, names: set[str]) -> Iterator[tuple[str, str]]:
+def _chaos(chaos: ChaosSettings, scenario: Scenario) -> Iterator[Finding]:
+    if not chaos.faults:
+        yield ("chaos", "faults"), "chaos.faults is empty: name at least one kind"
+    for key, span in (("every", chaos.every), ("longest", chaos.longest)):
+        if span <= 0:
+            yield ("chaos", key), f"chaos.{key} must be longer than nothing"
+    cuts = [kind for kind in chaos.faults if kind in ("partition", "one-way")]
+    if cuts and scenario.processes**2 // 4 > MOST_PATHS:
+        what = f"a {cuts[0]} of {scenario.processes} processes cuts over {MOST_PATHS} paths"
+        yield ("chaos", "faults"), f"{what}: leave it out, or lower processes"
+    if scenario.duration // (chaos.every + MILLISECOND) > MOST_FAULTS:
+        yield ("chaos", "every"), f"chaos.every draws over {MOST_FAULTS} faults: make it longer"
+
+
+def _restarts_of_the_dead(scenario: Scenario) -> Iterator[Finding]:
+    """A crash without `for` is for good: a restart later on would do nothing."""
+    dead_since: dict[str, Duration] = {}
+    in_time = sorted(enumerate(scenario.fault), key=lambda numbered: numbered[1].at)
+    for index, fault in in_time:
+        if fault.kind == "crash" and fault.lasts is None:
+            dead_since |= {name: fault.at for name in fault.nodes if name not in dead_since}
+        elif fault.kind == "restart":
+            for name in fault.nodes:
+                if name in dead_since:
+                    what = f"{name} crashed for good at {dead_since[name]}: give that crash a for"
+                    yield ("fault", index, "nodes"), f"fault {index + 1} (restart): {what}"
+
+
+def _fault(fault: Fault, scenario: Scenario, names: frozenset[str]) -> Iterator[tuple[str, str]]:
     if fault.at > scenario.duration:
         yield "at", f"at {fault.at} is after the load ends ({scenario.duration})"
     if fault.lasts is not None and fault.lasts <= 0:
@@ -120,6 +164,11 @@ def _fault(fault: Fault, scenario: Scenario, names: set[str]) -> Iterator[tuple[
             yield ("nodes" if name in fault.nodes else "sides"), _no_such(name, scenario)
     if fault.kind in ("partition", "one-way"):
         yield from _sides(fault)
+        if names <= set(fault.nodes):
+            yield "nodes", "cuts all processes off from nobody: leave some out"
+        sizes = [len(side) for side in fault.sides] or [len(fault.nodes), len(names)]
+        if sum(sizes) ** 2 - sum(size**2 for size in sizes) > 2 * MOST_PATHS:
+            yield "sides" if fault.sides else "nodes", f"cuts over {MOST_PATHS} paths: name fewer"
     elif fault.sides:
         yield "sides", "only a partition and a one-way cut have sides: say nodes"
     elif not fault.nodes and fault.kind != "loss":

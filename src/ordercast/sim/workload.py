@@ -29,6 +29,7 @@ class Sender:
         process: Process,
         group: str,
         load: WorkloadSettings,
+        rate: float,
         draw: Random,
         until: int,
     ) -> None:
@@ -38,7 +39,7 @@ class Sender:
         self._draw = draw
         self._until = until
         self._batch = load.batch
-        self._gap = SECOND * load.batch / load.rate
+        self._gap = SECOND * load.batch / rate
         self._steady = load.pattern == "steady"
         self._payload = b"x" * load.payload
         self._backlog = 0  # messages that wait for room
@@ -60,15 +61,16 @@ class Sender:
         if process.alive and not process.is_paused and self._backlog < BACKLOG_LIMIT:
             self._backlog += self._batch
             self._submit()
-            if self._backlog and process.alive and self._group not in process.on_room:
-                process.on_room[self._group] = self._submit
-                process.blocked(self._group, "window")
+            if self._backlog:
+                process.await_room(self._group, self._submit)
         self._plan_next()
 
     def _submit(self) -> None:
         if self._submitting:
             return
         process = self._process
+        if self._agenda.now >= self._until:  # the load is over: what still waits is given up
+            self._backlog = 0
         largest = max(self._batch, BATCH_SIZE // (len(self._payload) or 1))
         self._submitting = True
         while self._backlog and process.accepts(self._group):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast import __version__
+from ordercast.errors import UsageError
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
@@ -69,6 +70,11 @@ class World:
         self._families = families or FAMILIES
         self._most_events = most_events
         self._groups = [(group, self._plan(group)) for group in scenario.groups()]
+        self._plans: dict[str, dict[str, list[Plan]]] = {}  # by process and family
+        for group, plan in self._groups:
+            for name in plan.members:
+                by_family = self._plans.setdefault(name, {})
+                by_family.setdefault(scenario.family_of(group), []).append(plan)
         self.network = Network(
             self.agenda,
             scenario.network,
@@ -99,6 +105,8 @@ class World:
                 over = self.agenda.run(scenario.duration + scenario.quiet, left)
             if not over:
                 ending = Ending.CUT
+        except UsageError:  # a scenario that cannot be run at all
+            raise
         except Exception as failure:  # a machine broke; the run reports it with its seed
             ending, error = Ending.FAILED, _told_in_one_line(failure)
         for process in self.processes.values():
@@ -113,13 +121,14 @@ class World:
         self.faults.schedule(listed, scenario.duration)
         for process in self.processes.values():
             process.start()
-        for group, _ in self._groups:
+        load, until = scenario.workload, scenario.duration
+        for group, plan in self._groups:
+            members, rate = frozenset(group.members), load.rate_in(plan.options)
             for name in scenario.senders():
-                if name in group.members:
+                if name in members:
                     draw = chance.stream(seed, "workload", group.name, name)
                     process = self.processes[name]
-                    load = scenario.workload
-                    Sender(self.agenda, process, group.name, load, draw, scenario.duration)
+                    Sender(self.agenda, process, group.name, load, rate, draw, until)
 
     def _plan(self, group: GroupSettings) -> Plan:
         family = self.scenario.family_of(group)
@@ -129,15 +138,11 @@ class World:
     def _machines(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
         """The machines of one life: families build all their groups at once."""
         machines: list[Machine] = []
+        plans = self._plans.get(me.name, {})
         for name, family in self._families.items():
-            plans = tuple(
-                plan
-                for group, plan in self._groups
-                if self.scenario.family_of(group) == name and me.name in plan.members
-            )
-            if plans:
+            if name in plans:
                 draw: Random = chance.stream(self.seed, "member", name, me)
-                machines += family.build(me, plans, draw, kept)
+                machines += family.build(me, tuple(plans[name]), draw, kept)
         return machines
 
     def _outcome(self, ending: Ending, error: str | None) -> Outcome:

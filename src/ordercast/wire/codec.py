@@ -32,7 +32,7 @@ class Codec:
         assert len(data) <= LARGEST_PACKET, f"a packet of {len(data)} bytes"
         return data
 
-    def decode(self, data: bytes) -> Packet:
+    def decode(self, data: bytes | memoryview) -> Packet:
         if len(data) > LARGEST_PACKET:
             raise PeerError(f"a packet of {len(data)} bytes; the limit is {LARGEST_PACKET}")
         try:

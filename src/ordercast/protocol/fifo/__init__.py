@@ -10,6 +10,6 @@ member.py    the machine: the doors, and the rules that join the parts
 from ordercast.kernel.machine import Family
 from ordercast.protocol.fifo.member import build
 from ordercast.protocol.fifo.options import Options
-from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 
-FAMILY = Family("fifo", Options, (Data, Start, Alive), build, largest_group=256)
+FAMILY = Family("fifo", Options, (Data, Start, Alive, Leave), build, largest_group=256)

@@ -35,7 +35,7 @@ from ordercast.kernel.machine import Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.options import Options
-from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 from ordercast.protocol.fifo.peers import Peer
 from ordercast.protocol.fifo.stream import Stream
 from ordercast.types import Event, NodeId, Payloads, View, event_number, view_identity
@@ -45,7 +45,6 @@ LIVES_REMEMBERED = 8
 """Older lives of a name than this many are forgotten, and their packets ignored."""
 STREAMS_IN_A_REPORT = 200
 """A heartbeat is a datagram, so a long list of streams is told in several."""
-PACKETS = (Data, Start, Alive)
 
 
 class Member:
@@ -59,6 +58,7 @@ class Member:
         self.others = tuple(name for name in plan.members if name != me.name)
         self.peers = {name: Peer(name) for name in self.others}
         self.present: tuple[NodeId, ...] = ()  # the lives of the present peers, by name
+        self.somebody_away = bool(self.others)  # who may yet return: what it misses is held
         self.limit = Limit(options.retain, options.retain_size)
         self.own = Stream(me, 0, self.limit)
         self.streams: dict[NodeId, Stream] = {me: self.own}
@@ -68,6 +68,7 @@ class Member:
         self.forming = options.silence_ticks if self.others else 0  # ticks left to meet everybody
         self.early: list[Data] = []  # admitted while forming: nobody hears an event before a view
         self.views_installed = 0
+        self.throttled = False  # the application is full: we acknowledge nothing that is new
         self.unreported = 0  # events received since our last heartbeat
         self.first_tick = chance.randrange(1, options.heartbeat + 1)  # members out of step
 
@@ -85,6 +86,12 @@ class Member:
         return not self.forming and (
             waiting.count < self.options.window and waiting.size < self.options.window_size
         )
+
+    def stable_up_to(self, group: str) -> int:
+        stable = min(
+            self.own.acknowledged.stable_up_to(self.own.received_up_to), self.own.received_up_to
+        )
+        return event_number(self.me.incarnation, stable) if stable else 0
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self.accepts(group), "the driver asks first"
@@ -120,6 +127,8 @@ class Member:
             self._receive_alive(step, peer, packet)
         elif isinstance(packet, Start):
             self._receive_start(step, peer, packet)
+        else:
+            self._receive_leave(step, peer)
 
     def expire(self, step: Step, timer: Timer) -> None:
         assert timer == TICK
@@ -139,6 +148,17 @@ class Member:
     def told(self, step: Step, token: object, arrived: bool) -> None:
         raise AssertionError("fifo sends nothing by status")
 
+    def throttle(self, step: Step, group: str, full: bool) -> None:
+        self.throttled = full
+        if not full and not self.forming:
+            for stream in self.streams.values():
+                stream.reported_up_to = stream.received_up_to
+            self._report(step)
+
+    def leave(self, step: Step, group: str) -> None:
+        if self.present:
+            step.send(self.present, Leave(self.group))
+
     # --- receiving ---------------------------------------------------------------------------
 
     def _refuse_nonsense(self, sender: NodeId, packet: Packet) -> None:
@@ -155,7 +175,7 @@ class Member:
             lives = sum(origin.name == name for origin in self.streams)
             if packet.origin not in self.streams and lives > LIVES_REMEMBERED:
                 raise PeerError(f"{sender} tells of more lives of {name} than there can be")
-        else:
+        elif not isinstance(packet, Leave):
             raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
@@ -170,7 +190,7 @@ class Member:
             self.early.append(data)
         else:
             self._hand_over(step, data)
-        stream.trim(self._somebody_away())
+        stream.trim(self.somebody_away)
         self.unreported += 1
         if 4 * self.unreported >= self.options.window:
             self._report(step)
@@ -178,7 +198,8 @@ class Member:
     def _hand_over(self, step: Step, data: Data) -> None:
         """Delivers an admitted event, unless a later life of its origin came before it."""
         origin = data.origin
-        self.streams[origin].reported_up_to = data.number
+        if not self.throttled:
+            self.streams[origin].reported_up_to = data.number
         if origin.incarnation < self.newest_delivered.get(origin.name, 0):
             self._give_up(step, origin, data.number, "obsolete")
         else:
@@ -199,9 +220,9 @@ class Member:
         ]
         if self.me in peer.hears:
             peer.proves_contact()
-            if not peer.present and not peer.settling:
+            if not peer.present and not peer.settling and not peer.left:
                 self._welcome(step, peer)
-        away = self._somebody_away()
+        away = self.somebody_away
         for stream in moved:
             stream.trim(away)
         self._trim_own()
@@ -223,6 +244,14 @@ class Member:
             stream = self._follow(origin, 0 if owed else start.after)
         for number in stream.skip_to(start.after):
             self._give_up(step, origin, number, "overflow")
+
+    def _receive_leave(self, step: Step, peer: Peer) -> None:
+        """Its life in this group is over: it is not waited for, and nothing is held for it."""
+        was_present = peer.present
+        peer.left = True
+        self._let_go(peer)
+        if was_present:
+            self._install_change(step)
 
     def _give_up(self, step: Step, origin: NodeId, number: int, cause: str) -> None:
         step.note(
@@ -263,6 +292,7 @@ class Member:
                 self._install_change(step)
         settling = self.options.silence_ticks // 2 if peer.life else 0
         self.peers[sender.name] = Peer(sender.name, sender, settling)
+        self._who_is_present()
         for origin in list(self.streams):
             if self._is_forgotten(origin):
                 del self.streams[origin]
@@ -299,8 +329,8 @@ class Member:
         self.own.resend(step, self.group, peer.life, peer.received.get(self.me, 0))
         self._count_unstable_again()
         for stream in self.streams.values():
-            stream.trim(self._somebody_away())
-        if self.forming and not self._somebody_away():
+            stream.trim(self.somebody_away)
+        if self.forming and not self.somebody_away:
             self.forming = 0
             self._formed(step)
         else:
@@ -320,19 +350,17 @@ class Member:
         for stream in self.streams.values():
             stream.acknowledged.unfollow(peer.life)
             stream.lags.pop(peer.life, None)
-            stream.trim(somebody_away=True)
+            stream.trim(self.somebody_away)
         self._trim_own()
 
     def _is_present(self, life: NodeId) -> bool:
         peer = self.peers.get(life.name)
         return peer is not None and peer.present and peer.life == life
 
-    def _somebody_away(self) -> bool:
-        return len(self.present) < len(self.others)
-
     def _who_is_present(self) -> None:
         peers = self.peers.values()
         self.present = tuple(peer.life for peer in peers if peer.present and peer.life)
+        self.somebody_away = any(not peer.present and not peer.left for peer in peers)
 
     def _install_change(self, step: Step) -> None:
         if not self.forming:  # a group that forms comes as one view, not as one a member
@@ -391,7 +419,7 @@ class Member:
             step.send(self.others, Alive(self.group, part, hears), DATAGRAM)
 
     def _trim_own(self) -> None:
-        self.unstable.discard_up_to(self.own.trim(self._somebody_away()))
+        self.unstable.discard_up_to(self.own.trim(self.somebody_away))
 
     def _count_unstable_again(self) -> None:
         """A returned peer lacks events that were stable without it: the window counts them."""
@@ -402,7 +430,7 @@ class Member:
 
     def _event(self, data: Data) -> Event:
         number = event_number(data.origin.incarnation, data.number)
-        return Event(self.group, data.origin, number, data.payloads)
+        return Event(self.group, data.origin, number, data.payloads, size=data.size)
 
 
 def build(

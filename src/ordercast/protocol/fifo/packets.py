@@ -33,6 +33,10 @@ class Start(Packet, frozen=True, tag="fifo.start"):
     after: Count
 
 
+class Leave(Packet, frozen=True, tag="fifo.leave"):
+    """The sender leaves in an orderly way, after all that it sent before."""
+
+
 class Alive(Packet, frozen=True, tag="fifo.alive"):
     """A heartbeat: how far the sender has received each stream, and whom it hears."""
 

@@ -22,6 +22,7 @@ class Peer:
     __slots__ = (
         "away",
         "hears",
+        "left",
         "life",
         "name",
         "present",
@@ -39,6 +40,7 @@ class Peer:
         self.settling = settling  # own heartbeats left until it is answered in any case
         self.present = False  # our events go to it, and we wait for its acknowledgements
         self.away = False  # set aside, and not returned since
+        self.left = False  # this life left the group in an orderly way
         self.silent = 0  # own heartbeats since we last heard it
         self.unheard = 0  # own heartbeats since it last said that it hears us
         self.received: dict[NodeId, int] = {}  # what it last said it has of each stream

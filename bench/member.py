@@ -1,0 +1,134 @@
+"""One live member under a common workload, so that other systems can be measured beside it.
+
+    python bench/member.py BASE_PORT HOW RANK N
+
+HOW is `message` (one iteration a message) or `batch` (one a batch). A driver speaks to it by lines:
+
+    member -> READY
+    driver -> GO phase count size rate stamp     rate 0: as fast as flow control lets it
+    member -> DONE phase seconds p50_us p99_us -
+    driver -> QUIT
+
+Every member sends `count` messages of `size` bytes and waits until it has delivered those of all.
+With stamp 1 a message begins with its send time, and latencies are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import sys
+import tempfile
+import threading
+import time
+
+from ordercast.levels import Fifo
+from ordercast.net.group import Group, Message
+from ordercast.net.node import open_node
+from ordercast.types import Event
+
+STAMP = struct.Struct("<qII")
+BURST = 100
+
+
+class Counted:
+    """What one member has delivered, and how long it took to come."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.target = 1 << 62
+        self.latencies: list[int] | None = None
+        self.reached = asyncio.Event()
+        self.at = 0
+
+    def add(self, payloads: list[bytes]) -> None:
+        self.count += len(payloads)
+        if self.latencies is not None:
+            now = time.monotonic_ns()
+            self.latencies += [now - STAMP.unpack_from(data)[0] for data in payloads]
+        if self.count >= self.target:
+            self.at = time.monotonic_ns()
+            self.reached.set()
+
+
+async def deliver(group: Group, counted: Counted, how: str) -> None:
+    if how == "batch":
+        while True:
+            item = await group.next_batch()
+            if isinstance(item, Event):
+                counted.add(item.payloads)
+    async for item in group:
+        if isinstance(item, Message):
+            counted.add([item.data]) if counted.latencies is not None else one(counted)
+
+
+def one(counted: Counted) -> None:
+    counted.count += 1
+    if counted.count >= counted.target:
+        counted.at = time.monotonic_ns()
+        counted.reached.set()
+
+
+async def phase(
+    group: Group, counted: Counted, rank: int, n: int, order: list[str]
+) -> tuple[float, int, int]:
+    count, size, rate, stamp = int(order[0]), int(order[1]), float(order[2]), order[3] == "1"
+    counted.reached.clear()
+    counted.latencies = [] if stamp else None
+    counted.target = (
+        counted.count + count * n if counted.target == 1 << 62 else counted.target + count * n
+    )
+    pad = bytes(size - STAMP.size)
+    fixed = STAMP.pack(0, rank, 0) + pad
+    begin = time.monotonic_ns()
+    sent = 0
+    while sent < count:
+        now = (time.monotonic_ns() - begin) * 1e-9
+        due = min(count, int(now * rate) + 1) - sent if rate else min(BURST, count - sent)
+        if due <= 0:
+            await asyncio.sleep(0.001)
+            continue
+        due = min(due, 200)
+        if stamp:
+            batch = [STAMP.pack(time.monotonic_ns(), rank, sent + i) + pad for i in range(due)]
+        else:
+            batch = [fixed] * due
+        await group.send_many(batch)
+        sent += due
+        await asyncio.sleep(0)
+    await counted.reached.wait()
+    latencies = sorted(counted.latencies or [0])
+    p50, p99 = latencies[len(latencies) // 2], latencies[len(latencies) * 99 // 100]
+    return (counted.at - begin) / 1e9, p50 // 1000, p99 // 1000
+
+
+async def main(base: int, how: str, rank: int, n: int) -> None:
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str] = asyncio.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    threading.Thread(target=read, daemon=True).start()
+    peers = {f"n{other}": f"127.0.0.1:{base + other}" for other in range(n) if other != rank}
+    with tempfile.TemporaryDirectory() as folder:
+        place = f"127.0.0.1:{base + rank}"
+        async with (
+            open_node(name=f"n{rank}", listen=place, peers=peers, data=folder) as node,
+            node.join("bench", Fifo()) as group,
+        ):
+            counted = Counted()
+            await group.__anext__()  # the first view: the group has formed
+            delivering = asyncio.create_task(deliver(group, counted, how))
+            print("READY", flush=True)
+            while (words := (await lines.get()).split())[0] == "GO":
+                seconds, p50, p99 = await phase(group, counted, rank, n, words[2:6])
+                print("DONE", words[1], f"{seconds:.6f}", p50, p99, "-", flush=True)
+            delivering.cancel()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

@@ -1,0 +1,1 @@
+"""The live world: the same machines between real processes, over real sockets."""

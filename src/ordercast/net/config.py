@@ -1,0 +1,41 @@
+"""The settings of a node, from a TOML file or from keyword arguments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.units import SECOND, Duration
+
+Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
+Place = Annotated[str, Meta(pattern=r"^\S+:\d{1,5}$", max_length=255)]
+
+
+class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    authority: str  # PEM files
+    certificate: str
+    key: str
+
+
+class GroupRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who may do what in a group. Absent: everybody of the cluster."""
+
+    members: list[Name] | None = None
+    may_send: list[Name] | None = None
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    name: Name
+    cluster: Name = "ordercast"
+    listen: Place = "127.0.0.1:0"
+    data: str | None = None  # the node's folder; absent: .ordercast/NAME
+    peers: dict[Name, Place] = {}  # who is where
+    seeds: list[Place] = []  # somebody of the cluster is there
+    tls: TlsSettings | None = None
+    insecure: bool = False  # plain connections beyond loopback
+    group: dict[Name, GroupRules] = {}
+    eject_after: Duration = Duration(30 * SECOND)  # how long a slow consumer may stand still
+    trace: str | None = None  # a file to which rows are appended
+    control: str | None = None  # a local socket for `ordercast members` and `monitor`

@@ -1,0 +1,181 @@
+"""One TCP connection: frames in, frames out, and the greeting that opens it.
+
+It decides nothing: what a greeting is answered with, and what becomes of packets, is the mesh's
+business. A connection is of use between `ready` and its end; the link that it carries lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, cast
+
+from ordercast.errors import PeerError
+from ordercast.types import NodeId
+from ordercast.wire import greeting
+from ordercast.wire.codec import LARGEST_PACKET
+from ordercast.wire.framing import FrameReader, Kind, frame
+from ordercast.wire.greeting import Hello, Refuse, Resume
+
+if TYPE_CHECKING:
+    from ordercast.net.mesh import Contact, Mesh
+
+log = logging.getLogger("ordercast.net")
+
+GREETING_SECONDS = 5.0
+ACKNOWLEDGE_SECONDS = 0.02
+ACKNOWLEDGE_BYTES = 256 << 10
+WRITE_BUFFER = 1 << 20
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, mesh: Mesh, dialled: bool) -> None:
+        self.mesh = mesh
+        self.dialled = dialled
+        self.contact: Contact | None = None  # set when the peer has greeted
+        self.ready = False
+        self.source = "?"
+        self.heard_at = mesh.now()
+        self.ended: asyncio.Future[None] = mesh.loop.create_future()
+        self.greeted: asyncio.Future[NodeId] = mesh.loop.create_future()
+        self.transport: asyncio.Transport
+        self._reader = FrameReader()
+        self._entered = False  # it counts as half open at the gate
+        self._unacknowledged = 0  # bytes of data frames since our last acknowledgement
+        self._acknowledged = 0  # frames in that acknowledgement
+        self._ack_timer: asyncio.TimerHandle | None = None
+        self._greeting_timer: asyncio.TimerHandle | None = None
+
+    # --- asyncio -----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        address = transport.get_extra_info("peername")
+        self.source = str(address[0]) if address else "local"
+        if self.mesh.closing:
+            self.abort()
+            return
+        if not self.dialled:
+            self._entered = self.mesh.gate.enter(self.source, self.mesh.now())
+            if not self._entered:
+                self.mesh.count("refused_at_gate")
+                self.abort()
+                return
+        self.mesh.connections.add(self)
+        self._greeting_timer = self.mesh.loop.call_later(GREETING_SECONDS, self._too_slow)
+        if self.dialled:
+            self.write(Kind.HELLO, greeting.encode(self.mesh.hello()))
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self.mesh.now()
+        try:
+            for kind, body in self._reader.feed(data):
+                if self.transport.is_closing():
+                    return
+                self._receive(kind, body)
+        except PeerError as error:
+            self.mesh.count("refused_frames")
+            self.refuse(str(error))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ready = False
+        self._leave_gate()
+        for timer in (self._ack_timer, self._greeting_timer):
+            if timer is not None:
+                timer.cancel()
+        self.mesh.connections.discard(self)
+        self.mesh.lost(self)
+        if not self.greeted.done():
+            self.greeted.set_exception(PeerError("the connection ended before the greeting"))
+            self.greeted.exception()  # whoever waits sees it; nobody has to
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    # --- frames ------------------------------------------------------------------------------
+
+    def _receive(self, kind: int, body: memoryview) -> None:
+        if kind == Kind.DATA and self.ready:
+            self._receive_data(body)
+        elif kind == Kind.ACK and self.ready:
+            assert self.contact is not None and self.contact.link is not None
+            self.contact.link.acknowledge(int.from_bytes(body[:8]))
+            self.mesh.on_acknowledged(self.contact)
+        elif kind == Kind.HELLO and self.contact is None:
+            self.mesh.greeted(self, greeting.decode(body, Hello))
+        elif kind == Kind.RESUME and self.contact is not None and not self.dialled:
+            self._leave_gate()
+            self.mesh.resumed(self, greeting.decode(body, Resume).received)
+        elif kind == Kind.REFUSE:
+            reason = greeting.decode(body, Refuse).reason
+            log.warning("%s refused us: %s", self.contact or self.source, reason)
+            self.mesh.refused_by(self, reason)
+            self.abort()
+        elif kind == Kind.PING:
+            pass  # that it came is all it says
+        elif kind in (Kind.STATUS, Kind.ANSWER, Kind.KEY) and self.ready:
+            assert self.contact is not None
+            self.mesh.receive_other(self.contact, Kind(kind), body)
+        else:
+            raise PeerError(f"a frame of kind {kind} that has no place here")
+
+    def _receive_data(self, body: memoryview) -> None:
+        contact = self.contact
+        assert contact is not None and contact.link is not None and contact.life is not None
+        contact.link.received += 1
+        self._unacknowledged += len(body)
+        if self._unacknowledged >= ACKNOWLEDGE_BYTES:
+            self.acknowledge()
+        elif self._ack_timer is None:
+            self._ack_timer = self.mesh.loop.call_later(ACKNOWLEDGE_SECONDS, self.acknowledge)
+        self.mesh.receive(contact.life, body)
+
+    def acknowledge(self) -> None:
+        """Tells how many data frames came, so that the peer may let go of them."""
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        contact = self.contact
+        if not self.ready or contact is None or contact.link is None:
+            return
+        self._unacknowledged = 0
+        if contact.link.received != self._acknowledged:
+            self._acknowledged = contact.link.received
+            self.write(Kind.ACK, self._acknowledged.to_bytes(8))
+
+    def write(self, kind: Kind, body: bytes) -> None:
+        self.transport.write(frame(kind, body))
+
+    def become_ready(self) -> None:
+        """Both ends know who is there. From now on large frames are read."""
+        self.ready = True
+        self._reader.limit = LARGEST_PACKET
+        if self._greeting_timer is not None:
+            self._greeting_timer.cancel()
+        assert self.contact is not None and self.contact.life is not None
+        if not self.greeted.done():
+            self.greeted.set_result(self.contact.life)
+
+    def refuse(self, reason: str) -> None:
+        """Ends the connection and says why, at both ends."""
+        log.warning("refusing %s: %s", self.contact or self.source, reason)
+        if not self.transport.is_closing():
+            self.write(Kind.REFUSE, greeting.encode(Refuse(reason[:500])))
+            self.transport.close()
+        if not self.greeted.done():
+            self.greeted.set_exception(PeerError(reason))
+            self.greeted.exception()
+
+    def abort(self) -> None:
+        self.ready = False
+        self.transport.abort()
+
+    def _too_slow(self) -> None:
+        if not self.ready:
+            self.mesh.count("slow_greetings")
+            self.abort()
+
+    def _leave_gate(self) -> None:
+        if self._entered:
+            self._entered = False
+            self.mesh.gate.leave(self.source)

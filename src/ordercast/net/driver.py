@@ -1,0 +1,228 @@
+"""The live driver: calls the doors of the machines, and applies their steps to the world.
+
+The order is the kernel's: what is kept is durable, then packets leave, then timers are set, then
+the application and the trace hear. Machines are only ever called from here, one door at a time:
+what an application does in reaction comes later, in a turn of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from ordercast.errors import OrdercastError, PeerError
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import DATAGRAM, LINK, Channel, Note, Step, Timer
+from ordercast.net.datagrams import Datagrams
+from ordercast.net.mesh import Contact, Mesh
+from ordercast.trace.journal import Journal
+from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.wire.codec import Codec
+from ordercast.wire.framing import Kind, frame
+
+log = logging.getLogger("ordercast.net")
+
+ANSWER_SECONDS = 0.5
+
+
+class Listener(Protocol):
+    """The application's side of a group."""
+
+    def take(self, item: Event | View) -> None: ...
+
+    def stepped(self) -> None:
+        """A step ended: perhaps there is room now, or something has become stable."""
+
+
+class Store(Protocol):
+    """Where records are kept before anything leaves."""
+
+    def append(self, records: list[Packet]) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class Driver:
+    def __init__(self, me: NodeId, codec: Codec, journal: Journal | None) -> None:
+        self.me = me
+        self.mesh: Mesh  # both are given before the first machine
+        self.datagrams: Datagrams
+        self.store: Store | None = None
+        self.journal = journal
+        self.machines: dict[str, Machine] = {}
+        self.listeners: dict[str, Listener] = {}
+        self._codec = codec
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[tuple[int, Timer], asyncio.TimerHandle] = {}
+        self._statuses: dict[int, tuple[Machine, Hashable, asyncio.TimerHandle]] = {}
+        self._status_count = 0
+
+    # --- groups ------------------------------------------------------------------------------
+
+    def add(self, machine: Machine, listener: Listener) -> None:
+        for group in machine.groups:
+            assert group not in self.machines
+            self.machines[group] = machine
+            self.listeners[group] = listener
+            self._row("join", group=group)
+        self._enter(machine, machine.start)
+
+    def remove(self, group: str) -> None:
+        """The group is left: nothing of it is driven any more."""
+        machine = self.machines.pop(group, None)
+        self.listeners.pop(group, None)
+        if machine is not None:
+            self._row("leave", group=group)
+            for key in [key for key in self._timers if key[0] == id(machine)]:
+                self._timers.pop(key).cancel()
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        for _, _, timer in self._statuses.values():
+            timer.cancel()
+        self._timers.clear()
+        self._statuses.clear()
+
+    # --- doors -------------------------------------------------------------------------------
+
+    def submit(self, group: str, payloads: Payloads, size: int) -> Event:
+        machine = self.machines[group]
+        step = self._step()
+        event = machine.submit(step, group, payloads, size)
+        if self.journal is not None:
+            self.journal.submit(time.time_ns(), event)
+        self._apply(machine, step)
+        return event
+
+    def leave(self, group: str) -> None:
+        machine = self.machines[group]
+        self._enter(machine, machine.leave, group)
+
+    def throttle(self, group: str, full: bool) -> None:
+        machine = self.machines[group]
+        self._enter(machine, machine.throttle, group, full)
+
+    def receive(self, sender: NodeId, body: bytes | memoryview) -> None:
+        """A packet came by link. PeerError costs the sender its connection."""
+        self._receive(sender, self._codec.decode(body), len(body))
+
+    receive_status = receive
+
+    def receive_datagram(self, sender: NodeId, body: bytes) -> None:
+        try:
+            self.receive(sender, body)
+        except PeerError as error:
+            self.mesh.count("refused_datagrams")
+            log.warning("%s sent a datagram that is refused: %s", sender, error)
+
+    def _receive(self, sender: NodeId, packet: Packet, size: int) -> None:
+        machine = self.machines.get(packet.group)
+        if machine is None:
+            self.mesh.count("packets_of_other_groups")
+            return
+        step = self._step()
+        machine.receive(step, sender, packet)
+        self._apply(machine, step)
+
+    def answered(self, key: int, arrived: bool = True) -> None:
+        waiting = self._statuses.pop(key, None)
+        if waiting is not None:
+            machine, token, timer = waiting
+            timer.cancel()
+            self._enter(machine, machine.told, token, arrived)
+
+    def met(self, contact: Contact) -> None:
+        """A peer is connected: nothing to do, machines hear of it by its packets."""
+
+    def _expire(self, machine: Machine, timer: Timer) -> None:
+        self._timers.pop((id(machine), timer), None)
+        self._enter(machine, machine.expire, timer)
+
+    def _enter(self, machine: Machine, door: Callable[..., Any], *arguments: object) -> None:
+        step = self._step()
+        door(step, *arguments)
+        self._apply(machine, step)
+
+    def _step(self) -> Step:
+        return Step(time.monotonic_ns())
+
+    # --- effects -----------------------------------------------------------------------------
+
+    def _apply(self, machine: Machine, step: Step) -> None:
+        if step.kept:
+            if self.store is None:
+                raise OrdercastError("a machine wants to keep a record, but there is no store")
+            self.store.append(step.kept)
+            self.store.sync()
+        for to, packet, channel, token in step.sent:
+            self._send(machine, to, packet, channel, token)
+        for timer, after in step.timers:
+            self._set_timer(machine, timer, after)
+        for output in step.outputs:
+            if isinstance(output, Event):
+                if self.journal is not None:
+                    self.journal.deliver(time.time_ns(), output)
+            elif isinstance(output, View):
+                if self.journal is not None:
+                    self.journal.view(time.time_ns(), output)
+            else:
+                assert isinstance(output, Note)
+                self._row(output.kind, **output.columns)
+                continue
+            listener = self.listeners.get(output.group)
+            if listener is not None:
+                listener.take(output)
+        for group in machine.groups:
+            listener = self.listeners.get(group)
+            if listener is not None:
+                listener.stepped()
+
+    def _send(
+        self,
+        machine: Machine,
+        to: tuple[Any, ...],
+        packet: Packet,
+        channel: Channel,
+        token: Hashable,
+    ) -> None:
+        """Encoded once, whoever it goes to."""
+        body = self._codec.encode(packet)
+        if channel is LINK:
+            framed = frame(Kind.DATA, body)
+            for life in to:
+                self.mesh.send(life, framed)
+        elif channel is DATAGRAM:
+            for address in to:
+                self.datagrams.send(address if isinstance(address, str) else address.name, body)
+        else:
+            for address in to:
+                self._send_status(machine, address, body, token)
+
+    def _send_status(
+        self, machine: Machine, address: NodeId | str, body: bytes, token: Hashable
+    ) -> None:
+        self._status_count = key = self._status_count + 1
+        timer = self._loop.call_later(ANSWER_SECONDS, self.answered, key, False)
+        self._statuses[key] = (machine, token, timer)
+        name = address if isinstance(address, str) else address.name
+        contact = self.mesh.contacts.get(name)
+        if contact is None or (isinstance(address, NodeId) and contact.life != address):
+            return  # nobody there: the timer answers
+        self.mesh.send_frame(contact, Kind.STATUS, key.to_bytes(8) + body)
+
+    def _set_timer(self, machine: Machine, timer: Timer, after: int | None) -> None:
+        key = (id(machine), timer)
+        old = self._timers.pop(key, None)
+        if old is not None:
+            old.cancel()
+        if after is not None:
+            self._timers[key] = self._loop.call_later(after / 1e9, self._expire, machine, timer)
+
+    def _row(self, kind: str, **columns: object) -> None:
+        if self.journal is not None:
+            self.journal.row(time.time_ns(), kind, **columns)

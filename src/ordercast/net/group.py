@@ -1,0 +1,302 @@
+"""A group as an application has it: send, and one ordered stream of messages and views.
+
+Sends of one turn of the event loop travel as one batch: the first of them asks for a flush at the
+end of the turn, so a lone message waits for nothing but that. A batch that has grown to the byte
+limit leaves at once. While the machine has no room the open batch collects what is sent, up to the
+limits of the credit; then `send` waits.
+
+What is delivered waits in a queue for the application. When that is over its limit the machine is
+told, and acknowledges no more: so the senders' windows fill, and a slow consumer slows its senders
+by exactly what it cannot take. After `eject_after` without a sign of life it is put out of the
+group, with an error in its stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.types import Event, NodeId, Payloads, View
+
+if TYPE_CHECKING:
+    from ordercast.net.node import Node
+
+Until = Literal["queued", "delivered", "stable"]
+
+BATCH_BYTES = 64 << 10
+CREDIT_BYTES = 512 << 10
+CREDIT_COUNT = 16_384
+QUEUE_BYTES = 4 << 20
+QUEUE_COUNT = 65_536
+LEAVE_SECONDS = 2.0
+
+
+class GroupClosed(OrdercastError):
+    """The group was left, or this member was put out of it."""
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One application message, as it was sent."""
+
+    sender: NodeId
+    data: bytes
+    group: str
+    number: int  # of the event that carried it: equal for the messages of one batch
+
+
+class Receipt:
+    """What became of a send. Shared by the messages of one batch, which share their fate."""
+
+    __slots__ = ("_group", "number")
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self.number: int | None = None  # of the event, once it was submitted
+
+    @property
+    def delivered(self) -> bool:
+        """This member has delivered it to its own stream."""
+        return self.number is not None and self.number <= self._group.delivered_up_to
+
+    @property
+    def stable(self) -> bool:
+        """Every present member has it."""
+        return self.number is not None and self.number <= self._group.stable_up_to
+
+    async def wait(self, until: Until = "stable") -> Receipt:
+        """Waits until it is so. GroupClosed if the group ends before."""
+        while not (self.stable if until == "stable" else self.delivered):
+            await self._group.change()
+        return self
+
+
+class Group:
+    """Made by `node.join`; an async context manager and an async iterator."""
+
+    def __init__(self, node: Node, name: str, eject_after: float) -> None:
+        self.name = name
+        self.view: View | None = None  # the last one that the application was handed
+        self.delivered_up_to = 0
+        self.stable_up_to = 0
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._eject_after = eject_after
+        self._closed: Exception | None = None
+        # Out.
+        self._batch: Payloads = []
+        self._batch_size = 0
+        self._receipt = Receipt(self)
+        self._flushing = False
+        self._changed: asyncio.Future[None] | None = None  # whoever waits for anything waits here
+        # In.
+        self._queue: deque[Event | View] = deque()
+        self._queue_size = 0
+        self._queue_count = 0
+        self._throttled: asyncio.TimerHandle | None = None
+        self._payloads: Payloads = []  # of the event that is being handed out
+        self._place = 0
+        self._event: Event | None = None
+        self._arrived: asyncio.Future[None] | None = None
+
+    # --- sending -----------------------------------------------------------------------------
+
+    async def send(self, data: bytes, *, until: Until = "queued") -> Receipt:
+        """Sends to every member. Returns when the message is queued, delivered here, or stable."""
+        if type(data) is not bytes:
+            data = _as_bytes(data)
+        while self._batch_size >= CREDIT_BYTES or len(self._batch) >= CREDIT_COUNT:
+            await self.change()
+        if self._closed is not None:
+            raise self._closed
+        self._batch.append(data)
+        self._batch_size += len(data)
+        receipt = self._added()
+        return receipt if until == "queued" else await receipt.wait(until)
+
+    async def send_many(self, messages: Payloads, *, until: Until = "queued") -> Receipt:
+        """Sends several messages as part of one batch: cheaper than one by one, the same else."""
+        while self._batch_size >= CREDIT_BYTES or len(self._batch) >= CREDIT_COUNT:
+            await self.change()
+        if self._closed is not None:
+            raise self._closed
+        self._batch += messages
+        self._batch_size += sum(map(len, messages))
+        receipt = self._added()
+        return receipt if until == "queued" else await receipt.wait(until)
+
+    def _added(self) -> Receipt:
+        """The open batch has grown: it leaves now if it is large, or else when the turn ends."""
+        receipt = self._receipt
+        if self._batch_size >= BATCH_BYTES:
+            self._flush()
+        elif not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._end_of_turn)
+        return receipt
+
+    def _end_of_turn(self) -> None:
+        self._flushing = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """The open batch becomes an event, if the machine has room for one."""
+        if not self._batch or self._closed is not None:
+            return
+        if not self._node.driver.machines[self.name].accepts(self.name):
+            return  # `stepped` tries again after every step
+        payloads, size, receipt = self._batch, self._batch_size, self._receipt
+        self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
+        event = self._node.driver.submit(self.name, payloads, size)
+        receipt.number = event.number
+        self._tell_change()
+
+    def stepped(self) -> None:
+        if self._batch and not self._flushing:
+            self._flush()
+        stable = self._node.driver.machines[self.name].stable_up_to(self.name)
+        if stable != self.stable_up_to:
+            self.stable_up_to = stable
+            self._tell_change()
+
+    async def change(self) -> None:
+        """Until something about this group's sends has changed."""
+        if self._closed is not None:
+            raise self._closed
+        if self._changed is None:
+            self._changed = self._loop.create_future()
+        await asyncio.shield(self._changed)
+        if self._closed is not None:
+            raise self._closed
+
+    def _tell_change(self) -> None:
+        if self._changed is not None:
+            changed, self._changed = self._changed, None
+            if not changed.done():
+                changed.set_result(None)
+
+    # --- receiving ---------------------------------------------------------------------------
+
+    def take(self, item: Event | View) -> None:
+        """The driver hands over what the machine delivered."""
+        if isinstance(item, Event):
+            if item.origin == self._node.me:
+                self.delivered_up_to = item.number
+            self._queue_count += len(item.payloads)
+            self._queue_size += item.size
+            if self._throttled is None and self._is_over_limit():
+                self._loop.call_soon(self._throttle)
+        self._queue.append(item)
+        if self._arrived is not None:
+            arrived, self._arrived = self._arrived, None
+            if not arrived.done():
+                arrived.set_result(None)
+
+    def _is_over_limit(self) -> bool:
+        return self._queue_size > QUEUE_BYTES or self._queue_count > QUEUE_COUNT
+
+    def _throttle(self) -> None:
+        """Outside the step that delivered: machines are called one door at a time."""
+        if self._throttled is None and self._closed is None and self._is_over_limit():
+            self._throttled = self._loop.call_later(self._eject_after, self._eject)
+            self._node.driver.throttle(self.name, True)
+
+    def _relieve(self) -> None:
+        """The application has caught up to half the limit: more may come."""
+        caught_up = 2 * self._queue_size <= QUEUE_BYTES and 2 * self._queue_count <= QUEUE_COUNT
+        if self._throttled is not None and self._closed is None and caught_up:
+            self._throttled.cancel()
+            self._throttled = None
+            self._node.driver.throttle(self.name, False)
+
+    def _eject(self) -> None:
+        self._node.eject(self, "the application took nothing for too long")
+
+    def __aiter__(self) -> Group:
+        return self
+
+    async def __anext__(self) -> Message | View:
+        place = self._place
+        if place < len(self._payloads):
+            self._place = place + 1
+            event = self._event
+            assert event is not None
+            return Message(event.origin, self._payloads[place], event.group, event.number)
+        while True:
+            item = await self._next_item()
+            if isinstance(item, View):
+                return item
+            if item.payloads:
+                self._event, self._payloads, self._place = item, item.payloads, 1
+                return Message(item.origin, item.payloads[0], item.group, item.number)
+
+    async def next_batch(self) -> Event | View:
+        """The next whole event or view: one call a batch, for those who count microseconds."""
+        if self._place < len(self._payloads) and self._event is not None:
+            rest = msgspec.structs.replace(self._event, payloads=self._payloads[self._place :])
+            self._payloads = []
+            return rest
+        return await self._next_item()
+
+    async def _next_item(self) -> Event | View:
+        while not self._queue:
+            if self._closed is not None:
+                if type(self._closed) is GroupClosed:
+                    raise StopAsyncIteration
+                raise self._closed
+            if self._arrived is None:
+                self._arrived = self._loop.create_future()
+            await asyncio.shield(self._arrived)
+        item = self._queue.popleft()
+        if isinstance(item, View):
+            self.view = item
+            return item
+        self._queue_count -= len(item.payloads)
+        self._queue_size -= item.size
+        if self._throttled is not None:
+            self._relieve()
+        return item
+
+    # --- leaving -----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Group:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Leaves in an orderly way: what was sent reaches the others first, if they answer."""
+        if self._closed is not None:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                while self._batch or self.stable_up_to < self.delivered_up_to:
+                    self._flush()
+                    await self.change()
+        except TimeoutError:
+            pass  # somebody does not answer; the others have it, or get it from each other
+        if self._closed is None:
+            self._node.leave(self)
+
+    def close(self, why: Exception) -> None:
+        """No more sends; what was delivered can still be read."""
+        self._closed = why
+        if self._throttled is not None:
+            self._throttled.cancel()
+        self._tell_change()
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+
+class Ejected(OrdercastError):
+    """This member was put out of the group, because it could not keep up."""
+
+
+def _as_bytes(data: object) -> bytes:
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise UsageError(f"a message is bytes, not {type(data).__name__}")

@@ -1,0 +1,378 @@
+"""The mesh: every node that we know, how to reach it, and what connects us now.
+
+Rules. A contact is remembered for ever and dialled for ever, with backoff and jitter: a node that
+was cut off finds its way back without help. Between two nodes one connection counts; a newer one
+takes its place. The newest life of a name that greeted us is the one that we talk to: a link to an
+older life is forgotten, with all that was underway, and an older life is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from ordercast.errors import OrdercastError, PeerError
+from ordercast.net.connection import Connection
+from ordercast.net.gate import Gate
+from ordercast.net.link import Link, LinkFull
+from ordercast.types import NodeId
+from ordercast.units import SECOND
+from ordercast.wire import greeting
+from ordercast.wire.framing import Kind, frame
+from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, Resume
+
+log = logging.getLogger("ordercast.net")
+
+LINK_LIMIT = 256 << 20
+MOST_CONTACTS = 1024
+DIAL_SECONDS = 5.0
+FIRST_BACKOFF_SECONDS = 0.05
+LONGEST_BACKOFF_SECONDS = 2.0
+PING_SECONDS = 1.0
+SILENCE = 8 * SECOND
+"""A connection that brings nothing for so long, not even a ping, is not one any more."""
+
+
+class Receiver(Protocol):
+    """What the mesh hands on."""
+
+    def receive(self, sender: NodeId, body: memoryview) -> None: ...
+
+    def receive_status(self, sender: NodeId, body: memoryview) -> None: ...
+
+    def answered(self, key: int) -> None: ...
+
+    def met(self, contact: Contact) -> None: ...
+
+
+class Contact:
+    """A node that we know by name."""
+
+    __slots__ = ("connection", "dialler", "greeting", "key", "life", "link", "name", "place", "udp")
+
+    def __init__(self, name: str, place: str | None) -> None:
+        self.name = name
+        self.place = place  # host:port to dial; None: it must dial us
+        self.life: NodeId | None = None  # the newest that greeted us
+        self.link: Link | None = None
+        self.connection: Connection | None = None  # the one that counts, once it is ready
+        self.greeting: Connection | None = None  # the last that we told how much we have
+        self.udp: tuple[str, int] | None = None
+        self.key: tuple[bytes, bytes] | None = None  # id and key for datagrams to it
+        self.dialler: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return str(self.life or self.name)
+
+
+class Mesh:
+    def __init__(
+        self,
+        me: NodeId,
+        cluster: str,
+        receiver: Receiver,
+        chance: Random,
+        *,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        certified: Callable[[asyncio.Transport], str | None] | None = None,
+        new_key: Callable[[NodeId], tuple[bytes, bytes]] | None = None,
+    ) -> None:
+        self.me = me
+        self.cluster = cluster
+        self.loop = asyncio.get_running_loop()
+        self.gate = Gate()
+        self.contacts: dict[str, Contact] = {}
+        self.connections: set[Connection] = set()  # never iterated but to close them all
+        self.counters: Counter[str] = Counter()
+        self.port = 0
+        self.closing = False
+        self.cut_from: frozenset[str] = frozenset()  # names that must not reach us
+        self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
+        self._receiver = receiver
+        self._chance = chance
+        self._server: asyncio.Server | None = None
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._certified = certified
+        self._new_key = new_key
+        self._pinger: asyncio.TimerHandle | None = None
+        self._seeds: list[asyncio.Task[None]] = []
+
+    def now(self) -> int:
+        return time.monotonic_ns()
+
+    def count(self, what: str) -> None:
+        self.counters[what] += 1
+
+    # --- life --------------------------------------------------------------------------------
+
+    async def listen(self, host: str, port: int) -> None:
+        try:
+            self._server = await self.loop.create_server(
+                lambda: Connection(self, dialled=False), host, port, ssl=self._server_tls
+            )
+        except OSError as error:
+            raise OrdercastError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._ping()
+
+    def know(self, name: str, place: str | None) -> Contact | None:
+        """Remembers a node for ever, and dials it from now on if we know where it is."""
+        if name == self.me.name:
+            return None
+        contact = self.contacts.get(name)
+        if contact is None:
+            if len(self.contacts) >= MOST_CONTACTS:
+                self.count("contacts_over_limit")
+                return None
+            contact = self.contacts[name] = Contact(name, place)
+        if place is not None:
+            contact.place = place
+        if contact.place is not None and contact.dialler is None and not self.closing:
+            contact.dialler = self.loop.create_task(self._keep_dialling(contact))
+        return contact
+
+    def seed(self, place: str) -> None:
+        """A place whose node's name we do not know yet."""
+        self._seeds.append(self.loop.create_task(self._dial_seed(place)))
+
+    async def close(self) -> None:
+        self.closing = True
+        if self._pinger is not None:
+            self._pinger.cancel()
+        diallers = [contact.dialler for contact in self.contacts.values() if contact.dialler]
+        for task in (*diallers, *self._seeds):
+            task.cancel()
+        await asyncio.gather(*diallers, *self._seeds, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        ending = list(self.connections)
+        for connection in ending:
+            connection.transport.close()  # what was written still goes out
+        if ending:
+            await asyncio.wait([connection.ended for connection in ending], timeout=2)
+        for connection in list(self.connections):
+            connection.abort()
+
+    async def drain(self, seconds: float) -> None:
+        """Waits until peers have acknowledged all that is underway, for so long at the most."""
+        deadline = self.loop.time() + seconds
+        while self.loop.time() < deadline and any(
+            contact.connection and contact.link and contact.link.underway
+            for contact in self.contacts.values()
+        ):
+            await asyncio.sleep(0.01)
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def send(self, to: NodeId, data: bytes) -> None:
+        """Puts a framed packet on the link to a life. A life that is gone gets nothing."""
+        contact = self.contacts.get(to.name)
+        if contact is None or contact.life != to or contact.link is None:
+            return
+        try:
+            contact.link.keep(data)
+        except LinkFull as error:
+            self.count("links_broken")
+            log.error("breaking the link: %s", error)
+            self._forget_life(contact)
+            return
+        if contact.connection is not None:
+            contact.connection.transport.write(data)
+
+    def send_frame(self, contact: Contact, kind: Kind, body: bytes) -> bool:
+        """Sends what is not part of the link, if there is a connection."""
+        if contact.connection is None:
+            return False
+        contact.connection.write(kind, body)
+        return True
+
+    # --- what connections report ---------------------------------------------------------------
+
+    def receive(self, sender: NodeId, body: memoryview) -> None:
+        self._receiver.receive(sender, body)
+
+    def receive_other(self, contact: Contact, kind: Kind, body: memoryview) -> None:
+        assert contact.life is not None
+        if kind == Kind.STATUS:
+            if len(body) < 8:
+                raise PeerError("a status frame without its number")
+            self.send_frame(contact, Kind.ANSWER, bytes(body[:8]))
+            self._receiver.receive_status(contact.life, body[8:])
+        elif kind == Kind.ANSWER:
+            self._receiver.answered(int.from_bytes(body[:8]))
+        else:
+            key = greeting.decode(body, greeting.NewKey)
+            contact.key = (key.key_id, key.key)
+
+    def on_acknowledged(self, contact: Contact) -> None:
+        """Room was made on a link."""
+
+    def hello(self, to: NodeId | None = None, received: int = 0) -> Hello:
+        key_id, key = self._new_key(to) if self._new_key and to else (b"", b"")
+        places = {
+            contact.name: contact.place for contact in self.contacts.values() if contact.place
+        }
+        return Hello(
+            PROTOCOL_VERSION, self.cluster, self.me, self.port, received, key, key_id, places
+        )
+
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        """The other end said who it is."""
+        life = hello.node
+        contact = self.contacts.get(life.name) or self.know(life.name, None)
+        known = contact.life if contact else None
+        reason = greeting.objection(hello, self.me, self.cluster, known)
+        if reason is None and self._certified is not None:
+            certified = self._certified(connection.transport)
+            if certified != life.name:
+                reason = f"the certificate is of {certified!r}, not of {life.name!r}"
+        if reason is None and contact is None:
+            reason = "too many nodes are known here"
+        if reason is None and life.name in self.cut_from | self.cut_to:
+            reason = "cut off by the operator of this node"
+        if reason is not None:
+            self.count("refused_greetings")
+            connection.refuse(reason)
+            return
+        assert contact is not None
+        self._meet(contact, connection, hello)
+
+    def _meet(self, contact: Contact, connection: Connection, hello: Hello) -> None:
+        life = hello.node
+        if contact.life != life:
+            if contact.life is not None:
+                self._forget_life(contact)
+            contact.life = life
+            contact.link = Link(life, LINK_LIMIT)
+        assert contact.link is not None
+        # What still comes by the old connection must not count: we tell now how much we have.
+        self._detach(contact)
+        connection.contact = contact
+        contact.greeting = connection
+        contact.udp = (connection.source, hello.port)
+        if hello.key:
+            contact.key = (hello.key_id, hello.key)
+        if contact.place is None and hello.port:
+            self.know(contact.name, f"{connection.source}:{hello.port}")
+        for name, place in hello.places.items():
+            if name not in self.contacts:
+                self.know(name, place)
+        received = contact.link.received
+        if connection.dialled:
+            connection.write(Kind.RESUME, greeting.encode(Resume(received)))
+            self._take(contact, connection, hello.received)
+        else:
+            connection.write(Kind.HELLO, greeting.encode(self.hello(life, received)))
+
+    def resumed(self, connection: Connection, received: int) -> None:
+        """The dialler said how much it has: our side of the link goes on."""
+        contact = connection.contact
+        assert contact is not None
+        if contact.greeting is not connection:
+            connection.abort()  # another one was told how much we have, so this one must not count
+        else:
+            self._take(contact, connection, received)
+
+    def _take(self, contact: Contact, connection: Connection, received: int) -> None:
+        assert contact.link is not None and contact.life is not None
+        again = contact.link.resume(received)
+        contact.connection = connection
+        connection.become_ready()
+        if again:
+            connection.transport.writelines(again)
+            self.counters["frames_sent_again"] += len(again)
+        log.info("%s is connected with %s", self.me, contact)
+        self._receiver.met(contact)
+
+    def _detach(self, contact: Contact) -> None:
+        if contact.connection is not None:
+            old, contact.connection = contact.connection, None
+            old.abort()
+
+    def _forget_life(self, contact: Contact) -> None:
+        self._detach(contact)
+        contact.life = contact.link = contact.key = None
+
+    def lost(self, connection: Connection) -> None:
+        contact = connection.contact
+        if contact is not None and contact.connection is connection:
+            contact.connection = None
+
+    def refused_by(self, connection: Connection, reason: str) -> None:
+        self.count("refused_by_peers")
+        if not connection.greeted.done():
+            connection.greeted.set_exception(PeerError(reason))
+            connection.greeted.exception()
+
+    # --- dialling ----------------------------------------------------------------------------
+
+    async def _keep_dialling(self, contact: Contact) -> None:
+        backoff = FIRST_BACKOFF_SECONDS
+        while True:
+            connection = contact.connection
+            if connection is not None:
+                backoff = FIRST_BACKOFF_SECONDS
+                await asyncio.wait([connection.ended])
+                continue
+            # The smaller name dials first, so that two nodes rarely dial each other at once.
+            waits = 0.0 if self.me.name < contact.name else 4 * FIRST_BACKOFF_SECONDS
+            await asyncio.sleep((waits + backoff) * self._chance.uniform(0.5, 1.5))
+            if contact.connection is None and contact.name not in self.cut_from | self.cut_to:
+                await self._dial(contact.place or "")
+            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
+
+    async def _dial_seed(self, place: str) -> None:
+        backoff = FIRST_BACKOFF_SECONDS
+        while not await self._dial(place):
+            await asyncio.sleep(backoff * self._chance.uniform(0.5, 1.5))
+            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
+
+    async def _dial(self, place: str) -> bool:
+        """One try. What goes wrong is counted, and told once at the level of details."""
+        host, _, port = place.rpartition(":")
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                _, connection = await self.loop.create_connection(
+                    lambda: Connection(self, dialled=True),
+                    host.strip("[]"),
+                    int(port),
+                    ssl=self._client_tls,
+                    server_hostname="" if self._client_tls else None,
+                )
+                await asyncio.shield(connection.greeted)
+        except (OSError, PeerError, TimeoutError, ValueError, ssl.SSLError) as error:
+            self.count("failed_dials")
+            log.debug("dialling %s: %s", place, error)
+            return False
+        return True
+
+    # --- keeping alive -------------------------------------------------------------------------
+
+    def _ping(self) -> None:
+        """Every second: says something on quiet connections, and gives dead ones up."""
+        self._pinger = self.loop.call_later(PING_SECONDS, self._ping)
+        ping = frame(Kind.PING, b"")
+        for contact in self.contacts.values():
+            connection = contact.connection
+            if connection is None:
+                continue
+            if self.now() - connection.heard_at > SILENCE:
+                log.info("%s: nothing came for %s s", contact, SILENCE // SECOND)
+                connection.abort()
+            else:
+                connection.transport.write(ping)
+
+    def set_cuts(self, incoming: frozenset[str], outgoing: frozenset[str]) -> None:
+        """For tests and live scenarios: as if the network were cut, from and to these names."""
+        self.cut_from, self.cut_to = incoming, outgoing
+        for name in sorted(incoming | outgoing):
+            if name in self.contacts:
+                self._detach(self.contacts[name])

@@ -1,0 +1,63 @@
+"""Frames: how packets lie one after the other in a connection.
+
+A frame is four bytes of length, one byte of kind, and a body of that length. A reader has a limit
+that is checked before anything is allocated: small until the peer has proven who it is, then
+that of the largest packet. Data frames carry no number: a connection keeps them in order, and
+both ends count, so a resumed connection needs to name a count only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+
+from ordercast.errors import PeerError
+
+HEADER = Struct("!IB")
+LARGEST_GREETING = 16 << 10
+"""Bytes of a frame from a peer that has not proven who it is."""
+
+
+class Kind(IntEnum):
+    HELLO = 1
+    RESUME = 2
+    REFUSE = 3
+    DATA = 4  # a packet of a link
+    ACK = 5  # how many data frames arrived
+    STATUS = 6  # a packet that wants an answer
+    ANSWER = 7
+    PING = 8
+    KEY = 9  # a new key for datagrams
+
+
+def frame(kind: Kind, body: bytes) -> bytes:
+    return HEADER.pack(len(body), kind) + body
+
+
+class FrameReader:
+    """Cuts the bytes of one connection into frames, however they arrive."""
+
+    __slots__ = ("_rest", "limit")
+
+    def __init__(self, limit: int = LARGEST_GREETING) -> None:
+        self.limit = limit
+        self._rest = b""  # the beginning of a frame that is not complete, at most limit + header
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
+        """The frames that are complete now. Bodies are views, valid until the next call."""
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        view = memoryview(data)
+        place, end = 0, len(data)
+        while end - place >= HEADER.size:
+            length, kind = HEADER.unpack_from(data, place)
+            if length > self.limit:
+                raise PeerError(f"a frame of {length} bytes; {self.limit} are allowed")
+            begin = place + HEADER.size
+            if begin + length > end:
+                break
+            place = begin + length
+            yield kind, view[begin:place]
+        self._rest = bytes(view[place:])

@@ -1,0 +1,545 @@
+"""Certificates on real connections, sealed datagrams, the replay window, and permissions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import pytest
+
+pytest.importorskip("cryptography")
+uvloop = pytest.importorskip("uvloop")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ordercast.errors import PeerError
+from ordercast.net import authority
+from ordercast.net.config import Config, GroupRules
+from ordercast.net.connection import Connection
+from ordercast.net.datagrams import Datagrams
+from ordercast.net.mesh import Contact, Mesh
+from ordercast.net.security import MARK, OVERLAP, WINDOW, Sealed, Tls, Window, may
+from ordercast.types import NodeId
+from ordercast.units import SECOND
+from ordercast.wire import greeting
+from ordercast.wire.framing import Kind, frame
+from ordercast.wire.greeting import NewKey
+
+LONG_AGO = datetime(2001, 2, 3, tzinfo=UTC)
+GENEROUS = 30
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def live(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
+    """Runs a live test on either event loop, for so long at the most."""
+    factory = uvloop.new_event_loop if request.param == "uvloop" else None
+
+    def run(test: Awaitable[None]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(GENEROUS):
+                await test
+
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(bounded())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority with n1, n2 and n3; made once, changed by nobody."""
+    folder = tmp_path_factory.mktemp("certs")
+    authority.init(folder, "shop")
+    for name in ("n1", "n2", "n3"):
+        authority.issue(folder, name)
+    return folder
+
+
+def tls(folder: Path, name: str, **more) -> Tls:
+    files = (folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
+    return Tls(*files, cluster="shop", name=name, **more)
+
+
+class Hears:
+    """What a mesh hands on, as queues that a test can wait for."""
+
+    def __init__(self) -> None:
+        self.contacts: asyncio.Queue[Contact] = asyncio.Queue()
+        self.packets: asyncio.Queue[tuple[NodeId, bytes]] = asyncio.Queue()
+        self.meeting: Callable[[Contact], None] = lambda contact: None
+
+    def receive(self, sender: NodeId, body: memoryview) -> None:
+        self.packets.put_nowait((sender, bytes(body)))
+
+    def receive_status(self, sender: NodeId, body: memoryview) -> None: ...
+
+    def answered(self, key: int) -> None: ...
+
+    def met(self, contact: Contact) -> None:
+        self.meeting(contact)
+        self.contacts.put_nowait(contact)
+
+
+@asynccontextmanager
+async def node(
+    name: str, ours: Tls | None, sealed: Sealed | None = None
+) -> AsyncIterator[tuple[Mesh, Hears]]:
+    hears = Hears()
+    mesh = Mesh(
+        NodeId(name),
+        "shop",
+        hears,
+        Random(1),
+        server_tls=ours and ours.server,
+        client_tls=ours and ours.client,
+        certified=ours and ours.certified_name,
+        new_key=sealed and sealed.new_key,
+    )
+    if sealed is not None:
+        hears.meeting = lambda contact: mesh.send_frame(contact, Kind.KEY, sealed.rotate(contact))
+    await mesh.listen("127.0.0.1", 0)
+    try:
+        yield mesh, hears
+    finally:
+        await mesh.close()
+
+
+async def dial(mesh: Mesh, port: int, context: ssl.SSLContext | None) -> Connection:
+    """One connection, as the mesh makes it. The error says why it was refused."""
+    _, connection = await mesh.loop.create_connection(
+        lambda: Connection(mesh, dialled=True),
+        "127.0.0.1",
+        port,
+        ssl=context,
+        server_hostname="" if context else None,
+    )
+    await asyncio.shield(connection.greeted)
+    return connection
+
+
+def shown(connection: Connection) -> str:
+    """The serial of the certificate that the other end showed."""
+    certificate = connection.transport.get_extra_info("ssl_object").getpeercert()
+    return certificate["serialNumber"]
+
+
+# --- connections -----------------------------------------------------------------------------
+
+
+def test_two_nodes_with_certificates_connect(made: Path, live) -> None:
+    async def test() -> None:
+        ours, theirs = tls(made, "n1"), tls(made, "n2")
+        async with node("n1", ours) as (mesh, hears), node("n2", theirs) as (other, others):
+            mesh.know("n2", f"127.0.0.1:{other.port}")
+            contact, back = await hears.contacts.get(), await others.contacts.get()
+            assert (contact.life, back.life) == (NodeId("n2"), NodeId("n1"))
+            channel = contact.connection.transport.get_extra_info("ssl_object")
+            assert channel.version() == "TLSv1.3"
+            large = random.Random(3).randbytes(3 << 20)
+            mesh.send(NodeId("n2"), frame(Kind.DATA, large))
+            assert await others.packets.get() == (NodeId("n1"), large)
+            assert (ours.refused, theirs.refused) == (0, 0)
+
+    live(test())
+
+
+def test_a_certificate_of_another_authority_is_refused_by_both(
+    made: Path, tmp_path: Path, live, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority.init(tmp_path, "shop")
+    authority.issue(tmp_path, "n2")
+
+    async def test() -> None:
+        ours, foreign = tls(made, "n1"), tls(tmp_path, "n2")
+        trusting = tls(tmp_path, "n2").client
+        trusting.load_verify_locations(made / "ca.pem")
+        async with node("n1", ours) as (mesh, _), node("n2", foreign) as (other, _):
+            with pytest.raises((ssl.SSLCertVerificationError, PeerError)):
+                await dial(other, mesh.port, foreign.client)
+            assert foreign.refused == 1
+            # It trusts us, we do not trust it: our end must be the one to refuse.
+            with pytest.raises((OSError, PeerError)):
+                await dial(other, mesh.port, trusting)
+            assert ours.refused >= 1
+            assert not mesh.contacts
+            assert not mesh.connections
+
+    live(test())
+    assert "self-signed certificate" in caplog.text or "unable to get local issuer" in caplog.text
+
+
+def test_a_name_other_than_the_certificates_is_refused_with_the_reason(made: Path, live) -> None:
+    async def test() -> None:
+        ours, theirs = tls(made, "n1"), tls(made, "n2")
+        async with node("n1", ours) as (mesh, _), node("n3", theirs) as (liar, _):
+            with pytest.raises(PeerError, match="the certificate is of 'n2', not of 'n3'"):
+                await dial(liar, mesh.port, theirs.client)
+            with pytest.raises(PeerError, match="the certificate is of 'n2', not of 'n3'"):
+                await dial(mesh, liar.port, ours.client)
+            assert mesh.counters["refused_greetings"] == 2
+
+    live(test())
+
+
+def test_a_certificate_of_another_cluster_of_the_same_authority_names_nobody(
+    made: Path, live
+) -> None:
+    async def test() -> None:
+        ours, theirs = tls(made, "n1"), tls(made, "n2")
+        ours.cluster = "bank"
+        async with node("n1", ours) as (mesh, _), node("n2", theirs) as (other, _):
+            with pytest.raises(PeerError, match="the certificate is of None"):
+                await dial(other, mesh.port, theirs.client)
+
+    live(test())
+
+
+def test_an_expired_certificate_is_refused(
+    tmp_path: Path, live, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was in order when its node started, and nobody renewed it."""
+    authority.init(tmp_path, "shop")
+    authority.issue(tmp_path, "n1")
+    made_then = authority.init(tmp_path / "then", "shop", now=LONG_AGO)
+    assert made_then.expires.year == 2011
+
+    async def test() -> None:
+        ours = tls(tmp_path, "n1")
+        ours.server.load_verify_locations(made_then.certificate)
+        authority.issue(tmp_path / "then", "n2", days=1, now=LONG_AGO)
+        theirs = tls(tmp_path / "then", "n2", now=lambda: LONG_AGO)
+        theirs.client.load_verify_locations(tmp_path / "ca.pem")
+        async with node("n1", ours) as (mesh, _), node("n2", theirs) as (other, _):
+            with pytest.raises((OSError, PeerError)):
+                await dial(other, mesh.port, theirs.client)
+            assert ours.refused == 1
+            assert not mesh.contacts
+
+    live(test())
+    assert "has expired" in caplog.text
+
+
+def test_plain_bytes_on_a_tls_port_get_no_further(made: Path, live) -> None:
+    async def test() -> None:
+        ours = tls(made, "n1")
+        async with node("n1", ours) as (mesh, _), node("n2", None) as (plain, _):
+            with pytest.raises((OSError, PeerError)):
+                await dial(plain, mesh.port, None)
+            assert ours.refused == 1
+            assert not mesh.contacts
+            with pytest.raises((OSError, PeerError)):  # and the other way round
+                await dial(mesh, plain.port, ours.client)
+
+    live(test())
+
+
+def test_without_a_certificate_there_is_no_greeting(made: Path, live) -> None:
+    async def test() -> None:
+        ours = tls(made, "n1")
+        bare = ssl.create_default_context(cafile=made / "ca.pem")
+        bare.check_hostname = False
+        old = tls(made, "n2").client
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+        async with node("n1", ours) as (mesh, _), node("n2", tls(made, "n2")) as (other, _):
+            for context in (bare, old):
+                with pytest.raises((OSError, PeerError)):
+                    await dial(other, mesh.port, context)
+            assert ours.refused == 2
+            assert not mesh.contacts
+
+    live(test())
+
+
+# --- files that change -----------------------------------------------------------------------
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(
+    tmp_path: Path, live, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority.init(tmp_path, "shop")
+    for name in ("n1", "n2"):
+        authority.issue(tmp_path, name)
+    caplog.set_level(logging.INFO)
+
+    async def test() -> None:
+        ours, theirs = tls(tmp_path, "n1"), tls(tmp_path, "n2")
+        contexts = ours.server, ours.client
+        async with node("n1", ours) as (mesh, _), node("n2", theirs) as (other, _):
+            first = shown(await dial(other, mesh.port, theirs.client))
+            assert not ours.maybe_reload()
+            authority.issue(tmp_path, "n1")
+            assert ours.maybe_reload()
+            assert not ours.maybe_reload()
+            assert (ours.server, ours.client) == contexts
+            second = shown(await dial(other, mesh.port, theirs.client))
+            assert first != second
+            for damage in (b"junk", (tmp_path / "n2.key").read_bytes(), None):
+                if damage is None:
+                    (tmp_path / "n1.key").unlink()
+                else:
+                    (tmp_path / "n1.key").write_bytes(damage)
+                caplog.clear()
+                assert not ours.maybe_reload()
+                assert "the old certificate stays in use" in caplog.text
+                caplog.clear()
+                assert not ours.maybe_reload()
+                assert caplog.text == ""  # the same damage is told once
+                assert shown(await dial(other, mesh.port, theirs.client)) == second
+            authority.issue(tmp_path, "n1")
+            assert ours.maybe_reload()
+            assert shown(await dial(other, mesh.port, theirs.client)) not in (first, second)
+
+    live(test())
+
+
+def test_a_new_authority_beside_the_old_one_is_trusted_after_a_reload(
+    made: Path, tmp_path: Path, live
+) -> None:
+    authority.init(tmp_path / "old", "shop")
+    authority.issue(tmp_path / "old", "n1")
+
+    async def test() -> None:
+        ours, theirs = tls(tmp_path / "old", "n1"), tls(made, "n2")
+        theirs.client.load_verify_locations(tmp_path / "old" / "ca.pem")
+        async with node("n1", ours) as (mesh, _), node("n2", theirs) as (other, _):
+            with pytest.raises((OSError, PeerError)):
+                await dial(other, mesh.port, theirs.client)
+            with (tmp_path / "old" / "ca.pem").open("ab") as file:
+                file.write((made / "ca.pem").read_bytes())
+            assert ours.maybe_reload()
+            await dial(other, mesh.port, theirs.client)
+
+    live(test())
+
+
+# --- datagrams -------------------------------------------------------------------------------
+
+
+class Pair:
+    """n1 sends to n2, which gave it a key. The clock stands still until a test moves it."""
+
+    def __init__(self, **limits: int) -> None:
+        self.now = 0
+        self.sender = Sealed(lambda: self.now, **limits)
+        self.receiver = Sealed(lambda: self.now, **limits)
+        self.to, self.back = Contact("n2", None), Contact("n1", None)
+        self.back.life = NodeId("n1", 7)
+        self.give()
+
+    def give(self) -> None:
+        self.to.key = self.receiver.new_key(self.back.life)
+
+    def wrap(self, body: bytes = b"hello") -> bytes:
+        data = self.sender.wrap(self.to, body)
+        assert data is not None
+        return data
+
+    def arrives(self, data: bytes) -> bool:
+        return self.receiver.open(data) is not None
+
+
+@given(st.binary(max_size=2000))
+def test_a_sealed_datagram_opens_once_for_whoever_gave_the_key(body: bytes) -> None:
+    pair = Pair()
+    data = pair.wrap(body)
+    assert len(data) == len(body) + 32
+    assert len(body) < 8 or body not in data
+    assert pair.sender.open(data) is None  # sent back
+    assert pair.receiver.open(data) == (NodeId("n1", 7), body)
+    assert pair.receiver.open(data) is None  # again
+
+
+@given(st.binary(max_size=50), st.data())
+def test_what_was_tampered_with_or_cut_does_not_open(body: bytes, draw: st.DataObject) -> None:
+    pair = Pair()
+    data = pair.wrap(body)
+    bit = draw.draw(st.integers(0, 8 * len(data) - 1))
+    changed = (int.from_bytes(data) ^ 1 << bit).to_bytes(len(data))
+    cut = draw.draw(st.integers(0, len(data) - 1))
+    for forged in (changed, data[:cut], data[cut + 1 :], data + b"x"):
+        assert not pair.arrives(forged)
+    assert pair.arrives(data), "what was forged must not spoil what is real"
+
+
+def test_garbage_does_not_open() -> None:
+    pair, chance = Pair(), Random(5)
+    known = pair.to.key[0]
+    for turn in range(100_000):
+        junk = chance.randbytes(chance.randrange(80))
+        assert pair.receiver.open(known + junk if turn % 2 else junk) is None
+    assert pair.arrives(pair.wrap())
+
+
+def test_another_key_under_the_same_id_does_not_open() -> None:
+    pair = Pair()
+    pair.to.key = (pair.to.key[0], bytes(32))
+    assert not pair.arrives(pair.wrap())
+
+
+@pytest.mark.parametrize("key", [None, (b"", b""), (b"12345678", b"short"), (b"1", bytes(32))])
+def test_nothing_is_sealed_without_a_proper_key(key: tuple[bytes, bytes] | None) -> None:
+    pair = Pair()
+    pair.to.key = key
+    assert pair.sender.wrap(pair.to, b"hello") is None
+
+
+@given(st.lists(st.sampled_from(["send", "a", "b", "c"]), max_size=60))
+def test_no_nonce_comes_twice_under_a_key_whatever_keys_the_peer_gives(what: list[str]) -> None:
+    sender, to = Sealed(), Contact("n2", None)
+    used: set[tuple[bytes, bytes]] = set()
+    for word in what:
+        if word != "send":
+            to.key = (word.encode() * 8, word.encode() * 32)
+        elif (data := sender.wrap(to, b"same")) is not None:
+            head = data[:8], data[8:16]
+            assert head not in used
+            used.add(head)
+
+
+def test_a_key_that_is_used_up_sends_nothing_until_there_is_another() -> None:
+    pair = Pair(most_a_key=3)
+    assert [pair.sender.wrap(pair.to, b"") is None for _ in range(5)] == [False] * 3 + [True] * 2
+    pair.give()
+    assert pair.arrives(pair.wrap())
+
+
+def test_keys_overlap_and_then_the_old_one_is_over() -> None:
+    pair = Pair()
+    late, too_late = pair.wrap(), pair.wrap()
+    assert pair.arrives(pair.wrap())
+    pair.give()
+    new = pair.wrap()
+    pair.now += 10 * OVERLAP  # the new key is not in use yet: the old one has no end
+    assert pair.arrives(late)
+    assert pair.arrives(new)
+    pair.now += OVERLAP + 1
+    assert not pair.arrives(too_late)
+    assert pair.arrives(pair.wrap())
+
+
+def test_keys_that_never_reached_the_peer_do_not_push_out_the_one_in_use() -> None:
+    pair = Pair()
+    assert pair.arrives(pair.wrap())
+    for _ in range(10):
+        pair.receiver.new_key(pair.back.life)
+        assert pair.arrives(pair.wrap())
+    assert len(pair.receiver._incoming) == 3
+
+
+def test_what_is_remembered_has_a_bound_and_a_new_life_ends_the_old_keys() -> None:
+    pair = Pair(most_peers=10)
+    old = pair.wrap()
+    pair.receiver.new_key(NodeId("n1", 8))
+    assert not pair.arrives(old)
+    for number in range(100):
+        for _ in range(4):
+            pair.receiver.new_key(NodeId(f"x{number}"))
+        contact = Contact(f"x{number}", None)
+        contact.key = (b"12345678", bytes(32))
+        assert (pair.sender.wrap(contact, b"") is None) == (number >= 9)
+    assert len(pair.receiver._incoming) == 20
+
+
+def test_rotation_is_due_by_time_by_count_and_for_a_new_life() -> None:
+    pair = Pair(rotate_count=5, rotate_after=9 * SECOND)
+    receiver, back = pair.receiver, pair.back
+    assert not receiver.needs_rotation(back)
+    for _ in range(6):
+        assert pair.arrives(pair.wrap())
+    assert receiver.needs_rotation(back)
+    new = greeting.decode(receiver.rotate(back), NewKey)
+    pair.to.key = (new.key_id, new.key)
+    assert pair.arrives(pair.wrap())
+    assert not receiver.needs_rotation(back)
+    pair.now += 9 * SECOND
+    assert receiver.needs_rotation(back)
+    receiver.rotate(back)
+    back.life = NodeId("n1", 8)
+    assert receiver.needs_rotation(back)
+    back.life = None
+    assert not receiver.needs_rotation(back)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.integers(0, 3 * WINDOW) | st.integers(0, 1 << 64), max_size=80))
+def test_the_window_agrees_with_a_set_of_all_that_came(counters: list[int]) -> None:
+    window, came = Window(), set()
+    for counter in counters:
+        new = counter not in came and counter > max(came, default=-1) - WINDOW
+        assert window.is_new(counter) == new
+        if new:
+            window.mark(counter)
+            came.add(counter)
+
+
+def test_sealed_datagrams_between_nodes(made: Path, live) -> None:
+    async def test() -> None:
+        a, b, got = Sealed(), Sealed(), asyncio.Queue()
+        async with (
+            node("n1", tls(made, "n1"), a) as (mesh, hears),
+            node("n2", tls(made, "n2"), b) as (other, others),
+        ):
+            ends = [
+                Datagrams(each, wrapper, lambda sender, body: got.put_nowait((sender, body)))
+                for each, wrapper in ((mesh, a), (other, b))
+            ]
+            for end, each in zip(ends, (mesh, other), strict=True):
+                await end.listen("127.0.0.1", each.port)
+            mesh.know("n2", f"127.0.0.1:{other.port}")
+            await hears.contacts.get()
+            await others.contacts.get()
+            mesh.send(NodeId("n2"), frame(Kind.DATA, b"after the key"))
+            other.send(NodeId("n1"), frame(Kind.DATA, b"after the key"))
+            await others.packets.get()
+            await hears.packets.get()
+            ends[0].send("n2", b"there")
+            assert await got.get() == (NodeId("n1"), b"there")
+            ends[1].send("n1", b"and back")
+            assert await got.get() == (NodeId("n2"), b"and back")
+            ends[0]._transport.sendto(MARK + bytes(60), ("127.0.0.1", other.port))
+            ends[0].send("n2", b"after garbage")
+            assert await got.get() == (NodeId("n1"), b"after garbage")
+            assert other.counters["refused_datagrams"] == 1
+            for end in ends:
+                end.close()
+
+    live(test())
+
+
+# --- permissions -----------------------------------------------------------------------------
+
+
+def test_who_may_do_what() -> None:
+    rules = {
+        "open": GroupRules(),
+        "closed": GroupRules(members=["n1", "n2"]),
+        "feed": GroupRules(members=["n1", "n2"], may_send=["n1", "n3"]),
+        "talk": GroupRules(may_send=["n1"]),
+    }
+    config = Config(name="n1", group=rules)
+    table = {
+        (group, action): [name for name in ("n1", "n2", "n3") if may(config, name, group, action)]
+        for group in ("unknown", *rules)
+        for action in ("join", "send")
+    }
+    everybody = ["n1", "n2", "n3"]
+    assert table == {
+        ("unknown", "join"): everybody,
+        ("unknown", "send"): everybody,
+        ("open", "join"): everybody,
+        ("open", "send"): everybody,
+        ("closed", "join"): ["n1", "n2"],
+        ("closed", "send"): ["n1", "n2"],
+        ("feed", "join"): ["n1", "n2"],
+        ("feed", "send"): ["n1"],
+        ("talk", "join"): everybody,
+        ("talk", "send"): ["n1"],
+    }

@@ -1,0 +1,101 @@
+"""What the three channels have in common, or do not: one network carries them all."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.probes import (
+    DATAGRAM,
+    LINK,
+    MILLISECOND,
+    SECOND,
+    STATUS,
+    Stage,
+    cut,
+    fault,
+    first,
+    say,
+)
+
+from ordercast.kernel.step import Channel
+from ordercast.sim.network import LARGEST_DATAGRAM
+from ordercast.sim.scenario import NetworkSettings
+from ordercast.trace.schema import Level
+from ordercast.types import NodeId
+from ordercast.units import Rate
+
+DELAY = 2 * MILLISECOND
+CHANNELS = [DATAGRAM, LINK, STATUS]
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_bytes_cost_the_same_time_on_every_channel(channel: Channel) -> None:
+    narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(1_000_000))
+    stage = Stage(2, network=narrow, level=Level.WIRE)
+    large, small = (
+        say(first("n2"), text, channel, padding=size)
+        for text, size in (("large", 50_000), ("small", 1000))
+    )
+    stage.at(SECOND, "n1", large, small, large).run()
+    took = [row.size * 1000 for row in stage.rows_of("send", "n1") if row.size is not None]
+    assert [heard.at - SECOND - DELAY for heard in stage.heard] == [
+        took[0],
+        took[0] + took[1],
+        took[0] + took[1] + took[2],
+    ]
+
+
+def test_the_channels_of_one_sender_share_its_line() -> None:
+    narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(1_000_000))
+    stage = Stage(2, network=narrow)
+    stage.at(
+        SECOND,
+        "n1",
+        say(first("n2"), "first", LINK, padding=1_000_000),
+        say("n2", "second", DATAGRAM),
+        say("n2", "third", STATUS, token=1),
+    ).run()
+    assert stage.texts("n2") == ["first", "second", "third"]
+    assert all(heard.at > 2 * SECOND for heard in stage.heard)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_slow_process_is_slow_on_every_channel(channel: Channel) -> None:
+    stage = Stage(2, faults=[fault("slow", SECOND, "n2", SECOND, factor=10.0)])
+    stage.at(SECOND + MILLISECOND, "n1", say(first("n2"), "slow", channel))
+    stage.at(3 * SECOND, "n1", say(first("n2"), "quick", channel)).run()
+    slow, quick = stage.heard
+    assert slow.at == SECOND + MILLISECOND + 10 * DELAY
+    assert quick.at == 3 * SECOND + DELAY
+
+
+@pytest.mark.parametrize(
+    ("channel", "arrives"), [(DATAGRAM, None), (LINK, 2 * SECOND + DELAY), (STATUS, None)]
+)
+def test_what_is_sent_into_a_cut_waits_on_a_link_and_is_lost_elsewhere(
+    channel: Channel, arrives: int | None
+) -> None:
+    stage = Stage(2, faults=[cut(SECOND, "n1 | n2", SECOND)])
+    stage.at(SECOND + SECOND // 2, "n1", say(first("n2"), "hello?", channel)).run()
+    assert [heard.at for heard in stage.heard] == ([arrives] if arrives else [])
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_packet_to_a_life_reaches_that_life_or_nobody(channel: Channel) -> None:
+    stage = Stage(2, faults=[fault("restart", SECOND, "n2", MILLISECOND // 2)])
+    for at in (SECOND // 2, SECOND - MILLISECOND, 2 * SECOND):
+        stage.at(at, "n1", say(first("n2"), f"old at {at}", channel))
+        stage.at(at, "n1", say(NodeId("n2", 1), f"new at {at}", channel))
+    stage.run()
+    assert [(heard.by.incarnation, heard.text) for heard in stage.heard] == [
+        (0, f"old at {SECOND // 2}"),
+        (1, f"new at {SECOND - MILLISECOND}"),  # it had begun when the packet arrived
+        (1, f"new at {2 * SECOND}"),
+    ]
+
+
+def test_only_datagrams_have_a_size_that_they_must_not_pass() -> None:
+    stage = Stage(2, round_trip=True)
+    for channel in (LINK, STATUS):
+        stage.at(SECOND, "n1", say(first("n2"), "large", channel, padding=LARGEST_DATAGRAM + 1))
+    stage.run()
+    assert stage.texts("n2") == ["large", "large"]

@@ -1,0 +1,283 @@
+"""Processes: their lives, timers and pauses, and the order in which a step takes effect."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.probes import (
+    DATAGRAM,
+    GROUP,
+    LINK,
+    MILLISECOND,
+    SECOND,
+    STATUS,
+    Ledger,
+    Probe,
+    Stage,
+    Word,
+    fault,
+    first,
+    ring,
+    say,
+    say_many,
+)
+
+from ordercast.kernel.step import Step
+from ordercast.sim.scenario import NetworkSettings, WorkloadSettings
+from ordercast.types import Event, NodeId, View
+
+SECOND_LIFE = NodeId("n2", 1)
+
+
+# --- lives -----------------------------------------------------------------------------------
+
+
+def test_a_restart_is_the_next_incarnation_of_the_name() -> None:
+    faults = [fault("restart", at * SECOND, "n2", SECOND // 2) for at in (1, 3, 5)]
+    stage = Stage(2, faults=faults)
+    stage.run()
+    lives = [(row.incarnation, row.kind) for row in stage.rows if row.process == "n2"]
+    assert lives == [
+        *((life, kind) for life in range(3) for kind in ("start", "join", "crash")),
+        (3, "start"),
+        (3, "join"),
+        (3, "stop"),
+    ]
+    assert [row.incarnation for row in stage.rows_of("start", "n1")] == [0]
+
+
+def test_a_restart_takes_a_tenth_of_a_second_unless_it_says_otherwise() -> None:
+    stage = Stage(1, faults=[fault("restart", SECOND, "n1")])
+    stage.run()
+    assert [row.at for row in stage.rows_of("start")] == [0, SECOND + 100 * MILLISECOND]
+
+
+def test_a_crash_without_for_is_for_good() -> None:
+    stage = Stage(2, faults=[fault("crash", SECOND, "n2")])
+    stage.at(2 * SECOND, "n1", say("n2", "anybody?", DATAGRAM)).run()
+    assert [row.kind for row in stage.rows if row.process == "n2"] == ["start", "join", "crash"]
+    assert stage.heard == []
+
+
+def test_a_crash_with_for_starts_again_and_at_the_latest_when_all_is_healed() -> None:
+    stage = Stage(
+        3, faults=[fault("crash", SECOND, "n2", SECOND), fault("crash", SECOND, "n3", 60 * SECOND)]
+    )
+    stage.run()
+    assert [row.at for row in stage.rows_of("start", "n2")] == [0, 2 * SECOND]
+    assert [row.at for row in stage.rows_of("start", "n3")] == [0, 10 * SECOND]
+
+
+def test_crashes_that_overlap_keep_a_process_down_until_the_last_ends() -> None:
+    stage = Stage(
+        1, faults=[fault("crash", SECOND, "n1", 3 * SECOND), fault("restart", 2 * SECOND, "n1")]
+    )
+    stage.run()
+    assert [row.at for row in stage.rows_of("start")] == [0, 4 * SECOND]
+    assert len(stage.rows_of("crash")) == 1
+
+
+def test_steps_of_a_life_are_numbered_from_one() -> None:
+    stage = Stage(2, faults=[fault("restart", SECOND, "n2")])
+    stage.run()
+    for life in (0, 1):
+        rows = [row for row in stage.rows if (row.process, row.incarnation) == ("n2", life)]
+        assert [row.step for row in rows] == list(range(1, len(rows) + 1))
+
+
+# --- timers ----------------------------------------------------------------------------------
+
+
+def test_a_timer_rings_once_when_it_is_due() -> None:
+    stage = Stage(1).at(SECOND, "n1", ring("tea", 3 * SECOND))
+    stage.run()
+    assert [(rang.at, rang.timer) for rang in stage.rang] == [(4 * SECOND, "tea")]
+
+
+def test_a_timer_of_nothing_rings_at_once_but_in_a_step_of_its_own() -> None:
+    stage = Stage(1).at(SECOND, "n1", ring("now", 0))
+    stage.run()
+    assert [rang.at for rang in stage.rang] == [SECOND]
+
+
+def test_setting_a_timer_again_replaces_it_and_none_cancels_it() -> None:
+    stage = Stage(1)
+    stage.at(SECOND, "n1", ring("sooner", 3 * SECOND), ring("later", SECOND), ring("not", SECOND))
+    stage.at(SECOND + MILLISECOND, "n1", ring("sooner", SECOND), ring("later", 3 * SECOND))
+    stage.at(SECOND + MILLISECOND, "n1", ring("not", None), ring("never set", None))
+    stage.run()
+    assert [(rang.at - SECOND - MILLISECOND, rang.timer) for rang in stage.rang] == [
+        (SECOND, "sooner"),
+        (3 * SECOND, "later"),
+    ]
+
+
+def test_a_timer_that_was_cancelled_can_be_set_again() -> None:
+    stage = Stage(1)
+    stage.at(SECOND, "n1", ring("tea", 2 * SECOND), ring("tea", None), ring("tea", 4 * SECOND))
+    stage.run()
+    assert [rang.at for rang in stage.rang] == [5 * SECOND]
+
+
+def test_timers_are_any_values_and_equal_ones_are_the_same() -> None:
+    stage = Stage(1)
+    stage.at(SECOND, "n1", ring(("peer", 1), SECOND), ring(("peer", 2), SECOND))
+    stage.at(SECOND, "n1", ring(("peer", 1), None))
+    stage.run()
+    assert [rang.timer for rang in stage.rang] == [("peer", 2)]
+
+
+def test_a_crash_loses_timers_and_the_next_life_does_not_get_them() -> None:
+    stage = Stage(1, faults=[fault("restart", 2 * SECOND, "n1", MILLISECOND)])
+    stage.at(SECOND, "n1", ring("old", 2 * SECOND), ring("done", SECOND // 2))
+    stage.at(5 * SECOND, "n1", ring("old", SECOND))
+    stage.run()
+    assert [(rang.at, rang.by.incarnation, rang.timer) for rang in stage.rang] == [
+        (SECOND + SECOND // 2, 0, "done"),
+        (6 * SECOND, 1, "old"),
+    ]
+
+
+# --- pauses ----------------------------------------------------------------------------------
+
+
+def test_a_pause_holds_packets_and_timers_and_then_all_come_in_order() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n2", 2 * SECOND)])
+    stage.at(SECOND // 2, "n2", ring("first", SECOND), ring("second", 2 * SECOND))
+    for number in range(10):
+        at = SECOND + (number + 1) * 150 * MILLISECOND
+        stage.at(at, "n1", say(first("n2"), f"link {number}", LINK), say("n2", "d", DATAGRAM))
+    stage.run()
+    assert {heard.at for heard in stage.heard} == {3 * SECOND}
+    assert {rang.at for rang in stage.rang} == {3 * SECOND}
+    assert [text for text in stage.texts("n2") if text != "d"] == [f"link {n}" for n in range(10)]
+    assert stage.texts("n2").count("d") == 10, "nothing is lost"
+    assert [rang.timer for rang in stage.rang] == ["first", "second"]
+
+
+def test_what_a_pause_held_is_not_overtaken_by_what_comes_after() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n2", SECOND)])
+    stage.at(2 * SECOND - MILLISECOND, "n1", say(first("n2"), "held", LINK))
+    stage.at(2 * SECOND, "n1", say(first("n2"), "after", LINK))
+    stage.run()
+    assert stage.texts("n2") == ["held", "after"]
+
+
+def test_a_paused_process_is_told_of_its_status_sends_when_it_goes_on() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n1", 2 * SECOND)])
+    stage.at(SECOND - MILLISECOND, "n1", say("n2", "asked", STATUS, token="t")).run()
+    assert [(told.at, told.token, told.arrived) for told in stage.told] == [(3 * SECOND, "t", True)]
+
+
+def test_pauses_that_overlap_end_with_the_last() -> None:
+    faults = [fault("pause", SECOND, "n2", 2 * SECOND), fault("pause", 2 * SECOND, "n2", SECOND)]
+    faults.append(fault("pause", SECOND, "n2", 3 * SECOND))
+    stage = Stage(2, faults=faults)
+    stage.at(SECOND + MILLISECOND, "n1", say("n2", "hello", DATAGRAM)).run()
+    assert [heard.at for heard in stage.heard] == [4 * SECOND]
+
+
+def test_a_pause_is_over_at_the_latest_when_all_is_healed() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n2")])
+    stage.at(2 * SECOND, "n1", say("n2", "hello", DATAGRAM)).run()
+    assert [heard.at for heard in stage.heard] == [10 * SECOND]
+
+
+def test_a_crash_ends_a_pause_and_what_it_held_is_gone() -> None:
+    faults = [fault("pause", SECOND, "n2", 5 * SECOND), fault("restart", 2 * SECOND, "n2")]
+    stage = Stage(2, faults=faults)
+    stage.at(SECOND // 2, "n2", ring("tea", SECOND))
+    stage.at(SECOND + MILLISECOND, "n1", say("n2", "held", DATAGRAM))
+    stage.at(3 * SECOND, "n1", say("n2", "to the next", DATAGRAM))
+    stage.run()
+    assert [(heard.by, heard.text) for heard in stage.heard] == [(SECOND_LIFE, "to the next")]
+    assert stage.rang == []
+
+
+def test_a_paused_process_does_nothing_even_when_its_disk_is_done() -> None:
+    """The record was on its way to the disk when the process was stopped."""
+    faults = [
+        fault("disk", SECOND, "n2", 5 * SECOND, mode="slow", sync=100 * MILLISECOND),
+        fault("pause", 2 * SECOND + 50 * MILLISECOND, "n2", SECOND),
+    ]
+    stage = Stage(2, probe=Ledger, faults=faults)
+    stage.at(2 * SECOND, "n1", say(first("n2"), "a", LINK)).run()
+    goes_on = 3 * SECOND + 50 * MILLISECOND
+    assert [row.at for row in stage.rows_of("deliver")] == [goes_on]
+    assert [heard.at for heard in stage.heard if heard.text == "re a"] == [
+        goes_on + 2 * MILLISECOND
+    ]
+
+
+class Gate(Probe):
+    """Has no room until it hears a word, of which it records nothing."""
+
+    def accepts(self, group: str) -> bool:
+        return bool(self.stage.heard)
+
+
+def test_the_load_is_asked_again_after_a_step_that_only_made_room() -> None:
+    load = WorkloadSettings(senders=["n2"], rate=1, pattern="steady")
+    stage = Stage(2, probe=Gate, workload=load)
+    stage.at(2 * SECOND + SECOND // 2, "n1", say("n2", "open", DATAGRAM)).run()
+    waited, *later = (row for row in stage.rows_of("submit", "n2"))
+    assert (waited.at, waited.count) == (2 * SECOND + SECOND // 2 + 2 * MILLISECOND, 2)
+    assert [row.at // SECOND for row in later] == list(range(3, 10))
+
+
+# --- a step ----------------------------------------------------------------------------------
+
+
+def test_outputs_come_in_the_order_in_which_they_were_said() -> None:
+    def act(step: Step) -> None:
+        step.deliver(Event(GROUP, first("n1"), 1, [b"a"]))
+        step.install(View(GROUP, 7, (first("n1"), first("n2"))))
+        step.note("suspect", group=GROUP, peer="n2")
+        step.deliver(Event(GROUP, first("n1"), 2, []))
+
+    heard: list[tuple[NodeId, Event | View]] = []
+    stage = Stage(2, application=lambda life, item: heard.append((life, item)))
+    stage.at(SECOND, "n1", act).run()
+    rows = [row for row in stage.rows if row.at == SECOND]
+    assert [(row.kind, row.number, row.view) for row in rows[1:]] == [
+        ("deliver", 1, None),
+        ("view", None, 7),
+        ("suspect", None, None),
+        ("deliver", 2, 7),
+    ]
+    assert rows[0].kind == "submit"
+    assert rows[2].members == ("n1", "n2")
+    assert [type(item) for _, item in heard] == [Event, View, Event]
+    assert {life for life, _ in heard} == {first("n1")}
+
+
+def test_a_door_that_raises_did_nothing() -> None:
+    def act(step: Step) -> None:
+        step.send("n2", stage.world.network, DATAGRAM)  # type: ignore[arg-type]
+        step.deliver(Event(GROUP, first("n1"), 1, []))
+        raise ZeroDivisionError("in the middle")
+
+    stage = Stage(2)
+    outcome = stage.at(SECOND, "n1", act).world.run()
+    assert outcome.error is not None
+    assert outcome.error.startswith("ZeroDivisionError at ")
+    assert stage.rows_of("deliver") == []
+    assert stage.world.network.posted == 0
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_one_packet_to_many_is_a_packet_to_each(count: int) -> None:
+    stage = Stage(4, network=NetworkSettings(jitter=0.0))
+    to = tuple(f"n{number}" for number in range(2, 5))
+    stage.at(SECOND, "n1", *[say(to, "all", DATAGRAM)] * count)
+    outcome = stage.run()
+    assert outcome.packets == 3 * count
+    assert all(stage.texts(name) == ["all"] * count for name in to)
+
+
+def test_a_packet_for_a_group_that_a_process_is_not_in_is_dropped() -> None:
+    foreign = Word("another group", "who?")
+    stage = Stage(2)
+    stage.at(SECOND, "n1", lambda step: step.send("n2", foreign, DATAGRAM))
+    stage.at(SECOND, "n1", *say_many("n2", 1, DATAGRAM))
+    stage.run()
+    assert stage.texts("n2") == ["0"]

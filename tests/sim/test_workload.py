@@ -1,0 +1,261 @@
+"""The load: who sends, how often, how much at once, and what happens when there is no room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+
+from ordercast.sim import chance
+from ordercast.sim.agenda import Agenda
+from ordercast.sim.process import Process
+from ordercast.sim.scenario import Scenario, WorkloadSettings
+from ordercast.sim.scenario_file import parse_scenario
+from ordercast.sim.workload import BACKLOG_LIMIT, BATCH_SIZE, Sender
+from ordercast.sim.world import World
+from ordercast.testing import simulate
+from ordercast.trace.schema import Row
+from ordercast.trace.sinks import MemorySink
+from ordercast.types import NodeId, Payloads
+from ordercast.units import MILLISECOND, SECOND, Size
+
+
+def scenario(**keys: Any) -> Scenario:
+    return parse_scenario({"name": "x", "processes": 4, "duration": "5s", "quiet": "5s", **keys})
+
+
+def rows_of(scenario: Scenario, kind: str, seed: int = 1) -> list[Row]:
+    sink = MemorySink()
+    outcome = World(scenario, seed, sink=sink).run()
+    assert outcome.error is None
+    return [row for row in sink.rows if row.kind == kind]
+
+
+def cut_off(at: str = "1s", lasts: str = "20s") -> dict[str, str | list[str]]:
+    """A cut, so long that only patience (`suspicion_limit`) says how long one waits for n1."""
+    return {"at": at, "kind": "partition", "nodes": ["n1"], "for": lasts}
+
+
+PATIENT = {"suspicion_limit": "30s"}
+
+
+# --- who, how often, how much ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("senders", "who"),
+    [
+        ("all", {"n1", "n2", "n3", "n4"}),
+        (2, {"n1", "n2"}),
+        (0, set()),
+        (["n4", "n2"], {"n2", "n4"}),
+        ([], set()),
+    ],
+)
+def test_those_send_who_should(senders: Any, who: set[str]) -> None:
+    submits = rows_of(scenario(workload={"senders": senders}), "submit")
+    assert {row.process for row in submits} == who
+
+
+def test_who_is_in_no_group_sends_nothing() -> None:
+    groups = [{"name": "a", "members": ["n1", "n2"]}, {"name": "b", "members": ["n2", "n3"]}]
+    submits = rows_of(scenario(group=groups), "submit")
+    assert {(row.process, row.group) for row in submits} == {
+        ("n1", "a"),
+        ("n2", "a"),
+        ("n2", "b"),
+        ("n3", "b"),
+    }
+
+
+def test_a_steady_sender_submits_as_a_clock_ticks() -> None:
+    load = {"senders": 1, "rate": 100, "pattern": "steady"}
+    times = [row.at for row in rows_of(scenario(workload=load), "submit")]
+    after_forming = [at for at in times if at > SECOND]
+    assert after_forming == list(range(1010 * MILLISECOND, 5 * SECOND, 10 * MILLISECOND))
+
+
+def test_a_poisson_sender_submits_as_often_on_average_and_at_uneven_times() -> None:
+    load = {"rate": 100}
+    submits = rows_of(scenario(workload=load, duration="20s"), "submit")
+    for name, count in Counter(row.process for row in submits).items():
+        assert 1800 < count < 2200, name  # four and a half standard deviations
+    times = [row.at for row in submits if row.process == "n1"]
+    gaps = [two - one for one, two in pairwise(times)]
+    mean = sum(gaps) / len(gaps)
+    variance = sum((gap - mean) ** 2 for gap in gaps) / len(gaps)
+    assert 0.8 < variance / mean**2 < 1.25  # as of an exponential distribution
+
+
+def test_messages_are_submitted_in_batches_at_the_same_rate() -> None:
+    load = {"senders": 1, "rate": 100, "batch": 10, "payload": 50, "pattern": "steady"}
+    run = simulate(scenario(workload=load), 1)
+    events = run.delivered_by("n2")
+    assert len(events) in (48, 49)  # 100 messages a second for 5 s; those of the forming in one
+    assert {len(event.payloads) for event in events[1:]} == {10}
+    assert {event.size for event in events[1:]} == {500}
+
+
+# --- no room ---------------------------------------------------------------------------------
+
+
+def test_a_full_window_shows_as_one_blocked_row_until_there_is_room() -> None:
+    narrow = scenario(
+        workload={"senders": 1, "rate": 100},
+        options={"window": 10, **PATIENT},
+        fault=[cut_off(lasts="2s")],
+    )
+    blocked = [row for row in rows_of(narrow, "blocked") if row.at > SECOND]
+    submits = [row.at for row in rows_of(narrow, "submit") if row.at > SECOND]
+    assert (blocked[0].process, blocked[0].group, blocked[0].cause) == ("n1", "g", "window")
+    assert sum(row.at < 3 * SECOND for row in blocked) == 1
+    assert not [at for at in submits if blocked[0].at < at < 3 * SECOND]
+    assert [at for at in submits if at > 3 * SECOND]
+
+
+def test_nothing_is_submitted_after_the_load_not_even_what_waited() -> None:
+    """The cut ends with the load. Then there is room again, but no load."""
+    waiting = scenario(workload={"rate": 100}, options={"window": 10, **PATIENT}, fault=[cut_off()])
+    assert rows_of(waiting, "blocked")
+    assert max(row.at for row in rows_of(waiting, "submit")) < 5 * SECOND
+
+
+def test_a_paused_process_submits_nothing() -> None:
+    pause = {"at": "2s", "kind": "pause", "nodes": ["n1"], "for": "1s"}
+    submits = rows_of(scenario(workload={"rate": 100}, fault=[pause]), "submit")
+    times = [row.at for row in submits if row.process == "n1"]
+    assert not [at for at in times if 2 * SECOND < at < 3 * SECOND]
+    assert [at for at in times if at > 3 * SECOND]
+
+
+def test_much_that_waited_leaves_at_once_through_a_wide_window() -> None:
+    """Messages too large to share a batch, so each is a submission of its own."""
+    wide = scenario(
+        processes=2,
+        duration="8s",
+        workload={"senders": 1, "rate": 500, "payload": BATCH_SIZE, "pattern": "steady"},
+        options={
+            "window": 1000,
+            "window_size": "1GiB",
+            "retain_size": "2GiB",
+            **PATIENT,
+        },
+        fault=[cut_off(lasts="6s")],
+    )
+    submits = [row.at for row in rows_of(wide, "submit")]
+    at, count = Counter(submits).most_common(1)[0]
+    assert at > 7 * SECOND
+    assert count > 200
+    assert not [time for time in submits if 4 * SECOND < time < 7 * SECOND]
+
+
+# --- one application, by itself --------------------------------------------------------------
+
+
+class Desk:
+    """What a sender sees of its process, with so much room as the test gives it."""
+
+    def __init__(self, room: int) -> None:
+        self.life = NodeId("n1")
+        self.alive = True
+        self.is_paused = False
+        self.room = room
+        self.counts: list[int] = []  # of messages, by submission
+        self.on_room: dict[str, Callable[[], None]] = {}
+
+    def accepts(self, group: str) -> bool:
+        return self.alive and not self.is_paused and self.room > 0
+
+    def submit(self, group: str, payloads: Payloads, size: int) -> None:
+        self.room -= 1
+        assert size == sum(map(len, payloads))
+        self.counts.append(len(payloads))
+        self.make_room(0)  # a submission is a step, after which room is asked for again
+
+    def await_room(self, group: str, retry: Callable[[], None]) -> None:
+        self.on_room.setdefault(group, retry)
+
+    def make_room(self, more: int) -> None:
+        self.room += more
+        for retry in list(self.on_room.values()):
+            retry()
+
+    def restart(self) -> None:
+        self.life = NodeId("n1", self.life.incarnation + 1)
+        self.on_room = {}
+
+
+def one_application(desk: Desk, agenda: Agenda, **load: Any) -> None:
+    """Ten messages a second, until 1000 s."""
+    settings = WorkloadSettings(**{"rate": 10.0, "pattern": "steady", **load})
+    draw = chance.stream(1, "workload")
+    process = cast(Process, desk)
+    Sender(agenda, process, "g", settings, settings.rate, draw, 1000 * SECOND)
+
+
+def run_until(agenda: Agenda, seconds: int) -> None:
+    assert agenda.run(seconds * SECOND, 1_000_000)
+
+
+@pytest.mark.parametrize("batch", [1, 64, 5000])
+def test_a_blocked_application_makes_no_more_at_its_limit(batch: int) -> None:
+    desk, agenda = Desk(room=0), Agenda()
+    one_application(desk, agenda, batch=batch, rate=10.0 * batch)
+    run_until(agenda, 999)
+    desk.make_room(BACKLOG_LIMIT)
+    assert BACKLOG_LIMIT <= sum(desk.counts) < BACKLOG_LIMIT + batch
+
+
+def test_what_waited_leaves_in_batches_of_a_limited_size() -> None:
+    desk, agenda = Desk(room=0), Agenda()
+    one_application(desk, agenda, payload=Size(BATCH_SIZE // 10))
+    run_until(agenda, 4)
+    assert not desk.counts
+    desk.make_room(3)
+    assert desk.counts == [10, 10, 10]
+    desk.make_room(3)
+    assert desk.counts == [10, 10, 10, 10]
+    assert not desk.on_room  # nothing waits any more
+
+
+def test_messages_larger_than_that_size_leave_one_by_one() -> None:
+    desk, agenda = Desk(room=0), Agenda()
+    one_application(desk, agenda, payload=Size(3 * BATCH_SIZE))
+    run_until(agenda, 1)
+    desk.make_room(100)
+    assert desk.counts == [1] * 10
+
+
+def test_a_thousand_batches_leave_one_after_the_other_not_one_inside_the_other() -> None:
+    """Every submission asks for room again: that must not go deeper each time."""
+    desk, agenda = Desk(room=0), Agenda()
+    one_application(desk, agenda, payload=Size(BATCH_SIZE))
+    run_until(agenda, 500)
+    desk.make_room(2 * BACKLOG_LIMIT)
+    assert desk.counts == [1] * BACKLOG_LIMIT
+
+
+def test_a_restarted_process_begins_with_nothing_that_waits() -> None:
+    desk, agenda = Desk(room=0), Agenda()
+    one_application(desk, agenda)
+    run_until(agenda, 50)
+    desk.restart()
+    desk.make_room(1)
+    assert desk.counts == []
+    run_until(agenda, 51)
+    assert desk.counts == [1]
+
+
+def test_an_application_that_is_down_or_paused_makes_nothing() -> None:
+    desk, agenda = Desk(room=1000), Agenda()
+    one_application(desk, agenda)
+    desk.alive = False
+    run_until(agenda, 10)
+    desk.alive, desk.is_paused = True, True
+    run_until(agenda, 20)
+    desk.is_paused = False
+    run_until(agenda, 30)
+    assert desk.counts == [1] * 100

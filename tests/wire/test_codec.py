@@ -1,0 +1,208 @@
+"""Packets to bytes and back, and what is not a packet: always the peer's mistake, never ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ordercast.errors import PeerError
+from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.families import FAMILIES
+from ordercast.types import NodeId
+from ordercast.wire.codec import LARGEST_PACKET, Codec
+
+
+class Letter(Packet, frozen=True, tag="test.letter"):
+    origin: NodeId
+    number: int
+    payloads: list[bytes]
+    seen: dict[str, int]
+
+
+class Bell(Packet, frozen=True, tag="test.bell"):
+    """A packet with nothing but its group."""
+
+
+class Stranger(Packet, frozen=True, tag="other.stranger"):
+    number: int
+
+
+class NoOptions(msgspec.Struct, frozen=True):
+    """Nothing can be set."""
+
+
+def nobody(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+) -> list[Machine]:
+    return []
+
+
+def codec_of(*packets: type[Packet]) -> Codec:
+    return Codec([Family("test", NoOptions, packets, nobody, 5)])
+
+
+CODEC = codec_of(Letter, Bell)
+LETTER = Letter("g", NodeId("n1", 3), 7, [b"one", b""], {"n2": 1})
+
+nodes = st.builds(NodeId, st.text(min_size=1, max_size=100), st.integers(0, (1 << 22) - 1))
+letters = st.builds(
+    Letter,
+    st.text(),
+    nodes,
+    st.integers(-(1 << 63), (1 << 64) - 1),
+    st.lists(st.binary()),
+    st.dictionaries(st.text(), st.integers(0, 1 << 40)),
+)
+
+
+def packed(*fields: object) -> bytes:
+    """Bytes as a peer could write them, whether or not they are a packet."""
+    return msgspec.msgpack.encode(fields)
+
+
+# --- there and back --------------------------------------------------------------------------
+
+
+@given(st.one_of(letters, st.builds(Bell, st.text())))
+def test_what_is_encoded_comes_back_equal(packet: Packet) -> None:
+    assert CODEC.decode(CODEC.encode(packet)) == packet
+
+
+def test_the_tag_tells_packets_of_the_same_shape_apart() -> None:
+    class Ring(Packet, frozen=True, tag="test.ring"):
+        pass
+
+    codec = codec_of(Bell, Ring)
+    assert type(codec.decode(codec.encode(Ring("g")))) is Ring
+    assert type(codec.decode(codec.encode(Bell("g")))) is Bell
+
+
+def test_the_same_packet_is_always_the_same_bytes() -> None:
+    assert CODEC.encode(LETTER) == codec_of(Letter, Bell).encode(LETTER)
+    assert CODEC.encode(LETTER)[1:13] == b"\xabtest.letter"
+
+
+def test_the_packets_of_all_families_can_be_told_apart_by_one_codec() -> None:
+    Codec(FAMILIES.values())
+    tags = [kind.__struct_config__.tag for each in FAMILIES.values() for kind in each.packets]
+    assert len(set(tags)) == len(tags)
+
+
+def test_a_codec_without_packets_is_a_mistake_of_ours() -> None:
+    with pytest.raises(AssertionError, match="nothing to do"):
+        Codec([])
+
+
+# --- what is not a packet --------------------------------------------------------------------
+
+
+def test_a_tag_that_nobody_here_knows_is_refused() -> None:
+    stranger = codec_of(Stranger).encode(Stranger("g", 1))
+    with pytest.raises(PeerError, match=r"other\.stranger"):
+        CODEC.decode(stranger)
+
+
+def test_every_packet_that_is_cut_short_is_refused() -> None:
+    data = CODEC.encode(LETTER)
+    for length in range(len(data)):
+        with pytest.raises(PeerError):
+            CODEC.decode(data[:length])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\xc1", id="a byte that MessagePack never uses"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol"),
+        pytest.param(packed(), id="an empty list"),
+        pytest.param(packed("test.bell"), id="no group"),
+        pytest.param(packed("test.bell", 5), id="a group that is no text"),
+        pytest.param(packed("test.bell", "g", 1), id="one field too many"),
+        pytest.param(packed("test.bell", "g") + b"\x00", id="one byte too many"),
+        pytest.param(packed(5, "g"), id="a tag that is no text"),
+        pytest.param(msgspec.msgpack.encode({"group": "g"}), id="a map"),
+        pytest.param(b"\x92\xa9test.bell\xa1\xff", id="text that is not UTF-8"),
+        pytest.param(b"\x91" * 100_000, id="lists in lists without end"),
+        pytest.param(b"\xdd\xff\xff\xff\xff", id="a list that claims four billion fields"),
+        pytest.param(b"\x92\xa9test.bell\xdb\xff\xff\xff\xff", id="text that claims 4 GiB"),
+        pytest.param(packed("test.letter", "g", ["", 0], 1, [], {}), id="a node without a name"),
+        pytest.param(
+            packed("test.letter", "g", ["n1", -1], 1, [], {}), id="a life before the first"
+        ),
+        pytest.param(packed("test.letter", "g", ["n1", 0], 1.5, [], {}), id="half a number"),
+        pytest.param(packed("test.letter", "g", ["n1", 0], 1, None, {}), id="no list of payloads"),
+    ],
+)
+def test_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(PeerError, match="not a packet that we know"):
+        CODEC.decode(data)
+
+
+def test_what_lies_too_deep_for_a_field_of_any_kind_is_refused() -> None:
+    class Loose(Packet, frozen=True, tag="test.loose"):
+        anything: object
+
+    shallow, deep = (
+        packed("test.loose", "g", None)[:-1] + b"\x91" * depth + b"\xc0" for depth in (10, 100_000)
+    )
+    codec = codec_of(Loose)
+    assert isinstance(codec.decode(shallow), Loose)
+    with pytest.raises(PeerError, match="recursion"):
+        codec.decode(deep)
+
+
+@given(st.binary())
+def test_whatever_a_peer_sends_is_a_packet_or_its_mistake(data: bytes) -> None:
+    try:
+        packet = CODEC.decode(data)
+    except PeerError:
+        return
+    assert isinstance(packet, Letter | Bell)
+
+
+@given(letters, st.data())
+def test_a_packet_with_one_byte_changed_is_a_packet_or_a_mistake(
+    letter: Letter, data: st.DataObject
+) -> None:
+    spoilt = bytearray(CODEC.encode(letter))
+    spoilt[data.draw(st.integers(0, len(spoilt) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        packet = CODEC.decode(bytes(spoilt))
+    except PeerError:
+        return
+    assert isinstance(packet, Letter | Bell)
+
+
+# --- limits ----------------------------------------------------------------------------------
+
+
+def letter_of_exactly(size: int) -> Letter:
+    """A letter whose encoding has so many bytes."""
+    small = Letter("g", NodeId("n1"), 1, [b"x" * 100_000], {})
+    room = size - len(CODEC.encode(small))
+    return Letter("g", NodeId("n1"), 1, [b"x" * (100_000 + room)], {})
+
+
+def test_the_largest_packet_passes_both_ways() -> None:
+    largest = letter_of_exactly(LARGEST_PACKET)
+    data = CODEC.encode(largest)
+    assert len(data) == LARGEST_PACKET
+    assert CODEC.decode(data) == largest
+
+
+def test_to_send_a_packet_over_the_limit_is_a_mistake_of_ours() -> None:
+    with pytest.raises(AssertionError, match=f"a packet of {LARGEST_PACKET + 1} bytes"):
+        CODEC.encode(letter_of_exactly(LARGEST_PACKET + 1))
+
+
+def test_to_receive_a_packet_over_the_limit_is_the_peers_mistake() -> None:
+    data = msgspec.msgpack.encode(letter_of_exactly(LARGEST_PACKET + 1))
+    with pytest.raises(PeerError, match=f"the limit is {LARGEST_PACKET}"):
+        CODEC.decode(data)
