@@ -17,7 +17,7 @@ import pytest
 PACKAGE = "ordercast"
 SOURCE = Path(__file__).resolve().parent.parent / "src" / PACKAGE
 
-VALUES = frozenset({"types", "errors", "units", "consistency"})
+VALUES = frozenset({"types", "errors", "units", "settings", "consistency"})
 WORLD = VALUES | {"kernel", "protocol", "wire", "store", "trace"}
 JUDGES = VALUES | {"trace", "check"}
 
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "types": frozenset({"errors"}),
     "units": frozenset({"errors"}),
+    "settings": frozenset({"errors", "units"}),
     "consistency": frozenset({"types", "errors"}),
     "kernel": VALUES,
     "protocol": VALUES | {"kernel"},

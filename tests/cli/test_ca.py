@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-pytest.importorskip("cryptography")
-
 from ordercast.cli import ca
 from ordercast.errors import UsageError
 

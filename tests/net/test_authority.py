@@ -5,13 +5,11 @@ from __future__ import annotations
 import ipaddress
 import os
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("cryptography")
-
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization as form
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -96,18 +94,21 @@ def test_strict_verification_takes_what_we_make(tmp_path: Path) -> None:
     server.load_cert_chain(written.certificate, written.key)
     client = ssl.create_default_context(cafile=written.authority)
     client.verify_flags |= ssl.VERIFY_X509_STRICT
-    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = client.wrap_bio(down, up, server_hostname="localhost")
-    theirs = server.wrap_bio(up, down, server_side=True)
-    done: set[ssl.SSLObject] = set()
-    while len(done) < 2:
-        for side in (ours, theirs):
-            try:
-                side.do_handshake()
-                done.add(side)
-            except ssl.SSLWantReadError:
-                pass
+    ours, _ = shake(client, server, "localhost")
     assert ours.version() == "TLSv1.3"
+
+
+def shake(
+    client: ssl.SSLContext, server: ssl.SSLContext, host: str | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """A handshake without a socket: both ends of it, or the error of whoever refused."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (client.wrap_bio(down, up, False, host), server.wrap_bio(up, down, True))
+    for _ in range(3):
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ends
 
 
 # --- what is on the disk ---------------------------------------------------------------------
@@ -280,6 +281,61 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked(made: Path, tmp_pa
     )
     with pytest.raises(UsageError, match="does not go with"):
         Tls(made / "ca.pem", made / "n1.pem", locked, cluster="shop")
+
+
+def test_damaged_files_leave_the_old_certificate_in_use_and_are_told_once(
+    made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    init(tmp_path, "shop")
+    half_renewed = issue(tmp_path, "n1").certificate.read_bytes()
+    mine = issue(tmp_path, "n1")
+    tls = Tls(mine.authority, mine.certificate, mine.key, cluster="shop", name="n1")
+    contexts = tls.server, tls.client
+    serials = [shake(tls.client, tls.server)[0].getpeercert()["serialNumber"]]
+    other = (made / "n1.key").read_bytes()
+    for path, damage in [
+        (mine.key, b"junk"),
+        (mine.key, other),
+        (mine.key, None),
+        (mine.certificate, half_renewed),  # in order, but its key has not come yet
+        (mine.certificate, b""),
+        (mine.certificate, (made / "n1.pem").read_bytes()),
+        (mine.authority, b"junk"),
+    ]:
+        before = path.read_bytes()
+        path.unlink()
+        if damage is not None:
+            path.write_bytes(damage)
+        caplog.clear()
+        assert not tls.maybe_reload()
+        assert caplog.text.count("the old certificate stays in use") == 1
+        assert not tls.maybe_reload()
+        assert caplog.text.count("the old certificate stays in use") == 1
+        for end in shake(tls.client, tls.server):
+            assert end.getpeercert()["serialNumber"] == serials[0]
+        path.write_bytes(before)
+        path.chmod(0o600)
+        assert tls.maybe_reload()
+    issue(tmp_path, "n1")
+    assert tls.maybe_reload()
+    assert (tls.server, tls.client) == contexts
+    for end in shake(tls.client, tls.server):
+        assert end.getpeercert()["serialNumber"] not in serials
+
+
+def test_an_authority_beside_the_old_one_counts_after_a_reload(made: Path, tmp_path: Path) -> None:
+    init(tmp_path, "shop")
+    mine = issue(tmp_path, "n1")
+    ours = Tls(mine.authority, mine.certificate, mine.key, cluster="shop")
+    theirs = Tls(made / "ca.pem", made / "n2.pem", made / "n2.key", cluster="shop")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake(ours.client, theirs.server)
+    assert (ours.refused, theirs.refused) == (1, 0)
+    with mine.authority.open("ab") as file:
+        file.write((made / "ca.pem").read_bytes())
+    assert ours.maybe_reload()
+    theirs.server.load_verify_locations(mine.authority)
+    shake(ours.client, theirs.server)
 
 
 # --- names in URIs ---------------------------------------------------------------------------

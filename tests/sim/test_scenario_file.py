@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from ordercast.errors import UsageError
 from ordercast.protocol.fifo.options import Options
+from ordercast.settings import LARGEST_FILE
 from ordercast.sim.scenario import (
     ChaosSettings,
     Fault,
@@ -28,7 +29,7 @@ from ordercast.sim.scenario import (
     Scenario,
     WorkloadSettings,
 )
-from ordercast.sim.scenario_file import LARGEST_FILE, load_scenario, parse_scenario
+from ordercast.sim.scenario_file import load_scenario, parse_scenario
 from ordercast.units import MILLISECOND, SECOND
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ordercast.protocol.families import FAMILIES
+from ordercast.settings import Finding, Where
 from ordercast.sim.scenario import ChaosSettings, Fault, Scenario
 from ordercast.units import MILLISECOND, SECOND, Duration
-
-Where = tuple[str | int, ...]
-Finding = tuple[Where, str]
 
 MOST_FAULTS = 100_000
 LONGEST = 24 * 3600 * SECOND

@@ -1,0 +1,185 @@
+"""TOML files into structs, and what is wrong with them: file, line, key, nearest key.
+
+Scenarios and the settings of nodes are read this way. Structs say what may stand where; quantities
+(`units.py`) are written with a unit. Everything that is wrong is a UsageError of one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_args
+
+import msgspec
+
+from ordercast.errors import UsageError, unknown_word
+from ordercast.units import Quantity
+
+LARGEST_FILE = 1 << 20
+Where = tuple[str | int, ...]
+Finding = tuple[Where, str]
+T = TypeVar("T")
+
+_STRING = r'"(?:\\.|[^"\\])*"|\'[^\']*\''
+_PART = rf"{_STRING}|[A-Za-z0-9_-]+"
+_DOTTED = rf"(?:{_PART})(?:\s*\.\s*(?:{_PART}))*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]")
+_KEY = re.compile(rf"\s*({_DOTTED})\s*=")
+_STRING_OR_COMMENT = re.compile(rf"{_STRING}|#.*")
+
+
+class Source(NamedTuple):
+    """A document and the text it came from, in which lines are looked up for errors."""
+
+    name: str
+    text: str
+    document: dict[str, Any]
+
+    def error(self, where: Where, what: str) -> UsageError:
+        line = line_of(self.text, where)
+        return UsageError(f"{self.name}:{line}: {what}" if line else f"{self.name}: {what}")
+
+    def struct(self, kind: type[T], title: str) -> T:
+        """The document as this struct. `title` is what to call its outermost table."""
+        for where, what in _unknown_keys(kind, self.document, (), title):
+            raise self.error(where, what)
+        try:
+            return convert(self.document, kind)
+        except msgspec.ValidationError as error:
+            where, what = located(str(error), kind)
+            key = dotted(where)
+            raise self.error(where, f"{key}: {what}" if key else what) from error
+
+
+def read_source(path: Path, title: str) -> Source:
+    """Reads a small text file in TOML."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(raw) > LARGEST_FILE:
+        raise UsageError(f"{path}: over {LARGEST_FILE} bytes; {title} is a small text file")
+    try:
+        text = raw.decode()
+        return Source(str(path), text, tomllib.loads(text))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file in UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}:{_line_in(error, text)}: not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: a number is too long, or tables lie too deep") from error
+
+
+def convert(given: dict[str, Any], kind: type[T]) -> T:
+    """Plain values as a struct. ValidationError tells what is wrong, and `located` where."""
+    return msgspec.convert(given, kind, dec_hook=_quantity)
+
+
+def line_of(text: str, where: Where) -> int | None:
+    """The line at which a key stands, or that of the table it belongs to. None: not found."""
+    best: int | None = None
+    depth = 0
+    for number, path in _keys_of(text):
+        common = min(len(path), len(where))
+        if common > depth and path[:common] == where[:common]:
+            best, depth = number, common
+    return best
+
+
+def _keys_of(text: str) -> Iterator[tuple[int, Where]]:
+    """Every header and every key with its line. Enough of TOML to point at a line, no more."""
+    header: Where = ()
+    seen: dict[tuple[str, ...], int] = {}  # lists of tables, and how many of each
+    inside = 0  # brackets that a value left open: its further lines hold no keys
+    for number, line in enumerate(text.split("\n"), 1):
+        if not inside and (found := _HEADER.match(line)):
+            names = _parts(found[2])
+            if found[1] == "[[":
+                seen[names] = seen.get(names, -1) + 1
+            header = ()
+            for depth, name in enumerate(names, 1):
+                index = seen.get(names[:depth])
+                header = (*header, name) if index is None else (*header, name, index)
+            yield number, header
+            continue
+        if not inside and (found := _KEY.match(line)):
+            yield number, (*header, *_parts(found[1]))
+        brackets = _STRING_OR_COMMENT.sub("", line)
+        inside += sum(brackets.count(one) for one in "[{") - sum(map(brackets.count, "]}"))
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """A dotted key taken apart. A part in quotes may hold dots and blanks."""
+    return tuple(part.strip("\"'") for part in re.findall(_PART, key))
+
+
+def _line_in(error: tomllib.TOMLDecodeError, text: str) -> int:
+    found = re.search(r"at line (\d+)", str(error))
+    return int(found[1]) if found else text.rstrip().count("\n") + 1  # at the end
+
+
+def _unknown_keys(kind: Any, value: Any, where: Where, title: str) -> Iterator[Finding]:
+    """Keys that no struct of the schema has, with the nearest that it has."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown_keys(kind, item, (*where, index), title)
+    struct = _struct_in(kind)
+    if struct is None or not isinstance(value, dict):
+        return
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    for key, inner in value.items():
+        if key not in fields:
+            table = dotted(where) or title
+            yield (*where, key), unknown_word(f"key of {table}", key, fields)
+        else:
+            yield from _unknown_keys(fields[key].type, inner, (*where, key), title)
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    """The struct inside list[...] or ... | None, where there is one."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((found for part in get_args(kind) if (found := _struct_in(part))), None)
+
+
+def _quantity(kind: type, value: object) -> object:
+    if issubclass(kind, Quantity):
+        return kind.parse(value)
+    raise NotImplementedError
+
+
+def located(message: str, root: Any) -> tuple[Where, str]:
+    """msgspec says `what - at $.a[0].b`: taken apart, with the words that could stand there."""
+    what, _, path = message.partition(" - at `$")
+    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", path)
+    where = tuple(name or int(index) for name, index in steps)
+    if found := re.fullmatch(r"Invalid enum value '(.*)'", what, re.DOTALL):
+        what = unknown_word("word", found[1], _words(_kind_at(root, where)))
+    return where, what
+
+
+def _kind_at(root: Any, where: Where) -> Any:
+    """The type that the schema has at a place. Items of a list lie inside the list's type."""
+    for name in where:
+        struct = _struct_in(root)
+        if struct is not None and isinstance(name, str):
+            fields = msgspec.structs.fields(struct)
+            root = next((field.type for field in fields if field.encode_name == name), None)
+    return root
+
+
+def _words(kind: Any) -> list[str]:
+    """The words that a Literal inside this type allows."""
+    return [
+        word
+        for part in get_args(kind)
+        for word in ([part] if isinstance(part, str) else _words(part))
+    ]
+
+
+def dotted(where: Where, prefix: str = "") -> str:
+    text = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in where)
+    return text if prefix else text.lstrip(".")
