@@ -22,9 +22,9 @@ import tempfile
 import threading
 import time
 
+from ordercast import open as open_node
 from ordercast.levels import Fifo
 from ordercast.net.group import Group, Message
-from ordercast.net.node import open_node
 from ordercast.types import Event
 
 STAMP = struct.Struct("<qII")

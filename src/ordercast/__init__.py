@@ -1,8 +1,42 @@
-"""Group communication for Python with the consistency you choose."""
+"""Group communication for Python with the consistency you choose.
 
-from ordercast.errors import OrdercastError
-from ordercast.types import Event, NodeId, View
+async with ordercast.open("ordercast.toml") as node:
+    async with node.join("orders", ordercast.Fifo()) as group:
+        await group.send(b"hello")
+        async for event in group:
+            match event:
+                case ordercast.Message(sender=who, data=data): ...
+                case ordercast.View(members=members): ...
+"""
 
 __version__ = "0.1.0"
 
-__all__ = ["Event", "NodeId", "OrdercastError", "View", "__version__"]
+from ordercast.errors import OrdercastError, PeerError, UsageError
+from ordercast.levels import Fifo
+from ordercast.net.config import Config
+from ordercast.net.group import Ejected, Group, GroupClosed, Message, Receipt
+from ordercast.net.node import Node
+from ordercast.net.node import open_node as open
+from ordercast.types import Event, NodeId, View
+from ordercast.units import Duration, Size
+
+__all__ = [
+    "Config",
+    "Duration",
+    "Ejected",
+    "Event",
+    "Fifo",
+    "Group",
+    "GroupClosed",
+    "Message",
+    "Node",
+    "NodeId",
+    "OrdercastError",
+    "PeerError",
+    "Receipt",
+    "Size",
+    "UsageError",
+    "View",
+    "__version__",
+    "open",
+]

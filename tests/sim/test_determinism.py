@@ -7,15 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from ordercast.sim import chance
 from ordercast.sim.faults import draw_chaos
-from ordercast.sim.scenario import Scenario
-from ordercast.sim.scenario_file import FAULT_KINDS, parse_scenario
+from ordercast.sim.scenario import FaultKind, Scenario
+from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Level, Row
 from ordercast.trace.sinks import MemorySink
@@ -34,7 +34,7 @@ CHAOS: dict[str, Any] = {
         "reorder": 0.05,
         "bandwidth": "1MB/s",
     },
-    "chaos": {"faults": list(FAULT_KINDS), "every": "500ms"},
+    "chaos": {"faults": list(get_args(FaultKind)), "every": "500ms"},
 }
 CALM: dict[str, Any] = {"name": "calm", "duration": "5s", "quiet": "1s"}
 
@@ -144,7 +144,7 @@ def test_one_more_sender_does_not_change_when_the_first_one_submits() -> None:
     assert submits(two, "n2") != submits(two, "n1")
 
 
-@pytest.mark.parametrize("kind", FAULT_KINDS)
+@pytest.mark.parametrize("kind", get_args(FaultKind))
 def test_a_fault_changes_nothing_before_it_begins(kind: str) -> None:
     fault = {"at": "3s", "kind": kind, "nodes": ["n2"]}
     calm, struck = (

@@ -87,7 +87,8 @@ class Connection(asyncio.Protocol):
         self.mesh.connections.discard(self)
         self.mesh.lost(self)
         if not self.greeted.done():
-            self.greeted.set_exception(PeerError("the connection ended before the greeting"))
+            why = f": {error}" if error else ""
+            self.greeted.set_exception(PeerError(f"the connection ended before the greeting{why}"))
             self.greeted.exception()  # whoever waits sees it; nobody has to
         if not self.ended.done():
             self.ended.set_result(None)

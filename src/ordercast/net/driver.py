@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.machine import Machine
@@ -20,6 +20,7 @@ from ordercast.kernel.step import DATAGRAM, LINK, Channel, Note, Step, Timer
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.mesh import Contact, Mesh
 from ordercast.trace.journal import Journal
+from ordercast.trace.log import RowLog
 from ordercast.types import Event, NodeId, Payloads, View
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import Kind, frame
@@ -27,6 +28,7 @@ from ordercast.wire.framing import Kind, frame
 log = logging.getLogger("ordercast.net")
 
 ANSWER_SECONDS = 0.5
+Action = Literal["join", "send"]
 
 
 class Listener(Protocol):
@@ -47,12 +49,20 @@ class Store(Protocol):
 
 
 class Driver:
-    def __init__(self, me: NodeId, codec: Codec, journal: Journal | None) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        codec: Codec,
+        trace: RowLog | None,
+        may: Callable[[str, str, Action], bool] = lambda name, group, action: True,
+    ) -> None:
         self.me = me
+        self._may = may
         self.mesh: Mesh  # both are given before the first machine
         self.datagrams: Datagrams
         self.store: Store | None = None
-        self.journal = journal
+        self.journal = Journal(me, trace.write) if trace else None
+        self._trace = trace
         self.machines: dict[str, Machine] = {}
         self.listeners: dict[str, Listener] = {}
         self._codec = codec
@@ -68,7 +78,7 @@ class Driver:
             assert group not in self.machines
             self.machines[group] = machine
             self.listeners[group] = listener
-            self._row("join", group=group)
+            self.row("join", group=group)
         self._enter(machine, machine.start)
 
     def remove(self, group: str) -> None:
@@ -76,7 +86,7 @@ class Driver:
         machine = self.machines.pop(group, None)
         self.listeners.pop(group, None)
         if machine is not None:
-            self._row("leave", group=group)
+            self.row("leave", group=group)
             for key in [key for key in self._timers if key[0] == id(machine)]:
                 self._timers.pop(key).cancel()
 
@@ -92,6 +102,7 @@ class Driver:
 
     def submit(self, group: str, payloads: Payloads, size: int) -> Event:
         machine = self.machines[group]
+        assert self._may(self.me.name, group, "send"), "the group refuses it before"
         step = self._step()
         event = machine.submit(step, group, payloads, size)
         if self.journal is not None:
@@ -125,9 +136,20 @@ class Driver:
         if machine is None:
             self.mesh.count("packets_of_other_groups")
             return
+        if not self._permits(sender, packet):
+            self.mesh.count("packets_not_permitted")
+            return
         step = self._step()
         machine.receive(step, sender, packet)
         self._apply(machine, step)
+
+    def _permits(self, sender: NodeId, packet: Packet) -> bool:
+        """The one gate. Who is no member says nothing; what is relayed counts as its origin's."""
+        if not self._may(sender.name, packet.group, "join"):
+            return False
+        if not hasattr(packet, "payloads"):
+            return True
+        return self._may(getattr(packet, "origin", sender).name, packet.group, "send")
 
     def answered(self, key: int, arrived: bool = True) -> None:
         waiting = self._statuses.pop(key, None)
@@ -154,6 +176,8 @@ class Driver:
     # --- effects -----------------------------------------------------------------------------
 
     def _apply(self, machine: Machine, step: Step) -> None:
+        if self._trace is not None:
+            self._trace.flush()  # a submission is on record before anybody can hear of it
         if step.kept:
             if self.store is None:
                 raise OrdercastError("a machine wants to keep a record, but there is no store")
@@ -172,7 +196,7 @@ class Driver:
                     self.journal.view(time.time_ns(), output)
             else:
                 assert isinstance(output, Note)
-                self._row(output.kind, **output.columns)
+                self.row(output.kind, **output.columns)
                 continue
             listener = self.listeners.get(output.group)
             if listener is not None:
@@ -223,6 +247,6 @@ class Driver:
         if after is not None:
             self._timers[key] = self._loop.call_later(after / 1e9, self._expire, machine, timer)
 
-    def _row(self, kind: str, **columns: object) -> None:
+    def row(self, kind: str, **columns: object) -> None:
         if self.journal is not None:
             self.journal.row(time.time_ns(), kind, **columns)

@@ -77,8 +77,9 @@ class Receipt:
 class Group:
     """Made by `node.join`; an async context manager and an async iterator."""
 
-    def __init__(self, node: Node, name: str, eject_after: float) -> None:
+    def __init__(self, node: Node, name: str, eject_after: float, may_send: bool = True) -> None:
         self.name = name
+        self.may_send = may_send
         self.view: View | None = None  # the last one that the application was handed
         self.delivered_up_to = 0
         self.stable_up_to = 0
@@ -112,6 +113,8 @@ class Group:
             await self.change()
         if self._closed is not None:
             raise self._closed
+        if not self.may_send:
+            raise UsageError(f"{self._node.me.name} may not send in {self.name!r}")
         self._batch.append(data)
         self._batch_size += len(data)
         receipt = self._added()
@@ -123,6 +126,8 @@ class Group:
             await self.change()
         if self._closed is not None:
             raise self._closed
+        if not self.may_send:
+            raise UsageError(f"{self._node.me.name} may not send in {self.name!r}")
         self._batch += messages
         self._batch_size += sum(map(len, messages))
         receipt = self._added()

@@ -18,14 +18,14 @@ from random import Random
 from typing import Protocol
 
 from ordercast.errors import OrdercastError, PeerError
-from ordercast.net.connection import Connection
+from ordercast.net.connection import GREETING_SECONDS, Connection
 from ordercast.net.gate import Gate
 from ordercast.net.link import Link, LinkFull
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 from ordercast.wire import greeting
 from ordercast.wire.framing import Kind, frame
-from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, Resume
+from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Resume
 
 log = logging.getLogger("ordercast.net")
 
@@ -116,7 +116,11 @@ class Mesh:
     async def listen(self, host: str, port: int) -> None:
         try:
             self._server = await self.loop.create_server(
-                lambda: Connection(self, dialled=False), host, port, ssl=self._server_tls
+                lambda: Connection(self, dialled=False),
+                host,
+                port,
+                ssl=self._server_tls,
+                ssl_handshake_timeout=GREETING_SECONDS if self._server_tls else None,
             )
         except OSError as error:
             raise OrdercastError(f"cannot listen on {host}:{port}: {error.strerror}") from error
@@ -227,7 +231,7 @@ class Mesh:
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """The other end said who it is."""
         life = hello.node
-        contact = self.contacts.get(life.name) or self.know(life.name, None)
+        contact = self.contacts.get(life.name)
         known = contact.life if contact else None
         reason = greeting.objection(hello, self.me, self.cluster, known)
         if reason is None and self._certified is not None:
@@ -235,7 +239,9 @@ class Mesh:
             if certified != life.name:
                 reason = f"the certificate is of {certified!r}, not of {life.name!r}"
         if reason is None and contact is None:
-            reason = "too many nodes are known here"
+            contact = self.know(life.name, None)
+            if contact is None:
+                reason = "too many nodes are known here"
         if reason is None and life.name in self.cut_from | self.cut_to:
             reason = "cut off by the operator of this node"
         if reason is not None:
@@ -286,6 +292,10 @@ class Mesh:
         again = contact.link.resume(received)
         contact.connection = connection
         connection.become_ready()
+        if connection.dialled and self._new_key is not None:
+            # Our Hello went out before we knew whom it would reach, so it carried no key.
+            key_id, key = self._new_key(contact.life)
+            connection.write(Kind.KEY, greeting.encode(NewKey(key, key_id)))
         if again:
             connection.transport.writelines(again)
             self.counters["frames_sent_again"] += len(again)

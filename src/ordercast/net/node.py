@@ -12,31 +12,34 @@ Leaving the block leaves every group, closes every connection and ends every tas
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import ipaddress
 import logging
-import os
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import IO
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.machine import Plan
 from ordercast.levels import Fifo
 from ordercast.net.config import Config
-from ordercast.net.datagrams import Datagrams, Plain
+from ordercast.net.datagrams import Datagrams, Plain, Wrapper
 from ordercast.net.driver import Driver
 from ordercast.net.group import Ejected, Group, GroupClosed
+from ordercast.net.identity import Identity
 from ordercast.net.mesh import Mesh
+from ordercast.net.security import Sealed, Tls, may
 from ordercast.protocol.families import FAMILIES
-from ordercast.trace.journal import Journal
+from ordercast.settings import Source, read_source
+from ordercast.trace.log import RowLog
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
+from ordercast.wire.framing import Kind
 
 log = logging.getLogger("ordercast.net")
 
 LEVELS = {Fifo: "fifo"}
+SECURITY_SECONDS = 2.0
 
 
 class Node:
@@ -50,7 +53,11 @@ class Node:
         self.mesh: Mesh
         self._datagrams: Datagrams
         self._left: set[str] = set()  # groups of this life that are over; only asked, not iterated
-        self._lock: IO[str] | None = None
+        self._identity: Identity | None = None
+        self._trace: RowLog | None = None
+        self._tls: Tls | None = None
+        self._sealed: Sealed | None = None
+        self._security_timer: asyncio.TimerHandle | None = None
         self._open = False
 
     # --- life --------------------------------------------------------------------------------
@@ -64,13 +71,36 @@ class Node:
                 f"{config.listen} can be reached from elsewhere: say where the certificates are "
                 "([tls]), or insecure = true"
             )
-        self.me = NodeId(config.name, self._next_incarnation())
+        tls = sealed = None
+        if config.tls is not None:
+            files = config.tls
+            tls = self._tls = Tls(
+                files.authority,
+                files.certificate,
+                files.key,
+                cluster=config.cluster,
+                name=config.name,
+            )
+            sealed = self._sealed = Sealed()
+        folder = Path(config.data or f".ordercast/{config.name}")
+        self._identity = Identity(folder, config.name)
+        self.me = self._identity.life
+        if config.trace is not None:
+            self._trace = RowLog(Path(config.trace))
         codec = Codec(FAMILIES.values())
-        self.driver = Driver(self.me, codec, self._journal())
-        self.mesh = Mesh(self.me, config.cluster, self.driver, Random())
-        self._datagrams = Datagrams(
-            self.mesh, Plain(self.me, config.cluster), self.driver.receive_datagram
+        self.driver = Driver(self.me, codec, self._trace, partial(may, config))
+        self.mesh = Mesh(
+            self.me,
+            config.cluster,
+            self.driver,
+            Random(),
+            server_tls=tls.server if tls else None,
+            client_tls=tls.client if tls else None,
+            certified=tls.certified_name if tls else None,
+            new_key=sealed.new_key if sealed else None,
         )
+        wrapper: Wrapper = sealed or Plain(self.me, config.cluster)
+        self._datagrams = Datagrams(self.mesh, wrapper, self.driver.receive_datagram)
         self.driver.mesh, self.driver.datagrams = self.mesh, self._datagrams
         if config.insecure and not _is_loopback(host):
             log.warning("%s is open to everybody: insecure = true", config.listen)
@@ -85,6 +115,8 @@ class Node:
         for place in config.seeds:
             self.mesh.seed(place)
         self._open = True
+        self.driver.row("start")
+        self._keep_secure()
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
         return self
 
@@ -101,15 +133,32 @@ class Node:
         finally:
             await self._close()
 
+    def _keep_secure(self) -> None:
+        """Every few seconds: takes renewed certificates, and hands out keys that are due."""
+        if self._tls is None or self._sealed is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._security_timer = loop.call_later(SECURITY_SECONDS, self._keep_secure)
+        self._tls.maybe_reload()
+        for contact in self.mesh.contacts.values():
+            if contact.connection is not None and self._sealed.needs_rotation(contact):
+                self.mesh.send_frame(contact, Kind.KEY, self._sealed.rotate(contact))
+
     async def _close(self) -> None:
+        if self._open:
+            self.driver.row("stop")
         self._open = False
+        if self._security_timer is not None:
+            self._security_timer.cancel()
         for group in list(self.groups.values()):
             group.close(GroupClosed(f"the node {self.me} is closed"))
         self.driver.close()
         self._datagrams.close()
         await self.mesh.close()
-        if self._lock is not None:
-            self._lock.close()
+        if self._trace is not None:
+            self._trace.close()
+        if self._identity is not None:
+            self._identity.release()
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -125,13 +174,16 @@ class Node:
         rules = self.config.group.get(name)
         names = members or (rules.members if rules else None)
         names = names or [self.me.name, *self.config.peers]
+        if not may(self.config, self.me.name, name, "join"):
+            raise UsageError(f"{self.me.name} may not be in {name!r}: [group.{name}] members")
         if self.me.name not in names:
             raise UsageError(f"{self.me.name} is not a member of {name!r}: {', '.join(names)}")
         if len(names) > family.largest_group:
             raise UsageError(f"a {family.name} group has at most {family.largest_group} members")
         plan = Plan(name, tuple(sorted(set(names))), level)
         (machine,) = family.build(self.me, (plan,), Random(), ())
-        group = Group(self, name, self.config.eject_after / 1e9)
+        may_send = may(self.config, self.me.name, name, "send")
+        group = Group(self, name, self.config.eject_after / 1e9, may_send)
         self.groups[name] = group
         self.driver.add(machine, group)
         return group
@@ -152,35 +204,6 @@ class Node:
         self._left.add(group.name)
         group.close(why)
 
-    # --- files -------------------------------------------------------------------------------
-
-    def _next_incarnation(self) -> int:
-        """One more than at the last start of this name, written before anything is said."""
-        folder = Path(self.config.data or f".ordercast/{self.config.name}")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / "lock").open("a", encoding="utf-8")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{folder} is in use: is {self.config.name} running?") from error
-        except OSError as error:
-            raise UsageError(f"{folder} cannot be used: {error.strerror}") from error
-        counter = folder / "incarnation"
-        try:
-            last = int(counter.read_text(encoding="utf-8")) if counter.exists() else -1
-        except ValueError as error:
-            raise UsageError(f"{counter} is damaged: it holds no number") from error
-        fresh = counter.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(f"{last + 1}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(counter)
-        return last + 1
-
-    def _journal(self) -> Journal | None:
-        return None
-
 
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
@@ -191,11 +214,17 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def open_node(config: Config | None = None, **settings: object) -> Node:
-    """A node with these settings, to be entered with `async with`."""
-    asyncio.get_running_loop()
-    if config is None:
-        import msgspec
+def open_node(settings: str | Path | Config | None = None, **more: object) -> Node:
+    """A node, to be entered with `async with`: from a TOML file, or from keyword arguments.
 
-        config = msgspec.convert(settings, Config)
-    return Node(config)
+    The keywords are the keys of the file (docs/node.md), and overrule it.
+    """
+    if isinstance(settings, Config):
+        if more:
+            raise UsageError("give a Config or keywords, not both")
+        return Node(settings)
+    if settings is None:
+        return Node(Source("ordercast.open", "", dict(more)).struct(Config, "a node"))
+    source = read_source(Path(settings), "a node's settings")
+    merged = source._replace(document={**source.document, **more})
+    return Node(merged.struct(Config, "a node"))

@@ -1,0 +1,60 @@
+"""Who a node is: its name, and which life of that name. Kept in the node's folder.
+
+The incarnation is one more than at the last start, and is on disk before the node says a word, so
+no two lives of a name are ever taken for one. A lock keeps two processes from being one node.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from ordercast.errors import UsageError
+from ordercast.types import INCARNATION_BITS, NodeId
+
+
+class Identity:
+    def __init__(self, folder: Path, name: str) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / "lock").open("a", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.life = NodeId(name, _next_incarnation(folder / "incarnation"))
+        except BlockingIOError as error:
+            self._lock.close()
+            raise UsageError(f"{folder} is in use: is {name} running already?") from error
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def release(self) -> None:
+        self._lock.close()
+
+
+def _next_incarnation(counter: Path) -> int:
+    try:
+        text = counter.read_text(encoding="ascii") if counter.exists() else "-1"
+        last = int(text)
+    except (ValueError, OSError) as error:
+        raise UsageError(f"{counter} is damaged: it should hold a number") from error
+    if not -1 <= last < (1 << INCARNATION_BITS) - 1:
+        raise UsageError(f"{counter} holds {last}, which is no incarnation")
+    fresh = counter.with_suffix(".tmp")
+    try:
+        with fresh.open("w", encoding="ascii") as file:
+            file.write(f"{last + 1}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(counter)
+        folder = os.open(counter.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise UsageError(f"{counter} cannot be written: {error.strerror}") from error
+    return last + 1
