@@ -151,6 +151,16 @@ def _quantity(kind: type, value: object) -> object:
     raise NotImplementedError
 
 
+_WORDS = {
+    "object": "a table",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+}
+
+
 def located(message: str, root: Any) -> tuple[Where, str]:
     """msgspec says `what - at $.a[0].b`: taken apart, with the words that could stand there."""
     what, _, path = message.partition(" - at `$")
@@ -158,7 +168,14 @@ def located(message: str, root: Any) -> tuple[Where, str]:
     where = tuple(name or int(index) for name, index in steps)
     if found := re.fullmatch(r"Invalid enum value '(.*)'", what, re.DOTALL):
         what = unknown_word("word", found[1], _words(_kind_at(root, where)))
-    return where, what
+    elif found := re.fullmatch(r"Object missing required field `(.*)`", what):
+        what = f"{found[1]} is missing"
+    elif found := re.fullmatch(r"Expected `(?:int|float)` (>=|>|<=|<) (.*)", what):
+        what = f"give a number that is {found[1]} {found[2]}"
+    elif found := re.fullmatch(r"Expected `(.*)`, got `(.*)`", what):
+        wanted, got = (_WORDS.get(word, word) for word in found.groups())
+        what = f"expected {wanted}, not {got}"
+    return where, what.replace("`", "'")
 
 
 def _kind_at(root: Any, where: Where) -> Any:

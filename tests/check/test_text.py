@@ -115,7 +115,7 @@ def test_columns(line: str, columns: dict[str, object]) -> None:
         ("n1 start", ":1: expected `run NAME`, got `n1 start`"),
         ("run", ":1: expected `run NAME`"),
         ("run r famly=total", ":1: unknown key 'famly': did you mean 'family'"),
-        ("run r ending=finnished", ":1: Invalid enum value 'finnished'"),
+        ("run r ending=finnished", ":1: unknown ending 'finnished': did you mean 'finished'"),
         ("run r\n\nn1 delivers n1:1", ":3: unknown kind 'delivers': did you mean 'deliver'"),
         ("run r\nn1", ":2: expected a kind after `n1`"),
         ("run r\nn1#x start", ":2: expected a process such as `n1` or `n1#2`, got `n1#x`"),

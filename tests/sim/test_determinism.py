@@ -147,6 +147,8 @@ def test_one_more_sender_does_not_change_when_the_first_one_submits() -> None:
 @pytest.mark.parametrize("kind", get_args(FaultKind))
 def test_a_fault_changes_nothing_before_it_begins(kind: str) -> None:
     fault = {"at": "3s", "kind": kind, "nodes": ["n2"]}
+    if kind == "skew":
+        fault["by"] = "1s"
     calm, struck = (
         rows_of(CALM, level=Level.WIRE),
         rows_of({**CALM, "fault": [fault]}, level=Level.WIRE),

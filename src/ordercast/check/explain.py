@@ -9,13 +9,16 @@ from ordercast.check.verdict import Answer, Verdict
 from ordercast.consistency import LAWS
 
 
-def explain(verdict: Verdict) -> str:
-    """What was found, what the law says, and the rows that show it. No line passes 100 columns."""
+def explain(verdict: Verdict, width: int = WIDTH) -> str:
+    """What was found, what the law says, and the rows that show it, in words of this width.
+
+    The diagram takes what it needs, up to 100 columns.
+    """
     text = f"{verdict.law} {_FOUND[verdict.answer]}"
-    parts = [_sentence(f"{text}: {verdict.why}" if verdict.why else text)]
+    parts = [_sentence(f"{text}: {verdict.why}" if verdict.why else text, width)]
     law = LAWS.get(verdict.law)
     if law is not None and verdict.answer is not Answer.HOLDS:
-        parts.append(_sentence(f"The law says: {law.says}"))
+        parts.append(_sentence(f"The law says: {law.says}", width))
     if verdict.witness:
         parts.append("\n" + draw(verdict.witness))
     return "\n".join(parts)
@@ -28,5 +31,5 @@ _FOUND = {
 }
 
 
-def _sentence(text: str) -> str:
-    return fill(text + "." * (not text.endswith(".")), WIDTH)
+def _sentence(text: str, width: int) -> str:
+    return fill(text + "." * (not text.endswith(".")), width)

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from ordercast.check.explain import explain
 from ordercast.check.laws import check
-from ordercast.check.verdict import Answer
+from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
-from ordercast.errors import TraceError, UsageError
+from ordercast.consistency import FAMILIES
+from ordercast.errors import TraceError, UsageError, unknown_word
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Trace
 from ordercast.trace.text import parse_history
@@ -31,7 +30,9 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("lake", type=Path, metavar="LAKE", help="a folder of traces, or a history")
     parser.add_argument("--laws", help="these laws, by comma, instead of those of its family")
-    parser.add_argument("--engine", choices=["plain", "spark"], default="plain")
+    parser.add_argument(
+        "--engine", choices=["plain", "spark"], default="plain", help="only plain in this version"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.set_defaults(run=run)
 
@@ -47,27 +48,36 @@ def run(arguments: argparse.Namespace) -> int:
         check(_EMPTY, laws)  # a wrong name is told before anything is read
     answers: list[Answer] = []
     for trace in _traces(arguments.lake):
+        family = trace.header.family
+        if family is not None and family not in FAMILIES and laws is None:
+            told = unknown_word("family", family, FAMILIES)
+            screen.stderr().print(f"{trace.header.run}: {told} All laws are judged.", markup=False)
         verdicts = check(trace, laws)
         answers += [verdict.answer for verdict in verdicts]
         if arguments.json:
             fields = {
                 "run": trace.header.run,
                 "rows": len(trace.rows),
+                "ending": str(trace.header.ending),
                 "laws": [screen.verdict_fields(verdict) for verdict in verdicts],
             }
             screen.json_line(fields)
             continue
-        out = screen.stdout()
-        out.print(f"{trace.header.run}: {len(trace.rows)} rows, {trace.header.ending}")
-        for verdict in verdicts:
-            out.print(f"  {verdict.law:18} ", end="")
-            out.print(Text(str(verdict.answer), screen.COLOURS[verdict.answer]))
-            if verdict.answer is not Answer.HOLDS:
-                indented = explain(verdict).replace("\n", "\n    ")
-                out.print(f"    {indented}", markup=False)
+        _print_run(trace, verdicts)
     if Answer.BROKEN in answers:
         return 1
     return 3 if Answer.UNKNOWN in answers else 0
+
+
+def _print_run(trace: Trace, verdicts: list[Verdict]) -> None:
+    """A line a run, and below it what is wrong, in full."""
+    out = screen.stdout()
+    out.print(f"{trace.header.run}: {len(trace.rows)} rows, {trace.header.ending}; ", end="")
+    out.print(screen.laws_in_short(verdicts))
+    for verdict in verdicts:
+        if verdict.answer is not Answer.HOLDS:
+            indented = explain(verdict, screen.explanation_width()).replace("\n", "\n    ")
+            out.print(f"    {indented}", markup=False)
 
 
 def _traces(path: Path) -> Iterator[Trace]:

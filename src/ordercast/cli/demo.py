@@ -122,9 +122,9 @@ def _print_members(out: Console, simulated: Simulated, names: tuple[str, ...]) -
         table.add_row(origin, *(str(counts.get((origin, name), 0)) for name in names))
     out.print(table)
     out.print(
-        "[dim]n4#1 is the second life of n4: it has what was still held when it came, and all "
-        "since.\nThe others agree, though they were cut apart: what each side missed was sent "
-        "when it returned.[/]"
+        "[dim]n4#1 is the second life of n4: it has what was still held when it came,\n"
+        "and all since. The others agree, though they were cut apart: what each side\n"
+        "missed was sent when it returned.[/]"
     )
 
 
@@ -139,7 +139,7 @@ def _print_laws(out: Console, simulated: Simulated) -> None:
     out.print(table)
     for verdict in simulated.verdicts:
         if verdict.answer is not Answer.HOLDS:
-            out.print(explain(verdict), markup=False)
+            out.print(explain(verdict, screen.explanation_width()), markup=False)
 
 
 def _show_a_bug_caught(out: Console, seed: int) -> int:
@@ -150,10 +150,10 @@ def _show_a_bug_caught(out: Console, seed: int) -> int:
         if simulated.broken:
             out.print(
                 "\n[bold]And if there were a bug?[/]\n\n"
-                "Now the survivors forget to pass on what n4 had sent to only some of them "
-                f"(seed {number}):\n"
+                "Now the survivors forget to pass on what n4 had sent to only some of\n"
+                f"them (seed {number}):\n"
             )
-            out.print(explain(simulated.broken[0]), markup=False)
+            out.print(explain(simulated.broken[0], screen.explanation_width()), markup=False)
             out.print("\nThat is how a broken promise looks. Above, none was.\n")
             return 0
     screen.stderr().print(f"the planted bug did not show in {MOST_SEEDS} seeds")

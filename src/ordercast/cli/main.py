@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import ordercast
 from ordercast.errors import UsageError
@@ -15,6 +16,9 @@ FINE, BROKEN, WRONG_USAGE, UNDECIDED, UNREACHABLE = range(5)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ✓ still gets the rest
     try:
         parser = _parser()
         chosen = parser.parse_args(arguments)

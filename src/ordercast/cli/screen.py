@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import Any
 
@@ -12,18 +13,28 @@ from rich.text import Text
 from ordercast.check.verdict import Answer, Verdict
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would exit with 1, which here means a broken law
+
+
 def stdout() -> Console:
     """The console for data. Off a terminal: no colours, and lines as long as they are."""
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 100)
+    return _Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 100)
 
 
 def stderr() -> Console:
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def json_line(value: Any) -> None:
     """One JSON object on one line."""
     print(msgspec.json.encode(value, enc_hook=str, order="deterministic").decode())
+
+
+def explanation_width() -> int:
+    """As wide as the terminal, and never wider than is easy to read."""
+    return min(100, shutil.get_terminal_size((100, 24)).columns) - 4
 
 
 COLOURS = {Answer.HOLDS: "green", Answer.BROKEN: "bold red", Answer.UNKNOWN: "yellow"}

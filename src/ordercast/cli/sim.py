@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -80,9 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = _check(arguments)
     seeds = range(arguments.seed, arguments.seed + arguments.runs)
     jobs = arguments.jobs or os.cpu_count() or 1
-    printer = _print_json if arguments.json else _Table(screen.stdout())
+    out = screen.stdout()
+    printer = _print_json if arguments.json else _Table(out)
     totals = {"broken": 0, "undecided": 0}
-    progress = _progress(len(seeds))
+    # On one terminal rows and bar go through one console, which keeps them apart.
+    progress = _progress(len(seeds), out if out.is_terminal else screen.stderr(), arguments.json)
     with progress:
         task = progress.add_task("runs", total=len(seeds))
         for ran in _run_all(wanted, seeds, jobs):
@@ -129,9 +132,18 @@ def _run_all(wanted: Wanted, seeds: range, jobs: int) -> Iterator[Ran]:
     tasks = [
         seeds[start : start + RUNS_IN_A_TASK] for start in range(0, len(seeds), RUNS_IN_A_TASK)
     ]
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for several in pool.map(partial(_run_some, wanted), tasks):
+    # Ctrl-C is for us alone: the others inherit that it is ignored, and are told to stop.
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        results = pool.map(partial(_run_some, wanted), tasks)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        for several in results:
             yield from several
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
@@ -183,7 +195,7 @@ class _Table:
         if first_failure:
             for verdict in broken:
                 out.print()
-                out.print(explain(verdict), markup=False)
+                out.print(explain(verdict, screen.explanation_width()), markup=False)
             out.print()
         out.print(f"          again: {replay}", markup=False)
 
@@ -215,8 +227,7 @@ def _replay(arguments: argparse.Namespace, seed: int) -> str:
     return shlex.join(words)
 
 
-def _progress(count: int) -> Progress:
-    console = screen.stderr()
+def _progress(count: int, console: Console, json: bool) -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -224,7 +235,7 @@ def _progress(count: int) -> Progress:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal or count == 1,
+        disable=json or not console.is_terminal or count == 1,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,8 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class GroupRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Who may do what in a group. Absent: everybody of the cluster."""
 
+    family: str = "fifo"
+    options: dict[str, Any] = {}
     members: list[Name] | None = None
     may_send: list[Name] | None = None
 
@@ -39,3 +41,4 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     eject_after: Duration = Duration(30 * SECOND)  # how long a slow consumer may stand still
     trace: str | None = None  # a file to which rows are appended
     control: str | None = None  # a local socket for `ordercast members` and `monitor`
+    metrics: Place | None = None  # where Prometheus may ask, such as 127.0.0.1:9400

@@ -250,3 +250,8 @@ class Driver:
     def row(self, kind: str, **columns: object) -> None:
         if self.journal is not None:
             self.journal.row(time.time_ns(), kind, **columns)
+
+    def flush(self) -> None:
+        """All rows so far are the operating system's: for who ends without closing."""
+        if self._trace is not None:
+            self._trace.flush()

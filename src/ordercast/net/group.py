@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -80,7 +80,8 @@ class Group:
     def __init__(self, node: Node, name: str, eject_after: float, may_send: bool = True) -> None:
         self.name = name
         self.may_send = may_send
-        self.view: View | None = None  # the last one that the application was handed
+        self.view: View | None = None  # the last one that the application has taken
+        self._installed: View | None = None  # the last one that the machine installed
         self.delivered_up_to = 0
         self.stable_up_to = 0
         self._node = node
@@ -194,6 +195,8 @@ class Group:
             self._queue_size += item.size
             if self._throttled is None and self._is_over_limit():
                 self._loop.call_soon(self._throttle)
+        else:
+            self._installed = item
         self._queue.append(item)
         if self._arrived is not None:
             arrived, self._arrived = self._arrived, None
@@ -264,6 +267,18 @@ class Group:
         if self._throttled is not None:
             self._relieve()
         return item
+
+    def status(self) -> dict[str, Any]:
+        """How the group is, as plain values."""
+        members = self._installed.members if self._installed else ()
+        return {
+            "members": [str(member) for member in members],
+            "waiting_in": self._queue_count,
+            "waiting_out": len(self._batch),
+            "throttled": self._throttled is not None,
+            "delivered_up_to": self.delivered_up_to,
+            "stable_up_to": self.stable_up_to,
+        }
 
     # --- leaving -----------------------------------------------------------------------------
 

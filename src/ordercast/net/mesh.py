@@ -35,6 +35,8 @@ DIAL_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS = 0.05
 LONGEST_BACKOFF_SECONDS = 2.0
 PING_SECONDS = 1.0
+FORGIVEN = SECOND
+"""After a stall of ours that was longer than this, nobody is blamed for silence."""
 SILENCE = 8 * SECOND
 """A connection that brings nothing for so long, not even a ping, is not one any more."""
 
@@ -103,6 +105,8 @@ class Mesh:
         self._certified = certified
         self._new_key = new_key
         self._pinger: asyncio.TimerHandle | None = None
+        self._ping_due = 0
+        self.loop_lag = 0  # nanoseconds that our own event loop was late
         self._seeds: list[asyncio.Task[None]] = []
 
     def now(self) -> int:
@@ -368,13 +372,19 @@ class Mesh:
 
     def _ping(self) -> None:
         """Every second: says something on quiet connections, and gives dead ones up."""
+        now = self.now()
+        late = now - self._ping_due if self._ping_due else 0
+        self.loop_lag = max(late, self.loop_lag // 2)  # the latest lateness, slowly forgotten
+        self._ping_due = now + round(PING_SECONDS * SECOND)
         self._pinger = self.loop.call_later(PING_SECONDS, self._ping)
         ping = frame(Kind.PING, b"")
         for contact in self.contacts.values():
             connection = contact.connection
             if connection is None:
                 continue
-            if self.now() - connection.heard_at > SILENCE:
+            if late > FORGIVEN:
+                connection.heard_at = now  # we stood still ourselves: what came is not read yet
+            if now - connection.heard_at > SILENCE:
                 log.info("%s: nothing came for %s s", contact, SILENCE // SECOND)
                 connection.abort()
             else:

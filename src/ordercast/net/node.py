@@ -18,16 +18,19 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
+from typing import Any
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.machine import Plan
 from ordercast.levels import Fifo
 from ordercast.net.config import Config
+from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams, Plain, Wrapper
 from ordercast.net.driver import Driver
 from ordercast.net.group import Ejected, Group, GroupClosed
 from ordercast.net.identity import Identity
 from ordercast.net.mesh import Mesh
+from ordercast.net.metrics import Metrics
 from ordercast.net.security import Sealed, Tls, may
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Source, read_source
@@ -55,6 +58,8 @@ class Node:
         self._left: set[str] = set()  # groups of this life that are over; only asked, not iterated
         self._identity: Identity | None = None
         self._trace: RowLog | None = None
+        self._control: Control | None = None
+        self._metrics: Metrics | None = None
         self._tls: Tls | None = None
         self._sealed: Sealed | None = None
         self._security_timer: asyncio.TimerHandle | None = None
@@ -107,6 +112,11 @@ class Node:
         try:
             await self.mesh.listen(host, int(port))
             await self._datagrams.listen(host, self.mesh.port)
+            if config.control is not None:
+                self._control = Control(Path(config.control), self.status)
+                await self._control.listen()
+            if config.metrics is not None:
+                self._metrics = Metrics(config.metrics, self.status)
         except BaseException:
             await self._close()
             raise
@@ -154,11 +164,37 @@ class Node:
             group.close(GroupClosed(f"the node {self.me} is closed"))
         self.driver.close()
         self._datagrams.close()
+        if self._control is not None:
+            self._control.close()
+        if self._metrics is not None:
+            self._metrics.close()
         await self.mesh.close()
         if self._trace is not None:
             self._trace.close()
         if self._identity is not None:
             self._identity.release()
+
+    def status(self) -> dict[str, Any]:
+        """How the node is, as plain values: for `members`, `monitor` and metrics."""
+        peers = {
+            contact.name: {
+                "life": str(contact.life) if contact.life else None,
+                "place": contact.place,
+                "connected": contact.connection is not None,
+                "link_bytes": contact.link.size if contact.link else 0,
+            }
+            for contact in list(self.mesh.contacts.values())
+        }
+        return {
+            "node": str(self.me),
+            "cluster": self.config.cluster,
+            "listens": f"{self.config.listen.rpartition(':')[0]}:{self.mesh.port}",
+            "secure": self._tls is not None,
+            "groups": {name: group.status() for name, group in list(self.groups.items())},
+            "peers": peers,
+            "counters": dict(self.mesh.counters),
+            "loop_lag_seconds": self.mesh.loop_lag / 1e9,
+        }
 
     # --- groups ------------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ def parse_scenario(
 
 def _checked(source: Source) -> Scenario:
     scenario = source.struct(Scenario, TITLE)
+    for finding in _misplaced_keys(source.document.get("fault", [])):
+        raise source.error(*finding)
     for finding in _options_of_groups(scenario):
         raise source.error(*finding)
     options = [
@@ -42,6 +44,29 @@ def _checked(source: Source) -> Scenario:
     for finding in findings(scenario, options):
         raise source.error(*finding)
     return scenario
+
+
+FAULT_KEYS: dict[str, tuple[str, ...]] = {
+    "disk": ("restart", "crash"),
+    "rate": ("loss",),
+    "factor": ("slow",),
+    "by": ("skew",),
+    "drift": ("skew",),
+    "mode": ("disk",),
+    "sync": ("disk",),
+}
+"""Keys that only some kinds of fault have."""
+
+
+def _misplaced_keys(faults: list[dict[str, Any]]) -> Iterator[Finding]:
+    for index, fault in enumerate(faults):
+        kind = fault["kind"]
+        for key, kinds in FAULT_KEYS.items():
+            if key in fault and kind not in kinds:
+                owner = " and ".join(kinds)
+                yield ("fault", index, key), f"fault {index + 1} ({kind}): {key} belongs to {owner}"
+        if kind == "skew" and not {"by", "drift"} & set(fault):
+            yield ("fault", index), f"fault {index + 1} (skew): say by how much: by, drift or both"
 
 
 def options_for(family: Family, given: dict[str, Any]) -> Any:

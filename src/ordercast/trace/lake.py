@@ -54,9 +54,10 @@ def find_runs(path: Path) -> list[Path]:
         if not path.is_dir():
             raise TraceError(
                 f"{path} {'is not a folder' if path.exists() else 'does not exist'}: give a lake "
-                "folder, which holds run=... folders, or one of these."
+                "folder, which holds run=... folders, one of these, or a .history file."
             )
-        runs = sorted(folder for folder in path.glob(_PREFIX + "*") if folder.is_dir())
+        runs = [folder for folder in path.glob(_PREFIX + "*") if folder.is_dir()]
+        runs.sort(key=_in_order_of_seeds)
         if runs:
             return runs
         if _named_run(path) is not None or _holds_a_run(path):
@@ -123,6 +124,12 @@ def read_header(folder: Path) -> Header:
             f"{path} belongs to the run {header.run!r}, but lies in the folder of {named!r}."
         )
     return header
+
+
+def _in_order_of_seeds(folder: Path) -> tuple[str, int]:
+    """chaos-2 comes before chaos-10."""
+    stem, _, last = folder.name.rpartition("-")
+    return (stem, int(last)) if last.isdecimal() and len(last) < 20 else (folder.name, 0)
 
 
 def _named_run(folder: Path) -> str | None:

@@ -36,7 +36,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from ordercast.errors import TraceError, unknown_word
-from ordercast.trace.schema import COLUMNS, KINDS, Header, Row, Trace
+from ordercast.trace.schema import COLUMNS, KINDS, Ending, Header, Row, Trace
 from ordercast.types import COUNTER_BITS
 
 GROUP = "g"
@@ -192,6 +192,8 @@ class _Line:
     def value(self, key: str, word: str) -> Any:
         if word == "-":
             return None
+        if key == "ending" and word not in tuple(Ending):
+            self.unknown_word("ending", word, map(str, Ending))
         if key in _TEXTS or key in ("ending", "level"):
             return unquote(word)
         if key == "parameters":

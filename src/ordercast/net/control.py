@@ -1,0 +1,94 @@
+"""A running node asked from outside: a local socket that answers in JSON, a line a question.
+
+Only who may open the socket's file can ask, and all that can be asked is how the node is. The
+answers are what `ordercast members` and `ordercast monitor` print, and what the metrics tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ordercast.errors import OrdercastError, UsageError
+
+log = logging.getLogger("ordercast.net")
+
+LONGEST_QUESTION = 1000
+CONVERSATIONS = 16
+ANSWER_SECONDS = 5.0
+
+
+class Control:
+    """Answers the question `status` as often as it is asked."""
+
+    def __init__(self, path: Path, status: Callable[[], dict[str, Any]]) -> None:
+        self._path = path
+        self._status = status
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    async def listen(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.unlink(missing_ok=True)
+            before = os.umask(0o177)  # nobody else may ask
+            try:
+                self._server = await asyncio.start_unix_server(
+                    self._talk, self._path, limit=LONGEST_QUESTION
+                )
+            finally:
+                os.umask(before)
+        except OSError as error:
+            raise OrdercastError(
+                f"{self._path}: no socket can be made: {error.strerror}"
+            ) from error
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if self._open < CONVERSATIONS:
+                self._open += 1
+                try:
+                    await self._answer(reader, writer)
+                finally:
+                    self._open -= 1
+        except (OSError, ValueError, TimeoutError) as error:
+            log.debug("a conversation on %s ended: %s", self._path, error)
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while question := await reader.readline():
+            known = question.strip() == b"status"
+            answer = self._status() if known else {"error": "ask: status"}
+            writer.write(msgspec.json.encode(answer, enc_hook=str) + b"\n")
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await writer.drain()
+
+
+async def ask(path: Path) -> dict[str, Any]:
+    """The status of the node whose socket this is. OSError: nobody is there."""
+    reader, writer = await asyncio.open_unix_connection(path, limit=1 << 22)
+    try:
+        writer.write(b"status\n")
+        async with asyncio.timeout(ANSWER_SECONDS):
+            line = await reader.readline()
+    finally:
+        writer.close()
+    try:
+        answer = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} does not answer like a node") from error
+    if not isinstance(answer, dict):
+        raise UsageError(f"{path} does not answer like a node")
+    return answer

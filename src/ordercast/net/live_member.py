@@ -1,0 +1,232 @@
+"""The program of one member of a live scenario: `python -m ordercast.net.live_member`.
+
+It is started and told what to do by `supervisor.py`, line by line. The first line on its standard
+input is its `Settings`; it opens its node, prints `READY` with what it has become, and then obeys
+one `Command` a line:
+
+  meet   is connected with everybody at these places, and then prints `MET`
+  start  joins its groups and sends for so many seconds
+  cut    nothing passes from and to these names any more, but for what the last cut named
+  stop   writes the `stop` row and ends, without leaving a group: for the others it just is no more
+
+It consumes its groups all the time. When its input ends it ends too, at once: nobody is left who
+could tell it anything. Whatever goes wrong ends it with a sentence or a traceback on standard error
+and exit code 1, for a member that goes on after a bug would prove nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Coroutine
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.levels import Fifo
+from ordercast.net.group import Group, Receipt
+from ordercast.net.node import LEVELS, Node, open_node
+from ordercast.settings import convert, located
+
+READY = "READY "
+MET = "MET"
+MEETING_SECONDS = 0.01
+BACKLOG_LIMIT = 1000
+"""Messages that wait for room before the application makes no more, as in the simulator."""
+CATCH_UP_SECONDS = 0.1
+"""A sender that is late by more was stopped meanwhile: what it would have made is not made."""
+LARGEST_LINE = 1 << 20
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What travels between the supervisor and a member, as one line of JSON."""
+
+
+class GroupPlan(_Line, frozen=True):
+    name: str
+    family: str
+    members: list[str]
+    options: dict[str, Any] = {}  # as a scenario file has them
+    rate: float = 0.0  # messages a second and sender
+
+
+class LoadPlan(_Line, frozen=True):
+    senders: list[str] = []
+    payload: int = 100  # bytes of a message
+    batch: int = 1
+    pattern: Literal["poisson", "steady"] = "poisson"
+    seed: int = 0
+
+
+class Settings(_Line, frozen=True):
+    node: dict[str, Any]  # the keys of a node's settings
+    groups: list[GroupPlan]  # those that the member is in
+    load: LoadPlan = LoadPlan()
+
+
+class Ready(_Line, frozen=True):
+    incarnation: int
+    place: str
+
+
+class Command(_Line, frozen=True):
+    do: Literal["meet", "start", "cut", "stop"]
+    places: dict[str, str] = {}  # meet: where everybody is
+    seconds: float = 0.0  # start: how long the load runs
+    incoming: list[str] = []  # start and cut: who must not reach us
+    outgoing: list[str] = []  # and whom we must not reach
+
+
+class LiveMember:
+    def __init__(self, settings: Settings, node: Node) -> None:
+        self._node = node
+        self._load = settings.load
+        self._levels = [(group, level_of(group)) for group in settings.groups]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def obey(self, commands: asyncio.StreamReader) -> None:
+        """Until the input ends or says stop. Ends the process, and so never returns."""
+        mesh = self._node.mesh
+        host = self._node.config.listen.rpartition(":")[0]
+        ready = Ready(incarnation=self._node.me.incarnation, place=f"{host}:{mesh.port}")
+        print(READY + msgspec.json.encode(ready).decode(), flush=True)
+        while line := await commands.readline():
+            command = msgspec.json.decode(line, type=Command)
+            if command.do == "stop":
+                self._stop()
+            # Whoever is cut off from the beginning must not even be dialled.
+            mesh.set_cuts(frozenset(command.incoming), frozenset(command.outgoing))
+            if command.do == "meet":
+                self._begin(self._meet(command.places))
+            elif command.do == "start":
+                self._start(command.seconds)
+        os._exit(1)
+
+    async def _meet(self, places: dict[str, str]) -> None:
+        contacts = [self._node.mesh.know(name, place) for name, place in places.items()]
+        while any(contact is not None and contact.connection is None for contact in contacts):
+            await asyncio.sleep(MEETING_SECONDS)
+        print(MET, flush=True)
+
+    def _start(self, seconds: float) -> None:
+        node, load = self._node, self._load
+        until = asyncio.get_running_loop().time() + seconds
+        for plan, level in self._levels:
+            group = node.join(plan.name, level, plan.members)
+            self._begin(consume(group))
+            if plan.rate and node.me.name in load.senders:
+                draw = Random(f"{load.seed}/workload/{plan.name}/{node.me.name}")
+                self._begin(send(group, load, plan.rate, draw, until))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(_or_die(work)))
+
+    def _stop(self) -> None:
+        self._node.driver.row("stop")
+        self._node.driver.flush()
+        os._exit(0)
+
+
+async def consume(group: Group) -> None:
+    """The application: it takes what comes, as fast as it comes."""
+    while True:
+        await group.next_batch()
+
+
+async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: float) -> None:
+    """The load. It waits when the group has no room, and gives up what it would make meanwhile."""
+    loop = asyncio.get_running_loop()
+    gap = load.batch / rate
+    messages = [bytes(b"x" * load.payload)] * load.batch
+    receipt: Receipt | None = None
+    backlog = 0  # messages that share the last receipt, which has no number before there is room
+    due = loop.time()
+    while True:
+        after = gap if load.pattern == "steady" else draw.expovariate(1 / gap)
+        due = max(due + after, loop.time() - CATCH_UP_SECONDS)
+        if max(due, loop.time()) >= until:
+            return
+        await asyncio.sleep(due - loop.time())
+        if receipt is None or receipt.number is not None:
+            backlog = 0
+        if backlog < BACKLOG_LIMIT:
+            receipt = await group.send_many(messages)
+            backlog += load.batch
+
+
+def level_of(group: GroupPlan) -> Fifo:
+    """The guarantee that a group's family and options stand for."""
+    for level, family in LEVELS.items():
+        if family == group.family:
+            try:
+                return convert(group.options, level)
+            except msgspec.ValidationError as error:
+                what = located(str(error), level)[1]
+                raise UsageError(f"the options of group {group.name!r}: {what}") from error
+    raise UsageError(f"family {group.family!r} does not run live in this version")
+
+
+async def run() -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_give_up)
+    commands = asyncio.StreamReader(limit=LARGEST_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    settings = msgspec.json.decode(await commands.readline(), type=Settings)
+    node = open_node(**settings.node)
+    member = LiveMember(settings, node)
+    async with node:  # which is never left, for that would leave the groups
+        await _or_die(member.obey(commands))
+
+
+async def _or_die(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except BaseException as error:
+        _die(error)
+
+
+def _give_up(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Something raised where nobody catches: a bug, unless it is only a connection that broke."""
+    error = context.get("exception")
+    if error is None:
+        print(context.get("message"), file=sys.stderr, flush=True)
+    elif not isinstance(error, OSError):
+        _die(error)
+
+
+def _die(error: BaseException) -> None:
+    if isinstance(error, OrdercastError):
+        print(error, file=sys.stderr, flush=True)
+    else:
+        traceback.print_exception(error)
+    os._exit(1)
+
+
+def _die_with_parent() -> None:
+    """Even a member that is stopped goes when its supervisor does. Only Linux knows how."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def main() -> None:
+    _die_with_parent()
+    try:
+        try:
+            import uvloop
+        except ModuleNotFoundError:
+            asyncio.run(run())
+        else:
+            uvloop.run(run())
+    except BaseException as error:
+        _die(error)
+
+
+if __name__ == "__main__":
+    main()

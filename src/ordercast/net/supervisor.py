@@ -1,0 +1,268 @@
+"""Runs a live scenario: one operating system process a member, and real faults on the wall clock.
+
+Theory of operation. The supervisor starts `live_member.py` once a member, waits until all are
+there and connected, and begins the load everywhere at one instant, which is time 0 of the plan.
+Then it plays the faults: a crash is SIGKILL, a restart a new process on the same folder, a pause
+SIGSTOP, a cut the kernel's (`namespaces.py`) or, where that cannot be had, the runtime's own. At
+the end of the load it heals everything, waits for the quiet phase, and tells all to stop.
+
+Faults overlap as in the simulator: each is ended by itself; a member is down until the last of its
+crashes ends, and stands still until the last of its pauses does.
+
+Rules. Every process is in `_lives` from its first moment, and whatever happens none outlives `run`.
+Every wait has a bound. A member that ends without being told to breaks the run off. What a killed
+life can no longer say the supervisor says for it: its `crash` row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from ordercast.errors import OrdercastError
+from ordercast.net.live_member import MET, READY, Command, GroupPlan, LoadPlan, Ready, Settings
+from ordercast.trace.log import read_log
+from ordercast.trace.schema import Row
+
+PROGRAM = (sys.executable, "-P", "-m", "ordercast.net.live_member")
+READY_SECONDS = 60.0
+END_SECONDS = 15.0
+START_TRIES = 3
+KEPT_FILES = frozenset({"incarnation", "lock"})
+"""What a lost disk leaves: a new life must never be taken for an old one."""
+DONE = ("crash", "restart", "pause", "partition", "one-way")
+"""The faults that can be done for real."""
+
+
+class Trouble(NamedTuple):
+    """One fault. Times are nanoseconds since the load began."""
+
+    kind: str
+    at: int
+    until: int | None = None  # None: until the load ends; a crash then is for good
+    nodes: tuple[str, ...] = ()
+    paths: tuple[tuple[str, str], ...] = ()  # cuts: from whom to whom nothing passes
+    disk_lost: bool = False
+
+
+class LivePlan(NamedTuple):
+    names: tuple[str, ...]
+    groups: tuple[GroupPlan, ...]
+    load: LoadPlan
+    troubles: tuple[Trouble, ...]
+    duration: int  # nanoseconds
+    quiet: int
+
+
+class Gathered(NamedTuple):
+    """What a run left."""
+
+    rows: list[Row]
+    began: int | None  # Unix time in nanoseconds; None: the load never began
+    ended: int
+    error: str | None  # what broke it off
+
+
+class Network(Protocol):
+    """Where members run, and how paths between them are cut. Absent: loopback and own cuts."""
+
+    def command(self, name: str) -> list[str]: ...
+
+    def address(self, name: str) -> str: ...
+
+    async def set_cuts(self, paths: frozenset[tuple[str, str]]) -> None: ...
+
+
+class LiveError(OrdercastError):
+    """A live run that cannot go on."""
+
+
+class Life:
+    """One process, from its start to its end."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, stem: Path) -> None:
+        self.name = name
+        self.process = process
+        self.trace = stem.with_suffix(".rows")
+        self.errors = stem.with_suffix(".err")
+        self.ready: Ready | None = None
+        self.started = False  # it was told to begin, and so takes cuts
+        self.killed_at: int | None = None  # Unix time in nanoseconds
+        self.may_end = False
+
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None and self.killed_at is None
+
+    def tell(self, command: Command) -> None:
+        """The pipe holds far more than all commands of a run, so nobody waits."""
+        assert self.process.stdin is not None
+        if self.alive:
+            self.process.stdin.write(msgspec.json.encode(command) + b"\n")
+
+    async def hear(self, word: str) -> str:
+        """The rest of the line that begins so. LiveError: it ended instead, or says nothing."""
+        assert self.process.stdout is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_SECONDS):
+                while line := (await self.process.stdout.readline()).decode():
+                    if line.startswith(word):
+                        return line[len(word) :]
+                await self.process.wait()
+                raise LiveError(self.epitaph())
+        raise LiveError(f"{self.name} says nothing for {READY_SECONDS:.0f} s")
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.may_end = True
+        self.signal(signal.SIGKILL)
+
+    def epitaph(self) -> str:
+        """How it ended, and its last words."""
+        text = self.errors.read_text("utf-8", "replace") if self.errors.exists() else ""
+        words = text.strip().rpartition("\n")[2]
+        code = self.process.returncode
+        return f"{self.name} ended with code {code}" + (f": {words}" if words else "")
+
+
+class Supervisor:
+    def __init__(self, plan: LivePlan, folder: Path, network: Network | None = None) -> None:
+        self.plan = plan
+        self.lives: list[Life] = []
+        self._folder = folder
+        self._network = network
+        self._places: dict[str, str] = {}
+        self._current: dict[str, Life] = {}
+        self._active: list[Trouble] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._began: int | None = None
+        self._zero = 0.0  # on the loop's clock
+
+    async def run(self) -> Gathered:
+        error = None
+        try:
+            await self._start_all()
+            await self._play()
+            await self._stop_all()
+        except LiveError as failure:
+            error = str(failure)
+        finally:
+            await asyncio.shield(asyncio.create_task(self._end_all()))
+        return Gathered(self._gather(), self._began, time.time_ns(), error)
+
+    # --- beginning and end -------------------------------------------------------------------
+
+    async def _start_all(self) -> None:
+        await _all(self._start_first(name) for name in self.plan.names)
+        for life in self._current.values():
+            life.tell(Command(do="meet", places=self._places))
+        await _all(life.hear(MET) for life in self._current.values())
+        self._began = time.time_ns()
+        self._zero = asyncio.get_running_loop().time()
+        for life in self._current.values():
+            self._begin_life(life)
+
+    async def _start_first(self, name: str) -> None:
+        """Another process may take the port between its two sockets: then it is tried again."""
+        for last in (*(False,) * (START_TRIES - 1), True):
+            host = self._network.address(name) if self._network else "127.0.0.1"
+            life = await self._spawn(name, f"{host}:0")
+            try:
+                life.ready = _ready(await life.hear(READY))
+            except LiveError as error:
+                life.kill()
+                if last or "cannot listen" not in str(error):
+                    raise
+                shutil.rmtree(self._folder / name)  # nobody has heard of that life
+                continue
+            self._places[name] = life.ready.place
+            return
+
+    async def _spawn(self, name: str, listen: str) -> Life:
+        stem = self._folder / f"{name}-{len(self.lives)}"
+        inside = self._network.command(name) if self._network else []
+        with stem.with_suffix(".err").open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                *inside,
+                *PROGRAM,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C is for us; we tell the members
+            )
+        life = Life(name, process, stem)
+        self.lives.append(life)
+        self._current[name] = life
+        node = {
+            "name": name,
+            "listen": listen,
+            "data": str(self._folder / name),
+            "trace": str(life.trace),
+            "peers": {peer: place for peer, place in self._places.items() if peer != name},
+            "insecure": self._network is not None,
+        }
+        groups = [group for group in self.plan.groups if name in group.members]
+        settings = Settings(node=node, groups=groups, load=self.plan.load)
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(settings) + b"\n")
+        return life
+
+    def _begin_life(self, life: Life) -> None:
+        """It joins, and sends for as long as the load still runs."""
+        left = self.plan.duration / 1e9 - (asyncio.get_running_loop().time() - self._zero)
+        incoming, outgoing = self._cuts_at(life.name)
+        life.tell(
+            Command(do="start", seconds=max(0.0, left), incoming=incoming, outgoing=outgoing)
+        )
+        life.started = True
+        self._in_background(self._watch(life))
+
+    async def _watch(self, life: Life) -> None:
+        await life.process.wait()
+        if not life.may_end and not self._broken.done():
+            self._broken.set_result(life.epitaph())
+
+    async def _stop_all(self) -> None:
+        standing = [life for life in self._current.values() if life.alive]
+        for life in standing:
+            life.may_end = True
+            life.tell(Command(do="stop"))
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                for life in standing:
+                    if await life.process.wait():
+                        raise LiveError(life.epitaph())
+        except TimeoutError as error:
+            raise LiveError(f"a member does not stop within {END_SECONDS:.0f} s") from error
+
+    async def _end_all(self) -> None:
+        """Whatever happened: no process of ours is left."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for life in self.lives:
+            life.kill()
+        for life in self.lives:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await life.process.communicate()
+
+    # --- time --------------------------------------------------------------------------------
+
+    async def _play(self) -> None:
+        plan = self.plan
+        moments = [(trouble.at, self._begin(trouble)) for trouble in plan.troubles]
