@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -126,6 +126,10 @@ def _unknown_keys(kind: Any, value: Any, where: Where, title: str) -> Iterator[F
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _unknown_keys(kind, item, (*where, index), title)
+    if get_origin(kind) is dict and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _unknown_keys(get_args(kind)[1], inner, (*where, key), title)
+        return
     struct = _struct_in(kind)
     if struct is None or not isinstance(value, dict):
         return
@@ -142,6 +146,8 @@ def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
     """The struct inside list[...] or ... | None, where there is one."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
+    if get_origin(kind) is dict:
+        return None
     return next((found for part in get_args(kind) if (found := _struct_in(part))), None)
 
 

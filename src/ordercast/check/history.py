@@ -123,7 +123,7 @@ class History:
         self.group_of = [key[0] for key in self.events]
         if any(None in key for key in self.events):
             self._find_incomplete_events()
-        self._sets: dict[tuple[str, int], dict[str, set[int]]] = {}
+        self._sets: dict[tuple[str, int, str], dict[str, set[int]]] = {}
 
     def flaw(self, kinds: Iterable[str]) -> str | None:
         """Why a law that reads these kinds cannot judge, if it cannot."""
@@ -189,14 +189,14 @@ class History:
 
     def delivered_in(self, life: Log, group: str) -> set[int]:
         """The events of the group that this life delivered."""
-        return self._split(life.process, life.incarnation, life.delivered).get(group, set())
+        return self._split((life.process, life.incarnation, "delivered"), life.delivered, group)
 
     def lost_in(self, life: Log, group: str) -> set[int]:
         """The events of the group that this life gave up."""
-        return self._split(life.process, ~life.incarnation, life.lost).get(group, set())
+        return self._split((life.process, life.incarnation, "lost"), life.lost, group)
 
-    def _split(self, process: str, which: int, events: list[int]) -> dict[str, set[int]]:
-        sets = self._sets.get((process, which))
+    def _split(self, which: tuple[str, int, str], events: list[int], group: str) -> set[int]:
+        sets = self._sets.get(which)
         if sets is None:
             if len(self.groups) == 1:
                 sets = {self.groups[0]: set(events)}
@@ -204,8 +204,8 @@ class History:
                 sets = {}
                 for event in events:
                     sets.setdefault(self.group_of[event], set()).add(event)
-            self._sets[process, which] = sets
-        return sets
+            self._sets[which] = sets
+        return sets.get(group, set())
 
     # --- reading the rows ---
 

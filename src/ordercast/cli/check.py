@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_run(trace: Trace, verdicts: list[Verdict]) -> None:
     """A line a run, and below it what is wrong, in full."""
     out = screen.stdout()
-    out.print(f"{trace.header.run}: {len(trace.rows)} rows, {trace.header.ending}; ", end="")
+    told = f"{trace.header.run}: {len(trace.rows)} rows, {trace.header.ending}; "
+    out.print(told, end="", markup=False)
     out.print(screen.laws_in_short(verdicts))
     for verdict in verdicts:
         if verdict.answer is not Answer.HOLDS:

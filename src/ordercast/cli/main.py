@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has seen enough. Nothing may be flushed into the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINE
+    except OSError as error:  # a full disk behind stdout, a folder that may not be entered
+        print(f"ordercast: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return WRONG_USAGE
     except KeyboardInterrupt:
         print("ordercast: stopped", file=sys.stderr)
         return 130
@@ -39,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     try:
-        from ordercast.cli import check, demo, sim
+        from ordercast.cli import ca, check, demo, live, members, node, sim
     except ModuleNotFoundError as error:
         if error.name in ("rich", "pyarrow"):
             raise UsageError(
@@ -54,6 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ordercast {ordercast.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, sim, check):
+    for command in (demo, sim, live, check, node, members, ca):
         command.add_to(commands)
     return parser

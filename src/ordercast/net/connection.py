@@ -100,7 +100,9 @@ class Connection(asyncio.Protocol):
             self._receive_data(body)
         elif kind == Kind.ACK and self.ready:
             assert self.contact is not None and self.contact.link is not None
-            self.contact.link.acknowledge(int.from_bytes(body[:8]))
+            if len(body) != 8:
+                raise PeerError("an acknowledgement is a number of eight bytes")
+            self.contact.link.acknowledge(int.from_bytes(body))
             self.mesh.on_acknowledged(self.contact)
         elif kind == Kind.HELLO and self.contact is None:
             self.mesh.greeted(self, greeting.decode(body, Hello))
@@ -145,7 +147,12 @@ class Connection(asyncio.Protocol):
             self.write(Kind.ACK, self._acknowledged.to_bytes(8))
 
     def write(self, kind: Kind, body: bytes) -> None:
-        self.transport.write(frame(kind, body))
+        self.put(frame(kind, body))
+
+    def put(self, framed: bytes) -> None:
+        """Writes whole frames; nothing on a connection that is ending, which loses them anyway."""
+        if not self.transport.is_closing():
+            self.transport.write(framed)
 
     def become_ready(self) -> None:
         """Both ends know who is there. From now on large frames are read."""
@@ -163,6 +170,9 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.write(Kind.REFUSE, greeting.encode(Refuse(reason[:500])))
             self.transport.close()
+            self._end_in_time()
+        self.ready = False
+        self.mesh.lost(self)
         if not self.greeted.done():
             self.greeted.set_exception(PeerError(reason))
             self.greeted.exception()
@@ -170,6 +180,12 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self.ready = False
         self.transport.abort()
+
+    def _end_in_time(self) -> None:
+        """A peer that reads nothing must not keep a refused connection open."""
+        if self._greeting_timer is not None:
+            self._greeting_timer.cancel()
+        self._greeting_timer = self.mesh.loop.call_later(GREETING_SECONDS, self.abort)
 
     def _too_slow(self) -> None:
         if not self.ready:

@@ -98,7 +98,7 @@ class Datagrams(asyncio.DatagramProtocol):
             self._mesh.count("datagrams_to_nowhere")
             return
         data = self._wrapper.wrap(contact, body)
-        if data is not None and self._transport is not None:
+        if data is not None and self._transport is not None and not self._transport.is_closing():
             self._transport.sendto(self._wrapper.mark + data, contact.udp)
 
     # --- asyncio -----------------------------------------------------------------------------

@@ -39,6 +39,9 @@ class Listener(Protocol):
     def stepped(self) -> None:
         """A step ended: perhaps there is room now, or something has become stable."""
 
+    def failed(self, error: Exception) -> None:
+        """A step was applied in part only: the group cannot go on."""
+
 
 class Store(Protocol):
     """Where records are kept before anything leaves."""
@@ -87,10 +90,16 @@ class Driver:
         self.listeners.pop(group, None)
         if machine is not None:
             self.row("leave", group=group)
+        if machine is not None and not any(other is machine for other in self.machines.values()):
             for key in [key for key in self._timers if key[0] == id(machine)]:
                 self._timers.pop(key).cancel()
+            for number in [n for n, waiting in self._statuses.items() if waiting[0] is machine]:
+                self._statuses.pop(number)[2].cancel()
 
     def close(self) -> None:
+        """Nothing is driven any more, whatever still comes in by connections that are ending."""
+        self.machines.clear()
+        self.listeners.clear()
         for timer in self._timers.values():
             timer.cancel()
         for _, _, timer in self._statuses.values():
@@ -176,6 +185,17 @@ class Driver:
     # --- effects -----------------------------------------------------------------------------
 
     def _apply(self, machine: Machine, step: Step) -> None:
+        try:
+            self._apply_all(machine, step)
+        except Exception as error:
+            # The machine believes in what did not happen. Better no member than a wrong one.
+            log.exception("%s: a step of %s could not be applied", self.me, machine.groups)
+            for group in machine.groups:
+                listener = self.listeners.get(group)
+                if listener is not None:
+                    listener.failed(error)
+
+    def _apply_all(self, machine: Machine, step: Step) -> None:
         if self._trace is not None:
             self._trace.flush()  # a submission is on record before anybody can hear of it
         if step.kept:

@@ -3,12 +3,13 @@
 Sends of one turn of the event loop travel as one batch: the first of them asks for a flush at the
 end of the turn, so a lone message waits for nothing but that. A batch that has grown to the byte
 limit leaves at once. While the machine has no room the open batch collects what is sent, up to the
-limits of the credit; then `send` waits.
+limits of the credit; then `send` waits, and whoever comes later waits behind it. No batch grows
+beyond what the machine's window can ever take: a message that is larger alone is refused by `send`.
 
 What is delivered waits in a queue for the application. When that is over its limit the machine is
 told, and acknowledges no more: so the senders' windows fill, and a slow consumer slows its senders
-by exactly what it cannot take. After `eject_after` without a sign of life it is put out of the
-group, with an error in its stream.
+by exactly what it cannot take. Its own sends wait too. After `eject_after` without a sign of life
+it is put out of the group, with an error in its stream.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import OrdercastError, UsageError, unknown_word
 from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.wire.codec import LARGEST_PACKET
 
 if TYPE_CHECKING:
     from ordercast.net.node import Node
 
 Until = Literal["queued", "delivered", "stable"]
+UNTIL = ("queued", "delivered", "stable")
 
 BATCH_BYTES = 64 << 10
 CREDIT_BYTES = 512 << 10
@@ -33,6 +36,8 @@ CREDIT_COUNT = 16_384
 QUEUE_BYTES = 4 << 20
 QUEUE_COUNT = 65_536
 LEAVE_SECONDS = 2.0
+LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
+"""Bytes of the messages of one batch: what is around them is at most a few bytes a message."""
 
 
 class GroupClosed(OrdercastError):
@@ -53,9 +58,9 @@ class Receipt:
 
     __slots__ = ("_group", "number")
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, number: int | None = None) -> None:
         self._group = group
-        self.number: int | None = None  # of the event, once it was submitted
+        self.number = number  # of the event, once it was submitted
 
     @property
     def delivered(self) -> bool:
@@ -69,7 +74,9 @@ class Receipt:
 
     async def wait(self, until: Until = "stable") -> Receipt:
         """Waits until it is so. GroupClosed if the group ends before."""
-        while not (self.stable if until == "stable" else self.delivered):
+        if until not in UNTIL:
+            raise UsageError(unknown_word("word for until", str(until), UNTIL))
+        while until != "queued" and not (self.stable if until == "stable" else self.delivered):
             await self._group.change()
         return self
 
@@ -77,9 +84,17 @@ class Receipt:
 class Group:
     """Made by `node.join`; an async context manager and an async iterator."""
 
-    def __init__(self, node: Node, name: str, eject_after: float, may_send: bool = True) -> None:
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        eject_after: float,
+        may_send: bool = True,
+        largest: int = LARGEST_BATCH,
+    ) -> None:
         self.name = name
         self.may_send = may_send
+        self.largest = min(largest, LARGEST_BATCH)  # bytes of one batch, and so of one message
         self.view: View | None = None  # the last one that the application has taken
         self._installed: View | None = None  # the last one that the machine installed
         self.delivered_up_to = 0
@@ -91,14 +106,19 @@ class Group:
         # Out.
         self._batch: Payloads = []
         self._batch_size = 0
+        self._credit = min(CREDIT_BYTES, self.largest)
         self._receipt = Receipt(self)
         self._flushing = False
+        self._leaving = False
+        self._line = asyncio.Lock()  # held by the first of those who wait for credit
         self._changed: asyncio.Future[None] | None = None  # whoever waits for anything waits here
         # In.
         self._queue: deque[Event | View] = deque()
         self._queue_size = 0
         self._queue_count = 0
         self._throttled: asyncio.TimerHandle | None = None
+        self._items_taken = 0
+        self._sign_of_life = (0, 0)  # what the application had taken when that was last looked at
         self._payloads: Payloads = []  # of the event that is being handed out
         self._place = 0
         self._event: Event | None = None
@@ -110,29 +130,60 @@ class Group:
         """Sends to every member. Returns when the message is queued, delivered here, or stable."""
         if type(data) is not bytes:
             data = _as_bytes(data)
-        while self._batch_size >= CREDIT_BYTES or len(self._batch) >= CREDIT_COUNT:
-            await self.change()
-        if self._closed is not None:
-            raise self._closed
-        if not self.may_send:
-            raise UsageError(f"{self._node.me.name} may not send in {self.name!r}")
+        size = len(data)
+        if self._needs_attention(size, 1, until):
+            await self._wait_for_credit(size, 1)
         self._batch.append(data)
-        self._batch_size += len(data)
+        self._batch_size += size
         receipt = self._added()
         return receipt if until == "queued" else await receipt.wait(until)
 
     async def send_many(self, messages: Payloads, *, until: Until = "queued") -> Receipt:
         """Sends several messages as part of one batch: cheaper than one by one, the same else."""
-        while self._batch_size >= CREDIT_BYTES or len(self._batch) >= CREDIT_COUNT:
-            await self.change()
+        messages = [each if type(each) is bytes else _as_bytes(each) for each in messages]
+        size, count = sum(map(len, messages)), len(messages)
+        if self._needs_attention(size, count, until):
+            await self._wait_for_credit(size, count)
+        self._batch += messages
+        self._batch_size += size
+        receipt = self._added() if count else Receipt(self, 0)  # nothing has arrived everywhere
+        return receipt if until == "queued" else await receipt.wait(until)
+
+    def _needs_attention(self, size: int, count: int, until: str) -> bool:
+        """Whether somebody must wait before this can join the open batch. Refuses what never can.
+
+        All that can be wrong with a send is found here, and told to the one who sends.
+        """
         if self._closed is not None:
             raise self._closed
         if not self.may_send:
             raise UsageError(f"{self._node.me.name} may not send in {self.name!r}")
-        self._batch += messages
-        self._batch_size += sum(map(len, messages))
-        receipt = self._added()
-        return receipt if until == "queued" else await receipt.wait(until)
+        if until not in UNTIL:
+            raise UsageError(unknown_word("word for until", str(until), UNTIL))
+        if size > self.largest:
+            what = f"a message of {size} bytes" if count == 1 else f"{count} messages, {size} bytes"
+            raise UsageError(
+                f"{what}: {self.name!r} takes {self.largest} at once (its window_size, at most "
+                f"{LARGEST_BATCH})"
+            )
+        if count > CREDIT_COUNT:
+            raise UsageError(f"{count} messages at once; send_many takes {CREDIT_COUNT}")
+        return self._line.locked() or not self._has_credit(size, count)
+
+    def _has_credit(self, size: int, count: int) -> bool:
+        waiting = len(self._batch)
+        return not waiting or (
+            self._batch_size + size <= self._credit and waiting + count <= CREDIT_COUNT
+        )
+
+    async def _wait_for_credit(self, size: int, count: int) -> None:
+        async with self._line:
+            while not self._has_credit(size, count):
+                self._flush()
+                if not self._has_credit(size, count):
+                    await self.change()
+        if self._closed is not None:
+            raise self._closed
 
     def _added(self) -> Receipt:
         """The open batch has grown: it leaves now if it is large, or else when the turn ends."""
@@ -152,12 +203,16 @@ class Group:
         """The open batch becomes an event, if the machine has room for one."""
         if not self._batch or self._closed is not None:
             return
+        if self._throttled is not None and not self._leaving:
+            return  # our own events would lie in our own queue, without a bound
         if not self._node.driver.machines[self.name].accepts(self.name):
             return  # `stepped` tries again after every step
         payloads, size, receipt = self._batch, self._batch_size, self._receipt
         self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
-        event = self._node.driver.submit(self.name, payloads, size)
-        receipt.number = event.number
+        try:
+            receipt.number = self._node.driver.submit(self.name, payloads, size).number
+        except Exception as error:
+            self.failed(error)  # reaches whoever sends or waits, and not the event loop
         self._tell_change()
 
     def stepped(self) -> None:
@@ -167,6 +222,11 @@ class Group:
         if stable != self.stable_up_to:
             self.stable_up_to = stable
             self._tell_change()
+
+    def failed(self, error: Exception) -> None:
+        """The driver could not do what the machine decided: this member cannot go on."""
+        if self._closed is None:
+            self._node.fail(self, error)
 
     async def change(self) -> None:
         """Until something about this group's sends has changed."""
@@ -209,6 +269,7 @@ class Group:
     def _throttle(self) -> None:
         """Outside the step that delivered: machines are called one door at a time."""
         if self._throttled is None and self._closed is None and self._is_over_limit():
+            self._sign_of_life = (self._items_taken, self._place)
             self._throttled = self._loop.call_later(self._eject_after, self._eject)
             self._node.driver.throttle(self.name, True)
 
@@ -221,6 +282,12 @@ class Group:
             self._node.driver.throttle(self.name, False)
 
     def _eject(self) -> None:
+        """The time is over. Who has taken anything meanwhile is slow, but alive."""
+        taken = (self._items_taken, self._place)
+        if taken != self._sign_of_life:
+            self._sign_of_life = taken
+            self._throttled = self._loop.call_later(self._eject_after, self._eject)
+            return
         self._node.eject(self, "the application took nothing for too long")
 
     def __aiter__(self) -> Group:
@@ -234,7 +301,10 @@ class Group:
             assert event is not None
             return Message(event.origin, self._payloads[place], event.group, event.number)
         while True:
-            item = await self._next_item()
+            try:
+                item = await self._next_item()
+            except GroupClosed:
+                raise StopAsyncIteration from None
             if isinstance(item, View):
                 return item
             if item.payloads:
@@ -252,13 +322,12 @@ class Group:
     async def _next_item(self) -> Event | View:
         while not self._queue:
             if self._closed is not None:
-                if type(self._closed) is GroupClosed:
-                    raise StopAsyncIteration
                 raise self._closed
             if self._arrived is None:
                 self._arrived = self._loop.create_future()
             await asyncio.shield(self._arrived)
         item = self._queue.popleft()
+        self._items_taken += 1
         if isinstance(item, View):
             self.view = item
             return item
@@ -292,15 +361,19 @@ class Group:
         """Leaves in an orderly way: what was sent reaches the others first, if they answer."""
         if self._closed is not None:
             return
+        self._leaving = True
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
+                self._flush()
                 while self._batch or self.stable_up_to < self.delivered_up_to:
-                    self._flush()
                     await self.change()
         except TimeoutError:
             pass  # somebody does not answer; the others have it, or get it from each other
-        if self._closed is None:
-            self._node.leave(self)
+        except OrdercastError:
+            return  # it was closed meanwhile
+        finally:
+            if self._closed is None:  # also if we were told to hurry: the others must hear of it
+                self._node.leave(self)
 
     def close(self, why: Exception) -> None:
         """No more sends; what was delivered can still be read."""

@@ -27,6 +27,9 @@ class Identity:
         except BlockingIOError as error:
             self._lock.close()
             raise UsageError(f"{folder} is in use: is {name} running already?") from error
+        except OSError as error:
+            self._lock.close()
+            raise UsageError(f"{folder} cannot be locked: {error.strerror}") from error
         except BaseException:
             self._lock.close()
             raise

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from ordercast.errors import OrdercastError, PeerError
+from ordercast.errors import OrdercastError, PeerError, UsageError
 from ordercast.net.connection import GREETING_SECONDS, Connection
 from ordercast.net.gate import Gate
 from ordercast.net.link import Link, LinkFull
@@ -34,6 +34,11 @@ MOST_CONTACTS = 1024
 DIAL_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS = 0.05
 LONGEST_BACKOFF_SECONDS = 2.0
+STRANGER_SECONDS = 30.0
+"""A place where another node answers is tried again so much later: each try costs that node its
+connection with us, for a newer one takes its place."""
+PLACES_BYTES = 8 << 10
+"""Of others' places in a greeting, so that it is never too long for who does not know us yet."""
 PING_SECONDS = 1.0
 FORGIVEN = SECOND
 """After a stall of ours that was longer than this, nobody is blamed for silence."""
@@ -56,12 +61,26 @@ class Receiver(Protocol):
 class Contact:
     """A node that we know by name."""
 
-    __slots__ = ("connection", "dialler", "greeting", "key", "life", "link", "name", "place", "udp")
+    __slots__ = (
+        "broken",
+        "connection",
+        "dialler",
+        "greeting",
+        "key",
+        "learned",
+        "life",
+        "link",
+        "name",
+        "place",
+        "udp",
+    )
 
     def __init__(self, name: str, place: str | None) -> None:
         self.name = name
         self.place = place  # host:port to dial; None: it must dial us
+        self.learned = place is None  # by greetings: where it greets from next is better known
         self.life: NodeId | None = None  # the newest that greeted us
+        self.broken: NodeId | None = None  # a life that we lost frames to: we are through with it
         self.link: Link | None = None
         self.connection: Connection | None = None  # the one that counts, once it is ready
         self.greeting: Connection | None = None  # the last that we told how much we have
@@ -118,6 +137,8 @@ class Mesh:
     # --- life --------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> None:
+        if port >= 1 << 16:
+            raise UsageError(f"cannot listen on {host}:{port}: ports end at 65535")
         try:
             self._server = await self.loop.create_server(
                 lambda: Connection(self, dialled=False),
@@ -155,19 +176,21 @@ class Mesh:
         self.closing = True
         if self._pinger is not None:
             self._pinger.cancel()
+        if self._server is not None:
+            self._server.close()
         diallers = [contact.dialler for contact in self.contacts.values() if contact.dialler]
         for task in (*diallers, *self._seeds):
             task.cancel()
-        await asyncio.gather(*diallers, *self._seeds, return_exceptions=True)
-        if self._server is not None:
-            self._server.close()
         ending = list(self.connections)
         for connection in ending:
             connection.transport.close()  # what was written still goes out
-        if ending:
-            await asyncio.wait([connection.ended for connection in ending], timeout=2)
-        for connection in list(self.connections):
-            connection.abort()
+        try:
+            await asyncio.gather(*diallers, *self._seeds, return_exceptions=True)
+            if ending:
+                await asyncio.wait([connection.ended for connection in ending], timeout=2)
+        finally:
+            for connection in list(self.connections):
+                connection.abort()
 
     async def drain(self, seconds: float) -> None:
         """Waits until peers have acknowledged all that is underway, for so long at the most."""
@@ -191,9 +214,10 @@ class Mesh:
             self.count("links_broken")
             log.error("breaking the link: %s", error)
             self._forget_life(contact)
+            contact.broken = to
             return
         if contact.connection is not None:
-            contact.connection.transport.write(data)
+            contact.connection.put(data)
 
     def send_frame(self, contact: Contact, kind: Kind, body: bytes) -> bool:
         """Sends what is not part of the link, if there is a connection."""
@@ -225,19 +249,35 @@ class Mesh:
 
     def hello(self, to: NodeId | None = None, received: int = 0) -> Hello:
         key_id, key = self._new_key(to) if self._new_key and to else (b"", b"")
-        places = {
-            contact.name: contact.place for contact in self.contacts.values() if contact.place
-        }
+        places = self._places()
         return Hello(
             PROTOCOL_VERSION, self.cluster, self.me, self.port, received, key, key_id, places
         )
+
+    def _places(self) -> dict[str, str]:
+        """Where we know others: all of them, or others each time where they are too many."""
+        known = [contact for contact in self.contacts.values() if contact.place]
+        if len(known) > 64:
+            self._chance.shuffle(known)
+        places, size = {}, 0
+        for contact in known:
+            assert contact.place is not None
+            size += len(contact.name.encode()) + len(contact.place.encode()) + 6
+            if size > PLACES_BYTES:
+                break
+            places[contact.name] = contact.place
+        return places
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """The other end said who it is."""
         life = hello.node
         contact = self.contacts.get(life.name)
-        known = contact.life if contact else None
+        known = contact.life or contact.broken if contact else None
+        if life == self.me and self._is_ours(connection):
+            return
         reason = greeting.objection(hello, self.me, self.cluster, known)
+        if reason is None and contact is not None and contact.broken == life:
+            reason = f"the link to {life} is broken: only a new life of it can come back"
         if reason is None and self._certified is not None:
             certified = self._certified(connection.transport)
             if certified != life.name:
@@ -255,12 +295,24 @@ class Mesh:
         assert contact is not None
         self._meet(contact, connection, hello)
 
+    def _is_ours(self, connection: Connection) -> bool:
+        """Whether we dialled ourselves: every node may have the same list of seeds."""
+        address = connection.transport.get_extra_info("peername")
+        for other in self.connections:
+            if other.dialled and other.transport.get_extra_info("sockname") == address:
+                if not other.greeted.done():
+                    other.greeted.set_result(self.me)
+                other.abort()
+                connection.abort()
+                return True
+        return False
+
     def _meet(self, contact: Contact, connection: Connection, hello: Hello) -> None:
         life = hello.node
         if contact.life != life:
             if contact.life is not None:
                 self._forget_life(contact)
-            contact.life = life
+            contact.life, contact.broken = life, None
             contact.link = Link(life, LINK_LIMIT)
         assert contact.link is not None
         # What still comes by the old connection must not count: we tell now how much we have.
@@ -270,11 +322,11 @@ class Mesh:
         contact.udp = (connection.source, hello.port)
         if hello.key:
             contact.key = (hello.key_id, hello.key)
-        if contact.place is None and hello.port:
+        if contact.learned and hello.port:
             self.know(contact.name, f"{connection.source}:{hello.port}")
         for name, place in hello.places.items():
-            if name not in self.contacts:
-                self.know(name, place)
+            if name not in self.contacts and (other := self.know(name, place)):
+                other.learned = True
         received = contact.link.received
         if connection.dialled:
             connection.write(Kind.RESUME, greeting.encode(Resume(received)))
@@ -307,6 +359,7 @@ class Mesh:
         self._receiver.met(contact)
 
     def _detach(self, contact: Contact) -> None:
+        contact.greeting = None  # nor may one count that has not come so far
         if contact.connection is not None:
             old, contact.connection = contact.connection, None
             old.abort()
@@ -339,20 +392,26 @@ class Mesh:
             # The smaller name dials first, so that two nodes rarely dial each other at once.
             waits = 0.0 if self.me.name < contact.name else 4 * FIRST_BACKOFF_SECONDS
             await asyncio.sleep((waits + backoff) * self._chance.uniform(0.5, 1.5))
-            if contact.connection is None and contact.name not in self.cut_from | self.cut_to:
-                await self._dial(contact.place or "")
             backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
+            if contact.connection is None and contact.name not in self.cut_from | self.cut_to:
+                met = await self._dial(contact.place or "")
+                if met is not None and met.name != contact.name:
+                    self.count("strangers_at_places")
+                    log.warning("%s should be at %s, but %s is", contact, contact.place, met)
+                    backoff = STRANGER_SECONDS
 
     async def _dial_seed(self, place: str) -> None:
         backoff = FIRST_BACKOFF_SECONDS
-        while not await self._dial(place):
+        while await self._dial(place) is None:
             await asyncio.sleep(backoff * self._chance.uniform(0.5, 1.5))
             backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
 
-    async def _dial(self, place: str) -> bool:
-        """One try. What goes wrong is counted, and told once at the level of details."""
+    async def _dial(self, place: str) -> NodeId | None:
+        """One try: who is there. What goes wrong is counted, and told at the level of details."""
         host, _, port = place.rpartition(":")
         try:
+            if not 0 < int(port) < 1 << 16:  # uvloop would take it modulo 65536
+                raise ValueError(f"{port} is no port")
             async with asyncio.timeout(DIAL_SECONDS):
                 _, connection = await self.loop.create_connection(
                     lambda: Connection(self, dialled=True),
@@ -361,12 +420,11 @@ class Mesh:
                     ssl=self._client_tls,
                     server_hostname="" if self._client_tls else None,
                 )
-                await asyncio.shield(connection.greeted)
+                return await asyncio.shield(connection.greeted)
         except (OSError, PeerError, TimeoutError, ValueError, ssl.SSLError) as error:
             self.count("failed_dials")
             log.debug("dialling %s: %s", place, error)
-            return False
-        return True
+            return None
 
     # --- keeping alive -------------------------------------------------------------------------
 
@@ -388,7 +446,7 @@ class Mesh:
                 log.info("%s: nothing came for %s s", contact, SILENCE // SECOND)
                 connection.abort()
             else:
-                connection.transport.write(ping)
+                connection.put(ping)
 
     def set_cuts(self, incoming: frozenset[str], outgoing: frozenset[str]) -> None:
         """For tests and live scenarios: as if the network were cut, from and to these names."""

@@ -68,6 +68,8 @@ class Node:
     # --- life --------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Node:
+        if self._identity is not None:
+            raise UsageError("a node is entered once: ordercast.open makes another, a new life")
         config = self.config
         host, _, port = config.listen.rpartition(":")
         host = host.strip("[]")
@@ -76,22 +78,48 @@ class Node:
                 f"{config.listen} can be reached from elsewhere: say where the certificates are "
                 "([tls]), or insecure = true"
             )
-        tls = sealed = None
-        if config.tls is not None:
-            files = config.tls
-            tls = self._tls = Tls(
+        self._load_certificates()  # before a life is used up
+        self._identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
+        self.me = self._identity.life
+        try:
+            if config.trace is not None:
+                self._trace = RowLog(Path(config.trace))
+        except BaseException:
+            self._identity.release()
+            raise
+        self._connect_parts()
+        if config.insecure and not _is_loopback(host):
+            log.warning("%s is open to everybody: insecure = true", config.listen)
+        try:
+            await self._serve(host, int(port))
+        except BaseException:
+            await self._close()
+            raise
+        for name, place in config.peers.items():
+            self.mesh.know(name, place)
+        for place in config.seeds:
+            self.mesh.seed(place)
+        self._open = True
+        self.driver.row("start")
+        self._keep_secure()
+        log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
+        return self
+
+    def _load_certificates(self) -> None:
+        files = self.config.tls
+        if files is not None:
+            self._tls = Tls(
                 files.authority,
                 files.certificate,
                 files.key,
-                cluster=config.cluster,
-                name=config.name,
+                cluster=self.config.cluster,
+                name=self.config.name,
             )
-            sealed = self._sealed = Sealed()
-        folder = Path(config.data or f".ordercast/{config.name}")
-        self._identity = Identity(folder, config.name)
-        self.me = self._identity.life
-        if config.trace is not None:
-            self._trace = RowLog(Path(config.trace))
+            self._sealed = Sealed()
+
+    def _connect_parts(self) -> None:
+        """Driver, mesh and datagrams, which know each other."""
+        config, tls, sealed = self.config, self._tls, self._sealed
         codec = Codec(FAMILIES.values())
         self.driver = Driver(self.me, codec, self._trace, partial(may, config))
         self.mesh = Mesh(
@@ -107,28 +135,15 @@ class Node:
         wrapper: Wrapper = sealed or Plain(self.me, config.cluster)
         self._datagrams = Datagrams(self.mesh, wrapper, self.driver.receive_datagram)
         self.driver.mesh, self.driver.datagrams = self.mesh, self._datagrams
-        if config.insecure and not _is_loopback(host):
-            log.warning("%s is open to everybody: insecure = true", config.listen)
-        try:
-            await self.mesh.listen(host, int(port))
-            await self._datagrams.listen(host, self.mesh.port)
-            if config.control is not None:
-                self._control = Control(Path(config.control), self.status)
-                await self._control.listen()
-            if config.metrics is not None:
-                self._metrics = Metrics(config.metrics, self.status)
-        except BaseException:
-            await self._close()
-            raise
-        for name, place in config.peers.items():
-            self.mesh.know(name, place)
-        for place in config.seeds:
-            self.mesh.seed(place)
-        self._open = True
-        self.driver.row("start")
-        self._keep_secure()
-        log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
-        return self
+
+    async def _serve(self, host: str, port: int) -> None:
+        await self.mesh.listen(host, port)
+        await self._datagrams.listen(host, self.mesh.port)
+        if self.config.control is not None:
+            self._control = Control(Path(self.config.control), self.status)
+            await self._control.listen()
+        if self.config.metrics is not None:
+            self._metrics = Metrics(self.config.metrics, self.status)
 
     async def __aexit__(
         self,
@@ -137,8 +152,7 @@ class Node:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            for group in list(self.groups.values()):
-                await group.leave()
+            await asyncio.gather(*(group.leave() for group in list(self.groups.values())))
             await self.mesh.drain(seconds=1.0)
         finally:
             await self._close()
@@ -168,11 +182,13 @@ class Node:
             self._control.close()
         if self._metrics is not None:
             self._metrics.close()
-        await self.mesh.close()
-        if self._trace is not None:
-            self._trace.close()
-        if self._identity is not None:
-            self._identity.release()
+        try:
+            await self.mesh.close()
+            if self._trace is not None:
+                self._trace.close()
+        finally:
+            if self._identity is not None:
+                self._identity.release()
 
     def status(self) -> dict[str, Any]:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""
@@ -206,6 +222,8 @@ class Node:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         if name in self._left:
             raise UsageError(f"{self.me} has left {name!r}: only a new life can join it again")
+        if type(level) not in LEVELS:
+            raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
         family = FAMILIES[LEVELS[type(level)]]
         rules = self.config.group.get(name)
         names = members or (rules.members if rules else None)
@@ -219,26 +237,33 @@ class Node:
         plan = Plan(name, tuple(sorted(set(names))), level)
         (machine,) = family.build(self.me, (plan,), Random(), ())
         may_send = may(self.config, self.me.name, name, "send")
-        group = Group(self, name, self.config.eject_after / 1e9, may_send)
+        eject_after = self.config.eject_after / 1e9
+        group = Group(self, name, eject_after, may_send, level.window_size)
         self.groups[name] = group
         self.driver.add(machine, group)
         return group
 
     def leave(self, group: Group) -> None:
         """Tells the others and forgets the group. `group.leave()` waits for stability before."""
-        self.driver.leave(group.name)
         self._over(group, GroupClosed(f"{self.me} has left {group.name}"))
 
     def eject(self, group: Group, why: str) -> None:
         log.error("%s is put out of %s: %s", self.me, group.name, why)
-        self.driver.leave(group.name)
         self._over(group, Ejected(f"put out of {group.name}: {why}"))
 
+    def fail(self, group: Group, error: Exception) -> None:
+        """Something of ours went wrong in the middle: this member stops, the others go on."""
+        log.error("%s cannot go on in %s: %s", self.me, group.name, error)
+        why = OrdercastError(f"{self.me} cannot go on in {group.name}: {error}")
+        why.__cause__ = error
+        self._over(group, why)
+
     def _over(self, group: Group, why: OrdercastError) -> None:
+        group.close(why)  # first: nothing of it may follow the word that we are gone
+        self.driver.leave(group.name)
         self.driver.remove(group.name)
         self.groups.pop(group.name, None)
         self._left.add(group.name)
-        group.close(why)
 
 
 def _is_loopback(host: str) -> bool:

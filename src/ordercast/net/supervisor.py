@@ -17,15 +17,14 @@ life can no longer say the supervisor says for it: its `crash` row.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -73,6 +72,10 @@ class Gathered(NamedTuple):
     error: str | None  # what broke it off
 
 
+Cuts: TypeAlias = tuple[list[str], list[str]]
+"""Who must not reach a member, and whom it must not reach."""
+
+
 class Network(Protocol):
     """Where members run, and how paths between them are cut. Absent: loopback and own cuts."""
 
@@ -98,6 +101,7 @@ class Life:
         self.ready: Ready | None = None
         self.started = False  # it was told to begin, and so takes cuts
         self.killed_at: int | None = None  # Unix time in nanoseconds
+        self.cuts: Cuts = ([], [])  # as it was last told
         self.may_end = False
 
     @property
@@ -147,7 +151,9 @@ class Supervisor:
         self._places: dict[str, str] = {}
         self._current: dict[str, Life] = {}
         self._active: list[Trouble] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._turns = {name: asyncio.Lock() for name in plan.names}  # one revival at a time
+        self._watchers: list[asyncio.Task[None]] = []
+        self._revivals: list[asyncio.Task[None]] = []
         self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._began: int | None = None
         self._zero = 0.0  # on the loop's clock
@@ -225,16 +231,18 @@ class Supervisor:
         """It joins, and sends for as long as the load still runs."""
         left = self.plan.duration / 1e9 - (asyncio.get_running_loop().time() - self._zero)
         incoming, outgoing = self._cuts_at(life.name)
-        life.tell(
-            Command(do="start", seconds=max(0.0, left), incoming=incoming, outgoing=outgoing)
-        )
+        life.tell(Command(do="start", seconds=max(0.0, left), incoming=incoming, outgoing=outgoing))
         life.started = True
-        self._in_background(self._watch(life))
+        self._watchers.append(asyncio.create_task(self._watch(life)))
 
     async def _watch(self, life: Life) -> None:
         await life.process.wait()
-        if not life.may_end and not self._broken.done():
-            self._broken.set_result(life.epitaph())
+        if not life.may_end:
+            self._break_off(life.epitaph())
+
+    def _break_off(self, why: str) -> None:
+        if not self._broken.done():
+            self._broken.set_result(why)
 
     async def _stop_all(self) -> None:
         standing = [life for life in self._current.values() if life.alive]
@@ -251,9 +259,7 @@ class Supervisor:
 
     async def _end_all(self) -> None:
         """Whatever happened: no process of ours is left."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _cancelled([*self._watchers, *self._revivals])
         for life in self.lives:
             life.kill()
         for life in self.lives:
@@ -265,4 +271,155 @@ class Supervisor:
 
     async def _play(self) -> None:
         plan = self.plan
-        moments = [(trouble.at, self._begin(trouble)) for trouble in plan.troubles]
+        moments = [(trouble.at, self._begin, trouble) for trouble in plan.troubles]
+        for trouble in plan.troubles:
+            if trouble.until is not None and trouble.until < plan.duration:
+                moments.append((trouble.until, self._end, trouble))
+        for at, act, trouble in sorted(moments, key=lambda moment: moment[0]):
+            await self._wait_until(at)
+            await act(trouble)
+        await self._wait_until(plan.duration)
+        # Those for good end last: until then they hold down whom a shorter crash would restart.
+        for trouble in sorted(self._active, key=_is_for_good):
+            await self._end(trouble)
+        await self._wait_until(plan.duration + plan.quiet)
+        if self._revivals:
+            await asyncio.wait(self._revivals, timeout=READY_SECONDS)
+        await self._wait_until(plan.duration + plan.quiet)
+
+    async def _wait_until(self, at: int) -> None:
+        """Until so many nanoseconds after the beginning. LiveError as soon as a member is lost."""
+        left = self._zero + at / 1e9 - asyncio.get_running_loop().time()
+        await asyncio.wait([self._broken], timeout=max(0.0, left))
+        if self._broken.done():
+            raise LiveError(self._broken.result())
+
+    # --- faults ------------------------------------------------------------------------------
+
+    async def _begin(self, trouble: Trouble) -> None:
+        self._active.append(trouble)
+        if trouble.kind in ("crash", "restart"):
+            for name in trouble.nodes:
+                self._crash(self._current[name])
+        elif trouble.kind == "pause":
+            for name in trouble.nodes:
+                if self._current[name].alive:
+                    self._current[name].signal(signal.SIGSTOP)
+        else:
+            assert trouble.kind in ("partition", "one-way")
+            await self._update_cuts()
+
+    async def _end(self, trouble: Trouble) -> None:
+        if not any(trouble is other for other in self._active):
+            return
+        self._active = [other for other in self._active if other is not trouble]
+        if trouble.kind in ("crash", "restart"):
+            for name in trouble.nodes if not _is_for_good(trouble) else ():
+                if not self._current[name].alive:
+                    revival = self._revive(name, trouble.disk_lost)
+                    self._revivals.append(asyncio.create_task(revival))
+        elif trouble.kind == "pause":
+            for name in trouble.nodes:
+                if not self._lies_on(name, "pause"):
+                    self._current[name].signal(signal.SIGCONT)
+        else:
+            await self._update_cuts()
+
+    def _lies_on(self, name: str, *kinds: str) -> bool:
+        return any(other.kind in kinds and name in other.nodes for other in self._active)
+
+    def _crash(self, life: Life) -> None:
+        if life.alive:
+            life.kill()
+            life.killed_at = time.time_ns()
+
+    async def _revive(self, name: str, disk_lost: bool) -> None:
+        try:
+            async with self._turns[name], asyncio.timeout(READY_SECONDS + END_SECONDS):
+                await self._start_again(name, disk_lost)
+        except (LiveError, TimeoutError) as error:
+            self._break_off(str(error) or f"{name} does not come back")
+
+    async def _start_again(self, name: str, disk_lost: bool) -> None:
+        await self._current[name].process.wait()
+        if disk_lost:
+            _erase(self._folder / name)
+        if self._current[name].alive or self._lies_on(name, "crash", "restart"):
+            return
+        life = await self._spawn(name, self._places[name])
+        if self._lies_on(name, "crash", "restart"):
+            self._crash(life)  # meanwhile the next crash began, and found nobody to kill
+        try:
+            life.ready = _ready(await life.hear(READY))
+        except LiveError:
+            if life.alive or life.killed_at is None:
+                raise
+            return  # killed before it could speak
+        self._begin_life(life)
+
+    async def _update_cuts(self) -> None:
+        if self._network is not None:
+            await self._network.set_cuts(self._paths())
+            return
+        for life in self._current.values():
+            cuts = self._cuts_at(life.name)
+            if life.started and cuts != life.cuts:
+                life.cuts = cuts
+                life.tell(Command(do="cut", incoming=cuts[0], outgoing=cuts[1]))
+
+    def _paths(self) -> frozenset[tuple[str, str]]:
+        return frozenset(path for trouble in self._active for path in trouble.paths)
+
+    def _cuts_at(self, name: str) -> Cuts:
+        if self._network is not None:
+            return [], []
+        paths = sorted(self._paths())
+        return [one for one, two in paths if two == name], [
+            two for one, two in paths if one == name
+        ]
+
+    # --- what is left ------------------------------------------------------------------------
+
+    def _gather(self) -> list[Row]:
+        rows: list[Row] = []
+        for life in self.lives:
+            if not life.trace.exists():
+                continue
+            own = list(read_log(life.trace))
+            rows += own
+            if life.killed_at is not None and own:
+                last = own[-1]
+                step, at = last.step + 1, max(life.killed_at, last.at)
+                rows.append(Row(life.name, last.incarnation, step, at, "crash"))
+        return rows
+
+
+def _is_for_good(trouble: Trouble) -> bool:
+    return trouble.kind == "crash" and trouble.until is None
+
+
+def _ready(text: str) -> Ready:
+    return msgspec.json.decode(text, type=Ready)
+
+
+def _erase(folder: Path) -> None:
+    """A disk is lost, but for what keeps a new life from being taken for an old one."""
+    for path in folder.iterdir():
+        if path.name not in KEPT_FILES:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """All of them; or the first failure, with none of the others still underway."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        await _cancelled(tasks)
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

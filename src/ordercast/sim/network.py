@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ordercast.sim.process import Process
 
 LARGEST_DATAGRAM = 60_000
-HELD_LIMIT = 100_000
-"""Packets that one link may hold during a cut. A protocol that queues more for a member that is
-away has a bug, and the run says so."""
+HELD_LIMIT = 4_000_000
+"""Packets that one link may hold during a cut: more than any window allows. A protocol that
+queues more for a member that is away has a bug, and the run says so."""
 RETRANSMIT = 200_000_000
 """Nanoseconds that one lost segment costs a link, as with TCP's usual minimum."""
 QUANTILE_BITS = 10

@@ -32,6 +32,7 @@ class Sender:
         rate: float,
         draw: Random,
         until: int,
+        window_size: int = BATCH_SIZE,
     ) -> None:
         self._agenda = agenda
         self._process = process
@@ -42,6 +43,7 @@ class Sender:
         self._gap = SECOND * load.batch / rate
         self._steady = load.pattern == "steady"
         self._payload = b"x" * load.payload
+        self._largest = min(BATCH_SIZE, window_size) // (len(self._payload) or 1)
         self._backlog = 0  # messages that wait for room
         self._life: NodeId | None = None  # the life that the backlog belongs to
         self._submitting = False  # a submission makes a step, after which room is asked for again
@@ -71,7 +73,7 @@ class Sender:
         process = self._process
         if self._agenda.now >= self._until:  # the load is over: what still waits is given up
             self._backlog = 0
-        largest = max(self._batch, BATCH_SIZE // (len(self._payload) or 1))
+        largest = max(self._batch, self._largest)
         self._submitting = True
         while self._backlog and process.accepts(self._group):
             count = min(self._backlog, largest)

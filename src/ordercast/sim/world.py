@@ -29,7 +29,7 @@ from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
 from ordercast.sim.scenario import GroupSettings, Scenario
 from ordercast.sim.scenario_file import options_for
-from ordercast.sim.workload import Sender
+from ordercast.sim.workload import BATCH_SIZE, Sender
 from ordercast.trace.schema import Ending, Header, Level, Row
 from ordercast.trace.sinks import Sink
 from ordercast.types import NodeId
@@ -128,7 +128,8 @@ class World:
                 if name in members:
                     draw = chance.stream(seed, "workload", group.name, name)
                     process = self.processes[name]
-                    Sender(self.agenda, process, group.name, load, rate, draw, until)
+                    room = getattr(plan.options, "window_size", BATCH_SIZE)
+                    Sender(self.agenda, process, group.name, load, rate, draw, until, room)
 
     def _plan(self, group: GroupSettings) -> Plan:
         family = self.scenario.family_of(group)

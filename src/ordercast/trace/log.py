@@ -3,7 +3,8 @@
 Parquet is complete only when it is closed. A live member that is to survive its own death in the
 records appends rows here, and says `flush` before what they tell of leaves the process: then the
 operating system has them, whatever becomes of us. A supervisor turns the logs into a lake. The last
-row of a log may be cut off; what is before it is whole.
+row of a log may be cut off; what is before it is whole. Who appends to such a log takes the piece
+away first.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ _BUFFER = 1 << 16
 
 class RowLog:
     def __init__(self, path: Path) -> None:
+        whole = _whole_size(path)
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            if whole is not None:
+                os.ftruncate(self._file, whole)
         except OSError as error:
             raise TraceError(f"{path} cannot be written: {error.strerror}") from error
         self._encode = msgspec.msgpack.Encoder().encode
@@ -41,19 +45,29 @@ class RowLog:
 
     def flush(self) -> None:
         """What was written is the operating system's now: killing us does not lose it."""
-        if self._buffer:
-            view = memoryview(self._buffer)
-            while view:
-                view = view[os.write(self._file, view) :]
-            self._buffer = bytearray()
+        while self._buffer:
+            # What is written is gone even if the rest is not: no row may be there twice.
+            del self._buffer[: os.write(self._file, self._buffer)]
 
     def close(self) -> None:
-        self.flush()
-        os.close(self._file)
+        try:
+            self.flush()
+        finally:
+            os.close(self._file)
 
 
 def read_log(path: Path) -> Iterator[Row]:
     """The rows of a log, up to the last whole one."""
+    for body, _ in _bodies(path):
+        try:
+            values = msgspec.msgpack.decode(body)
+            yield msgspec.convert(dict(zip(Row.__struct_fields__, values, strict=True)), Row)
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            raise TraceError(f"{path} is not a log of rows: {error}") from error
+
+
+def _bodies(path: Path) -> Iterator[tuple[bytes, int]]:
+    """The rows as bytes, each with the place at which it ends."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -66,8 +80,11 @@ def read_log(path: Path) -> Iterator[Row]:
             raise TraceError(f"{path} is not a log of rows")
         if place > len(data):
             return
-        try:
-            values = msgspec.msgpack.decode(data[begin:place])
-            yield msgspec.convert(dict(zip(Row.__struct_fields__, values, strict=True)), Row)
-        except (msgspec.MsgspecError, ValueError, TypeError) as error:
-            raise TraceError(f"{path} is not a log of rows: {error}") from error
+        yield data[begin:place], place
+
+
+def _whole_size(path: Path) -> int | None:
+    """Where the last whole row ends. None: there is nothing yet, or no file that has an end."""
+    if not path.is_file():
+        return None
+    return max((end for _, end in _bodies(path)), default=0)

@@ -53,9 +53,9 @@ _HEADER_KEYS = Header.__struct_fields__[1:]
 _SAFE = "/._~+@!$*()'"  # letters and digits are safe; so is "-", unless it stands alone
 _JSON_SAFE = _SAFE + '{}[]":,'
 
-_WRITER = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<life>\d+))?")
-_EVENT = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<life>\d+))?:(?P<counter>\d+)")
-_TIME = re.compile(r"(?P<number>-?\d+)(?P<unit>ns|us|ms|s)?")
+_WRITER = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<life>\d{1,9}))?")
+_EVENT = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<life>\d{1,9}))?:(?P<counter>\d{1,18})")
+_TIME = re.compile(r"(?P<number>-?\d{1,19})(?P<unit>ns|us|ms|s)?")
 
 
 def life_name(process: str, incarnation: int) -> str:

@@ -38,26 +38,33 @@ def frame(kind: Kind, body: bytes) -> bytes:
 class FrameReader:
     """Cuts the bytes of one connection into frames, however they arrive."""
 
-    __slots__ = ("_rest", "limit")
+    __slots__ = ("_needed", "_rest", "limit")
 
     def __init__(self, limit: int = LARGEST_GREETING) -> None:
         self.limit = limit
-        self._rest = b""  # the beginning of a frame that is not complete, at most limit + header
+        self._rest = bytearray()  # the beginning of a frame that is not complete
+        self._needed = HEADER.size  # bytes of `_rest` before it is worth a look
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
         """The frames that are complete now. Bodies are views, valid until the next call."""
         if self._rest:
-            data = self._rest + data
-            self._rest = b""
+            # A large frame comes in many pieces: each is appended, and all are copied once.
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+            self._rest = bytearray()
         view = memoryview(data)
-        place, end = 0, len(data)
+        place, end, needed = 0, len(data), HEADER.size
         while end - place >= HEADER.size:
             length, kind = HEADER.unpack_from(data, place)
             if length > self.limit:
                 raise PeerError(f"a frame of {length} bytes; {self.limit} are allowed")
             begin = place + HEADER.size
             if begin + length > end:
+                needed = HEADER.size + length
                 break
             place = begin + length
             yield kind, view[begin:place]
-        self._rest = bytes(view[place:])
+        self._rest += view[place:]
+        self._needed = needed

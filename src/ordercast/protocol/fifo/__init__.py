@@ -12,4 +12,4 @@ from ordercast.protocol.fifo.member import build
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 
-FAMILY = Family("fifo", Options, (Data, Start, Alive, Leave), build, largest_group=256)
+FAMILY = Family("fifo", Options, (Data, Start, Alive, Leave), build, largest_group=100)

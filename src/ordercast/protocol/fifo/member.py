@@ -170,12 +170,7 @@ class Member:
             for origin, up_to in packet.received:
                 if origin == self.me and up_to > self.own.received_up_to:
                     raise PeerError(f"{sender} acknowledges what {self.me} never sent")
-        elif isinstance(packet, Start):
-            name = packet.origin.name
-            lives = sum(origin.name == name for origin in self.streams)
-            if packet.origin not in self.streams and lives > LIVES_REMEMBERED:
-                raise PeerError(f"{sender} tells of more lives of {name} than there can be")
-        elif not isinstance(packet, Leave):
+        elif not isinstance(packet, Start | Leave):
             raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
@@ -242,6 +237,7 @@ class Member:
             owner = self.peers[origin.name]
             owed = not self.me.incarnation or (owner.restarted and owner.life == origin)
             stream = self._follow(origin, 0 if owed else start.after)
+            self._forget_old_lives()  # a relayer may tell of newer lives than we have met
         for number in stream.skip_to(start.after):
             self._give_up(step, origin, number, "overflow")
 
@@ -279,7 +275,8 @@ class Member:
         self._install(step)
         early, self.early = self.early, []
         for data in early:
-            self._hand_over(step, data)
+            if data.origin in self.streams:
+                self._hand_over(step, data)
 
     def _is_new_life(self, step: Step, peer: Peer, sender: NodeId) -> bool:
         """Meets a newer incarnation, which proves the older one dead. No: it is an old one."""
@@ -293,10 +290,12 @@ class Member:
         settling = self.options.silence_ticks // 2 if peer.life else 0
         self.peers[sender.name] = Peer(sender.name, sender, settling)
         self._who_is_present()
-        for origin in list(self.streams):
-            if self._is_forgotten(origin):
-                del self.streams[origin]
+        self._forget_old_lives()
         return True
+
+    def _forget_old_lives(self) -> None:
+        for origin in [origin for origin in self.streams if self._is_forgotten(origin)]:
+            del self.streams[origin]
 
     def _is_settled(self, peer: Peer) -> bool:
         """Whether all who are present have the same of the peer's old lives, and know the new."""
@@ -314,8 +313,10 @@ class Member:
 
     def _is_forgotten(self, origin: NodeId) -> bool:
         peer = self.peers.get(origin.name)
-        life = peer.life if peer else None
-        return life is not None and origin.incarnation <= life.incarnation - LIVES_REMEMBERED
+        lives = [life.incarnation for life in self.streams if life.name == origin.name]
+        if peer is not None and peer.life is not None:
+            lives.append(peer.life.incarnation)
+        return origin.incarnation <= max(lives, default=0) - LIVES_REMEMBERED
 
     def _welcome(self, step: Step, peer: Peer) -> None:
         """Both directions are proven: our events go to the peer from now on, and we wait for it."""
@@ -326,6 +327,11 @@ class Member:
         self._who_is_present()
         for stream in self.streams.values():
             self._wait_for(stream, peer)
+        theirs = self.streams.get(peer.life)
+        for life in self.present if theirs else ():
+            # Who came while the origin was away is owed its events from now on.
+            if theirs and theirs.acknowledged.acknowledged(life) is None:
+                self._wait_for(theirs, self.peers[life.name])
         self.own.resend(step, self.group, peer.life, peer.received.get(self.me, 0))
         self._count_unstable_again()
         for stream in self.streams.values():

@@ -1,0 +1,105 @@
+"""`ordercast members` and `ordercast monitor`: ask a running node through its local socket."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Group as Stack
+from rich.live import Live
+from rich.table import Table
+
+from ordercast.cli import screen
+from ordercast.net.control import ask
+
+UNREACHABLE = 4
+
+
+def add_to(commands: Any) -> None:
+    for name, words in (
+        ("members", "who is in the groups of a running node"),
+        ("monitor", "watch a running node"),
+    ):
+        parser = commands.add_parser(
+            name,
+            help=words,
+            description=f"Asks a running node through its local socket (`control` in its "
+            f"settings): {words}.",
+        )
+        parser.add_argument("socket", type=Path, metavar="SOCKET", help="the node's local socket")
+        parser.add_argument("--json", action="store_true", help="one JSON object a line")
+        if name == "monitor":
+            parser.add_argument("--count", type=int, help="so many looks, a second apart")
+        parser.set_defaults(run=_members if name == "members" else _monitor)
+
+
+def _members(arguments: argparse.Namespace) -> int:
+    status = _ask(arguments.socket)
+    if status is None:
+        return UNREACHABLE
+    if arguments.json:
+        screen.json_line(status)
+    else:
+        screen.stdout().print(_shown(status))
+    return 0
+
+
+def _monitor(arguments: argparse.Namespace) -> int:
+    looks = arguments.count
+    return asyncio.run(_watch(arguments.socket, arguments.json, looks))
+
+
+async def _watch(path: Path, json: bool, looks: int | None) -> int:
+    out = screen.stdout()
+    with Live(console=out, auto_refresh=False, transient=False) as live:
+        while looks is None or looks > 0:
+            try:
+                status = await ask(path)
+            except OSError as error:
+                _tell(path, error)
+                return UNREACHABLE
+            if json:
+                screen.json_line(status)
+            else:
+                live.update(_shown(status), refresh=True)
+            looks = None if looks is None else looks - 1
+            if looks != 0:
+                await asyncio.sleep(1)
+    return 0
+
+
+def _ask(path: Path) -> dict[str, Any] | None:
+    try:
+        return asyncio.run(ask(path))
+    except OSError as error:
+        _tell(path, error)
+        return None
+
+
+def _tell(path: Path, error: OSError) -> None:
+    why = error.strerror or "no answer"
+    print(f"ordercast: {path}: no node answers there: {why}", file=sys.stderr)
+
+
+def _shown(status: dict[str, Any]) -> Stack:
+    groups = Table(box=box.SIMPLE_HEAD, title=f"{status['node']} in {status['cluster']}")
+    for column in ("group", "members", "waiting in", "waiting out"):
+        groups.add_column(column, justify="right" if column.startswith("waiting") else "left")
+    for name, group in sorted(status["groups"].items()):
+        waiting = f"{group['waiting_in']}{' (full)' if group['throttled'] else ''}"
+        groups.add_row(name, " ".join(group["members"]), waiting, str(group["waiting_out"]))
+    peers = Table(box=box.SIMPLE_HEAD)
+    for column in ("peer", "where", "connected", "bytes underway"):
+        peers.add_column(column, justify="right" if column == "bytes underway" else "left")
+    for name, peer in sorted(status["peers"].items()):
+        connected = "[green]yes[/]" if peer["connected"] else "[red]no[/]"
+        shown = peer["life"] or name
+        peers.add_row(shown, peer["place"] or "it dials", connected, str(peer["link_bytes"]))
+    refused = {key: value for key, value in status["counters"].items() if "refused" in key}
+    told = ", ".join(f"{key} {value}" for key, value in sorted(refused.items())) or "nothing"
+    lag = f"refused: {told}; event loop late by {status['loop_lag_seconds'] * 1000:.0f} ms"
+    return Stack(groups, peers, lag)

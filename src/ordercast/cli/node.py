@@ -1,0 +1,125 @@
+"""`ordercast node`: one node of a real group, until it is told to leave.
+
+It joins the groups of its settings, prints what it delivers (a line a message), and sends each
+line of its standard input, if it is told into which group. SIGINT or SIGTERM leave in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ordercast import Fifo, Group, Message
+from ordercast import open as open_node
+from ordercast.cli import screen
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.settings import convert
+from ordercast.types import View
+
+UNREACHABLE = 4
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "node",
+        help="run one node of a real group",
+        description="Runs a node with these settings, joins its groups, and prints a line for "
+        "every message and view, until it is interrupted. With --send every line of standard "
+        "input is sent into that group.",
+    )
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file")
+    parser.add_argument("--send", metavar="GROUP", help="send the lines of standard input there")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--verbose", action="store_true", help="tell what the network does")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    level = logging.INFO if arguments.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        code: int = _runner()(_live(arguments))
+        return code
+    except UsageError:
+        raise
+    except OrdercastError as error:
+        print(f"ordercast: {error}", file=sys.stderr)
+        return UNREACHABLE
+
+
+def _runner() -> Any:
+    """uvloop where it is installed: the same, and faster."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run
+
+
+async def _live(arguments: argparse.Namespace) -> int:
+    leaving = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, leaving.set)
+    async with open_node(arguments.config) as node:
+        rules = node.config.group
+        if not rules:
+            raise UsageError(f"{arguments.config}: no [group.NAME] to join")
+        if arguments.send is not None and arguments.send not in rules:
+            raise UsageError(f"--send {arguments.send}: there is no [group.{arguments.send}]")
+        groups = {}
+        for name, rule in rules.items():
+            if rule.family != "fifo":
+                raise UsageError(f"group {name!r}: family {rule.family!r} does not run live yet")
+            groups[name] = node.join(name, _level(name, rule.options))
+        tasks = [loop.create_task(_print_all(group, arguments.json)) for group in groups.values()]
+        if arguments.send is not None:
+            tasks.append(loop.create_task(_send_lines(groups[arguments.send])))
+        screen.stderr().print(f"{node.me} is in {', '.join(groups)}; Ctrl-C leaves")
+        await leaving.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return 0
+
+
+def _level(name: str, options: dict[str, Any]) -> Fifo:
+    try:
+        return convert(options, Fifo)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"group {name!r}: {error}") from error
+
+
+async def _print_all(group: Group, json: bool) -> None:
+    async for event in group:
+        if json:
+            screen.json_line(_fields(event))
+        elif isinstance(event, View):
+            print(f"{group.name}: view {' '.join(str(member) for member in event.members)}")
+        else:
+            print(f"{group.name}: {event.sender}: {event.data.decode(errors='replace')}")
+        sys.stdout.flush()
+
+
+def _fields(event: Message | View) -> dict[str, Any]:
+    if isinstance(event, View):
+        return {"group": event.group, "members": [str(member) for member in event.members]}
+    text = event.data.decode(errors="replace")
+    return {"group": event.group, "sender": str(event.sender), "data": text}
+
+
+async def _send_lines(group: Group) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 20)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        while line := await reader.readline():
+            await group.send(line.rstrip(b"\n"))
