@@ -1,4 +1,4 @@
-"""Prints every table of figures: `make bench`, or `python -m bench kernel simulator traces`."""
+"""Prints every table of figures: `make bench`, or `python -m bench kernel` for one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
-MODULES = ("kernel", "simulator", "traces")
+MODULES = ("kernel", "simulator", "traces", "live")
 
 
 def main(wanted: list[str]) -> int:
-    out = Console()
+    out = Console(width=max(100, Console().width))
     unknown = [name for name in wanted if name not in MODULES]
     if unknown:
         print(f"no bench {unknown[0]!r}: there are {', '.join(MODULES)}", file=sys.stderr)

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Protocol
 
 from ordercast import open as open_node
 from ordercast.levels import Fifo
@@ -36,17 +37,28 @@ class Counted:
 
     def __init__(self) -> None:
         self.count = 0
-        self.target = 1 << 62
+        self.target = 0
         self.latencies: list[int] | None = None
         self.reached = asyncio.Event()
         self.at = 0
+
+    def expect(self, more: int) -> None:
+        """So many more deliveries than were expected so far. Some may have come already."""
+        self.target += more
 
     def add(self, payloads: list[bytes]) -> None:
         self.count += len(payloads)
         if self.latencies is not None:
             now = time.monotonic_ns()
             self.latencies += [now - STAMP.unpack_from(data)[0] for data in payloads]
-        if self.count >= self.target:
+        self._look()
+
+    def one(self) -> None:
+        self.count += 1
+        self._look()
+
+    def _look(self) -> None:
+        if self.target and self.count >= self.target and not self.reached.is_set():
             self.at = time.monotonic_ns()
             self.reached.set()
 
@@ -59,25 +71,24 @@ async def deliver(group: Group, counted: Counted, how: str) -> None:
                 counted.add(item.payloads)
     async for item in group:
         if isinstance(item, Message):
-            counted.add([item.data]) if counted.latencies is not None else one(counted)
+            if counted.latencies is None:
+                counted.one()
+            else:
+                counted.add([item.data])
 
 
-def one(counted: Counted) -> None:
-    counted.count += 1
-    if counted.count >= counted.target:
-        counted.at = time.monotonic_ns()
-        counted.reached.set()
+class Sends(Protocol):
+    async def send_many(self, messages: list[bytes]) -> object: ...
 
 
 async def phase(
-    group: Group, counted: Counted, rank: int, n: int, order: list[str]
+    group: Sends, counted: Counted, rank: int, n: int, order: list[str]
 ) -> tuple[float, int, int]:
+    """Sends its share as fast as it may, or at a rate, and waits for everybody's."""
     count, size, rate, stamp = int(order[0]), int(order[1]), float(order[2]), order[3] == "1"
     counted.reached.clear()
     counted.latencies = [] if stamp else None
-    counted.target = (
-        counted.count + count * n if counted.target == 1 << 62 else counted.target + count * n
-    )
+    counted.expect(count * n)
     pad = bytes(size - STAMP.size)
     fixed = STAMP.pack(0, rank, 0) + pad
     begin = time.monotonic_ns()
@@ -102,7 +113,8 @@ async def phase(
     return (counted.at - begin) / 1e9, p50 // 1000, p99 // 1000
 
 
-async def main(base: int, how: str, rank: int, n: int) -> None:
+def read_lines() -> asyncio.Queue[str]:
+    """Standard input, a line at a time, without stopping the event loop."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str] = asyncio.Queue()
 
@@ -111,6 +123,21 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
             loop.call_soon_threadsafe(lines.put_nowait, line)
 
     threading.Thread(target=read, daemon=True).start()
+    return lines
+
+
+async def run_phases(
+    group: Sends, counted: Counted, rank: int, n: int, lines: asyncio.Queue[str]
+) -> None:
+    """Obeys the driver until it says QUIT."""
+    print("READY", flush=True)
+    while (words := (await lines.get()).split())[0] == "GO":
+        seconds, p50, p99 = await phase(group, counted, rank, n, words[2:6])
+        print("DONE", words[1], f"{seconds:.6f}", p50, p99, "-", flush=True)
+
+
+async def main(base: int, how: str, rank: int, n: int) -> None:
+    lines = read_lines()
     peers = {f"n{other}": f"127.0.0.1:{base + other}" for other in range(n) if other != rank}
     with tempfile.TemporaryDirectory() as folder:
         place = f"127.0.0.1:{base + rank}"
@@ -121,10 +148,7 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
             counted = Counted()
             await group.__anext__()  # the first view: the group has formed
             delivering = asyncio.create_task(deliver(group, counted, how))
-            print("READY", flush=True)
-            while (words := (await lines.get()).split())[0] == "GO":
-                seconds, p50, p99 = await phase(group, counted, rank, n, words[2:6])
-                print("DONE", words[1], f"{seconds:.6f}", p50, p99, "-", flush=True)
+            await run_phases(group, counted, rank, n, lines)
             delivering.cancel()
 
 

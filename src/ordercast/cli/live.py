@@ -22,7 +22,7 @@ from ordercast.cli import screen
 from ordercast.errors import UsageError
 from ordercast.net.live_member import GroupPlan, LoadPlan, level_of
 from ordercast.net.namespaces import Namespaces, Unavailable
-from ordercast.net.supervisor import DONE, Gathered, LivePlan, Supervisor, Trouble
+from ordercast.net.supervisor import Gathered, LivePlan, Supervisor, Trouble
 from ordercast.sim import chance
 from ordercast.sim.faults import RESTART_PAUSE, draw_chaos
 from ordercast.sim.scenario import Fault, NetworkSettings, Scenario
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = run_folder(arguments.out, name)
         raise UsageError(f"{folder} exists already: choose another --out or --seed")
     if scenario.network != NetworkSettings():
-        screen.stderr().print("the [network] table is the simulator's: here it is this machine's")
+        _narrate("the [network] table is left aside: packets take this machine's own time")
     lived = judge(scenario, arguments.seed, asyncio.run(_run(plan)))
     if arguments.out is not None:
         with ParquetSink(arguments.out, name) as sink:
@@ -102,14 +102,12 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
     faults = list(scenario.fault)
     if scenario.chaos is not None:
         for kind in scenario.chaos.faults:
-            if kind not in DONE:
-                raise UsageError(f"{source}: chaos draws {kind}, {_cannot(kind)}")
+            if kind in WHY_NOT:
+                raise UsageError(f"{source}: chaos draws {kind}, which {_cannot(kind)}")
         faults += draw_chaos(scenario.chaos, scenario, chance.stream(seed, "faults"))
     for number, fault in enumerate(faults, 1):
-        if fault.kind not in DONE:
-            raise UsageError(
-                f"{source}: fault {number} ({fault.kind}) is one {_cannot(fault.kind)}"
-            )
+        if fault.kind in WHY_NOT:
+            raise UsageError(f"{source}: fault {number} ({fault.kind}) {_cannot(fault.kind)}")
     load = scenario.workload
     return LivePlan(
         scenario.names,
@@ -128,7 +126,7 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
 
 
 def _cannot(kind: str) -> str:
-    return f"that cannot be done live: {WHY_NOT[kind]}. The simulator can"
+    return f"cannot be done live ({WHY_NOT[kind]}): use ordercast sim"
 
 
 def _group(scenario: Scenario, number: int) -> GroupPlan:
@@ -183,7 +181,7 @@ async def _run(plan: LivePlan) -> Gathered:
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         with tempfile.TemporaryDirectory(prefix="ordercast-live-") as folder, _network(plan) as net:
-            return await Supervisor(plan, Path(folder), net).run()
+            return await Supervisor(plan, Path(folder), net, _narrate).run()
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
@@ -200,10 +198,10 @@ def _network(plan: LivePlan) -> Iterator[Namespaces | None]:
     try:
         namespaces.open()
     except Unavailable as error:
-        screen.stderr().print(f"cuts are made by the members themselves: {error}", markup=False)
+        _narrate(f"cuts are made by the members themselves: {error}")
         yield None
         return
-    screen.stderr().print("cuts are made by the kernel: each member has a network namespace")
+    _narrate("cuts are made by the kernel: each member has a network namespace")
     try:
         yield namespaces
     finally:
@@ -232,6 +230,10 @@ def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
 
 
 # --- what is said ----------------------------------------------------------------------------
+
+
+def _narrate(text: str) -> None:
+    screen.stderr().print(text, markup=False)
 
 
 def _print(lived: Lived) -> None:

@@ -94,7 +94,7 @@ class Group:
     ) -> None:
         self.name = name
         self.may_send = may_send
-        self.largest = min(largest, LARGEST_BATCH)  # bytes of one batch, and so of one message
+        self.largest = min(int(largest), LARGEST_BATCH)  # bytes of one batch, and so of one message
         self.view: View | None = None  # the last one that the application has taken
         self._installed: View | None = None  # the last one that the machine installed
         self.delivered_up_to = 0
@@ -111,6 +111,7 @@ class Group:
         self._flushing = False
         self._leaving = False
         self._line = asyncio.Lock()  # held by the first of those who wait for credit
+        self._in_line = 0
         self._changed: asyncio.Future[None] | None = None  # whoever waits for anything waits here
         # In.
         self._queue: deque[Event | View] = deque()
@@ -168,7 +169,7 @@ class Group:
             )
         if count > CREDIT_COUNT:
             raise UsageError(f"{count} messages at once; send_many takes {CREDIT_COUNT}")
-        return self._line.locked() or not self._has_credit(size, count)
+        return self._in_line > 0 or not self._has_credit(size, count)
 
     def _has_credit(self, size: int, count: int) -> bool:
         waiting = len(self._batch)
@@ -177,11 +178,15 @@ class Group:
         )
 
     async def _wait_for_credit(self, size: int, count: int) -> None:
-        async with self._line:
-            while not self._has_credit(size, count):
-                self._flush()
-                if not self._has_credit(size, count):
-                    await self.change()
+        self._in_line += 1
+        try:
+            async with self._line:
+                while not self._has_credit(size, count):
+                    self._flush()
+                    if not self._has_credit(size, count):
+                        await self.change()
+        finally:
+            self._in_line -= 1
         if self._closed is not None:
             raise self._closed
 

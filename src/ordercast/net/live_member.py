@@ -78,10 +78,10 @@ class Ready(_Line, frozen=True):
 
 class Command(_Line, frozen=True):
     do: Literal["meet", "start", "cut", "stop"]
-    places: dict[str, str] = {}  # meet: where everybody is
+    places: dict[str, str] = {}  # meet and start: where everybody is
     seconds: float = 0.0  # start: how long the load runs
-    incoming: list[str] = []  # start and cut: who must not reach us
-    outgoing: list[str] = []  # and whom we must not reach
+    incoming: list[str] = []  # cut: who must not reach us
+    outgoing: list[str] = []  # cut: whom we must not reach
 
 
 class LiveMember:
@@ -101,17 +101,19 @@ class LiveMember:
             command = msgspec.json.decode(line, type=Command)
             if command.do == "stop":
                 self._stop()
-            # Whoever is cut off from the beginning must not even be dialled.
-            mesh.set_cuts(frozenset(command.incoming), frozenset(command.outgoing))
+            for name, place in command.places.items():
+                mesh.know(name, place)
             if command.do == "meet":
-                self._begin(self._meet(command.places))
+                self._begin(self._meet(list(command.places)))
             elif command.do == "start":
                 self._start(command.seconds)
+            else:
+                mesh.set_cuts(frozenset(command.incoming), frozenset(command.outgoing))
         os._exit(1)
 
-    async def _meet(self, places: dict[str, str]) -> None:
-        contacts = [self._node.mesh.know(name, place) for name, place in places.items()]
-        while any(contact is not None and contact.connection is None for contact in contacts):
+    async def _meet(self, names: list[str]) -> None:
+        contacts = self._node.mesh.contacts
+        while any(name in contacts and contacts[name].connection is None for name in names):
             await asyncio.sleep(MEETING_SECONDS)
         print(MET, flush=True)
 

@@ -185,7 +185,8 @@ class Node:
         try:
             await self.mesh.close()
             if self._trace is not None:
-                self._trace.close()
+                trace, self._trace = self._trace, None
+                trace.close()
         finally:
             if self._identity is not None:
                 self._identity.release()

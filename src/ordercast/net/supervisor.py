@@ -9,7 +9,7 @@ the end of the load it heals everything, waits for the quiet phase, and tells al
 Faults overlap as in the simulator: each is ended by itself; a member is down until the last of its
 crashes ends, and stands still until the last of its pauses does.
 
-Rules. Every process is in `_lives` from its first moment, and whatever happens none outlives `run`.
+Rules. Every process is in `lives` from its first moment, and whatever happens none outlives `run`.
 Every wait has a bound. A member that ends without being told to breaks the run off. What a killed
 life can no longer say the supervisor says for it: its `crash` row.
 """
@@ -21,26 +21,27 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from random import randrange
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ordercast.errors import OrdercastError
 from ordercast.net.live_member import MET, READY, Command, GroupPlan, LoadPlan, Ready, Settings
+from ordercast.net.namespaces import Namespaces, Unavailable
 from ordercast.trace.log import read_log
 from ordercast.trace.schema import Row
 
 PROGRAM = (sys.executable, "-P", "-m", "ordercast.net.live_member")
 READY_SECONDS = 60.0
 END_SECONDS = 15.0
-START_TRIES = 3
+START_TRIES = 10
+PORTS = (20_000, 32_000)
 KEPT_FILES = frozenset({"incarnation", "lock"})
 """What a lost disk leaves: a new life must never be taken for an old one."""
-DONE = ("crash", "restart", "pause", "partition", "one-way")
-"""The faults that can be done for real."""
 
 
 class Trouble(NamedTuple):
@@ -72,20 +73,6 @@ class Gathered(NamedTuple):
     error: str | None  # what broke it off
 
 
-Cuts: TypeAlias = tuple[list[str], list[str]]
-"""Who must not reach a member, and whom it must not reach."""
-
-
-class Network(Protocol):
-    """Where members run, and how paths between them are cut. Absent: loopback and own cuts."""
-
-    def command(self, name: str) -> list[str]: ...
-
-    def address(self, name: str) -> str: ...
-
-    async def set_cuts(self, paths: frozenset[tuple[str, str]]) -> None: ...
-
-
 class LiveError(OrdercastError):
     """A live run that cannot go on."""
 
@@ -98,21 +85,19 @@ class Life:
         self.process = process
         self.trace = stem.with_suffix(".rows")
         self.errors = stem.with_suffix(".err")
-        self.ready: Ready | None = None
         self.started = False  # it was told to begin, and so takes cuts
         self.killed_at: int | None = None  # Unix time in nanoseconds
-        self.cuts: Cuts = ([], [])  # as it was last told
         self.may_end = False
 
     @property
     def alive(self) -> bool:
         return self.process.returncode is None and self.killed_at is None
 
-    def tell(self, command: Command) -> None:
+    def tell(self, line: Settings | Command) -> None:
         """The pipe holds far more than all commands of a run, so nobody waits."""
         assert self.process.stdin is not None
         if self.alive:
-            self.process.stdin.write(msgspec.json.encode(command) + b"\n")
+            self.process.stdin.write(msgspec.json.encode(line) + b"\n")
 
     async def hear(self, word: str) -> str:
         """The rest of the line that begins so. LiveError: it ended instead, or says nothing."""
@@ -126,6 +111,10 @@ class Life:
                 raise LiveError(self.epitaph())
         raise LiveError(f"{self.name} says nothing for {READY_SECONDS:.0f} s")
 
+    async def place(self) -> str:
+        """Where it listens, once it does."""
+        return msgspec.json.decode(await self.hear(READY), type=Ready).place
+
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
             self.process.send_signal(number)
@@ -133,6 +122,12 @@ class Life:
     def kill(self) -> None:
         self.may_end = True
         self.signal(signal.SIGKILL)
+
+    def crash(self) -> None:
+        """As part of the plan. Who is dead stays as it is."""
+        if self.alive:
+            self.kill()
+            self.killed_at = time.time_ns()
 
     def epitaph(self) -> str:
         """How it ended, and its last words."""
@@ -143,8 +138,15 @@ class Life:
 
 
 class Supervisor:
-    def __init__(self, plan: LivePlan, folder: Path, network: Network | None = None) -> None:
+    def __init__(
+        self,
+        plan: LivePlan,
+        folder: Path,
+        network: Namespaces | None = None,  # None: loopback, and members that cut by themselves
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.plan = plan
+        self._tell = tell
         self.lives: list[Life] = []
         self._folder = folder
         self._network = network
@@ -164,7 +166,7 @@ class Supervisor:
             await self._start_all()
             await self._play()
             await self._stop_all()
-        except LiveError as failure:
+        except (LiveError, Unavailable) as failure:
             error = str(failure)
         finally:
             await asyncio.shield(asyncio.create_task(self._end_all()))
@@ -181,22 +183,22 @@ class Supervisor:
         self._zero = asyncio.get_running_loop().time()
         for life in self._current.values():
             self._begin_life(life)
+        self._tell(f"{len(self._current)} processes have begun")
 
     async def _start_first(self, name: str) -> None:
-        """Another process may take the port between its two sockets: then it is tried again."""
-        for last in (*(False,) * (START_TRIES - 1), True):
-            host = self._network.address(name) if self._network else "127.0.0.1"
-            life = await self._spawn(name, f"{host}:0")
+        """On a port below those that the system hands out, or a peer could dial from it while the
+        member is down. Somebody may have it: then another is tried."""
+        host = self._network.address(name) if self._network else "127.0.0.1"
+        for left in reversed(range(START_TRIES)):
+            life = await self._spawn(name, f"{host}:{randrange(*PORTS)}")
             try:
-                life.ready = _ready(await life.hear(READY))
+                self._places[name] = await life.place()
+                return
             except LiveError as error:
                 life.kill()
-                if last or "cannot listen" not in str(error):
+                if not left or "cannot listen" not in str(error):
                     raise
                 shutil.rmtree(self._folder / name)  # nobody has heard of that life
-                continue
-            self._places[name] = life.ready.place
-            return
 
     async def _spawn(self, name: str, listen: str) -> Life:
         stem = self._folder / f"{name}-{len(self.lives)}"
@@ -205,6 +207,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 *inside,
                 *PROGRAM,
+                str(stem),  # read by nobody but people who look at the list of processes
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
@@ -213,26 +216,18 @@ class Supervisor:
         life = Life(name, process, stem)
         self.lives.append(life)
         self._current[name] = life
-        node = {
-            "name": name,
-            "listen": listen,
-            "data": str(self._folder / name),
-            "trace": str(life.trace),
-            "peers": {peer: place for peer, place in self._places.items() if peer != name},
-            "insecure": self._network is not None,
-        }
+        data, trace = str(self._folder / name), str(life.trace)
+        node = {"name": name, "listen": listen, "data": data, "trace": trace, "insecure": True}
         groups = [group for group in self.plan.groups if name in group.members]
-        settings = Settings(node=node, groups=groups, load=self.plan.load)
-        assert process.stdin is not None
-        process.stdin.write(msgspec.json.encode(settings) + b"\n")
+        life.tell(Settings(node=node, groups=groups, load=self.plan.load))
         return life
 
     def _begin_life(self, life: Life) -> None:
         """It joins, and sends for as long as the load still runs."""
         left = self.plan.duration / 1e9 - (asyncio.get_running_loop().time() - self._zero)
-        incoming, outgoing = self._cuts_at(life.name)
-        life.tell(Command(do="start", seconds=max(0.0, left), incoming=incoming, outgoing=outgoing))
         life.started = True
+        self._tell_cuts(life)  # first, for whoever is cut off must not even be dialled
+        life.tell(Command(do="start", places=self._places, seconds=max(0.0, left)))
         self._watchers.append(asyncio.create_task(self._watch(life)))
 
     async def _watch(self, life: Life) -> None:
@@ -259,7 +254,10 @@ class Supervisor:
 
     async def _end_all(self) -> None:
         """Whatever happened: no process of ours is left."""
-        await _cancelled([*self._watchers, *self._revivals])
+        tasks = [*self._watchers, *self._revivals]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for life in self.lives:
             life.kill()
         for life in self.lives:
@@ -272,9 +270,8 @@ class Supervisor:
     async def _play(self) -> None:
         plan = self.plan
         moments = [(trouble.at, self._begin, trouble) for trouble in plan.troubles]
-        for trouble in plan.troubles:
-            if trouble.until is not None and trouble.until < plan.duration:
-                moments.append((trouble.until, self._end, trouble))
+        ends = [(trouble.until, self._end, trouble) for trouble in plan.troubles]
+        moments += [(at, end, which) for at, end, which in ends if at and at < plan.duration]
         for at, act, trouble in sorted(moments, key=lambda moment: moment[0]):
             await self._wait_until(at)
             await act(trouble)
@@ -300,7 +297,7 @@ class Supervisor:
         self._active.append(trouble)
         if trouble.kind in ("crash", "restart"):
             for name in trouble.nodes:
-                self._crash(self._current[name])
+                self._current[name].crash()
         elif trouble.kind == "pause":
             for name in trouble.nodes:
                 if self._current[name].alive:
@@ -310,8 +307,6 @@ class Supervisor:
             await self._update_cuts()
 
     async def _end(self, trouble: Trouble) -> None:
-        if not any(trouble is other for other in self._active):
-            return
         self._active = [other for other in self._active if other is not trouble]
         if trouble.kind in ("crash", "restart"):
             for name in trouble.nodes if not _is_for_good(trouble) else ():
@@ -328,11 +323,6 @@ class Supervisor:
     def _lies_on(self, name: str, *kinds: str) -> bool:
         return any(other.kind in kinds and name in other.nodes for other in self._active)
 
-    def _crash(self, life: Life) -> None:
-        if life.alive:
-            life.kill()
-            life.killed_at = time.time_ns()
-
     async def _revive(self, name: str, disk_lost: bool) -> None:
         try:
             async with self._turns[name], asyncio.timeout(READY_SECONDS + END_SECONDS):
@@ -341,56 +331,52 @@ class Supervisor:
             self._break_off(str(error) or f"{name} does not come back")
 
     async def _start_again(self, name: str, disk_lost: bool) -> None:
+        if self._current[name].alive:
+            return  # another crash of its ended at the same time
         await self._current[name].process.wait()
         if disk_lost:
             _erase(self._folder / name)
-        if self._current[name].alive or self._lies_on(name, "crash", "restart"):
+        if self._lies_on(name, "crash", "restart"):
             return
         life = await self._spawn(name, self._places[name])
         if self._lies_on(name, "crash", "restart"):
-            self._crash(life)  # meanwhile the next crash began, and found nobody to kill
+            life.crash()  # meanwhile the next crash began, and found nobody to kill
         try:
-            life.ready = _ready(await life.hear(READY))
+            await life.place()
+            self._begin_life(life)
         except LiveError:
-            if life.alive or life.killed_at is None:
+            if life.killed_at is None:  # if it was killed, it could not speak any more
                 raise
-            return  # killed before it could speak
-        self._begin_life(life)
 
     async def _update_cuts(self) -> None:
         if self._network is not None:
             await self._network.set_cuts(self._paths())
-            return
         for life in self._current.values():
-            cuts = self._cuts_at(life.name)
-            if life.started and cuts != life.cuts:
-                life.cuts = cuts
-                life.tell(Command(do="cut", incoming=cuts[0], outgoing=cuts[1]))
+            if life.started:
+                self._tell_cuts(life)
+
+    def _tell_cuts(self, life: Life) -> None:
+        """Its own switch, where no network of the kernel's does it."""
+        if self._network is None:
+            paths = sorted(self._paths())
+            incoming = [one for one, two in paths if two == life.name]
+            outgoing = [two for one, two in paths if one == life.name]
+            life.tell(Command(do="cut", incoming=incoming, outgoing=outgoing))
 
     def _paths(self) -> frozenset[tuple[str, str]]:
         return frozenset(path for trouble in self._active for path in trouble.paths)
-
-    def _cuts_at(self, name: str) -> Cuts:
-        if self._network is not None:
-            return [], []
-        paths = sorted(self._paths())
-        return [one for one, two in paths if two == name], [
-            two for one, two in paths if one == name
-        ]
 
     # --- what is left ------------------------------------------------------------------------
 
     def _gather(self) -> list[Row]:
         rows: list[Row] = []
         for life in self.lives:
-            if not life.trace.exists():
-                continue
-            own = list(read_log(life.trace))
-            rows += own
+            own = list(read_log(life.trace)) if life.trace.exists() else []
             if life.killed_at is not None and own:
                 last = own[-1]
-                step, at = last.step + 1, max(life.killed_at, last.at)
-                rows.append(Row(life.name, last.incarnation, step, at, "crash"))
+                at = max(life.killed_at, last.at)
+                own.append(Row(life.name, last.incarnation, last.step + 1, at, "crash"))
+            rows += own
         return rows
 
 
@@ -398,12 +384,7 @@ def _is_for_good(trouble: Trouble) -> bool:
     return trouble.kind == "crash" and trouble.until is None
 
 
-def _ready(text: str) -> Ready:
-    return msgspec.json.decode(text, type=Ready)
-
-
 def _erase(folder: Path) -> None:
-    """A disk is lost, but for what keeps a new life from being taken for an old one."""
     for path in folder.iterdir():
         if path.name not in KEPT_FILES:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -411,15 +392,9 @@ def _erase(folder: Path) -> None:
 
 async def _all(works: Iterable[Coroutine[Any, Any, object]]) -> None:
     """All of them; or the first failure, with none of the others still underway."""
-    tasks = [asyncio.create_task(work) for work in works]
     try:
-        await asyncio.gather(*tasks)
-    finally:
-        await _cancelled(tasks)
-
-
-async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None

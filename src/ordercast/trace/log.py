@@ -26,6 +26,7 @@ _BUFFER = 1 << 16
 
 class RowLog:
     def __init__(self, path: Path) -> None:
+        self._path = path
         whole = _whole_size(path)
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -45,9 +46,12 @@ class RowLog:
 
     def flush(self) -> None:
         """What was written is the operating system's now: killing us does not lose it."""
-        while self._buffer:
-            # What is written is gone even if the rest is not: no row may be there twice.
-            del self._buffer[: os.write(self._file, self._buffer)]
+        try:
+            while self._buffer:
+                # What is written is gone even if the rest is not: no row may be there twice.
+                del self._buffer[: os.write(self._file, self._buffer)]
+        except OSError as error:
+            raise TraceError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
         try:

@@ -1,0 +1,222 @@
+"""`ordercast live`: the same scenarios and the same laws as in the simulator, with real processes.
+
+These runs take the seconds of their scenarios. No test sleeps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ordercast.cli import live
+from ordercast.net.namespaces import Namespaces, Unavailable
+from ordercast.net.supervisor import Gathered, Supervisor
+from ordercast.trace.schema import Row
+
+ROOT = Path(__file__).resolve().parents[2]
+CRASH = "scenarios/fifo-crash.toml"
+PARTITION = "scenarios/fifo-partition.toml"
+BOUND_SECONDS = 120
+
+
+@pytest.fixture
+def no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Namespaces) -> None:
+        raise Unavailable("not in this test")
+
+    monkeypatch.setattr(Namespaces, "open", refuse)
+
+
+def laws_of(out: str) -> dict[str, str]:
+    (line,) = out.splitlines()
+    return {law["law"]: law["answer"] for law in json.loads(line)["laws"]}
+
+
+@pytest.mark.slow
+def test_crashes_keep_the_same_laws_in_both_worlds(ordercast, tmp_path: Path) -> None:
+    simulated = ordercast("sim", CRASH, "--seed", 1, "--json")
+    lived = ordercast("live", CRASH, "--json", "--out", tmp_path)
+    assert lived.code == simulated.code == 0
+    assert laws_of(lived.out) == laws_of(simulated.out)
+    assert set(laws_of(lived.out).values()) == {"holds"}
+    judged = ordercast("check", tmp_path)
+    assert judged.code == 0
+    assert "live-fifo-crash-1" in judged.out
+    again = ordercast("live", CRASH, "--out", tmp_path)
+    assert again.code == 2
+    assert "exists already" in again.err
+
+
+@pytest.mark.slow
+def test_a_partition_keeps_the_same_laws_in_both_worlds(ordercast, no_namespaces: None) -> None:
+    simulated = ordercast("sim", PARTITION, "--seed", 1)
+    lived = ordercast("live", PARTITION)
+    assert lived.code == simulated.code == 0
+    assert "5 hold" in simulated.out
+    assert "5 hold" in lived.out
+    assert "cuts are made by the members themselves: not in this test" in lived.err
+
+
+@pytest.mark.slow
+def test_a_partition_by_whatever_this_machine_has(ordercast) -> None:
+    lived = ordercast("live", PARTITION, "--seed", 7, "--json")
+    assert lived.code == 0
+    assert set(laws_of(lived.out).values()) == {"holds"}
+    assert json.loads(lived.out)["ending"] == "finished"
+    assert "cuts are made by " in lived.err
+
+
+@pytest.mark.parametrize("kind", ["loss", "slow", "disk", "skew"])
+def test_a_fault_that_cannot_be_done_is_named(ordercast, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "one.toml"
+    extra = 'by = "1s"\n' if kind == "skew" else ""
+    text = f'name = "x"\n[[fault]]\nat = "1s"\nkind = "{kind}"\nnodes = ["n1"]\n{extra}'
+    path.write_text(text, encoding="utf-8")
+    ran = ordercast("live", path)
+    assert ran.code == 2
+    assert f"{path}: fault 1 ({kind}) cannot be done live" in ran.err
+    assert ran.out == ""
+
+
+def test_chaos_that_cannot_be_done_is_named(ordercast) -> None:
+    ran = ordercast("live", "scenarios/chaos.toml")
+    assert ran.code == 2
+    assert "chaos draws loss, which cannot be done live" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere.toml"], "nowhere.toml: cannot be read"),
+        ([CRASH, "--seed", "-1"], "--seed is -1"),
+        ([], "SCENARIO"),
+    ],
+)
+def test_wrong_usage_ends_2_with_a_sentence(ordercast, arguments: list[str], sentence: str) -> None:
+    ran = ordercast("live", *arguments)
+    assert ran.code == 2
+    assert sentence in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_too_many_processes_are_refused(ordercast, tmp_path: Path) -> None:
+    path = tmp_path / "many.toml"
+    text = 'name = "x"\nprocesses = 101\n[[group]]\nname = "g"\nmembers = ["n1"]\n'
+    path.write_text(text, encoding="utf-8")
+    ran = ordercast("live", path)
+    assert ran.code == 2
+    assert "101 processes" in ran.err
+
+
+# --- how a run that was not fine is told ------------------------------------------------------
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, gathered: Gathered) -> None:
+    class Pretended(Supervisor):
+        async def run(self) -> Gathered:
+            return gathered
+
+    monkeypatch.setattr(live, "Supervisor", Pretended)
+
+
+def test_a_run_that_never_began_decides_nothing(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, Gathered([], None, 9, "n2 ended with code 1"))
+    ran = ordercast("live", CRASH)
+    assert ran.code == 3
+    assert "failed: n2 ended with code 1" in ran.out
+
+
+def test_a_member_that_broke_ends_1_as_in_the_simulator(
+    ordercast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, Gathered([], 1, 9, "n2 ended with code 1"))
+    ran = ordercast("live", CRASH, "--json")
+    assert ran.code == 1
+    fields = json.loads(ran.out)
+    assert fields["ending"] == "failed"
+    assert fields["error"] == "n2 ended with code 1"
+
+
+def test_a_broken_law_ends_1_and_is_explained(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = Row("n1", 0, 1, 5, "deliver", group="g", origin="n2", number=1)
+    pretend(monkeypatch, Gathered([forged], 1, 9, None))
+    ran = ordercast("live", CRASH)
+    assert ran.code == 1
+    assert "no-creation is broken" in ran.out
+
+
+# --- whoever ends it, nothing stays -----------------------------------------------------------
+
+
+_MAIN = "import sys; from ordercast.cli.main import main; sys.exit(main())"
+
+
+def begun(tmp_path: Path, scenario: str) -> subprocess.Popen[str]:
+    """A run whose members have begun. They can be told from others' by the folder they name."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _MAIN, "live", scenario],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "4 processes have begun" in line:
+            return process
+    raise AssertionError("the run did not begin")
+
+
+def members(tmp_path: Path) -> list[int]:
+    """The processes that name the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:  # it has just ended
+            continue
+        if b"ordercast.net.live_member" in words and os.fsencode(tmp_path) in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@linux_only
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_takes_everything_with_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    process = begun(tmp_path, PARTITION)
+    assert len(members(tmp_path)) == 4
+    process.send_signal(number)
+    _, said = process.communicate(timeout=BOUND_SECONDS)
+    assert process.returncode == 130
+    assert said == "ordercast: stopped\n"
+    assert members(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    assert not list(Path("/run/netns").glob(f"ordercast-{process.pid}-*"))
+
+
+@linux_only
+def test_members_do_not_outlive_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    process = begun(tmp_path, CRASH)
+    waiting = {os.pidfd_open(pid) for pid in members(tmp_path)}
+    assert len(waiting) == 4
+    process.kill()
+    process.communicate(timeout=BOUND_SECONDS)
+    while waiting:
+        ended, _, _ = select.select(sorted(waiting), [], [], BOUND_SECONDS)
+        assert ended, "a member is still there"
+        for descriptor in ended:
+            os.close(descriptor)
+            waiting.discard(descriptor)

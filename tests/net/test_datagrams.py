@@ -1,0 +1,131 @@
+"""Datagrams: what is sent may arrive, and what is not from somebody we met never does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from ordercast import Node
+from ordercast.errors import OrdercastError
+from ordercast.net.datagrams import LARGEST_DATAGRAM, MARK_PLAIN
+from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.fifo.packets import Alive
+from ordercast.types import NodeId
+from ordercast.wire.codec import Codec
+from tests.net.nodes import PATIENT, Cluster, connected, data_of, live, until
+
+
+@contextmanager
+def shouting(node: Node) -> Iterator[socket.socket]:
+    """A socket of nobody's, aimed at a node."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.connect(("127.0.0.1", node.mesh.port))
+        yield out
+
+
+def plain(sender: NodeId, body: bytes, cluster: str = "ordercast") -> bytes:
+    return MARK_PLAIN + msgspec.msgpack.encode((cluster, sender, body))
+
+
+async def two_nodes(cluster: Cluster) -> tuple[Node, Node, list[tuple[NodeId, bytes]]]:
+    """Connected; what arrives at the second one by datagram is noted."""
+    n1, n2 = await cluster.nodes("n1", "n2")
+    heard: list[tuple[NodeId, bytes]] = []
+    n2._datagrams._receive = lambda sender, body: heard.append((sender, body))
+    await until(lambda: connected(n1, n2))
+    return n1, n2, heard
+
+
+@live
+async def test_a_datagram_arrives_whole_up_to_the_limit(cluster: Cluster) -> None:
+    n1, _, heard = await two_nodes(cluster)
+    for size in (0, 1, 1000, LARGEST_DATAGRAM):
+        n1._datagrams.send("n2", b"x" * size)
+        await until(lambda: heard)
+        assert heard.pop() == (n1.me, b"x" * size)
+    with pytest.raises(OrdercastError, match="60001 bytes; at most 60000 are sent, uncut"):
+        n1._datagrams.send("n2", bytes(LARGEST_DATAGRAM + 1))
+
+
+@live
+async def test_a_datagram_to_somebody_we_never_met_goes_nowhere(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    n1.mesh.know("n3", None)
+    for name in ("n2", "n3"):
+        n1._datagrams.send(name, b"anybody?")
+    assert n1.mesh.counters["datagrams_to_nowhere"] == 2
+
+
+@live
+async def test_what_is_not_from_somebody_we_met_is_counted_and_dropped(cluster: Cluster) -> None:
+    n1, n2, heard = await two_nodes(cluster)
+    wrong = [
+        b"",
+        b"x",
+        MARK_PLAIN,
+        MARK_PLAIN + b"\x91" * 5000,
+        b"oc1s" + plain(n1.me, b"x")[4:],
+        plain(n1.me, b"x")[:-1],
+        plain(n1.me, b"x") + b"x",
+        plain(n1.me, b"x", cluster="bank"),
+        plain(NodeId("n1", 7), b"x"),
+        plain(NodeId("stranger"), b"x"),
+        plain(n2.me, b"x"),
+        bytes(65_000),
+    ]
+    with shouting(n2) as out:
+        for count, data in enumerate(wrong, 1):
+            out.send(data)
+            await until(lambda c=count: n2.mesh.counters["refused_datagrams"] == c)
+        out.send(plain(n1.me, b"right"))
+        await until(lambda: heard)
+    assert heard == [(n1.me, b"right")]
+
+
+@live
+async def test_cuts_are_for_datagrams_too(cluster: Cluster) -> None:
+    n1, n2, heard = await two_nodes(cluster)
+    n2.mesh.set_cuts(incoming=frozenset({"n1"}), outgoing=frozenset())
+    n1._datagrams.send("n2", b"not heard")
+    await until(lambda: n2.mesh.counters["refused_datagrams"])
+    n2.mesh.set_cuts(frozenset(), frozenset())
+    n1.mesh.set_cuts(incoming=frozenset(), outgoing=frozenset({"n2"}))
+    n1._datagrams.send("n2", b"not sent")
+    assert n1.mesh.counters["datagrams_to_nowhere"] == 1
+    n1.mesh.set_cuts(frozenset(), frozenset())
+    await until(lambda: connected(n1, n2))
+    n1._datagrams.send("n2", b"heard")
+    await until(lambda: heard)
+    assert heard == [(n1.me, b"heard")]
+
+
+@live
+async def test_a_wrong_packet_by_datagram_costs_nobody_a_connection(cluster: Cluster) -> None:
+    """For who can tell who sent it, where datagrams are plain?"""
+    n1, n2 = await cluster.nodes("n1", "n2")
+    first, second = await cluster.join(n1, n2, level=PATIENT)
+    connection = n2.mesh.contacts["n1"].connection
+    codec = Codec(FAMILIES.values())
+    lies = codec.encode(Alive("orders", [(n2.me, 1000)], [n2.me]))  # n2 never sent so much
+    with shouting(n2) as out:
+        for body in (lies, b"garbage", b""):
+            out.send(plain(n1.me, body))
+        await until(lambda: n2.mesh.counters["refused_datagrams"] == 3)
+    assert n2.mesh.contacts["n1"].connection is connection
+    await first.send(b"all is well", until="stable")
+    assert await data_of(second, 1) == [b"all is well"]
+
+
+@live
+async def test_nothing_is_sent_after_the_end(cluster: Cluster) -> None:
+    n1, _, heard = await two_nodes(cluster)
+    n1._datagrams.close()
+    n1._datagrams.send("n2", b"from the grave")
+    await asyncio.sleep(0)
+    n1._datagrams.send("n2", b"from the grave")
+    assert not heard

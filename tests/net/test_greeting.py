@@ -1,0 +1,228 @@
+"""The greeting: who is let in, and that both ends know why somebody is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ordercast import Node
+from ordercast.errors import PeerError
+from ordercast.net.mesh import PLACES_BYTES
+from ordercast.types import NodeId
+from ordercast.wire import greeting
+from ordercast.wire.framing import LARGEST_GREETING, Kind
+from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Refuse, Resume, objection
+from tests.net.nodes import Cluster, connected, introduce, kill, live, place_of, until
+
+ME = NodeId("n1", 3)
+NAMES = st.text(min_size=1, max_size=20)
+HELLOS = st.builds(
+    Hello,
+    st.integers(0, 100),
+    NAMES,
+    st.builds(NodeId, NAMES, st.integers(0, 1000)),
+    st.integers(0, 65535),
+    st.integers(0, 1 << 60),
+    st.binary(max_size=32),
+    st.binary(max_size=8),
+    st.dictionaries(NAMES, NAMES, max_size=3),
+    st.lists(NAMES, max_size=3),
+)
+
+
+# --- the words -------------------------------------------------------------------------------
+
+
+@given(HELLOS)
+def test_a_hello_comes_back_as_it_was(hello: Hello) -> None:
+    assert greeting.decode(greeting.encode(hello), Hello) == hello
+
+
+def test_a_hello_of_a_later_version_may_have_more_fields() -> None:
+    hello = Hello(PROTOCOL_VERSION, "ordercast", ME, 7001)
+    raw = greeting.encode(hello)
+    assert raw[0] == 0x99  # an array of nine
+    assert greeting.decode(b"\x9a" + raw[1:] + b"\xa5later", Hello) == hello
+
+
+@pytest.mark.parametrize("kind", [Hello, Resume, Refuse, NewKey])
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x90", b"\x91" * 5000, b"\x91\xa1\xff", b"\x01"])
+def test_what_is_no_greeting_says_what_it_is_not(kind: type, body: bytes) -> None:
+    with pytest.raises(PeerError, match=f"not a {kind.__name__.lower()}"):
+        greeting.decode(body, kind)
+
+
+@pytest.mark.parametrize(
+    ("hello", "said"),
+    [
+        (Hello(1, "shop", NodeId("n2", 5), 1), None),
+        (Hello(1, "shop", NodeId("n2", 6), 1), None),
+        (Hello(2, "shop", NodeId("n2", 5), 1), "protocol version 2; this node speaks 1"),
+        (Hello(1, "bank", NodeId("n2", 5), 1), "cluster 'bank'; this node is in 'shop'"),
+        (Hello(1, "shop", NodeId("n1", 9), 1), "the name 'n1' is taken by this node"),
+        (Hello(1, "shop", NodeId("n2", 4), 1), "n2#4 is an older life: n2#5 was here"),
+    ],
+)
+def test_objections(hello: Hello, said: str | None) -> None:
+    assert objection(hello, ME, "shop", NodeId("n2", 5)) == said
+
+
+# --- on the wire: somebody dials a node ------------------------------------------------------
+
+
+@live
+async def test_a_stranger_is_told_what_is_wrong(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    wrong = [
+        ({"version": 7}, "protocol version 7; this node speaks 1"),
+        ({"cluster": "bank"}, "cluster 'bank'; this node is in 'ordercast'"),
+    ]
+    for changed, said in wrong:
+        caller = await cluster.dial(node)
+        caller.greet("n2", **changed)
+        assert await caller.refusal() == said
+        assert await caller.hear() is None, "and then it hangs up"
+    caller = await cluster.dial(node)
+    caller.greet("n1", incarnation=9)
+    assert await caller.refusal() == "the name 'n1' is taken by this node"
+    assert node.mesh.counters["refused_greetings"] == 3
+    assert not node.mesh.contacts
+
+
+@live
+async def test_an_older_life_is_refused_while_the_newer_one_stays(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    newer, older = await cluster.dial(node), await cluster.dial(node)
+    await newer.connect("n2", incarnation=5)
+    older.greet("n2", incarnation=4)
+    assert await older.refusal() == "n2#4 is an older life: n2#5 was here"
+    contact = node.mesh.contacts["n2"]
+    await until(lambda: contact.connection is not None)
+    assert contact.life == NodeId("n2", 5)
+    await newer.close()
+
+
+@live
+async def test_nothing_but_a_hello_opens_a_conversation(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    frames = [
+        (Kind.DATA, b"x"),
+        (Kind.ACK, bytes(8)),
+        (Kind.RESUME, b"\x91\x00"),
+        (Kind.STATUS, bytes(9)),
+        (Kind.ANSWER, bytes(8)),
+        (Kind.KEY, b"x"),
+    ]
+    for kind, body in frames:
+        caller = await cluster.dial(node)
+        caller.say(kind, body)
+        assert await caller.refusal() == f"a frame of kind {kind} that has no place here"
+    assert node.mesh.counters["refused_frames"] == len(frames)
+
+
+@live
+async def test_a_second_hello_has_no_place(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    caller = await cluster.dial(node)
+    await caller.connect("n2")
+    caller.greet("n2")
+    assert "has no place here" in await caller.refusal()
+
+
+@live
+async def test_large_frames_are_read_from_those_only_who_have_greeted(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    stranger, known = await cluster.dial(node), await cluster.dial(node)
+    await known.connect("n2")
+    large = bytes(LARGEST_GREETING + 1)
+    stranger.say(Kind.HELLO, large)
+    assert await stranger.refusal() == "a frame of 16385 bytes; 16384 are allowed"
+    known.say(Kind.DATA, large)
+    assert "not a packet that we know" in await known.refusal()
+
+
+# --- on the wire: two nodes, one of which should not be there ---------------------------------
+
+
+async def told_by_both(cluster: Cluster, stays: Node, comes: Node, reason: str) -> None:
+    """`comes` dials `stays`: one refuses, the other knows that it was, and both say why."""
+    comes.mesh.seed(place_of(stays))
+    await until(lambda: comes.mesh.counters["refused_by_peers"])
+    assert stays.mesh.counters["refused_greetings"]
+    assert not connected(stays, comes)
+    assert f"127.0.0.1 refused us: {reason}" in cluster.log.text
+    assert f"refusing 127.0.0.1: {reason}" in cluster.log.text
+    await until(lambda: comes.mesh.counters["failed_dials"])
+
+
+@live
+async def test_nodes_of_two_clusters(cluster: Cluster) -> None:
+    n1, n2 = await cluster.open("n1"), await cluster.open("n2", cluster="bank")
+    await told_by_both(cluster, n1, n2, "cluster 'bank'; this node is in 'ordercast'")
+
+
+@live
+async def test_two_nodes_of_one_name(cluster: Cluster) -> None:
+    first = await cluster.open("n1")
+    second = await cluster.open("n1", data=str(cluster.folder / "elsewhere"))
+    await told_by_both(cluster, first, second, "the name 'n1' is taken by this node")
+
+
+@live
+async def test_a_node_that_lost_its_folder(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    await kill(await cluster.open("n2"))
+    second = await cluster.open("n2")
+    introduce(n1, second)
+    await until(lambda: connected(n1, second))
+    await kill(second)
+    forgetful = await cluster.open("n2", data=str(cluster.folder / "fresh"))
+    await told_by_both(cluster, n1, forgetful, "n2 is an older life: n2#1 was here")
+
+
+# --- what a greeting may cost ------------------------------------------------------------------
+
+
+@live
+async def test_who_says_nothing_is_hung_up_on(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    silent = await cluster.dial(node)
+    await until(lambda: node.mesh.connections)
+    (connection,) = node.mesh.connections
+    connection._too_slow()  # what its timer does
+    assert await silent.hear() is None
+    assert node.mesh.counters["slow_greetings"] == 1
+
+
+@live
+async def test_a_crowd_waits_outside(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    most = node.mesh.gate.half_open_a_source
+    callers = [await cluster.dial(node) for _ in range(most + 10)]
+    await until(lambda: node.mesh.counters["refused_at_gate"] == 10)
+    assert len(node.mesh.connections) == most
+    for caller in callers:
+        await caller.close()
+    await until(lambda: not node.mesh.connections)
+
+
+@live
+async def test_a_greeting_fits_however_many_nodes_are_known(cluster: Cluster) -> None:
+    """Or a node that knows hundreds could never be greeted again."""
+    node = await cluster.open("n1")
+    for number in range(600):
+        node.mesh.know(f"a-node-with-quite-a-long-name-{number:04}", None)
+        contact = node.mesh.contacts[f"a-node-with-quite-a-long-name-{number:04}"]
+        contact.place = f"a-host-that-does-not-exist-{number:04}.example:7001"
+    told: set[str] = set()
+    for number in range(3):
+        caller = await cluster.dial(node)
+        hello = await asyncio.wait_for(caller.connect(f"m{number}"), 20)
+        assert 50 < len(hello.places)
+        assert sum(len(k) + len(v) for k, v in hello.places.items()) <= PLACES_BYTES
+        told |= hello.places.keys()
+        await caller.close()
+    assert len(told) > len(hello.places), "others each time"

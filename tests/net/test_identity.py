@@ -1,0 +1,85 @@
+"""Who a node is: the incarnation grows, is never used twice, and belongs to one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ordercast.errors import UsageError
+from ordercast.net.identity import Identity
+from ordercast.types import INCARNATION_BITS, NodeId
+
+LAST = (1 << INCARNATION_BITS) - 1
+
+
+def lives(folder: Path, count: int) -> list[NodeId]:
+    found = []
+    for _ in range(count):
+        identity = Identity(folder, "n1")
+        found.append(identity.life)
+        identity.release()
+    return found
+
+
+def test_every_start_is_a_new_life(tmp_path: Path) -> None:
+    folder = tmp_path / "not" / "there" / "yet"
+    assert lives(folder, 3) == [NodeId("n1", 0), NodeId("n1", 1), NodeId("n1", 2)]
+
+
+def test_a_life_is_on_disk_before_anybody_hears_of_it(tmp_path: Path) -> None:
+    identity = Identity(tmp_path, "n1")
+    assert (tmp_path / "incarnation").read_text() == "0\n"
+    identity.release()
+
+
+def test_a_folder_belongs_to_one_process(tmp_path: Path) -> None:
+    first = Identity(tmp_path, "n1")
+    with pytest.raises(UsageError, match="is in use: is n1 running already"):
+        Identity(tmp_path, "n1")
+    first.release()
+    assert lives(tmp_path, 1) == [NodeId("n1", 1)], "a start that was refused used up no life"
+
+
+def test_a_start_that_was_cut_off_leaves_a_file_that_is_ignored(tmp_path: Path) -> None:
+    lives(tmp_path, 2)
+    (tmp_path / "incarnation.tmp").write_text("77 and then the power fail")
+    assert lives(tmp_path, 1) == [NodeId("n1", 2)]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is damaged: it should hold a number"),
+        (b"three\n", "is damaged: it should hold a number"),
+        (b"\xff\xfe\x00", "is damaged: it should hold a number"),
+        (b"9" * 5000, "is damaged: it should hold a number"),
+        (b"-2\n", "holds -2, which is no incarnation"),
+        (str(LAST).encode(), f"holds {LAST}, which is no incarnation"),
+    ],
+)
+def test_a_damaged_file_is_never_guessed_about(tmp_path: Path, content: bytes, said: str) -> None:
+    """A wrong guess would make two lives out of one."""
+    (tmp_path / "incarnation").write_bytes(content)
+    for _ in range(2):  # and the lock is free again
+        with pytest.raises(UsageError, match=said):
+            Identity(tmp_path, "n1")
+    assert (tmp_path / "incarnation").read_bytes() == content
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be used: "):
+        Identity(tmp_path / "file" / "n1", "n1")
+
+
+def test_a_lock_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(UsageError, match="cannot be used: Is a directory"):
+        Identity(tmp_path, "n1")
+
+
+def test_a_counter_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "incarnation.tmp").mkdir()
+    with pytest.raises(UsageError, match="incarnation cannot be written: Is a directory"):
+        Identity(tmp_path, "n1")
