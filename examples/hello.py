@@ -20,7 +20,7 @@ async def main(me: str) -> None:
             match event:
                 case ordercast.View(members=members):
                     print(f"{me}: together with", *(member.name for member in members))
-                case ordercast.Message(sender=who, data=data):
+                case ordercast.Message(data=data):
                     print(f"{me}: {data.decode()}")
                     greeted += 1
             if greeted == len(PLACES):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
+from tests.net.nodes import PATIENT, Cluster, connected, data_of, live, until
 
 from ordercast import Node
 from ordercast.errors import OrdercastError
@@ -17,7 +18,6 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
-from tests.net.nodes import PATIENT, Cluster, connected, data_of, live, until
 
 
 @contextmanager

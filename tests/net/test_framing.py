@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ def fed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[tuple[int, by
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     return [
         (kind, bytes(body))
-        for begin, end in zip(places, places[1:], strict=False)
+        for begin, end in pairwise(places)
         for kind, body in reader.feed(data[begin:end])
     ]
 

@@ -8,13 +8,6 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
-
-from ordercast import Ejected, Fifo, Group, GroupClosed, Message, Size, UsageError, View
-from ordercast.errors import OrdercastError
-from ordercast.net import group as group_module
-from ordercast.net.group import BATCH_BYTES, CREDIT_COUNT
-from ordercast.types import Event
-from ordercast.units import MILLISECOND, SECOND, Duration
 from tests.net.nodes import (
     PATIENT,
     QUICK,
@@ -25,6 +18,13 @@ from tests.net.nodes import (
     until,
     view_of,
 )
+
+from ordercast import Ejected, Fifo, Group, GroupClosed, Message, Size, UsageError, View
+from ordercast.errors import OrdercastError
+from ordercast.net import group as group_module
+from ordercast.net.group import BATCH_BYTES, CREDIT_COUNT
+from ordercast.types import Event
+from ordercast.units import MILLISECOND, SECOND, Duration
 
 
 def narrow(window: int, **more) -> Fifo:
@@ -284,9 +284,7 @@ async def test_a_slow_consumer_slows_its_senders_and_loses_nothing(cluster: Clus
     with limits(CREDIT_COUNT=50, QUEUE_COUNT=200):
         reading = [asyncio.create_task(data_of(group, 2 * count)) for group in (first, second)]
         sending = [asyncio.create_task(send(*each)) for each in ((first, b"a"), (second, b"b"))]
-        await until(
-            lambda: first.status()["waiting_out"] == second.status()["waiting_out"] == 50
-        )
+        await until(lambda: first.status()["waiting_out"] == second.status()["waiting_out"] == 50)
         assert slow.status()["throttled"]
         most = 200 + 2 * 8 * 50  # the limit, and two windows that were underway
         assert 200 < slow.status()["waiting_in"] < most

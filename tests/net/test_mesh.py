@@ -8,12 +8,6 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
-
-from ordercast.net import mesh as mesh_module
-from ordercast.net.mesh import Contact, Mesh
-from ordercast.types import NodeId
-from ordercast.units import MILLISECOND
-from ordercast.wire.framing import Kind, frame
 from tests.net.nodes import (
     PATIENT,
     QUICK,
@@ -27,6 +21,12 @@ from tests.net.nodes import (
     place_of,
     until,
 )
+
+from ordercast.net import mesh as mesh_module
+from ordercast.net.mesh import Contact, Mesh
+from ordercast.types import NodeId
+from ordercast.units import MILLISECOND
+from ordercast.wire.framing import Kind, frame
 
 # --- links, with nothing above them ------------------------------------------------------------
 

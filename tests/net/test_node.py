@@ -9,15 +9,6 @@ from collections.abc import Hashable
 from pathlib import Path
 
 import pytest
-
-import ordercast
-from ordercast import Config, Fifo, GroupClosed, UsageError, View
-from ordercast.errors import OrdercastError, TraceError
-from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
-from ordercast.net.config import GroupRules
-from ordercast.protocol.fifo.packets import Leave
-from ordercast.trace.log import read_log
-from ordercast.types import NodeId
 from tests.net.nodes import (
     QUICK,
     Cluster,
@@ -30,6 +21,15 @@ from tests.net.nodes import (
     until,
     view_of,
 )
+
+import ordercast
+from ordercast import Config, Fifo, GroupClosed, UsageError, View
+from ordercast.errors import OrdercastError, TraceError
+from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
+from ordercast.net.config import GroupRules
+from ordercast.protocol.fifo.packets import Leave
+from ordercast.trace.log import read_log
+from ordercast.types import NodeId
 
 
 def kinds_of(path: Path) -> list[str]:
@@ -228,7 +228,7 @@ async def test_what_goes_wrong_inside_reaches_who_sends(cluster: Cluster) -> Non
             first, second = await cluster.join(n1, n2)
             await first.send(b"on record", until="stable")
             os.close(reader)
-            with pytest.raises(OrdercastError, match="n1 cannot go on in orders: .*Broken pipe"):
+            with pytest.raises(OrdercastError, match=r"n1 cannot go on in orders: .*Broken pipe"):
                 await first.send(b"not on record", until="delivered")
             with pytest.raises(OrdercastError, match="cannot go on"):
                 await first.send(b"later")

@@ -144,7 +144,7 @@ def test_damage_anywhere_is_a_sentence_or_harmless(tmp_path: Path, ours: bool) -
         try:
             rows = read_run(part.parent).rows
         except TraceError as error:
-            assert str(part.parent) in str(error)  # noqa: PT017
+            assert str(part.parent) in str(error)
         else:
             # Our pages have checksums. No footer has: it may name other columns unnoticed.
             assert rows == written or place >= footer or not ours
