@@ -395,7 +395,7 @@ def test_it_runs_under_anyio(tmp_path: Path) -> None:
                 async with first:
                     await first.send(b"in a hurry")
                     scope.cancel()
-                    await anyio.sleep(30)
+                    await anyio.sleep_forever()
             await view_of(second, "n2")
 
     anyio.run(main, backend="asyncio")

@@ -364,7 +364,7 @@ OTHERS = ", ".join(f'"n{number}"' for number in range(3001, 6001))
 GROUP = '[[group]]\nname = "a"\nmembers = ["n1"]\n'
 ENORMOUS = [
     (f"processes = {10**9} # here", "processes: give a number that is <= 100000"),
-    ("processes = 257 # here", "group 'g' has 257 members; a fifo group has at most 256"),
+    ("processes = 101 # here", "group 'g' has 101 members; a fifo group has at most 100"),
     (f"[workload]\nsenders = 0x{'f' * 6000} # here", "workload.senders: give a number that is <="),
     ('[workload]\npayload = "17MiB" # here', "workload.payload may be 16777216 bytes at most"),
     (f"[workload]\npayload = {10**30} # here", "is not a size"),

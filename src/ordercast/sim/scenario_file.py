@@ -13,7 +13,7 @@ from ordercast.errors import unknown_word
 from ordercast.kernel.machine import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Finding, Source, Where, convert, dotted, located, read_source
-from ordercast.sim.scenario import Scenario
+from ordercast.sim.scenario import Fault, Scenario
 from ordercast.sim.scenario_rules import findings
 
 TITLE = "a scenario"
@@ -33,7 +33,7 @@ def parse_scenario(
 
 def _checked(source: Source) -> Scenario:
     scenario = source.struct(Scenario, TITLE)
-    for finding in _misplaced_keys(source.document.get("fault", [])):
+    for finding in _misplaced_keys(scenario, source.document.get("fault", [])):
         raise source.error(*finding)
     for finding in _options_of_groups(scenario):
         raise source.error(*finding)
@@ -58,14 +58,16 @@ FAULT_KEYS: dict[str, tuple[str, ...]] = {
 """Keys that only some kinds of fault have."""
 
 
-def _misplaced_keys(faults: list[dict[str, Any]]) -> Iterator[Finding]:
-    for index, fault in enumerate(faults):
-        kind = fault["kind"]
+def _misplaced_keys(scenario: Scenario, given: list[dict[str, Any]]) -> Iterator[Finding]:
+    """Keys that mean nothing where they stand. A default that is written out harms nobody."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Fault)}
+    for index, fault in enumerate(scenario.fault):
+        kind = fault.kind
         for key, kinds in FAULT_KEYS.items():
-            if key in fault and kind not in kinds:
+            if kind not in kinds and getattr(fault, key) != defaults[key]:
                 owner = " and ".join(kinds)
                 yield ("fault", index, key), f"fault {index + 1} ({kind}): {key} belongs to {owner}"
-        if kind == "skew" and not {"by", "drift"} & set(fault):
+        if kind == "skew" and not {"by", "drift"} & set(given[index]):
             yield ("fault", index), f"fault {index + 1} (skew): say by how much: by, drift or both"
 
 

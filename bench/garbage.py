@@ -1,0 +1,201 @@
+"""A node under load from its group while strangers throw garbage at it: `python -m bench.garbage`.
+
+Three processes on loopback. This one is the node that is attacked; a peer in its group sends as
+fast as flow control lets it; and an attacker makes 10,000 connections, at most 50 at a time and
+from many addresses, so that most of them pass the gate, and sends 1,000,000 datagrams. Printed
+are the memory that the node grew by, what its group delivered before and meanwhile, and what was
+refused. Nothing of it leaves this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import sys
+import tempfile
+import time
+from random import Random
+
+import uvloop
+
+from ordercast import Event, Fifo, Group, Node
+from ordercast import open as open_node
+from ordercast.net.datagrams import MARK_PLAIN
+from ordercast.types import NodeId
+from ordercast.wire import greeting
+from ordercast.wire.framing import Kind, frame
+from ordercast.wire.greeting import PROTOCOL_VERSION, Hello
+
+CONNECTIONS = 10_000
+AT_ONCE = 50
+SOURCES = 200  # 127.0.0.2 and so on
+DATAGRAMS = 1_000_000
+MESSAGE = bytes(100)
+BURST = 100
+SECONDS = 4.0  # that are measured before and after
+MOST_GROWTH = 10 << 20
+
+
+# --- the peer and the attacker -------------------------------------------------------------------
+
+
+async def peer(port: int) -> None:
+    """Sends to its group for as long as it runs, and takes what comes."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = {"node": f"127.0.0.1:{port}"}
+        async with (
+            open_node(name="peer", data=folder, peers=place) as node,
+            node.join("bench", Fifo()) as group,
+        ):
+            reading = asyncio.create_task(drain(group))
+            while not reading.done():
+                await group.send_many([MESSAGE] * BURST)
+                await asyncio.sleep(0)
+
+
+async def drain(group: Group) -> None:
+    while True:
+        await group.next_batch()
+
+
+def greetings(chance: Random) -> list[bytes]:
+    """What the strangers say: noise, lies, the beginnings of frames, and nothing at all."""
+    stranger = NodeId("stranger")
+    foreign = Hello(PROTOCOL_VERSION, "elsewhere", stranger, 1)
+    newer = Hello(PROTOCOL_VERSION + 1, "ordercast", stranger, 1)
+    return [
+        b"",
+        chance.randbytes(400),
+        b"GET / HTTP/1.1\r\n\r\n",
+        frame(Kind.HELLO, chance.randbytes(200)),
+        frame(Kind.HELLO, greeting.encode(foreign)),
+        frame(Kind.HELLO, greeting.encode(newer)),
+        frame(Kind.DATA, chance.randbytes(5000)),
+        frame(Kind.HELLO, bytes(16 << 10))[:10_000],
+        b"\xff\xff\xff\xff\x04",
+    ]
+
+
+async def knock(port: int, number: int, data: bytes, slots: asyncio.Semaphore) -> None:
+    async with slots:
+        source = f"127.0.0.{2 + number % SOURCES}"
+        try:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", port, local_addr=(source, 0)
+            )
+            writer.write(data)
+            async with asyncio.timeout(0.05):  # some wait for an answer, some hang up
+                await reader.read(100)
+        except (OSError, TimeoutError):
+            pass
+        else:
+            writer.transport.abort()
+
+
+async def connect(port: int) -> None:
+    said = greetings(Random(1))
+    slots = asyncio.Semaphore(AT_ONCE)
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(CONNECTIONS):
+            tasks.create_task(knock(port, number, said[number % len(said)], slots))
+
+
+def shout(port: int) -> None:
+    chance = Random(2)
+    pieces = [chance.randbytes(chance.randrange(600)) for _ in range(500)]
+    pieces += [MARK_PLAIN + piece for piece in pieces]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.connect(("127.0.0.1", port))
+        for number in range(DATAGRAMS):
+            out.send(pieces[number % len(pieces)])
+
+
+async def attack(port: int) -> None:
+    await asyncio.gather(connect(port), asyncio.to_thread(shout, port))
+
+
+# --- the node --------------------------------------------------------------------------------------
+
+
+class Counted:
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self.count = 0
+
+    async def run(self) -> None:
+        while True:
+            item = await self._group.next_batch()
+            if isinstance(item, Event):
+                self.count += len(item.payloads)
+
+    async def rate(self, ends: asyncio.Task[int] | None = None) -> float:
+        """Messages a second, for a few seconds or until something ends."""
+        begin, count = time.monotonic(), self.count
+        await (asyncio.sleep(SECONDS) if ends is None else ends)
+        return (self.count - count) / (time.monotonic() - begin)
+
+
+def resident() -> int:
+    """Bytes of memory that this process has. Linux only."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def child(role: str, node: Node) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.garbage", role, str(node.mesh.port)
+    )
+
+
+async def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            open_node(name="node", data=folder) as node,
+            node.join("bench", Fifo(), ["node", "peer"]) as group,
+        ):
+            sender = await child("peer", node)
+            counted = Counted(group)
+            reading = asyncio.create_task(counted.run())
+            try:
+                return await measure(node, counted)
+            finally:
+                reading.cancel()
+                sender.terminate()
+                await sender.wait()
+
+
+async def measure(node: Node, counted: Counted) -> int:
+    await counted.rate()  # the group forms, and memory finds its size
+    before = await counted.rate()
+    gc.collect()
+    size = highest = resident()
+    attacker = await child("attack", node)
+    began = time.monotonic()
+    ended = asyncio.create_task(attacker.wait())
+    rate = asyncio.create_task(counted.rate(ended))
+    while not ended.done():
+        await asyncio.sleep(0.1)
+        highest = max(highest, resident())
+    seconds = time.monotonic() - began
+    during, after = await rate, await counted.rate()
+    gc.collect()
+    grown = max(highest, resident()) - size
+    print(f"attack      {CONNECTIONS:,} connections, {DATAGRAMS:,} datagrams in {seconds:.1f} s")
+    print(f"memory      {size / 2**20:.1f} MiB before; {grown / 2**20:.2f} MiB more at the most")
+    print(f"delivered   {before:,.0f}/s before, {during:,.0f}/s during, {after:,.0f}/s after")
+    print(f"half open   {len(node.mesh.connections)} connections left, 1 of them the peer's")
+    for name, count in sorted(node.mesh.counters.items()):
+        print(f"  {name:<24}{count:>12,}")
+    if attacker.returncode or grown >= MOST_GROWTH:
+        print("NOT GOOD: memory grew, or the attacker failed", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        sys.exit(uvloop.run(main()))
+    role, port = {"peer": peer, "attack": attack}[sys.argv[1]], int(sys.argv[2])
+    uvloop.run(role(port))
