@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import socket
 import sys
 import tempfile
 import time
+from pathlib import Path
 from random import Random
 
 import uvloop
@@ -116,7 +118,7 @@ async def attack(port: int) -> None:
     await asyncio.gather(connect(port), asyncio.to_thread(shout, port))
 
 
-# --- the node --------------------------------------------------------------------------------------
+# --- the node ------------------------------------------------------------------------------------
 
 
 class Counted:
@@ -139,8 +141,8 @@ class Counted:
 
 def resident() -> int:
     """Bytes of memory that this process has. Linux only."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def child(role: str, node: Node) -> asyncio.subprocess.Process:
@@ -195,6 +197,7 @@ async def measure(node: Node, counted: Counted) -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("ordercast.net").setLevel(logging.ERROR)
     if len(sys.argv) == 1:
         sys.exit(uvloop.run(main()))
     role, port = {"peer": peer, "attack": attack}[sys.argv[1]], int(sys.argv[2])
