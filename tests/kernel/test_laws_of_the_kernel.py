@@ -151,6 +151,8 @@ def inner_values(shape: Any) -> st.SearchStrategy[Any]:
     match shape:
         case msgspec.inspect.StrType():
             return st.text(max_size=5)
+        case msgspec.inspect.BoolType():
+            return st.booleans()
         case msgspec.inspect.BytesType():
             return st.binary(max_size=5)
         case msgspec.inspect.IntType():
@@ -171,7 +173,11 @@ any_packet = st.one_of([packets_of(k) for f in FAMILIES.values() for k in f.pack
 @settings(deadline=None)
 @given(any_packet)
 def test_any_packet_comes_back_from_its_bytes(packet: Packet) -> None:
-    assert CODEC.decode(CODEC.encode(packet)) == packet
+    data = CODEC.encode(packet)
+    if packet.carries()[1] <= len(data):
+        assert CODEC.decode(data) == packet
+    else:  # it says that it carries more than it is long
+        assert read(data) is None
 
 
 # --- bytes that no peer should send -----------------------------------------------------------
@@ -208,7 +214,9 @@ def test_a_damaged_packet_is_another_packet_or_the_peers_fault(
     whole = bytearray(CODEC.encode(packet))
     whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     found = read(bytes(whole))
-    assert found is None or read(CODEC.encode(found)) == found
+    if found is not None:
+        again = CODEC.encode(found)  # shorter, where a number was written longer than it need be
+        assert read(again) == found or found.carries()[1] > len(again)
 
 
 json = st.recursive(

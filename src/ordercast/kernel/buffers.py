@@ -79,6 +79,10 @@ class Retained(Generic[T]):
         return len(self._numbers)
 
     @property
+    def full(self) -> bool:
+        return len(self._numbers) >= self.limit.count or self.size >= self.limit.size
+
+    @property
     def over_limit(self) -> bool:
         return len(self._numbers) > self.limit.count or self.size > self.limit.size
 

@@ -18,3 +18,10 @@ class Packet(
     """
 
     group: str
+
+    def carries(self) -> tuple[int, int]:
+        """How many application messages it says are in it, and how many bytes of them.
+
+        Buffers are bounded by what packets say here, so the codec holds it against their length.
+        """
+        return 0, 0

@@ -184,6 +184,12 @@ class Stage:
         self._apply(actor, machine, step)
         return event
 
+    def throttle(self, name: str, full: bool, group: str = GROUP) -> None:
+        """The application of a member cannot take more, or can again."""
+        actor, machine, step = self._living(name), self.machine(name, group), Step(self.now)
+        machine.throttle(step, group, full)
+        self._apply(actor, machine, step)
+
     def deliver(self, parcel: Parcel, *, answered: bool = True) -> None:
         """One parcel arrives. PeerError: the receiver found fault with it, and did nothing.
 

@@ -18,6 +18,11 @@ from ordercast.kernel.packet import Packet
 LARGEST_PACKET = 64 << 20
 """Bytes of one packet, in or out: a limit that no setting can lift."""
 
+MESSAGE_OVERHEAD = 5
+"""Bytes that MessagePack puts before one message, at the most."""
+PACKET_OVERHEAD = 4096
+"""Bytes of names, numbers and stamps around the messages of one packet, at the most."""
+
 
 class Codec:
     def __init__(self, families: Iterable[Family]) -> None:
@@ -36,6 +41,12 @@ class Codec:
         if len(data) > LARGEST_PACKET:
             raise PeerError(f"a packet of {len(data)} bytes; the limit is {LARGEST_PACKET}")
         try:
-            return self._decoder.decode(data)
+            packet = self._decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PeerError(f"not a packet that we know: {error}") from error
+        messages, size = packet.carries()
+        if messages or size:
+            around = MESSAGE_OVERHEAD * messages + PACKET_OVERHEAD
+            if not len(data) - around <= size <= len(data):
+                raise PeerError(f"a packet of {len(data)} bytes that says it carries {size}")
+        return packet

@@ -9,8 +9,9 @@ import pytest
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.fifo import FAMILY
-from ordercast.protocol.fifo.member import LIVES_REMEMBERED
+from ordercast.protocol.fifo.member import LIVES_REMEMBERED, UNTOLD_LOSSES
 from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.fifo.stream import LOSSES_AT_ONCE
 from ordercast.testing.stage import Posted, Stage
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
@@ -154,6 +155,63 @@ def test_lives_without_end_are_not_all_remembered() -> None:
         stage.inject(N2, "n1", Start("g", NodeId("n3", life), 0))
     member: Any = stage.machine("n1")
     assert len(member.streams) <= 3 * LIVES_REMEMBERED
+
+
+def test_what_a_peer_says_about_lives_without_end_is_not_all_remembered() -> None:
+    stage = formed()
+    for life in range(999):
+        stage.inject(N2, "n1", Alive("g", [(NodeId("n3", life), 5)], [N1]))
+    member: Any = stage.machine("n1")
+    remembered = member.peers["n2"].received
+    assert len(remembered) <= 2 * 3 * (LIVES_REMEMBERED + 1)
+    assert NodeId("n3", 998) in remembered
+
+
+def test_a_peer_that_tells_of_strangers_is_told_so() -> None:
+    with pytest.raises(PeerError, match="not in g"):
+        formed().inject(N2, "n1", Alive("g", [(NodeId("stranger"), 1)], [N1]))
+
+
+def test_a_jump_over_a_million_events_is_told_little_by_little() -> None:
+    stage = formed()
+    far = 1_000_000
+    stage.inject(N2, "n1", Start("g", N2, far))
+    assert lost(stage, N1) == list(range(1, LOSSES_AT_ONCE + 1))
+    stage.inject(N2, "n1", Data("g", N2, far + 1, [b"after"], 5))
+    assert numbers(stage, N1) == [far + 1]  # what follows does not wait for it
+    stage.fire("n1")
+    assert lost(stage, N1) == list(range(1, 2 * LOSSES_AT_ONCE + 1))
+
+
+def test_jumps_without_end_are_refused() -> None:
+    stage = formed()
+    far = 1 << 20
+    with pytest.raises(PeerError, match="more than can be written down"):
+        for jump in range(1, 2 * UNTOLD_LOSSES):
+            stage.inject(N2, "n1", Start("g", N2, jump * far))
+            stage.inject(N2, "n1", Data("g", N2, jump * far + 1, [b"x"], 1))
+
+
+def test_who_cannot_take_more_is_not_sent_the_same_again() -> None:
+    stage = formed()
+    stage.throttle("n3", True)
+    stage.submit("n1", [b"a"])
+    stage.settle(ticks=2)
+    before = len(stage.log)
+    stage.settle(ticks=40)
+    said = [what.packet for _, what in stage.log[before:] if isinstance(what, Posted)]
+    assert {type(packet) for packet in said} == {Alive}
+    stage.throttle("n3", False)
+    stage.settle(ticks=1)
+    member: Any = stage.machine("n1")
+    assert member.stable_up_to("g") == 1
+
+
+@pytest.mark.parametrize("size", [0, 1_000_000])
+def test_a_size_that_cannot_be_does_not_get_past_the_codec(size: int) -> None:
+    codec = Codec([FAMILY])
+    with pytest.raises(PeerError, match="says it carries"):
+        codec.decode(codec.encode(Data("g", N1, 1, [b"x" * 100] * 100, size)))
 
 
 @pytest.mark.parametrize("incarnation", [-7, 1 << 30])

@@ -337,12 +337,13 @@ counts = st.sampled_from([0, 1, 2, 3, 50, (1 << 40) - 1])
 packets = st.one_of(
     st.just(Foreign("g")),
     st.builds(Data, st.just("g"), lives, counts.filter(bool), st.just([b"x"]), st.just(1)),
-    st.builds(Start, st.just("g"), lives, st.sampled_from([0, 1, 5])),
+    st.builds(Start, st.just("g"), lives, counts),
     st.builds(
         Alive,
         st.just("g"),
         st.lists(st.tuples(lives, counts), max_size=4),
         st.lists(lives, max_size=4),
+        st.booleans(),
     ),
 )
 

@@ -37,12 +37,14 @@ from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 from ordercast.protocol.fifo.peers import Peer
-from ordercast.protocol.fifo.stream import Stream
+from ordercast.protocol.fifo.stream import Losses, Stream
 from ordercast.types import Event, NodeId, Payloads, View, event_number, view_identity
 
 TICK = "tick"
 LIVES_REMEMBERED = 8
 """Older lives of a name than this many are forgotten, and their packets ignored."""
+UNTOLD_LOSSES = 1000
+"""So many jumps of streams may wait to be told before another one is refused."""
 STREAMS_IN_A_REPORT = 200
 """A heartbeat is a datagram, so a long list of streams is told in several."""
 
@@ -68,6 +70,7 @@ class Member:
         self.forming = options.silence_ticks if self.others else 0  # ticks left to meet everybody
         self.early: list[Data] = []  # admitted while forming: nobody hears an event before a view
         self.views_installed = 0
+        self.losses = Losses()
         self.throttled = False  # the application is full: we acknowledge nothing that is new
         self.unreported = 0  # events received since our last heartbeat
         self.first_tick = chance.randrange(1, options.heartbeat + 1)  # members out of step
@@ -82,10 +85,7 @@ class Member:
             self._install(step)
 
     def accepts(self, group: str) -> bool:
-        waiting = self.unstable
-        return not self.forming and (
-            waiting.count < self.options.window and waiting.size < self.options.window_size
-        )
+        return not self.forming and not self.unstable.full
 
     def stable_up_to(self, group: str) -> int:
         stable = min(
@@ -132,6 +132,7 @@ class Member:
 
     def expire(self, step: Step, timer: Timer) -> None:
         assert timer == TICK
+        self._tell_losses(step)
         if self.forming:
             self._form(step)
         for peer in self.peers.values():
@@ -170,7 +171,12 @@ class Member:
             for origin, up_to in packet.received:
                 if origin == self.me and up_to > self.own.received_up_to:
                     raise PeerError(f"{sender} acknowledges what {self.me} never sent")
-        elif not isinstance(packet, Start | Leave):
+                if origin.name not in self.peers and origin.name != self.me.name:
+                    raise PeerError(f"{sender} tells of {origin}, which is not in {self.group}")
+        elif isinstance(packet, Start):
+            if len(self.losses) >= UNTOLD_LOSSES:
+                raise PeerError(f"{sender} gives up more than can be written down")
+        elif not isinstance(packet, Leave):
             raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
@@ -179,7 +185,7 @@ class Member:
         peer.proves_contact()
         origin = data.origin
         stream = self.streams.get(origin)
-        if stream is None or not stream.admit(data):
+        if stream is None or (self.forming and stream.held.full) or not stream.admit(data):
             return
         if self.forming:
             self.early.append(data)
@@ -203,10 +209,9 @@ class Member:
 
     def _receive_alive(self, step: Step, peer: Peer, alive: Alive) -> None:
         assert peer.life is not None
-        for origin, up_to in alive.received:
-            if up_to >= peer.received.get(origin, 0):
-                peer.received[origin] = up_to
-        peer.hears = frozenset(alive.hears)
+        most = 2 * (LIVES_REMEMBERED + 1) * (len(self.others) + 1)
+        peer.hears_of(alive.received, LIVES_REMEMBERED + 1, most)
+        peer.hears, peer.full = frozenset(alive.hears), alive.full
         moved = [
             stream
             for origin, up_to in alive.received
@@ -238,8 +243,8 @@ class Member:
             owed = not self.me.incarnation or (owner.restarted and owner.life == origin)
             stream = self._follow(origin, 0 if owed else start.after)
             self._forget_old_lives()  # a relayer may tell of newer lives than we have met
-        for number in stream.skip_to(start.after):
-            self._give_up(step, origin, number, "overflow")
+        self.losses.add(origin, stream.skip_to(start.after))
+        self._tell_losses(step)
 
     def _receive_leave(self, step: Step, peer: Peer) -> None:
         """Its life in this group is over: it is not waited for, and nothing is held for it."""
@@ -248,6 +253,10 @@ class Member:
         self._let_go(peer)
         if was_present:
             self._install_change(step)
+
+    def _tell_losses(self, step: Step) -> None:
+        for origin, number in self.losses.take():
+            self._give_up(step, origin, number, "overflow")
 
     def _give_up(self, step: Step, origin: NodeId, number: int, cause: str) -> None:
         step.note(
@@ -404,7 +413,7 @@ class Member:
                 continue
             gone = not self._is_present(stream.origin)
             for peer in self.peers.values():
-                if peer.present and peer.life is not None:
+                if peer.present and peer.life is not None and not peer.full:
                     cannot = gone or stream.origin not in peer.hears
                     ticks = self.options.silence_ticks
                     stream.relay(step, self.group, peer.life, cannot, ticks)
@@ -422,7 +431,7 @@ class Member:
         hears = [peer.life for peer in self.peers.values() if peer.life and peer.is_heard(ticks)]
         for start in range(0, len(received), STREAMS_IN_A_REPORT):
             part = received[start : start + STREAMS_IN_A_REPORT]
-            step.send(self.others, Alive(self.group, part, hears), DATAGRAM)
+            step.send(self.others, Alive(self.group, part, hears, self.throttled), DATAGRAM)
 
     def _trim_own(self) -> None:
         self.unstable.discard_up_to(self.own.trim(self.somebody_away))

@@ -25,6 +25,9 @@ class Data(Packet, frozen=True, tag="fifo.data"):
     payloads: Payloads
     size: Count  # bytes of the payloads, counted once by the origin
 
+    def carries(self) -> tuple[int, int]:
+        return len(self.payloads), self.size
+
 
 class Start(Packet, frozen=True, tag="fifo.start"):
     """What follows on this link of origin's stream begins after this number."""
@@ -42,3 +45,4 @@ class Alive(Packet, frozen=True, tag="fifo.alive"):
 
     received: list[tuple[NodeId, Count]]
     hears: list[NodeId]
+    full: bool = False  # its application cannot take more: it acknowledges nothing for now

@@ -13,6 +13,8 @@ answered in any case.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ordercast.types import NodeId
 
 
@@ -21,6 +23,7 @@ class Peer:
 
     __slots__ = (
         "away",
+        "full",
         "hears",
         "left",
         "life",
@@ -45,6 +48,7 @@ class Peer:
         self.unheard = 0  # own heartbeats since it last said that it hears us
         self.received: dict[NodeId, int] = {}  # what it last said it has of each stream
         self.hears: frozenset[NodeId] = frozenset()  # whom it last said it hears; never iterated
+        self.full = False  # it last said that its application cannot take more
 
     def tick(self, silence_ticks: int) -> None:
         """One more of our heartbeats went by. Lost is lost: there the counting ends."""
@@ -54,6 +58,20 @@ class Peer:
     def proves_contact(self) -> None:
         """It said or showed that it hears us."""
         self.unheard = 0
+
+    def hears_of(self, received: list[tuple[NodeId, int]], lives: int, most: int) -> None:
+        """Notes what it says it has. Of too many lives of a name only the last are remembered."""
+        for origin, up_to in received:
+            if up_to >= self.received.get(origin, 0):
+                self.received[origin] = up_to
+        if len(self.received) > most:
+            kept: dict[NodeId, int] = {}
+            seen: Counter[str] = Counter()
+            for origin in sorted(self.received, reverse=True):
+                seen[origin.name] += 1
+                if seen[origin.name] <= lives:
+                    kept[origin] = self.received[origin]
+            self.received = kept
 
     def is_heard(self, silence_ticks: int) -> bool:
         """Whether we tell others that we hear it: half the limit, so that they learn in time."""
