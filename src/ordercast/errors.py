@@ -1,7 +1,9 @@
 """Everything that ordercast raises on purpose, by whose mistake it was."""
 
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import PurePath
 
 
 class OrdercastError(Exception):
@@ -25,6 +27,13 @@ class PeerError(OrdercastError):
 
 class DiskError(OrdercastError):
     """The durable store cannot keep a record. A member that cannot keep its word stops."""
+
+
+def failure_line(failure: Exception) -> str:
+    """A bug of ours in one line: what was raised, where, and what it said."""
+    frame = traceback.extract_tb(failure.__traceback__)[-1]
+    place = f"{PurePath(frame.filename).name}:{frame.lineno}"
+    return f"{type(failure).__name__} at {place}: {' '.join(str(failure).split())}"
 
 
 def unknown_word(what: str, word: str, known: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ from ordercast.sim.scenario_file import load_scenario
 from ordercast.sim.world import Outcome, run_name
 from ordercast.testing.mutants import BREAKS, mutant_families
 from ordercast.testing.simulation import simulate
-from ordercast.trace.parquet import ParquetSink, run_folder
+from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Level
 
 MOST_RUNS = 1_000_000
@@ -158,10 +158,7 @@ def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
             families=families,
         )
         if wanted.lake is not None:
-            with ParquetSink(wanted.lake, simulated.trace.header.run) as sink:
-                for row in simulated.trace.rows:
-                    sink.write(row)
-                sink.close(simulated.trace.header)
+            write_trace(wanted.lake, simulated.trace)
         done.append(Ran(seed, simulated.outcome, simulated.verdicts))
     return done
 

@@ -45,11 +45,9 @@ class Faults:
         """Puts faults on the agenda. Whatever lasts beyond `until` is ended then."""
         for fault in faults:
             self._agenda.add(fault.at, self._start, fault)
-            lasts = fault.lasts
-            if fault.kind == "restart" and lasts is None:
-                lasts = Duration(RESTART_PAUSE)
-            if lasts is not None and fault.at + lasts < until:
-                self._agenda.add(fault.at + lasts, self._end, fault)
+            end = end_of(fault)
+            if end is not None and end < until:
+                self._agenda.add(end, self._end, fault)
 
     def heal(self) -> None:
         """Ends every fault. A process that crashed for good stays down."""
@@ -125,20 +123,7 @@ class Faults:
         process.clock = process.clock.drifting(self._agenda.now, drift)
 
     def _paths(self, fault: Fault) -> list[tuple[str, str]]:
-        """The one-way paths that a cut lies on. Who is on no side reaches everybody."""
-        sides = fault.sides
-        if not sides:
-            rest = [name for name in self._processes if name not in fault.nodes]
-            sides = [fault.nodes, rest]
-        paths = []
-        for index, side in enumerate(sides):
-            for other in sides[index + 1 :]:
-                for one in side:
-                    for two in other:
-                        paths.append((one, two))
-                        if fault.kind == "partition":
-                            paths.append((two, one))
-        return paths
+        return cut_paths(fault, tuple(self._processes))
 
     def _weigh(self) -> None:
         """Loss and slowness of each process are the worst of the faults that lie on it."""
@@ -164,6 +149,27 @@ class Faults:
 
 def _is_for_good(fault: Fault) -> bool:
     return fault.kind == "crash" and fault.lasts is None
+
+
+def end_of(fault: Fault) -> Duration | None:
+    """When it ends; None: with the load."""
+    if fault.kind == "restart" and fault.lasts is None:
+        return Duration(fault.at + RESTART_PAUSE)
+    return None if fault.lasts is None else Duration(fault.at + fault.lasts)
+
+
+def cut_paths(fault: Fault, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The one-way paths that a cut lies on. Who is on no side reaches everybody."""
+    sides = fault.sides or [fault.nodes, [name for name in names if name not in fault.nodes]]
+    paths = []
+    for index, side in enumerate(sides):
+        for other in sides[index + 1 :]:
+            for one in side:
+                for two in other:
+                    paths.append((one, two))
+                    if fault.kind == "partition":
+                        paths.append((two, one))
+    return paths
 
 
 def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[Fault]:

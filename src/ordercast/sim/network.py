@@ -25,6 +25,7 @@ from ordercast.sim import chance
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.scenario import NetworkSettings
 from ordercast.types import NodeId
+from ordercast.units import MILLISECOND, SECOND
 from ordercast.wire.codec import Codec
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ LARGEST_DATAGRAM = 60_000
 HELD_LIMIT = 4_000_000
 """Packets that one link may hold during a cut: more than any window allows. A protocol that
 queues more for a member that is away has a bug, and the run says so."""
-RETRANSMIT = 200_000_000
-"""Nanoseconds that one lost segment costs a link, as with TCP's usual minimum."""
+RETRANSMIT = 200 * MILLISECOND
+"""What one lost segment costs a link, as with TCP's usual minimum."""
 QUANTILE_BITS = 10
 
 Parcel: TypeAlias = tuple[NodeId, NodeId | None, Packet, int]
@@ -169,7 +170,7 @@ class Network:
         bandwidth = self.settings.bandwidth
         if bandwidth is None:
             return now
-        source.busy_until = max(now, source.busy_until) + size * 1_000_000_000 // bandwidth
+        source.busy_until = max(now, source.busy_until) + size * SECOND // bandwidth
         return source.busy_until
 
     def _datagram(self, source: Process, target: Process, parcel: Parcel) -> None:

@@ -10,7 +10,6 @@ then judge the trace. The same scenario and seed give the same trace, byte for b
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast import __version__
-from ordercast.errors import UsageError
+from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
@@ -108,7 +107,7 @@ class World:
         except UsageError:  # a scenario that cannot be run at all
             raise
         except Exception as failure:  # a machine broke; the run reports it with its seed
-            ending, error = Ending.FAILED, _told_in_one_line(failure)
+            ending, error = Ending.FAILED, failure_line(failure)
         for process in self.processes.values():
             process.stop()
         return self._outcome(ending, error)
@@ -182,9 +181,3 @@ def _plain(scenario: Scenario) -> dict[str, Any]:
 
 def _nowhere(row: Row) -> None:
     """No sink: the run is watched by its outcome alone."""
-
-
-def _told_in_one_line(failure: Exception) -> str:
-    frame = traceback.extract_tb(failure.__traceback__)[-1]
-    place = f"{frame.filename.rpartition('ordercast')[2].lstrip('/')}:{frame.lineno}"
-    return f"{type(failure).__name__} at {place}: {' '.join(str(failure).split())}"

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.trace.schema import COLUMNS, SCHEMA_VERSION, Header, Row
+from ordercast.trace.schema import COLUMNS, SCHEMA_VERSION, Header, Row, Trace
 from ordercast.trace.sinks import check_run_id
 
 COLUMN_TYPES: dict[str, str] = {
@@ -289,6 +289,14 @@ class ParquetSink:
                     f"The trace cannot be written to {self._folder}: {error.strerror or error}."
                 ) from error
             raise
+
+
+def write_trace(lake: Path, trace: Trace) -> None:
+    """A whole trace as one run of a lake."""
+    with ParquetSink(lake, trace.header.run) as sink:
+        for row in trace.rows:
+            sink.write(row)
+        sink.close(trace.header)
 
 
 def _temporary(path: Path) -> Path:

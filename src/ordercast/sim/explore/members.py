@@ -14,11 +14,9 @@ to it, when a trace is written of it.
 from __future__ import annotations
 
 import copy
-import traceback
-from pathlib import PurePath
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from ordercast.errors import UsageError
+from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Address, Note, Step, Timer
@@ -134,7 +132,7 @@ class Members:
             except UsageError:
                 raise  # the caller's mistake, not the machine's
             except Exception as failure:  # the machine broke, which is what we look for
-                found = Failure(_told_in_one_line(failure))
+                found = Failure(failure_line(failure))
             self._reactions[key] = found
         return found
 
@@ -296,9 +294,3 @@ def _refuse_leases(note: Note) -> NoReturn:
         f"this machine notes a {note.kind!r} row with `until`: leases need clocks that agree, and "
         "in the explorer no two clocks do"
     )
-
-
-def _told_in_one_line(failure: Exception) -> str:
-    frame = traceback.extract_tb(failure.__traceback__)[-1]
-    place = f"{PurePath(frame.filename).name}:{frame.lineno}"
-    return f"{type(failure).__name__} at {place}: {failure}"

@@ -1,7 +1,7 @@
 """What is explored: who plays, by which rules of the world, and how far.
 
 A `Setting` is a family with its groups and members, and the rules of its small world. `Bounds` say
-how much may happen on one path. Both are plain data; `explore.py` tells what is made of them.
+how much may happen on one path. Both are plain data; `search.py` tells what is made of them.
 """
 
 from __future__ import annotations
