@@ -3,8 +3,9 @@
 Three processes on loopback. This one is the node that is attacked; a peer in its group sends as
 fast as flow control lets it; and an attacker makes 10,000 connections, at most 50 at a time and
 from many addresses, so that most of them pass the gate, and sends 1,000,000 datagrams. Printed
-are the memory that the node grew by, what its group delivered before and meanwhile, and what was
-refused. Nothing of it leaves this machine.
+are the memory that the node grew by, what its group delivered before and meanwhile, how many of
+the peer's heartbeats got through, what the system dropped, and what was refused. Nothing of it
+leaves this machine.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import uvloop
 
@@ -122,9 +124,17 @@ async def attack(port: int) -> None:
 
 
 class Counted:
-    def __init__(self, group: Group) -> None:
+    """What comes in: messages of the group, and datagrams of the peer, which are heartbeats."""
+
+    def __init__(self, node: Node, group: Group) -> None:
         self._group = group
-        self.count = 0
+        self.count = self.heartbeats = 0
+        self._taken = node._datagrams._receive
+        node._datagrams._receive = self._take
+
+    def _take(self, sender: NodeId, body: bytes) -> None:
+        self.heartbeats += 1
+        self._taken(sender, body)
 
     async def run(self) -> None:
         while True:
@@ -132,11 +142,26 @@ class Counted:
             if isinstance(item, Event):
                 self.count += len(item.payloads)
 
-    async def rate(self, ends: asyncio.Task[int] | None = None) -> float:
-        """Messages a second, for a few seconds or until something ends."""
-        begin, count = time.monotonic(), self.count
+    async def rate(self, ends: asyncio.Task[int] | None = None) -> Rate:
+        """For a few seconds or until something ends."""
+        begin, count, heartbeats = time.monotonic(), self.count, self.heartbeats
         await (asyncio.sleep(SECONDS) if ends is None else ends)
-        return (self.count - count) / (time.monotonic() - begin)
+        seconds = time.monotonic() - begin
+        return Rate((self.count - count) / seconds, (self.heartbeats - heartbeats) / seconds)
+
+
+class Rate(NamedTuple):
+    messages: float  # a second
+    heartbeats: float
+
+
+def dropped(port: int) -> int:
+    """Datagrams to this port for which the system had no room. Linux only."""
+    for line in Path("/proc/net/udp").read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(f":{port:04X}"):
+            return int(fields[-1])
+    return 0
 
 
 def resident() -> int:
@@ -158,7 +183,7 @@ async def main() -> int:
             node.join("bench", Fifo(), ["node", "peer"]) as group,
         ):
             sender = await child("peer", node)
-            counted = Counted(group)
+            counted = Counted(node, group)
             reading = asyncio.create_task(counted.run())
             try:
                 return await measure(node, counted)
@@ -186,7 +211,10 @@ async def measure(node: Node, counted: Counted) -> int:
     grown = max(highest, resident()) - size
     print(f"attack      {CONNECTIONS:,} connections, {DATAGRAMS:,} datagrams in {seconds:.1f} s")
     print(f"memory      {size / 2**20:.1f} MiB before; {grown / 2**20:.2f} MiB more at the most")
-    print(f"delivered   {before:,.0f}/s before, {during:,.0f}/s during, {after:,.0f}/s after")
+    for what, place, digits in (("delivered", 0, 0), ("heartbeats", 1, 1)):
+        told = [f"{rate[place]:,.{digits}f}/s" for rate in (before, during, after)]
+        print(f"{what:<12}{told[0]} before, {told[1]} during, {told[2]} after")
+    print(f"dropped     {dropped(node.mesh.port):,} datagrams, by the system")
     print(f"half open   {len(node.mesh.connections)} connections left, 1 of them the peer's")
     for name, count in sorted(node.mesh.counters.items()):
         print(f"  {name:<24}{count:>12,}")

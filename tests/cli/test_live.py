@@ -115,6 +115,17 @@ def test_too_many_processes_are_refused(ordercast, tmp_path: Path) -> None:
     assert "101 processes" in ran.err
 
 
+def test_a_group_whose_name_no_node_takes_is_refused_before_anything_starts(
+    ordercast, tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.toml"
+    text = 'name = "x"\n[[group]]\nname = "two words"\nmembers = ["n1"]\n'
+    path.write_text(text, encoding="utf-8")
+    ran = ordercast("live", path)
+    assert ran.code == 2
+    assert f"{path}: 'two words' is no name for a group" in ran.err
+
+
 # --- how a run that was not fine is told ------------------------------------------------------
 
 

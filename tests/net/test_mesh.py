@@ -45,7 +45,9 @@ class Ear:
     def receive_status(self, sender: NodeId, body: memoryview) -> None:
         self.statuses.append(bytes(body))
 
-    def answered(self, key: int) -> None:
+    def acknowledged(self, contact: Contact) -> None: ...
+
+    def answered(self, sender: NodeId, key: int) -> None:
         self.answers.append(key)
 
     def met(self, contact: Contact) -> None: ...
@@ -140,7 +142,7 @@ async def test_both_dial_at_once_and_one_connection_is_left(cluster: Cluster) ->
         said = 0
         for _ in range(10):
             one.cut()
-            dials = [end.mesh._dial(end.to.place) for end in (one, two)]
+            dials = [end.mesh.dialler.dial(end.to.place) for end in (one, two)]
             for _ in range(20):
                 one.say(said.to_bytes(4))
                 two.say(said.to_bytes(4))
@@ -278,7 +280,7 @@ async def test_a_node_may_be_among_its_own_seeds(cluster: Cluster) -> None:
     """So that all nodes of a cluster can have the same settings."""
     seed = await cluster.open("n1")
     seed.mesh.seed(place_of(seed))
-    (dialling,) = seed.mesh._seeds
+    (dialling,) = seed.mesh.dialler.seeds
     await dialling
     await until(lambda: not seed.mesh.connections)
     assert not seed.mesh.contacts
@@ -415,6 +417,34 @@ async def test_closing_ends_what_is_half_done(cluster: Cluster) -> None:
     await n1.mesh.close()
     assert await caller.hear() is None
     assert not n1.mesh.connections
+
+
+@live
+async def test_closing_in_the_middle_of_a_dial_leaves_nothing(cluster: Cluster) -> None:
+    """After however many turns: uvloop does not tell of a connection that was given up."""
+    n1 = await cluster.open("n1")
+    for turns in range(8):
+        end = End(f"m{turns}")
+        end.mesh.seed(place_of(n1))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await end.mesh.close()
+        assert not end.mesh.connections
+
+
+@live
+async def test_who_is_told_where_a_node_is_does_not_ask_its_greetings(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    for name, place in (("n2", None), ("n3", "127.0.0.9:9")):
+        caller = await cluster.dial(node)
+        caller.greet(name, port=7)
+        assert await caller.hear(Kind.HELLO)
+        assert node.mesh.contacts[name].place == "127.0.0.1:7"
+        node.mesh.know(name, place)  # the settings are read while it greets already
+        again = await cluster.dial(node)
+        again.greet(name, port=8)
+        assert await again.hear(Kind.HELLO)
+        assert node.mesh.contacts[name].place == (place or "127.0.0.1:8")
 
 
 @live

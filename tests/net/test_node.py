@@ -167,7 +167,12 @@ async def test_a_stall_of_our_own_makes_nobody_suspicious(cluster: Cluster) -> N
 
 @live
 async def test_join_errors(cluster: Cluster) -> None:
-    rules = {"closed": GroupRules(members=["n8", "n9"]), "quiet": GroupRules(may_send=["n9"])}
+    rules = {
+        "closed": GroupRules(members=["n8", "n9"]),
+        "quiet": GroupRules(may_send=["n9"]),
+        "ours": GroupRules(members=["n1", "n7", "n8"]),
+        "w/7": GroupRules(members=["n1"]),
+    }
     config = Config(name="n1", data=str(cluster.folder / "n1"), group=rules)
     with pytest.raises(UsageError, match="join needs an open node"):
         ordercast.open(config).join("orders", Fifo())
@@ -178,6 +183,11 @@ async def test_join_errors(cluster: Cluster) -> None:
             (("other", Fifo(), ["n8", "n9"]), "n1 is not a member of 'other': n8, n9"),
             (("closed", Fifo()), r"n1 may not be in 'closed': \[group.closed\] members"),
             (("large", Fifo(), [f"n{i}" for i in range(101)]), "at most 100 members"),
+            (("ours", Fifo(), ["n1", "n8", "n9"]), r"n9 may not be in 'ours': \[group.ours\] memb"),
+            (("w/7", Fifo(), ["n1", "n2"]), r"n2 may not be in 'w/7': \[group.\"w/7\"\] members"),
+            (("two words", Fifo()), "'two words' is no name for a group: give 1 to 100 letters"),
+            (("", Fifo()), "'' is no name for a group"),
+            ((7, Fifo()), "7 is no name for a group"),
             (("odd", "fifo"), "'fifo' is no level"),
             (("odd", Fifo), "is no level"),
         ]
@@ -188,6 +198,8 @@ async def test_join_errors(cluster: Cluster) -> None:
         await group.leave()
         with pytest.raises(UsageError, match="n1 has left 'orders': only a new life"):
             node.join("orders", Fifo())
+        assert node.join("ours", Fifo(), ["n1", "n8"]).name == "ours"  # fewer is fine
+        assert node.join("w/7", Fifo()).name == "w/7"
         quiet = node.join("quiet", Fifo())
         with pytest.raises(UsageError, match="n1 may not send in 'quiet'"):
             await quiet.send(b"x")

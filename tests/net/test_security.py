@@ -77,7 +77,9 @@ class Hears:
 
     def receive_status(self, sender: NodeId, body: memoryview) -> None: ...
 
-    def answered(self, key: int) -> None: ...
+    def answered(self, sender: NodeId, key: int) -> None: ...
+
+    def acknowledged(self, contact: Contact) -> None: ...
 
     def met(self, contact: Contact) -> None:
         self.meeting(contact)
@@ -288,7 +290,7 @@ def test_a_sealed_datagram_opens_once_for_whoever_gave_the_key(body: bytes) -> N
     assert len(data) == len(body) + 32
     assert len(body) < 8 or body not in data
     assert pair.sender.open(data) is None  # sent back
-    assert pair.receiver.open(data) == (NodeId("n1", 7), body)
+    assert pair.receiver.open(data) == (NodeId("n1", 7), body, True)
     assert pair.receiver.open(data) is None  # again
 
 
@@ -442,7 +444,7 @@ def test_sealed_datagrams_between_nodes(made: Path, live) -> None:
             assert await got.get() == (NodeId("n1"), b"there")
             ends[1].send("n1", b"and back")
             assert await got.get() == (NodeId("n2"), b"and back")
-            ends[0]._transport.sendto(MARK + bytes(60), ("127.0.0.1", other.port))
+            ends[0]._socket.sendto(MARK + bytes(60), ("127.0.0.1", other.port))
             ends[0].send("n2", b"after garbage")
             assert await got.get() == (NodeId("n1"), b"after garbage")
             assert other.counters["refused_datagrams"] == 1

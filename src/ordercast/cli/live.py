@@ -20,15 +20,16 @@ from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
+from ordercast.net.config import objection_to
 from ordercast.net.live_member import GroupPlan, LoadPlan, level_of
 from ordercast.net.namespaces import Namespaces, Unavailable
 from ordercast.net.supervisor import Gathered, LivePlan, Supervisor, Trouble
 from ordercast.sim import chance
-from ordercast.sim.faults import RESTART_PAUSE, draw_chaos
+from ordercast.sim.faults import cut_paths, draw_chaos, end_of
 from ordercast.sim.scenario import Fault, NetworkSettings, Scenario
 from ordercast.sim.scenario_file import load_scenario
 from ordercast.sim.world import run_name
-from ordercast.trace.parquet import ParquetSink, run_folder
+from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Header, Trace
 
 MOST_PROCESSES = 100
@@ -80,10 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         _narrate("the [network] table is left aside: packets take this machine's own time")
     lived = judge(scenario, arguments.seed, asyncio.run(_run(plan)))
     if arguments.out is not None:
-        with ParquetSink(arguments.out, name) as sink:
-            for row in lived.trace.rows:
-                sink.write(row)
-            sink.close(lived.trace.header)
+        write_trace(arguments.out, lived.trace)
     _print_json(lived) if arguments.json else _print(lived)
     return _exit_code(lived)
 
@@ -98,6 +96,9 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             f"{source}: {scenario.processes} processes; live, each is a process of this machine, "
             f"and {MOST_PROCESSES} are the most"
         )
+    for group in scenario.groups():
+        if objection := objection_to(group.name):
+            raise UsageError(f"{source}: {objection}")
     groups = tuple(_group(scenario, number) for number in range(len(scenario.groups())))
     faults = list(scenario.fault)
     if scenario.chaos is not None:
@@ -141,33 +142,15 @@ def _group(scenario: Scenario, number: int) -> GroupPlan:
 
 
 def _trouble(fault: Fault, names: tuple[str, ...]) -> Trouble:
-    lasts = fault.lasts
-    if fault.kind == "restart" and lasts is None:
-        until: int | None = fault.at + RESTART_PAUSE
-    else:
-        until = None if lasts is None else fault.at + lasts
+    end = end_of(fault)
     return Trouble(
         fault.kind,
         int(fault.at),
-        until,
+        None if end is None else int(end),
         tuple(fault.nodes),
-        tuple(_paths(fault, names)) if fault.kind in ("partition", "one-way") else (),
+        tuple(cut_paths(fault, names)) if fault.kind in ("partition", "one-way") else (),
         fault.disk == "lost",
     )
-
-
-def _paths(fault: Fault, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The one-way paths that a cut lies on. Who is on no side reaches everybody."""
-    sides = fault.sides
-    if not sides:
-        sides = [fault.nodes, [name for name in names if name not in fault.nodes]]
-    for index, side in enumerate(sides):
-        for other in sides[index + 1 :]:
-            for one in side:
-                for two in other:
-                    yield one, two
-                    if fault.kind == "partition":
-                        yield two, one
 
 
 # --- the run ---------------------------------------------------------------------------------
@@ -241,10 +224,13 @@ def _print(lived: Lived) -> None:
     line = screen.laws_in_short(lived.verdicts)
     if lived.error:
         line = Text(f"failed: {lived.error}", "bold red")
-    out.print(f"{'seed':>8}  {'ended':9} {'events':>8} {'delivered':>10}  laws")
     out.print(
-        f"{header.seed:8}  {header.ending:9} {lived.count('submit'):8} "
-        f"{lived.count('deliver'):10}  ",
+        f"{'seed':>8}  {'ended':9} {'crashes':>7} {'events':>8} {'delivered':>10} "
+        f"{'given up':>8}  laws"
+    )
+    out.print(
+        f"{header.seed:8}  {header.ending:9} {lived.count('crash'):7} {lived.count('submit'):8} "
+        f"{lived.count('deliver'):10} {lived.count('lose'):8}  ",
         end="",
     )
     out.print(line)
@@ -260,8 +246,10 @@ def _print_json(lived: Lived) -> None:
         "run": header.run,
         "seed": header.seed,
         "ending": str(header.ending),
+        "crashes": lived.count("crash"),
         "submitted": lived.count("submit"),
         "delivered": lived.count("deliver"),
+        "given_up": lived.count("lose"),
         "laws": [screen.verdict_fields(verdict) for verdict in lived.verdicts],
     }
     if lived.error:

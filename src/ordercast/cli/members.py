@@ -98,7 +98,8 @@ def _shown(status: dict[str, Any]) -> Stack:
     for name, peer in sorted(status["peers"].items()):
         connected = "[green]yes[/]" if peer["connected"] else "[red]no[/]"
         shown = peer["life"] or name
-        peers.add_row(shown, peer["place"] or "it dials", connected, str(peer["link_bytes"]))
+        underway = f"{peer['link_bytes']}{' (full)' if peer.get('full') else ''}"
+        peers.add_row(shown, peer["place"] or "it dials", connected, underway)
     refused = {key: value for key, value in status["counters"].items() if "refused" in key}
     told = ", ".join(f"{key} {value}" for key, value in sorted(refused.items())) or "nothing"
     lag = f"refused: {told}; event loop late by {status['loop_lag_seconds'] * 1000:.0f} ms"

@@ -21,6 +21,7 @@ from ordercast import Fifo, Group, Message
 from ordercast import open as open_node
 from ordercast.cli import screen
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.net.config import table_of
 from ordercast.settings import convert
 from ordercast.types import View
 
@@ -74,7 +75,7 @@ async def _live(arguments: argparse.Namespace) -> int:
         if not rules:
             raise UsageError(f"{arguments.config}: no [group.NAME] to join")
         if arguments.send is not None and arguments.send not in rules:
-            raise UsageError(f"--send {arguments.send}: there is no [group.{arguments.send}]")
+            raise UsageError(f"--send {arguments.send}: there is no {table_of(arguments.send)}")
         groups = {}
         for name, rule in rules.items():
             if rule.family != "fifo":

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from ordercast.units import SECOND, Duration
+from ordercast.units import SECOND, Duration, Size
 
 Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 Place = Annotated[str, Meta(pattern=r"^\S+:\d{1,5}$", max_length=255)]
+_GROUP_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
+
+
+def objection_to(group: object) -> str | None:
+    """What is wrong with the name of a group. Nodes have stricter names: theirs are in paths."""
+    if isinstance(group, str) and _GROUP_NAME.fullmatch(group):
+        return None
+    return f"{group!r:.120} is no name for a group: give 1 to 100 letters, digits and . _ - /"
+
+
+def table_of(group: str) -> str:
+    """The head of a group's table, as a settings file has it."""
+    return f"[group.{group}]" if re.fullmatch(r"[\w-]+", group) else f'[group."{group}"]'
 
 
 class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,8 +51,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     seeds: list[Place] = []  # somebody of the cluster is there
     tls: TlsSettings | None = None
     insecure: bool = False  # plain connections beyond loopback
-    group: dict[Name, GroupRules] = {}
+    group: dict[str, GroupRules] = {}
+    peer_limit: Size = Size(32 << 20)  # bytes on the way to one peer; then sends wait
     eject_after: Duration = Duration(30 * SECOND)  # how long a slow consumer may stand still
     trace: str | None = None  # a file to which rows are appended
     control: str | None = None  # a local socket for `ordercast members` and `monitor`
     metrics: Place | None = None  # where Prometheus may ask, such as 127.0.0.1:9400
+
+    def __post_init__(self) -> None:
+        for name in self.group:
+            if objection := objection_to(name):
+                raise ValueError(objection)

@@ -7,40 +7,42 @@ business. A connection is of use between `ready` and its end; the link that it c
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, cast
 
 from ordercast.errors import PeerError
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.codec import LARGEST_PACKET
-from ordercast.wire.framing import FrameReader, Kind, frame
+from ordercast.wire.framing import HEADER, LARGEST_GREETING, FrameReader, Kind, frame
 from ordercast.wire.greeting import Hello, Refuse, Resume
 
 if TYPE_CHECKING:
     from ordercast.net.mesh import Contact, Mesh
 
-log = logging.getLogger("ordercast.net")
-
 GREETING_SECONDS = 5.0
+UNPROVEN_BYTES = 2 * LARGEST_GREETING
+"""Of frames in all before both ends know who is there: more than a Hello and a Resume can have."""
 ACKNOWLEDGE_SECONDS = 0.02
 ACKNOWLEDGE_BYTES = 256 << 10
 WRITE_BUFFER = 1 << 20
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, mesh: Mesh, dialled: bool) -> None:
+    def __init__(self, mesh: Mesh, dialled: bool, source: str = "") -> None:
+        """With a source: it has entered the gate, and counts as half open there from now on."""
         self.mesh = mesh
         self.dialled = dialled
+        self.source = source
         self.contact: Contact | None = None  # set when the peer has greeted
         self.ready = False
-        self.source = "?"
+        self.is_made = False
         self.heard_at = mesh.now()
         self.ended: asyncio.Future[None] = mesh.loop.create_future()
         self.greeted: asyncio.Future[NodeId] = mesh.loop.create_future()
         self.transport: asyncio.Transport
         self._reader = FrameReader()
-        self._entered = False  # it counts as half open at the gate
+        self._entered = bool(source)  # it counts as half open at the gate
+        self._unproven = 0  # bytes of frames from before it was ready
         self._unacknowledged = 0  # bytes of data frames since our last acknowledgement
         self._acknowledged = 0  # frames in that acknowledgement
         self._ack_timer: asyncio.TimerHandle | None = None
@@ -51,18 +53,14 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER)
-        address = transport.get_extra_info("peername")
-        self.source = str(address[0]) if address else "local"
+        self.is_made = True
+        if not self.source:
+            address = transport.get_extra_info("peername")
+            self.source = str(address[0]) if address else "local"
+        self.mesh.connections.add(self)
         if self.mesh.closing:
             self.abort()
             return
-        if not self.dialled:
-            self._entered = self.mesh.gate.enter(self.source, self.mesh.now())
-            if not self._entered:
-                self.mesh.count("refused_at_gate")
-                self.abort()
-                return
-        self.mesh.connections.add(self)
         self._greeting_timer = self.mesh.loop.call_later(GREETING_SECONDS, self._too_slow)
         if self.dialled:
             self.write(Kind.HELLO, greeting.encode(self.mesh.hello()))
@@ -73,12 +71,17 @@ class Connection(asyncio.Protocol):
             for kind, body in self._reader.feed(data):
                 if self.transport.is_closing():
                     return
+                if not self.ready:
+                    self._unproven += HEADER.size + len(body)
+                    if self._unproven > UNPROVEN_BYTES:
+                        raise PeerError(f"over {UNPROVEN_BYTES} bytes before the greeting is over")
                 self._receive(kind, body)
         except PeerError as error:
             self.mesh.count("refused_frames")
             self.refuse(str(error))
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Also of one that was never made, and a second time if need be."""
         self.ready = False
         self._leave_gate()
         for timer in (self._ack_timer, self._greeting_timer):
@@ -106,12 +109,12 @@ class Connection(asyncio.Protocol):
             self.mesh.on_acknowledged(self.contact)
         elif kind == Kind.HELLO and self.contact is None:
             self.mesh.greeted(self, greeting.decode(body, Hello))
-        elif kind == Kind.RESUME and self.contact is not None and not self.dialled:
+        elif kind == Kind.RESUME and self.contact and not (self.dialled or self.ready):
             self._leave_gate()
             self.mesh.resumed(self, greeting.decode(body, Resume).received)
         elif kind == Kind.REFUSE:
             reason = greeting.decode(body, Refuse).reason
-            log.warning("%s refused us: %s", self.contact or self.source, reason)
+            self.mesh.warn("%s refused us: %s", self.contact or self.source, reason)
             self.mesh.refused_by(self, reason)
             self.abort()
         elif kind == Kind.PING:
@@ -166,7 +169,7 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Ends the connection and says why, at both ends."""
-        log.warning("refusing %s: %s", self.contact or self.source, reason)
+        self.mesh.warn("refusing %s: %s", self.contact or self.source, reason)
         if not self.transport.is_closing():
             self.write(Kind.REFUSE, greeting.encode(Refuse(reason[:500])))
             self.transport.close()

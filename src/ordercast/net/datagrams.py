@@ -2,38 +2,57 @@
 
 A datagram is four bytes of mark, then a body. Plain ones name the sender and are for loopback and
 for those who said `insecure`; sealed ones are the business of `security.py`. Whatever does not
-open, is too long, or comes from nobody we have greeted is counted and dropped.
+open, is too long, or comes from nobody we have greeted is counted and dropped, garbage before
+anything of it is decoded or copied: heartbeats wait behind it in the same socket. For that we
+read the socket ourselves: the event loops copy each datagram, and take few in a turn.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import socket
 from collections.abc import Callable
-from typing import Protocol, cast
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from ordercast.errors import OrdercastError
 from ordercast.net.mesh import Contact, Mesh
+from ordercast.net.sockets import bound
 from ordercast.types import NodeId
-
-log = logging.getLogger("ordercast.net")
 
 LARGEST_DATAGRAM = 60_000
 """Bytes of one packet sent by datagram. Larger ones are refused, never cut into pieces."""
+MOST_WRAPPING = 1000
+"""Bytes that a wrapper adds at the most: names have a bound, and so have seals."""
+RECEIVE_BUFFER = 4 << 20
+"""Bytes that we ask the system to keep of datagrams that we have not read yet. With its usual
+200 KB a flood of some hundred datagrams, within one turn of ours, costs the heartbeats among them.
+It gives what it likes (Linux: at most net.core.rmem_max), and that is taken as it is. Not more:
+what waits behind garbage must be read while it is still true."""
+AT_ONCE = 256
+"""Datagrams that are read in one turn of the event loop, so that others get their turn."""
 MARK_PLAIN = b"oc1p"
+
+
+class Opened(NamedTuple):
+    sender: NodeId
+    body: bytes
+    is_newest: bool = True  # nothing came before that its sender sent later, as far as we can know
 
 
 class Wrapper(Protocol):
     """How packets become datagrams for one peer, and how they are opened again."""
 
     mark: bytes
+    prefix: bytes  # with which each datagram begins that can open: the mark, and perhaps more
+    least: int  # bytes of the shortest that can open
+    proves: bool  # whether what opens was made by its sender, and not seen before
 
     def wrap(self, contact: Contact, body: bytes) -> bytes | None:
         """The datagram for this peer; None while nothing is agreed with it."""
 
-    def open(self, data: bytes) -> tuple[NodeId, bytes] | None:
+    def open(self, data: bytes) -> Opened | None:
         """Who sent it and what; None: it is not for us, not whole, or not new."""
 
 
@@ -47,45 +66,56 @@ class Plain:
     """Without any protection: anybody on the network can pretend to be anybody."""
 
     mark = MARK_PLAIN
+    proves = False
 
     def __init__(self, me: NodeId, cluster: str) -> None:
         self._me = me
         self._cluster = cluster
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(_Plain).decode
+        self.prefix = MARK_PLAIN + b"\x93" + self._encode(cluster)  # an array of three
+        self.least = len(self.prefix) + 4  # a sender and a body, however short
 
     def wrap(self, contact: Contact, body: bytes) -> bytes | None:
         return self._encode(_Plain(self._cluster, self._me, body))
 
-    def open(self, data: bytes) -> tuple[NodeId, bytes] | None:
+    def open(self, data: bytes) -> Opened | None:
         try:
             plain = self._decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        return (plain.sender, plain.body) if plain.cluster == self._cluster else None
+        return Opened(plain.sender, plain.body) if plain.cluster == self._cluster else None
 
 
-class Datagrams(asyncio.DatagramProtocol):
+class Datagrams:
     def __init__(
         self, mesh: Mesh, wrapper: Wrapper, receive: Callable[[NodeId, bytes], None]
     ) -> None:
         self._mesh = mesh
         self._wrapper = wrapper
         self._receive = receive
-        self._transport: asyncio.DatagramTransport | None = None
+        self._socket: socket.socket | None = None
+        self._buffer = memoryview(bytearray(1 << 16))  # of the datagram that is looked at
 
     async def listen(self, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
+            first, *others = await bound(host, port, socket.SOCK_DGRAM)
+            for other in others:
+                other.close()  # a name with several addresses: datagrams take the first
+            with suppress(OSError):  # some systems refuse what others cut to what they allow
+                first.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         except OSError as error:
             raise OrdercastError(
                 f"cannot listen on {host}:{port} (UDP): {error.strerror}"
             ) from error
+        self._socket = first
+        self._mesh.loop.add_reader(first, self._read)
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        if self._socket is not None:
+            self._mesh.loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
 
     def send(self, name: str, body: bytes) -> None:
         """Sends to whoever bears the name now. Nothing is promised, and nothing is queued."""
@@ -98,26 +128,64 @@ class Datagrams(asyncio.DatagramProtocol):
             self._mesh.count("datagrams_to_nowhere")
             return
         data = self._wrapper.wrap(contact, body)
-        if data is not None and self._transport is not None and not self._transport.is_closing():
-            self._transport.sendto(self._wrapper.mark + data, contact.udp)
+        if data is not None and self._socket is not None:
+            try:
+                self._socket.sendto(self._wrapper.mark + data, contact.udp)
+            except OSError:  # no room, no way there, or no such address: it is lost, as many are
+                self._mesh.count("datagram_errors")
 
-    # --- asyncio -----------------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)
+    def _read(self) -> None:
+        prefix, least = self._wrapper.prefix, self._wrapper.least
+        begin, most = len(self._wrapper.mark), LARGEST_DATAGRAM + MOST_WRAPPING
+        buffer, start = self._buffer, self._buffer[: len(prefix)]
+        for _ in range(AT_ONCE):
+            if self._socket is None:
+                return  # what was received has ended us
+            try:
+                size, address = self._socket.recvfrom_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._mesh.count("datagram_errors")
+                return
+            if least <= size <= most and start == prefix:
+                self._admit(bytes(buffer[begin:size]), address)
+            else:
+                self._mesh.counters["refused_datagrams"] += 1
 
-    def datagram_received(self, data: bytes, address: object) -> None:
-        mark = self._wrapper.mark
-        opened = self._wrapper.open(data[len(mark) :]) if data.startswith(mark) else None
-        if opened is None:
+    def _admit(self, data: bytes, address: tuple[Any, ...]) -> None:
+        opened = self._wrapper.open(data)
+        contact = self._mesh.contacts.get(opened.sender.name) if opened is not None else None
+        if (
+            opened is None
+            or contact is None
+            or contact.life != opened.sender
+            or contact.name in self._mesh.cut_from
+        ):
             self._mesh.count("refused_datagrams")
             return
-        sender, body = opened
-        contact = self._mesh.contacts.get(sender.name)
-        if contact is None or contact.life != sender or sender.name in self._mesh.cut_from:
-            self._mesh.count("refused_datagrams")
-            return
-        self._receive(sender, body)
+        if address != contact.udp and opened.is_newest:
+            self._learn(contact, address)
+        self._receive(opened.sender, opened.body)
 
-    def error_received(self, exc: Exception) -> None:
-        self._mesh.count("datagram_errors")
+    def _learn(self, contact: Contact, address: tuple[Any, ...]) -> None:
+        """A datagram of this contact came from elsewhere than where we send ours: it has several
+        addresses, or something on the way translates them, and only this one is known to work.
+
+        What a spoofer can do where datagrams are sealed. A source address can be forged, a seal
+        cannot, and one that came before does not open again: so it needs a datagram that the peer
+        made and that we have not seen, which it sends on from another address before the peer's
+        own copy comes. It gets what we send to that one peer, which it cannot open, until the
+        next datagram of the peer itself, for that one is newer. One that it held back does
+        nothing, for only the newest counts. Who can drop datagrams on the way can do as much.
+
+        Where they are plain anybody can pretend anything. The port must be the one that the peer
+        told in its greeting: against mistakes, not against enemies.
+        """
+        old = contact.udp
+        if not self._wrapper.proves and (old is None or address[1] != old[1]):
+            return
+        contact.udp = address
+        self._mesh.count("addresses_learned")

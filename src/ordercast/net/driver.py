@@ -18,6 +18,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Channel, Note, Step, Timer
 from ordercast.net.datagrams import Datagrams
+from ordercast.net.link import Link
 from ordercast.net.mesh import Contact, Mesh
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
@@ -28,6 +29,7 @@ from ordercast.wire.framing import Kind, frame
 log = logging.getLogger("ordercast.net")
 
 ANSWER_SECONDS = 0.5
+PEER_FRAMES = 1 << 16
 Action = Literal["join", "send"]
 
 
@@ -51,6 +53,50 @@ class Store(Protocol):
     def sync(self) -> None: ...
 
 
+class Crowd:
+    """The links that hold more than is sensible, so that no group adds to that.
+
+    All groups share one link to a peer, and each has a window of its own: without this, what waits
+    for a peer would grow with the number of groups. Looked at where a link grows and where it is
+    acknowledged, so that who sends only asks whether there is anybody at all. Once full, a link
+    counts as full until half of it is free again: then there is room for all who wait.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.contacts: dict[str, Contact] = {}  # the mesh's
+        self.full: dict[str, Link] = {}  # by the peer's name
+        self._limit = limit  # bytes
+
+    def sent(self, to: tuple[NodeId, ...]) -> None:
+        limit, frames = self._limit, PEER_FRAMES
+        for life in to:
+            contact = self.contacts.get(life.name)
+            link = contact.link if contact is not None else None
+            if link is not None and (link.size > limit or link.underway > frames):
+                self.full[life.name] = link
+
+    def has_room_again(self, contact: Contact) -> bool:
+        """Whether its link was full and is not any more, or is not the same any more."""
+        link = self.full.get(contact.name)
+        if link is None:
+            return False
+        long = 2 * link.size > self._limit or 2 * link.underway > PEER_FRAMES
+        if long and link is contact.link:
+            return False
+        del self.full[contact.name]
+        return True
+
+    def holds_up(self, members: tuple[NodeId, ...]) -> bool:
+        """Whether one of these must be waited for. The link of a life that is gone holds nobody."""
+        for life in members:
+            link = self.full.get(life.name)
+            if link is not None and link.peer == life:
+                if self.contacts[life.name].link is link:
+                    return True
+                del self.full[life.name]
+        return False
+
+
 class Driver:
     def __init__(
         self,
@@ -58,8 +104,11 @@ class Driver:
         codec: Codec,
         trace: RowLog | None,
         may: Callable[[str, str, Action], bool] = lambda name, group, action: True,
+        peer_limit: int = 32 << 20,
     ) -> None:
         self.me = me
+        self.crowd = Crowd(peer_limit)
+        self._served_first = 0  # which group is served first when a peer has room again
         self._may = may
         self.mesh: Mesh  # both are given before the first machine
         self.datagrams: Datagrams
@@ -71,7 +120,8 @@ class Driver:
         self._codec = codec
         self._loop = asyncio.get_running_loop()
         self._timers: dict[tuple[int, Timer], asyncio.TimerHandle] = {}
-        self._statuses: dict[int, tuple[Machine, Hashable, asyncio.TimerHandle]] = {}
+        # Whom we asked, for which machine, its token, and the timer that answers in any case.
+        self._statuses: dict[int, tuple[str, Machine, Hashable, asyncio.TimerHandle]] = {}
         self._status_count = 0
 
     # --- groups ------------------------------------------------------------------------------
@@ -93,8 +143,8 @@ class Driver:
         if machine is not None and not any(other is machine for other in self.machines.values()):
             for key in [key for key in self._timers if key[0] == id(machine)]:
                 self._timers.pop(key).cancel()
-            for number in [n for n, waiting in self._statuses.items() if waiting[0] is machine]:
-                self._statuses.pop(number)[2].cancel()
+            for number in [n for n, waiting in self._statuses.items() if waiting[1] is machine]:
+                self._statuses.pop(number)[3].cancel()
 
     def close(self) -> None:
         """Nothing is driven any more, whatever still comes in by connections that are ending."""
@@ -102,7 +152,7 @@ class Driver:
         self.listeners.clear()
         for timer in self._timers.values():
             timer.cancel()
-        for _, _, timer in self._statuses.values():
+        for _, _, _, timer in self._statuses.values():
             timer.cancel()
         self._timers.clear()
         self._statuses.clear()
@@ -138,7 +188,7 @@ class Driver:
             self.receive(sender, body)
         except PeerError as error:
             self.mesh.count("refused_datagrams")
-            log.warning("%s sent a datagram that is refused: %s", sender, error)
+            self.mesh.warn("%s sent a datagram that is refused: %s", sender, error)
 
     def _receive(self, sender: NodeId, packet: Packet, size: int) -> None:
         machine = self.machines.get(packet.group)
@@ -154,21 +204,33 @@ class Driver:
 
     def _permits(self, sender: NodeId, packet: Packet) -> bool:
         """The one gate. Who is no member says nothing; what is relayed counts as its origin's."""
-        if not self._may(sender.name, packet.group, "join"):
-            return False
-        if not hasattr(packet, "payloads"):
-            return True
-        return self._may(getattr(packet, "origin", sender).name, packet.group, "send")
+        group = packet.group
+        return self._may(sender.name, group, "join") and all(
+            self._may(name, group, "send") for name in packet.makers()
+        )
 
-    def answered(self, key: int, arrived: bool = True) -> None:
-        waiting = self._statuses.pop(key, None)
-        if waiting is not None:
-            machine, token, timer = waiting
-            timer.cancel()
-            self._enter(machine, machine.told, token, arrived)
+    def answered(self, sender: NodeId, key: int) -> None:
+        """A peer has what we asked it about. Nobody can answer for another."""
+        waiting = self._statuses.get(key)
+        if waiting is not None and waiting[0] == sender.name:
+            self._tell(key, True)
+
+    def _tell(self, key: int, arrived: bool) -> None:
+        _, machine, token, timer = self._statuses.pop(key)
+        timer.cancel()
+        self._enter(machine, machine.told, token, arrived)
 
     def met(self, contact: Contact) -> None:
-        """A peer is connected: nothing to do, machines hear of it by its packets."""
+        """A peer is connected, and has said how much it has. Machines hear of it by its packets."""
+        self.acknowledged(contact)
+
+    def acknowledged(self, contact: Contact) -> None:
+        """A link got shorter. If groups wait for that they go on, each time another one first."""
+        if self.crowd.full and self.crowd.has_room_again(contact):
+            waiting = list(self.listeners.values())
+            self._served_first = first = (self._served_first + 1) % max(1, len(waiting))
+            for listener in waiting[first:] + waiting[:first]:
+                listener.stepped()
 
     def _expire(self, machine: Machine, timer: Timer) -> None:
         self._timers.pop((id(machine), timer), None)
@@ -240,6 +302,7 @@ class Driver:
             framed = frame(Kind.DATA, body)
             for life in to:
                 self.mesh.send(life, framed)
+            self.crowd.sent(to)
         elif channel is DATAGRAM:
             for address in to:
                 self.datagrams.send(address if isinstance(address, str) else address.name, body)
@@ -251,9 +314,9 @@ class Driver:
         self, machine: Machine, address: NodeId | str, body: bytes, token: Hashable
     ) -> None:
         self._status_count = key = self._status_count + 1
-        timer = self._loop.call_later(ANSWER_SECONDS, self.answered, key, False)
-        self._statuses[key] = (machine, token, timer)
         name = address if isinstance(address, str) else address.name
+        timer = self._loop.call_later(ANSWER_SECONDS, self._tell, key, False)
+        self._statuses[key] = (name, machine, token, timer)
         contact = self.mesh.contacts.get(name)
         if contact is None or (isinstance(address, NodeId) and contact.life != address):
             return  # nobody there: the timer answers

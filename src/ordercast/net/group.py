@@ -3,8 +3,9 @@
 Sends of one turn of the event loop travel as one batch: the first of them asks for a flush at the
 end of the turn, so a lone message waits for nothing but that. A batch that has grown to the byte
 limit leaves at once. While the machine has no room the open batch collects what is sent, up to the
-limits of the credit; then `send` waits, and whoever comes later waits behind it. No batch grows
-beyond what the machine's window can ever take: a message that is larger alone is refused by `send`.
+limits of the credit; then `send` waits, and whoever comes later waits behind it. The same while too
+much is on its way to a member, of whatever groups: a link has one limit for all of them. No batch
+grows beyond what the machine's window can ever take: a message that is larger alone is refused.
 
 What is delivered waits in a queue for the application. When that is over its limit the machine is
 told, and acknowledges no more: so the senders' windows fill, and a slow consumer slows its senders
@@ -210,6 +211,8 @@ class Group:
             return
         if self._throttled is not None and not self._leaving:
             return  # our own events would lie in our own queue, without a bound
+        if self._node.driver.crowd.full and self._must_wait_for_a_peer():
+            return  # the driver tells when there is room; a view without that peer does as well
         if not self._node.driver.machines[self.name].accepts(self.name):
             return  # `stepped` tries again after every step
         payloads, size, receipt = self._batch, self._batch_size, self._receipt
@@ -220,9 +223,17 @@ class Group:
             self.failed(error)  # reaches whoever sends or waits, and not the event loop
         self._tell_change()
 
+    def _must_wait_for_a_peer(self) -> bool:
+        """Too much of all our groups is on its way to a member. Who leaves adds one batch more."""
+        view = self._installed
+        crowd = self._node.driver.crowd
+        return view is not None and not self._leaving and crowd.holds_up(view.members)
+
     def stepped(self) -> None:
         if self._batch and not self._flushing:
             self._flush()
+        if self._closed is not None:
+            return  # that flush has failed, and this member is out
         stable = self._node.driver.machines[self.name].stable_up_to(self.name)
         if stable != self.stable_up_to:
             self.stable_up_to = stable

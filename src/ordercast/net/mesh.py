@@ -1,9 +1,10 @@
 """The mesh: every node that we know, how to reach it, and what connects us now.
 
-Rules. A contact is remembered for ever and dialled for ever, with backoff and jitter: a node that
-was cut off finds its way back without help. Between two nodes one connection counts; a newer one
-takes its place. The newest life of a name that greeted us is the one that we talk to: a link to an
-older life is forgotten, with all that was underway, and an older life is refused.
+Rules. A contact is remembered for ever and dialled for ever (`dialler.py`): a node that was cut
+off finds its way back without help. Who dials us comes in by the door (`door.py`). Between two
+nodes one connection counts; a newer one takes its place. The newest life of a name that greeted us
+is the one that we talk to: a link to an older life is forgotten, with all that was underway, and
+an older life is refused.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from ordercast.errors import OrdercastError, PeerError, UsageError
-from ordercast.net.connection import GREETING_SECONDS, Connection
+from ordercast.net.connection import Connection
+from ordercast.net.dialler import Dialler
+from ordercast.net.door import Door
 from ordercast.net.gate import Gate
 from ordercast.net.link import Link, LinkFull
+from ordercast.net.ration import Ration
+from ordercast.net.sockets import literal_host
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 from ordercast.wire import greeting
@@ -31,14 +36,9 @@ log = logging.getLogger("ordercast.net")
 
 LINK_LIMIT = 256 << 20
 MOST_CONTACTS = 1024
-DIAL_SECONDS = 5.0
-FIRST_BACKOFF_SECONDS = 0.05
-LONGEST_BACKOFF_SECONDS = 2.0
-STRANGER_SECONDS = 30.0
-"""A place where another node answers is tried again so much later: each try costs that node its
-connection with us, for a newer one takes its place."""
 PLACES_BYTES = 8 << 10
 """Of others' places in a greeting, so that it is never too long for who does not know us yet."""
+KEY_BYTES, KEY_ID_BYTES = 32, 8
 PING_SECONDS = 1.0
 FORGIVEN = SECOND
 """After a stall of ours that was longer than this, nobody is blamed for silence."""
@@ -53,7 +53,9 @@ class Receiver(Protocol):
 
     def receive_status(self, sender: NodeId, body: memoryview) -> None: ...
 
-    def answered(self, key: int) -> None: ...
+    def answered(self, sender: NodeId, key: int) -> None: ...
+
+    def acknowledged(self, contact: Contact) -> None: ...
 
     def met(self, contact: Contact) -> None: ...
 
@@ -84,7 +86,7 @@ class Contact:
         self.link: Link | None = None
         self.connection: Connection | None = None  # the one that counts, once it is ready
         self.greeting: Connection | None = None  # the last that we told how much we have
-        self.udp: tuple[str, int] | None = None
+        self.udp: tuple[Any, ...] | None = None  # where datagrams go: host, port, and IPv6's more
         self.key: tuple[bytes, bytes] | None = None  # id and key for datagrams to it
         self.dialler: asyncio.Task[None] | None = None
 
@@ -118,15 +120,14 @@ class Mesh:
         self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
         self._receiver = receiver
         self._chance = chance
-        self._server: asyncio.Server | None = None
-        self._server_tls = server_tls
-        self._client_tls = client_tls
+        self.dialler = Dialler(self, chance, client_tls)
+        self._door = Door(self, server_tls)
+        self._warnings = Ration()
         self._certified = certified
         self._new_key = new_key
         self._pinger: asyncio.TimerHandle | None = None
         self._ping_due = 0
         self.loop_lag = 0  # nanoseconds that our own event loop was late
-        self._seeds: list[asyncio.Task[None]] = []
 
     def now(self) -> int:
         return time.monotonic_ns()
@@ -134,26 +135,35 @@ class Mesh:
     def count(self, what: str) -> None:
         self.counters[what] += 1
 
+    def warn(self, message: str, *values: object) -> None:
+        """A warning that peers can bring about: logged within a ration, and in one line each."""
+        if self._warnings.take(self.now()):
+            text = message % values
+            if not text.isprintable():
+                text = "".join(each if each.isprintable() else "?" for each in text)
+            log.warning("%s", text)
+
+    def _tell_unsaid(self) -> None:
+        count = self._warnings.unsaid(self.now(), ending=self.closing)
+        if count:
+            log.warning("%d more refusals like these were counted, but not logged", count)
+
     # --- life --------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> None:
         if port >= 1 << 16:
             raise UsageError(f"cannot listen on {host}:{port}: ports end at 65535")
         try:
-            self._server = await self.loop.create_server(
-                lambda: Connection(self, dialled=False),
-                host,
-                port,
-                ssl=self._server_tls,
-                ssl_handshake_timeout=GREETING_SECONDS if self._server_tls else None,
-            )
+            self.port = await self._door.open(host, port)
         except OSError as error:
             raise OrdercastError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        self.port = self._server.sockets[0].getsockname()[1]
         self._ping()
 
-    def know(self, name: str, place: str | None) -> Contact | None:
-        """Remembers a node for ever, and dials it from now on if we know where it is."""
+    def know(self, name: str, place: str | None, learned: bool = False) -> Contact | None:
+        """Remembers a node for ever, and dials it from now on if we know where it is.
+
+        Learned: from greetings, and not from whoever operates this node.
+        """
         if name == self.me.name:
             return None
         contact = self.contacts.get(name)
@@ -163,34 +173,31 @@ class Mesh:
                 return None
             contact = self.contacts[name] = Contact(name, place)
         if place is not None:
-            contact.place = place
+            contact.place, contact.learned = place, learned
         if contact.place is not None and contact.dialler is None and not self.closing:
-            contact.dialler = self.loop.create_task(self._keep_dialling(contact))
+            self.dialler.keep(contact)
         return contact
 
     def seed(self, place: str) -> None:
         """A place whose node's name we do not know yet."""
-        self._seeds.append(self.loop.create_task(self._dial_seed(place)))
+        self.dialler.seed(place)
 
     async def close(self) -> None:
         self.closing = True
         if self._pinger is not None:
             self._pinger.cancel()
-        if self._server is not None:
-            self._server.close()
-        diallers = [contact.dialler for contact in self.contacts.values() if contact.dialler]
-        for task in (*diallers, *self._seeds):
-            task.cancel()
-        ending = list(self.connections)
-        for connection in ending:
-            connection.transport.close()  # what was written still goes out
         try:
-            await asyncio.gather(*diallers, *self._seeds, return_exceptions=True)
+            await self._door.close()
+            await self.dialler.close()
+            ending = list(self.connections)
+            for connection in ending:
+                connection.transport.close()  # what was written still goes out
             if ending:
                 await asyncio.wait([connection.ended for connection in ending], timeout=2)
         finally:
             for connection in list(self.connections):
                 connection.abort()
+            self._tell_unsaid()
 
     async def drain(self, seconds: float) -> None:
         """Waits until peers have acknowledged all that is underway, for so long at the most."""
@@ -239,13 +246,16 @@ class Mesh:
             self.send_frame(contact, Kind.ANSWER, bytes(body[:8]))
             self._receiver.receive_status(contact.life, body[8:])
         elif kind == Kind.ANSWER:
-            self._receiver.answered(int.from_bytes(body[:8]))
+            if len(body) != 8:
+                raise PeerError("an answer is a number of eight bytes")
+            self._receiver.answered(contact.life, int.from_bytes(body))
         else:
-            key = greeting.decode(body, greeting.NewKey)
-            contact.key = (key.key_id, key.key)
+            new = greeting.decode(body, greeting.NewKey)
+            contact.key = _checked(new.key_id, new.key)
 
     def on_acknowledged(self, contact: Contact) -> None:
         """Room was made on a link."""
+        self._receiver.acknowledged(contact)
 
     def hello(self, to: NodeId | None = None, received: int = 0) -> Hello:
         key_id, key = self._new_key(to) if self._new_key and to else (b"", b"")
@@ -309,6 +319,7 @@ class Mesh:
 
     def _meet(self, contact: Contact, connection: Connection, hello: Hello) -> None:
         life = hello.node
+        key = _checked(hello.key_id, hello.key) if hello.key else None
         if contact.life != life:
             if contact.life is not None:
                 self._forget_life(contact)
@@ -319,20 +330,29 @@ class Mesh:
         self._detach(contact)
         connection.contact = contact
         contact.greeting = connection
-        contact.udp = (connection.source, hello.port)
-        if hello.key:
-            contact.key = (hello.key_id, hello.key)
+        contact.udp = (self._host_of(contact, connection), hello.port)
+        if key is not None:
+            contact.key = key
         if contact.learned and hello.port:
-            self.know(contact.name, f"{connection.source}:{hello.port}")
+            self.know(contact.name, f"{connection.source}:{hello.port}", learned=True)
         for name, place in hello.places.items():
-            if name not in self.contacts and (other := self.know(name, place)):
-                other.learned = True
+            if name not in self.contacts:
+                self.know(name, place, learned=True)
         received = contact.link.received
         if connection.dialled:
             connection.write(Kind.RESUME, greeting.encode(Resume(received)))
             self._take(contact, connection, hello.received)
         else:
             connection.write(Kind.HELLO, greeting.encode(self.hello(life, received)))
+
+    def _host_of(self, contact: Contact, connection: Connection) -> str:
+        """Where datagrams go until one of its own tells us better.
+
+        Who dials us may do so from another of its addresses than where it listens; where it
+        listens was told to us by whoever wrote our settings, if they name an address.
+        """
+        told = None if connection.dialled or contact.learned else literal_host(contact.place)
+        return told or connection.source
 
     def resumed(self, connection: Connection, received: int) -> None:
         """The dialler said how much it has: our side of the link goes on."""
@@ -379,53 +399,6 @@ class Mesh:
             connection.greeted.set_exception(PeerError(reason))
             connection.greeted.exception()
 
-    # --- dialling ----------------------------------------------------------------------------
-
-    async def _keep_dialling(self, contact: Contact) -> None:
-        backoff = FIRST_BACKOFF_SECONDS
-        while True:
-            connection = contact.connection
-            if connection is not None:
-                backoff = FIRST_BACKOFF_SECONDS
-                await asyncio.wait([connection.ended])
-                continue
-            # The smaller name dials first, so that two nodes rarely dial each other at once.
-            waits = 0.0 if self.me.name < contact.name else 4 * FIRST_BACKOFF_SECONDS
-            await asyncio.sleep((waits + backoff) * self._chance.uniform(0.5, 1.5))
-            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
-            if contact.connection is None and contact.name not in self.cut_from | self.cut_to:
-                met = await self._dial(contact.place or "")
-                if met is not None and met.name != contact.name:
-                    self.count("strangers_at_places")
-                    log.warning("%s should be at %s, but %s is", contact, contact.place, met)
-                    backoff = STRANGER_SECONDS
-
-    async def _dial_seed(self, place: str) -> None:
-        backoff = FIRST_BACKOFF_SECONDS
-        while await self._dial(place) is None:
-            await asyncio.sleep(backoff * self._chance.uniform(0.5, 1.5))
-            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
-
-    async def _dial(self, place: str) -> NodeId | None:
-        """One try: who is there. What goes wrong is counted, and told at the level of details."""
-        host, _, port = place.rpartition(":")
-        try:
-            if not 0 < int(port) < 1 << 16:  # uvloop would take it modulo 65536
-                raise ValueError(f"{port} is no port")
-            async with asyncio.timeout(DIAL_SECONDS):
-                _, connection = await self.loop.create_connection(
-                    lambda: Connection(self, dialled=True),
-                    host.strip("[]"),
-                    int(port),
-                    ssl=self._client_tls,
-                    server_hostname="" if self._client_tls else None,
-                )
-                return await asyncio.shield(connection.greeted)
-        except (OSError, PeerError, TimeoutError, ValueError, ssl.SSLError) as error:
-            self.count("failed_dials")
-            log.debug("dialling %s: %s", place, error)
-            return None
-
     # --- keeping alive -------------------------------------------------------------------------
 
     def _ping(self) -> None:
@@ -435,6 +408,7 @@ class Mesh:
         self.loop_lag = max(late, self.loop_lag // 2)  # the latest lateness, slowly forgotten
         self._ping_due = now + round(PING_SECONDS * SECOND)
         self._pinger = self.loop.call_later(PING_SECONDS, self._ping)
+        self._tell_unsaid()
         ping = frame(Kind.PING, b"")
         for contact in self.contacts.values():
             connection = contact.connection
@@ -454,3 +428,10 @@ class Mesh:
         for name in sorted(incoming | outgoing):
             if name in self.contacts:
                 self._detach(self.contacts[name])
+
+
+def _checked(key_id: bytes, key: bytes) -> tuple[bytes, bytes]:
+    """A key for datagrams to a peer, or it would wait for datagrams that nobody can seal."""
+    if len(key_id) != KEY_ID_BYTES or len(key) != KEY_BYTES:
+        raise PeerError(f"a key of {len(key)} bytes with an id of {len(key_id)}")
+    return key_id, key

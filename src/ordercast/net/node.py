@@ -23,7 +23,7 @@ from typing import Any
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.machine import Plan
 from ordercast.levels import Fifo
-from ordercast.net.config import Config
+from ordercast.net.config import Config, objection_to, table_of
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams, Plain, Wrapper
 from ordercast.net.driver import Driver
@@ -121,7 +121,8 @@ class Node:
         """Driver, mesh and datagrams, which know each other."""
         config, tls, sealed = self.config, self._tls, self._sealed
         codec = Codec(FAMILIES.values())
-        self.driver = Driver(self.me, codec, self._trace, partial(may, config))
+        rules = partial(may, config)
+        self.driver = Driver(self.me, codec, self._trace, rules, config.peer_limit)
         self.mesh = Mesh(
             self.me,
             config.cluster,
@@ -135,6 +136,7 @@ class Node:
         wrapper: Wrapper = sealed or Plain(self.me, config.cluster)
         self._datagrams = Datagrams(self.mesh, wrapper, self.driver.receive_datagram)
         self.driver.mesh, self.driver.datagrams = self.mesh, self._datagrams
+        self.driver.crowd.contacts = self.mesh.contacts
 
     async def _serve(self, host: str, port: int) -> None:
         await self.mesh.listen(host, port)
@@ -199,6 +201,7 @@ class Node:
                 "place": contact.place,
                 "connected": contact.connection is not None,
                 "link_bytes": contact.link.size if contact.link else 0,
+                "full": contact.name in self.driver.crowd.full,
             }
             for contact in list(self.mesh.contacts.values())
         }
@@ -219,6 +222,8 @@ class Node:
         """Joins a group. Its members are those given, those configured, or all known nodes."""
         if not self._open:
             raise UsageError("join needs an open node: async with ordercast.open(...) as node")
+        if objection := objection_to(name):
+            raise UsageError(objection)
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         if name in self._left:
@@ -230,9 +235,13 @@ class Node:
         names = members or (rules.members if rules else None)
         names = names or [self.me.name, *self.config.peers]
         if not may(self.config, self.me.name, name, "join"):
-            raise UsageError(f"{self.me.name} may not be in {name!r}: [group.{name}] members")
+            raise UsageError(f"{self.me.name} may not be in {name!r}: {table_of(name)} members")
         if self.me.name not in names:
             raise UsageError(f"{self.me.name} is not a member of {name!r}: {', '.join(names)}")
+        strangers = [other for other in names if not may(self.config, other, name, "join")]
+        if strangers:
+            who = ", ".join(strangers)
+            raise UsageError(f"{who} may not be in {name!r}: {table_of(name)} members has others")
         if len(names) > family.largest_group:
             raise UsageError(f"a {family.name} group has at most {family.largest_group} members")
         plan = Plan(name, tuple(sorted(set(names))), level)

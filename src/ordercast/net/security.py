@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ordercast.errors import UsageError
+from ordercast.net.datagrams import Opened
+from ordercast.net.mesh import KEY_BYTES, KEY_ID_BYTES
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 from ordercast.wire import greeting
@@ -42,8 +44,12 @@ log = logging.getLogger("ordercast.net")
 
 EXPIRY_WARNING = timedelta(days=14)
 
+HANDSHAKE_BYTES = 64 << 10
+"""Of a handshake of TLS that we read: a few certificates fit, and OpenSSL would take four times
+as much from a stranger."""
+
 MARK = b"oc1s"
-KEY_BYTES, KEY_ID_BYTES, COUNTER_BYTES, TAG_BYTES = 32, 8, 8, 16
+COUNTER_BYTES, TAG_BYTES = 8, 16
 HEAD_BYTES = KEY_ID_BYTES + COUNTER_BYTES
 WINDOW = 1024
 """So far behind the newest a datagram may come and still be taken, once."""
@@ -177,8 +183,17 @@ class Tls:
             log.warning("a TLS handshake failed: %s", reason)
 
 
+class _Context(ssl.SSLContext):
+    """A context whose channels know where their bytes come from."""
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, *rest: Any, **named: Any) -> ssl.SSLObject:
+        channel = super().wrap_bio(incoming, *rest, **named)
+        channel.incoming = incoming  # type: ignore[attr-defined]
+        return channel
+
+
 def _context(kind: Any, refuse: Callable[[str], None]) -> ssl.SSLContext:
-    context = ssl.SSLContext(kind)
+    context = _Context(kind)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # the name is checked, against the greeting
     context.verify_mode = ssl.CERT_REQUIRED
@@ -189,11 +204,19 @@ def _context(kind: Any, refuse: Callable[[str], None]) -> ssl.SSLContext:
     class Telling(ssl.SSLObject):
         """asyncio drops a failed handshake in silence, so nobody would know why."""
 
+        incoming: ssl.MemoryBIO
+        taken = 0
+
         def do_handshake(self) -> None:
+            waiting = self.incoming.pending
             try:
                 super().do_handshake()
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise
+                self.taken += waiting - self.incoming.pending
+                if self.taken <= HANDSHAKE_BYTES:
+                    raise
+                refuse(f"it has over {HANDSHAKE_BYTES} bytes")
+                raise ssl.SSLError("the handshake is too long") from None
             except ssl.SSLError as error:
                 refuse(getattr(error, "verify_message", "") or error.reason or "it broke off")
                 raise
@@ -273,7 +296,9 @@ class _Outgoing:
 class Sealed:
     """Datagrams under AES-256-GCM: key id, counter, ciphertext. A `datagrams.Wrapper`."""
 
-    mark = MARK
+    mark = prefix = MARK
+    least = len(MARK) + HEAD_BYTES + TAG_BYTES
+    proves = True
 
     def __init__(
         self,
@@ -324,7 +349,7 @@ class Sealed:
 
     # --- in ----------------------------------------------------------------------------------
 
-    def open(self, data: bytes) -> tuple[NodeId, bytes] | None:
+    def open(self, data: bytes) -> Opened | None:
         """Who sent it and what. None: unknown key, tampered with, cut, too old, or seen before."""
         entry = self._incoming.get(data[:KEY_ID_BYTES])
         if entry is None or len(data) < HEAD_BYTES + TAG_BYTES:
@@ -341,13 +366,14 @@ class Sealed:
             return None
         entry.window.mark(counter)
         keys = entry.keys
-        if counter > keys.highest:  # counters go on from key to key, so this is the newest word
+        is_newest = counter > keys.highest  # counters go on from key to key
+        if is_newest:
             keys.highest = counter
             if keys.in_use is not entry:
                 if keys.in_use is not None:
                     keys.in_use.left_at = self._clock()
                 keys.in_use, entry.left_at = entry, None
-        return keys.life, body
+        return Opened(keys.life, body, is_newest)
 
     # --- keys --------------------------------------------------------------------------------
 

@@ -1,0 +1,40 @@
+"""Sockets that are bound to a place, made the same way for connections and for datagrams."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+
+
+async def bound(host: str, port: int, kind: socket.SocketKind) -> list[socket.socket]:
+    """One socket for each address that the host has here. They share a port, also if it is 0."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=kind, flags=socket.AI_PASSIVE)
+    made: list[socket.socket] = []
+    try:
+        for family, _, protocol, _, address in dict.fromkeys(found):
+            made.append(one := socket.socket(family, kind, protocol))
+            one.setblocking(False)
+            if kind == socket.SOCK_STREAM:
+                # A node that restarts must not wait for connections of its former life. With
+                # UDP there is nothing to wait for, and it would let two share a port.
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address[0], port, *address[2:]))
+            port = one.getsockname()[1]
+    except BaseException:
+        for one in made:
+            one.close()
+        raise
+    return made
+
+
+def literal_host(place: str | None) -> str | None:
+    """The host of host:port, if it is an address and not a name that wants to be looked up."""
+    host = (place or "").rpartition(":")[0].strip("[]")
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return None

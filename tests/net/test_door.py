@@ -1,0 +1,243 @@
+"""The door: the gate comes before TLS, and a handshake that goes nowhere costs nobody anything."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from contextlib import suppress
+
+import pytest
+from tests.net.nodes import Caller, Cluster, connected, introduce, live, until
+
+from ordercast import Node
+from ordercast.net import authority
+from ordercast.net import door as door_module
+from ordercast.net.gate import Gate
+from ordercast.wire.framing import Kind
+
+CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # and 505 bytes that do not come
+
+
+async def secure(cluster: Cluster, *names: str) -> list[Node]:
+    """Nodes with certificates that know nobody yet."""
+    if not (cluster.folder / "ca.pem").exists():
+        authority.init(cluster.folder, "shop")
+    opened = []
+    for name in names:
+        made = authority.issue(cluster.folder, name)
+        files = {"authority": made.authority, "certificate": made.certificate, "key": made.key}
+        files = {what: str(path) for what, path in files.items()}
+        opened.append(await cluster.open(name, cluster="shop", tls=files))
+    return opened
+
+
+def shakes(node: Node) -> list[bool]:
+    """Grows by one for each handshake of TLS that the node begins as the one who was dialled."""
+    context, begun = node._tls.server, []
+    wrap = context.wrap_bio
+    context.wrap_bio = lambda *rest, **named: begun.append(True) or wrap(*rest, **named)
+    return begun
+
+
+def is_idle(node: Node) -> bool:
+    """Nothing is half open."""
+    return not node.mesh.gate._open and not node.mesh._door._tasks
+
+
+async def end_of(caller: Caller) -> None:
+    """Waits until the node has hung up, whatever it says before."""
+    with suppress(ConnectionError):
+        while await caller._reader.read(1 << 16):
+            pass
+
+
+# --- the gate ----------------------------------------------------------------------------------
+
+
+@live
+async def test_a_full_gate_refuses_before_any_byte_of_tls(cluster: Cluster) -> None:
+    n1, n2 = await secure(cluster, "n1", "n2")
+    begun = shakes(n1)
+    n1.mesh.gate.half_open = 0
+    for number in range(1, 4):
+        caller = await cluster.dial(n1)
+        assert await caller.hear() is None, "hung up on, though it has said nothing"
+        assert n1.mesh.counters["refused_at_gate"] == number
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    with pytest.raises((ConnectionError, ssl.SSLError)):
+        await asyncio.open_connection("127.0.0.1", n1.mesh.port, ssl=context)
+    assert not begun
+    assert n1.mesh.counters["failed_handshakes"] == 0, "none was tried"
+    n1.mesh.gate.half_open = 128
+    introduce(n1, n2)
+    await until(lambda: connected(n1, n2))
+    assert is_idle(n1)
+
+
+@live
+async def test_handshakes_a_second_are_limited_before_tls(cluster: Cluster) -> None:
+    (node,) = await secure(cluster, "n1")
+    begun = shakes(node)
+    node.mesh.now = lambda: 0  # so no token comes back
+    node.mesh.gate = Gate(a_second=3)
+    for number in range(1, 8):
+        caller = await cluster.dial(node)
+        caller.write(b"not a handshake")
+        await end_of(caller)
+        await until(lambda: is_idle(node))
+        assert len(begun) == min(3, number)
+    assert node.mesh.counters["failed_handshakes"] == 3
+    assert node.mesh.counters["refused_at_gate"] == 4
+
+
+@live
+async def test_a_crowd_of_silent_ones_is_let_in_up_to_the_limit(cluster: Cluster) -> None:
+    (node,) = await secure(cluster, "n1")
+    begun = shakes(node)
+    node.mesh.gate = Gate(half_open_a_source=4)
+    callers = [await cluster.dial(node) for _ in range(10)]
+    await until(lambda: node.mesh.counters["refused_at_gate"] == 6 and len(begun) == 4)
+    assert not node.mesh.connections, "none has shown who it is"
+    for caller in callers:
+        await caller.close()
+    await until(lambda: is_idle(node))
+    assert node.mesh.counters["failed_handshakes"] == 4
+
+
+# --- handshakes that go nowhere ------------------------------------------------------------------
+
+
+@live
+async def test_places_come_back_after_garbage_instead_of_a_handshake(cluster: Cluster) -> None:
+    n1, n2 = await secure(cluster, "n1", "n2")
+    n1.mesh.gate = Gate(half_open_a_source=1, a_second=1000)
+    said = [b"GET / HTTP/1.1\r\n\r\n", bytes(1000), CLIENT_HELLO + bytes(2000), b"\x16\x03\x01\0\0"]
+    for number, data in enumerate(said * 3, 1):
+        caller = await cluster.dial(n1)
+        caller.write(data)
+        await caller.close()
+        await until(lambda n=number: n1.mesh.counters["failed_handshakes"] == n)
+        await until(lambda: is_idle(n1))
+    assert n1.mesh.counters["refused_at_gate"] == 0
+    n1.mesh.gate = Gate()
+    introduce(n1, n2)
+    await until(lambda: connected(n1, n2))
+
+
+@live
+async def test_who_hangs_up_in_the_middle_of_a_handshake_is_forgotten(cluster: Cluster) -> None:
+    (node,) = await secure(cluster, "n1")
+    for number, rude in enumerate((False, True), 1):
+        caller = await cluster.dial(node)
+        caller.write(CLIENT_HELLO)
+        await until(lambda: node.mesh.gate._open)
+        if rude:
+            caller._writer.transport.abort()
+        await caller.close()
+        await until(lambda n=number: node.mesh.counters["failed_handshakes"] == n)
+        await until(lambda: is_idle(node))
+
+
+@live
+async def test_who_never_speaks_is_hung_up_on(cluster: Cluster) -> None:
+    (node,) = await secure(cluster, "n1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(door_module, "GREETING_SECONDS", 0.05)
+        silent, slow = await cluster.dial(node), await cluster.dial(node)
+        slow.write(CLIENT_HELLO)
+        for caller in (silent, slow):
+            await end_of(caller)
+        await until(lambda: is_idle(node))
+    assert node.mesh.counters["failed_handshakes"] == 2
+
+
+@live
+async def test_a_handshake_has_a_largest_size(cluster: Cluster) -> None:
+    (node,) = await secure(cluster, "n1")
+    caller = await cluster.dial(node)
+    hello = b"\x01" + (130_000).to_bytes(3) + bytes(120_000)  # OpenSSL would wait for the rest
+    for place in range(0, len(hello), 16_000):
+        piece = hello[place : place + 16_000]
+        with suppress(ConnectionError):
+            caller.write(b"\x16\x03\x01" + len(piece).to_bytes(2) + piece)
+            await caller._writer.drain()
+    await end_of(caller)
+    await until(lambda: is_idle(node))
+    assert node.mesh.counters["failed_handshakes"] == 1
+    assert "a TLS handshake failed: it has over 65536 bytes" in cluster.log.text
+
+
+# --- the end -----------------------------------------------------------------------------------
+
+
+@live
+async def test_closing_in_the_middle_of_handshakes_leaves_nothing(cluster: Cluster) -> None:
+    """That no task is left is seen by whoever runs this."""
+    (node,) = await secure(cluster, "n1")
+    begun = shakes(node)
+    callers = [await cluster.dial(node) for _ in range(5)]
+    callers[0].write(CLIENT_HELLO)
+    await until(lambda: len(begun) == 5)
+    await node.mesh.close()
+    assert is_idle(node)
+    for caller in callers:
+        await end_of(caller)
+    assert not node.mesh.connections
+    assert node.mesh.counters["failed_handshakes"] == 0, "it was us"
+
+
+@live
+async def test_closing_before_a_handshake_has_begun(cluster: Cluster) -> None:
+    """Also a turn or two after it has, when uvloop would not tell that the connection is gone."""
+    for turns in range(4):
+        for node in (await cluster.open(f"plain{turns}"), *await secure(cluster, f"n{turns}")):
+            listener = socket.create_server(("127.0.0.1", 0))
+            with listener, socket.create_connection(listener.getsockname(), 30) as theirs:
+                assert node.mesh.gate.enter("nowhere", 0)
+                node.mesh._door._admit(listener.accept()[0], "nowhere")
+                node.mesh.gate.leave("nowhere")
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await node.mesh.close()
+                assert theirs.recv(1) == b""
+            assert is_idle(node)
+            assert not node.mesh.connections
+
+
+@live
+async def test_a_system_without_room_for_a_connection_is_asked_again(cluster: Cluster) -> None:
+    class Tired(socket.socket):
+        times = 0
+
+        def accept(self) -> tuple[socket.socket, object]:
+            self.times += 1
+            if self.times == 1:
+                raise OSError(errno.EMFILE, "too many open files")
+            return super().accept()
+
+    node = await cluster.open("n1")
+    door = node.mesh._door
+    (listener,) = door._listeners
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(door_module, "REST_SECONDS", 0.01)
+        node.mesh.loop.remove_reader(listener)
+        tired = Tired(fileno=listener.detach())
+        tired.setblocking(False)
+        door._listeners = [tired]
+        door._watch(tired)
+        caller = await cluster.dial(node)
+        await caller.connect("n2")
+    assert node.mesh.counters["failed_accepts"] == 1
+    assert "no connection can be taken for a while: too many open files" in cluster.log.text
+
+
+@live
+async def test_there_is_an_end_to_what_is_said_before_the_greeting(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    caller: Caller = await cluster.dial(node)
+    for _ in range(40):
+        caller.say(Kind.PING, bytes(1000))
+    assert await caller.refusal() == "over 32768 bytes before the greeting is over"
