@@ -6,7 +6,7 @@ only where no event precedes itself and every delivered event was submitted.
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import TypeAlias
 
 from ordercast.trace.schema import Row
@@ -195,3 +195,151 @@ def shared_ticket(rows: list[Row]) -> bool:
     instants = range(max(row.at for row in rows) + 1)
     tickets = {(row.group or "", row.index or 0) for row in rows if row.kind == "ticket"}
     return any(len(owners(rows, *one, instant)) > 1 for one in tickets for instant in instants)
+
+
+# --- who stayed with whom: the words of membership.py, one by one ---
+
+
+def of_group(log: list[Row], group: str, *kinds: str) -> list[Row]:
+    return [row for row in log if row.group == group and row.kind in kinds]
+
+
+def bare(name: str | None) -> str:
+    """The process, whether it or one of its lives is named."""
+    return (name or "").split("#")[0]
+
+
+def holds(view: Row, process: str) -> bool:
+    return process in map(bare, view.members or ())
+
+
+def only_life(rows: list[Row], log: list[Row]) -> bool:
+    return all(row.incarnation == 0 for row in rows if row.process == log[0].process)
+
+
+def last_life(rows: list[Row], log: list[Row]) -> bool:
+    process, incarnation = log[0].process, log[0].incarnation
+    return all(row.incarnation <= incarnation for row in rows if row.process == process)
+
+
+def wrote(log: list[Row], kind: str) -> bool:
+    return any(row.kind == kind for row in log)
+
+
+def stopped_before(log: list[Row], instant: int) -> bool:
+    return any(row.kind == "stop" and row.at < instant for row in log)
+
+
+def stopped_early(rows: list[Row], group: str, log: list[Row]) -> bool:
+    return any(stopped_before(log, row.at) for row in of_group(rows, group, "submit"))
+
+
+def there_from_the_beginning(rows: list[Row], group: str, log: list[Row]) -> bool:
+    submits = sorted(of_group(rows, group, "submit"), key=lambda row: row.at)
+    entered = of_group(log, group, "join", "view")
+    if not submits or not entered or entered[0].at <= submits[0].at:
+        return True
+    submitter = next(other for other in lives(rows) if submits[0] in other)
+    ours, theirs = of_group(log, group, "view")[:1], of_group(submitter, group, "view")[:1]
+    return bool(ours) and [row.view for row in ours] == [row.view for row in theirs]
+
+
+def stayed(rows: list[Row], group: str) -> list[list[Row]]:
+    return [
+        log
+        for log in lives(rows)
+        if of_group(log, group, "join", "view", "submit", "deliver", "lose")
+        and only_life(rows, log)
+        and not wrote(log, "crash")
+        and not of_group(log, group, "leave")
+        and not stopped_early(rows, group, log)
+        and there_from_the_beginning(rows, group, log)
+    ]
+
+
+def connected(rows: list[Row], group: str, one: list[Row], other: list[Row]) -> bool:
+    for log, peer in ((one, other), (other, one)):
+        me, name = log[0].process, peer[0].process
+        if any((row.kind, row.process, bare(row.peer)) == ("suspect", me, name) for row in rows):
+            return False
+        for view in of_group(log, group, "view"):
+            if not holds(view, name) and not stopped_before(peer, view.at):
+                return False
+    return True
+
+
+def all_groups(rows: list[Row]) -> set[str]:
+    return {row.group for row in rows if row.group is not None}
+
+
+def events_of(log: list[Row], group: str, *kinds: str) -> set[Event]:
+    return set(map(event, of_group(log, group, *kinds)))
+
+
+def agreement_broken(rows: list[Row]) -> bool:
+    return any(
+        connected(rows, group, one, other)
+        and not events_of(one, group, "deliver") <= events_of(other, group, "deliver", "lose")
+        for group in all_groups(rows)
+        for one, other in permutations(stayed(rows, group), 2)
+    )
+
+
+def completeness_broken(rows: list[Row]) -> bool:
+    return any(
+        last_life(rows, submitter)
+        and not wrote(submitter, "crash")
+        and not stopped_early(rows, group, submitter)
+        and (submitter == log or connected(rows, group, submitter, log))
+        and not events_of(submitter, group, "submit") <= events_of(log, group, "deliver")
+        for group in all_groups(rows)
+        for submitter in lives(rows)
+        for log in stayed(rows, group)
+    )
+
+
+def different_views(rows: list[Row]) -> set[str]:
+    """Of those that stayed connected: "apart" if two differ, "behind" if one has fewer."""
+    found = set()
+    for group in all_groups(rows):
+        judged = [
+            log
+            for log in lives(rows)
+            if only_life(rows, log)
+            and not wrote(log, "crash")
+            and not of_group(log, group, "leave")
+        ]
+        for one, other in permutations(judged, 2):
+            ours, theirs = of_group(one, group, "view"), of_group(other, group, "view")
+            if ours and theirs and connected(rows, group, one, other):
+                both = list(zip(ours, theirs, strict=False))
+                if any((a.view, a.members) != (b.view, b.members) for a, b in both):
+                    found.add("apart")
+                elif len(ours) > len(theirs) and not stopped_before(other, ours[len(theirs)].at):
+                    found.add("behind")
+    return found
+
+
+def installed_outside(rows: list[Row]) -> bool:
+    return any(row.kind == "view" and not holds(row, row.process) for row in rows)
+
+
+def disjoint_views_broken(rows: list[Row]) -> bool:
+    for group in all_groups(rows):
+        views = of_group(rows, group, "view")
+        last_views = []
+        for log in lives(rows):
+            comings_and_goings = of_group(log, group, "join", "view", "leave")
+            if (
+                of_group(log, group, "view")
+                and last_life(rows, log)
+                and not wrote(log, "crash")
+                and comings_and_goings[-1].kind != "leave"
+                and not any(stopped_before(log, view.at) for view in views)
+            ):
+                last_views.append(of_group(log, group, "view")[-1])
+        for one, other in combinations(last_views, 2):
+            same = (one.view, one.members) == (other.view, other.members)
+            if not same and any(holds(other, bare(name)) for name in one.members or ()):
+                return True
+    return False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from tests.check import oracles
+from tests.check.small_groups import SmallGroups
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer
@@ -14,6 +16,7 @@ from ordercast.trace.schema import CAUSES, Ending, Header, Row, Trace
 from ordercast.types import event_number
 
 CASES = 4000
+MEMBERSHIP_CASES = 1500  # their oracles look at every row for every row
 
 
 def random_trace(seed: int) -> Trace:
@@ -135,6 +138,60 @@ def test_total_shows_a_shortest_circle_where_two_contradict_each_other() -> None
         assert len(witness) == 2 * shortest, seed
     assert lengths[2] > 100
     assert lengths[3] > 3
+
+
+# --- who stayed with whom ---
+
+
+def compare_membership(law: str, broken: Callable[[list[Row]], bool]) -> None:
+    """On finished runs, those with traffic and no view row left aside where views are judged."""
+    seen: Counter[bool] = Counter()
+    for seed in range(MEMBERSHIP_CASES):
+        trace = SmallGroups(seed).trace()
+        if "view" in law and not any(row.kind == "view" for row in trace.rows):
+            continue
+        expected = broken(trace.rows)
+        seen[expected] += 1
+        verdict = check(trace, [law])[0]
+        assert verdict.answer is (Answer.BROKEN if expected else Answer.HOLDS), seed
+    assert min(seen[True], seen[False]) > MEMBERSHIP_CASES / 20, seen
+
+
+def test_agreement() -> None:
+    compare_membership("agreement", oracles.agreement_broken)
+
+
+def test_completeness() -> None:
+    compare_membership("completeness", oracles.completeness_broken)
+
+
+def test_disjoint_views() -> None:
+    compare_membership("disjoint-views", oracles.disjoint_views_broken)
+
+
+def test_view_agreement() -> None:
+    def broken(rows: list[Row]) -> bool:
+        return oracles.installed_outside(rows) or bool(oracles.different_views(rows))
+
+    compare_membership("view-agreement", broken)
+
+
+def test_view_agreement_of_runs_that_were_cut() -> None:
+    """Who has fewer views may have installed them later; who has others may not."""
+    seen: Counter[Answer] = Counter()
+    for seed in range(MEMBERSHIP_CASES):
+        trace = SmallGroups(seed, Ending.CUT).trace()
+        if any(row.kind == "view" for row in trace.rows):
+            found = oracles.different_views(trace.rows)
+            expected = Answer.UNKNOWN if found else Answer.HOLDS
+            if "apart" in found or oracles.installed_outside(trace.rows):
+                expected = Answer.BROKEN
+            seen[expected] += 1
+            assert check(trace, ["view-agreement"])[0].answer is expected, seed
+    assert min(seen[answer] for answer in Answer) > MEMBERSHIP_CASES / 40, seen
+
+
+# --- tickets ---
 
 
 def random_tickets(seed: int) -> Trace:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ordercast.cli.sim import RUNS_WORTH_A_POOL
+
 CALM = "scenarios/calm.toml"
 CHAOS = "scenarios/chaos.toml"
 
@@ -39,10 +41,13 @@ def test_a_planted_bug_ends_1_names_the_law_and_replays(ordercast) -> None:
     assert told in again.out
 
 
-def test_several_processes_print_what_one_prints(ordercast) -> None:
-    one = ordercast("sim", CALM, "--seed", 1, "--runs", 24, "--jobs", 1)
-    two = ordercast("sim", CALM, "--seed", 1, "--runs", 24, "--jobs", 2)
+def test_several_processes_print_what_one_prints(ordercast, tmp_path: Path) -> None:
+    path = tmp_path / "short.toml"
+    path.write_text('name = "short"\nprocesses = 2\nduration = "1s"\nquiet = "1s"\n')
+    runs = ("sim", path, "--seed", 1, "--runs", RUNS_WORTH_A_POOL)
+    one, two = (ordercast(*runs, "--jobs", jobs) for jobs in (1, 2))
     assert one.out == two.out
+    assert one.out.count("5 hold") == RUNS_WORTH_A_POOL
     assert two.code == 0
 
 

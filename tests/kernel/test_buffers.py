@@ -40,6 +40,7 @@ def play(retained: Retained[str], plain: list[tuple[int, str, int]], history: li
         assert retained.size == sum(size for _, _, size in plain)
         assert retained.oldest == (plain[0][0] if plain else None)
         assert retained.newest == (plain[-1][0] if plain else None)
+        assert retained.full is (retained.count >= 4 or retained.size >= 30)
         assert retained.over_limit is (retained.count > 4 or retained.size > 30)
 
 

@@ -59,6 +59,19 @@ def test_the_channels_of_one_sender_share_its_line() -> None:
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
+def test_what_is_not_yet_on_the_line_dies_with_its_sender(channel: Channel) -> None:
+    """The last byte would leave after half a second. By then the next life has a free line."""
+    narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(100_000))
+    restart = fault("restart", SECOND + 100 * MILLISECOND, "n1", 100 * MILLISECOND)
+    stage = Stage(2, network=narrow, faults=[restart])
+    stage.at(SECOND, "n1", say(first("n2"), "half said", channel, padding=50_000))
+    stage.at(SECOND + 250 * MILLISECOND, "n1", say(first("n2"), "said", channel)).run()
+    (heard,) = stage.heard
+    assert (heard.text, heard.sender) == ("said", NodeId("n1", 1))
+    assert heard.at < SECOND + 260 * MILLISECOND
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
 def test_a_slow_process_is_slow_on_every_channel(channel: Channel) -> None:
     stage = Stage(2, faults=[fault("slow", SECOND, "n2", SECOND, factor=10.0)])
     stage.at(SECOND + MILLISECOND, "n1", say(first("n2"), "slow", channel))

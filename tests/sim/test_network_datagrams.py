@@ -121,6 +121,8 @@ def test_the_share_that_is_doubled(duplicate: float) -> None:
     assert len(set(texts)) == COUNT, "none is lost"
     assert max(texts.count(text) for text in texts[:50]) <= 2
     assert len(texts) / COUNT - 1 == pytest.approx(duplicate, abs=0.03)
+    late = {heard.at - SECOND - int(heard.text) * MEDIAN for heard in stage.heard}
+    assert late == {MEDIAN, 2 * MEDIAN}, "a copy comes later than what it is a copy of"
 
 
 @pytest.mark.parametrize("reorder", [0.05, 0.3])

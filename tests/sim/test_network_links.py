@@ -69,6 +69,8 @@ def test_loss_shows_as_time() -> None:
 
     assert last_arrival(0.0) < 3 * MILLISECOND
     assert last_arrival(0.3) > network_room.RETRANSMIT
+    # What is lost again costs again, but no loss keeps a link from going on.
+    assert 4 * network_room.RETRANSMIT < last_arrival(0.9) < 9 * network_room.RETRANSMIT
 
 
 def test_the_two_directions_of_a_pair_are_two_links() -> None:

@@ -11,6 +11,7 @@ from tests.sim.probes import (
     STATUS,
     Stage,
     StatusProbe,
+    Word,
     cut,
     fault,
     first,
@@ -18,7 +19,7 @@ from tests.sim.probes import (
 )
 
 from ordercast.sim.scenario import Fault, NetworkSettings
-from ordercast.units import Duration
+from ordercast.units import Duration, Rate
 
 BOUND = 50 * MILLISECOND
 CALM = NetworkSettings(jitter=0.3, answer_within=Duration(BOUND))
@@ -105,6 +106,15 @@ def test_it_is_lost_like_a_datagram_but_never_doubled() -> None:
     assert told_ok / len(stage.told) == pytest.approx(0.7 * 0.7, abs=0.06)
 
 
+def test_the_bound_runs_from_the_question_not_from_when_it_leaves() -> None:
+    """It takes a second to be on the line: it arrives, long after the asker was told."""
+    narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(100_000), answer_within=Duration(BOUND))
+    stage = Stage(2, network=narrow)
+    stage.at(SECOND, "n1", say("n2", "long", STATUS, token=1, padding=100_000)).run()
+    assert [(answer.at, answer.arrived) for answer in stage.told] == [(SECOND + BOUND, False)]
+    assert [heard.at > 2 * SECOND for heard in stage.heard] == [True]
+
+
 def test_an_asker_that_died_is_told_nothing_and_its_next_life_neither() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n1", MILLISECOND)], network=CALM)
     stage.at(SECOND - MILLISECOND, "n1", say("n2", "asked", STATUS, token=1)).run()
@@ -135,3 +145,11 @@ def test_to_a_life_that_is_over_it_does_not_arrive() -> None:
         "dead": False,
         "living": True,
     }
+
+
+def test_to_a_group_that_the_target_is_not_in_it_does_not_arrive() -> None:
+    foreign = Word("another group", "who?", "status")
+    stage = Stage(2, network=CALM)
+    stage.at(SECOND, "n1", lambda step: step.send("n2", foreign, STATUS, "t")).run()
+    assert stage.heard == []
+    assert [(answer.token, answer.arrived) for answer in stage.told] == [("t", False)]

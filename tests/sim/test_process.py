@@ -1,50 +1,177 @@
-"""A process and time: what waits comes in order, and its clock may be wrong in any way."""
+"""A process: its lives, timers and pauses, and the order in which a step takes effect."""
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import pytest
 from tests.sim.probes import (
     DATAGRAM,
+    GROUP,
     LINK,
+    MILLISECOND,
     SECOND,
+    STATUS,
+    Ledger,
     Probe,
     Rang,
     Stage,
+    Word,
     cut,
-    deliver,
     fault,
     first,
     ring,
     say,
+    say_many,
 )
-from tests.sim.probes import MILLISECOND as MS
 
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
-from ordercast.types import NodeId
+from ordercast.sim.scenario import NetworkSettings
+from ordercast.types import Event, NodeId, View
 
-DELAY = 2 * MS
+SECOND_LIFE = NodeId("n2", 1)
 
 
-class Metronome(Probe):
-    """Rings every 100 ms by its own clock, from the start of its first life."""
+# --- lives -----------------------------------------------------------------------------------
 
-    period = 100 * MS
+
+def test_a_restart_is_the_next_incarnation_of_the_name() -> None:
+    faults = [fault("restart", at * SECOND, "n2", SECOND // 2) for at in (1, 3, 5)]
+    stage = Stage(2, faults=faults)
+    stage.run()
+    lives = [(row.incarnation, row.kind) for row in stage.rows if row.process == "n2"]
+    assert lives == [
+        *((life, kind) for life in range(3) for kind in ("start", "join", "crash")),
+        (3, "start"),
+        (3, "join"),
+        (3, "stop"),
+    ]
+    assert [row.incarnation for row in stage.rows_of("start", "n1")] == [0]
+
+
+def test_a_restart_takes_a_tenth_of_a_second_unless_it_says_otherwise() -> None:
+    stage = Stage(1, faults=[fault("restart", SECOND, "n1")])
+    stage.run()
+    assert [row.at for row in stage.rows_of("start")] == [0, SECOND + 100 * MILLISECOND]
+
+
+def test_a_crash_without_for_is_for_good() -> None:
+    stage = Stage(2, faults=[fault("crash", SECOND, "n2")])
+    stage.at(2 * SECOND, "n1", say("n2", "anybody?", DATAGRAM)).run()
+    assert [row.kind for row in stage.rows if row.process == "n2"] == ["start", "join", "crash"]
+    assert stage.heard == []
+
+
+def test_a_crash_with_for_starts_again_and_at_the_latest_when_all_is_healed() -> None:
+    stage = Stage(
+        3, faults=[fault("crash", SECOND, "n2", SECOND), fault("crash", SECOND, "n3", 60 * SECOND)]
+    )
+    stage.run()
+    assert [row.at for row in stage.rows_of("start", "n2")] == [0, 2 * SECOND]
+    assert [row.at for row in stage.rows_of("start", "n3")] == [0, 10 * SECOND]
+
+
+def test_crashes_that_overlap_keep_a_process_down_until_the_last_ends() -> None:
+    stage = Stage(
+        1, faults=[fault("crash", SECOND, "n1", 3 * SECOND), fault("restart", 2 * SECOND, "n1")]
+    )
+    stage.run()
+    assert [row.at for row in stage.rows_of("start")] == [0, 4 * SECOND]
+    assert len(stage.rows_of("crash")) == 1
+
+
+def test_steps_of_a_life_are_numbered_from_one() -> None:
+    stage = Stage(2, faults=[fault("restart", SECOND, "n2")])
+    stage.run()
+    for life in (0, 1):
+        rows = [row for row in stage.rows if (row.process, row.incarnation) == ("n2", life)]
+        assert [row.step for row in rows] == list(range(1, len(rows) + 1))
+
+
+# --- timers ----------------------------------------------------------------------------------
+
+
+def test_a_timer_rings_once_when_it_is_due() -> None:
+    stage = Stage(1).at(SECOND, "n1", ring("tea", 3 * SECOND))
+    stage.run()
+    assert [(rang.at, rang.timer) for rang in stage.rang] == [(4 * SECOND, "tea")]
+
+
+def test_a_timer_of_nothing_rings_at_once_but_in_a_step_of_its_own() -> None:
+    stage = Stage(1).at(SECOND, "n1", ring("now", 0))
+    stage.run()
+    assert [rang.at for rang in stage.rang] == [SECOND]
+
+
+def test_timers_that_are_due_at_once_run_out_in_the_order_in_which_they_were_set() -> None:
+    stage = Stage(1)
+    stage.at(SECOND, "n1", *(ring(name, SECOND) for name in ("third", "first", "second"))).run()
+    assert [rang.timer for rang in stage.rang] == ["third", "first", "second"]
+
+
+def test_setting_a_timer_again_replaces_it_and_none_cancels_it() -> None:
+    stage = Stage(1)
+    stage.at(SECOND, "n1", ring("sooner", 3 * SECOND), ring("later", SECOND), ring("not", SECOND))
+    stage.at(SECOND + MILLISECOND, "n1", ring("sooner", SECOND), ring("later", 3 * SECOND))
+    stage.at(SECOND + MILLISECOND, "n1", ring("not", None), ring("never set", None))
+    stage.run()
+    assert [(rang.at - SECOND - MILLISECOND, rang.timer) for rang in stage.rang] == [
+        (SECOND, "sooner"),
+        (3 * SECOND, "later"),
+    ]
+
+
+def test_a_timer_that_was_cancelled_can_be_set_again() -> None:
+    stage = Stage(1)
+    stage.at(SECOND, "n1", ring("tea", 2 * SECOND), ring("tea", None), ring("tea", 4 * SECOND))
+    stage.run()
+    assert [rang.at for rang in stage.rang] == [5 * SECOND]
+
+
+def test_timers_are_any_values_and_equal_ones_are_the_same() -> None:
+    stage = Stage(1)
+    stage.at(SECOND, "n1", ring(("peer", 1), SECOND), ring(("peer", 2), SECOND))
+    stage.at(SECOND, "n1", ring(("peer", 1), None))
+    stage.run()
+    assert [rang.timer for rang in stage.rang] == [("peer", 2)]
+
+
+def test_a_crash_loses_timers_and_the_next_life_does_not_get_them() -> None:
+    stage = Stage(1, faults=[fault("restart", 2 * SECOND, "n1", MILLISECOND)])
+    stage.at(SECOND, "n1", ring("old", 2 * SECOND), ring("done", SECOND // 2))
+    stage.at(5 * SECOND, "n1", ring("old", SECOND))
+    stage.run()
+    assert [(rang.at, rang.by.incarnation, rang.timer) for rang in stage.rang] == [
+        (SECOND + SECOND // 2, 0, "done"),
+        (6 * SECOND, 1, "old"),
+    ]
+
+
+# --- pauses ----------------------------------------------------------------------------------
+
+
+def test_a_pause_holds_packets_and_timers_and_loses_none() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n2", 2 * SECOND)])
+    stage.at(SECOND // 2, "n2", ring("first", SECOND), ring("second", 2 * SECOND))
+    for number in range(10):
+        at = SECOND + (number + 1) * 150 * MILLISECOND
+        stage.at(at, "n1", say("n2", str(number), DATAGRAM))
+    stage.run()
+    assert [heard.at for heard in stage.heard] == [3 * SECOND] * 10
+    assert [(rang.at, rang.timer) for rang in stage.rang] == [
+        (3 * SECOND, "first"),
+        (3 * SECOND, "second"),
+    ]
+
+
+class Diary(Probe):
+    """Rings every 100 ms, and logs what it hears among what rang, so that their order shows."""
 
     def start(self, step: Step) -> None:
-        super().start(step)
-        if self.me.incarnation == 0:
-            step.set_timer("tick", self.period)
+        step.set_timer("tick", 100 * MILLISECOND)
 
     def expire(self, step: Step, timer: Timer) -> None:
         super().expire(step, timer)
-        step.set_timer("tick", self.period)
-
-
-class Diary(Metronome):
-    """Logs what it hears among what rang, so that their order shows."""
+        step.set_timer("tick", 100 * MILLISECOND)
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         super().receive(step, sender, packet)
@@ -52,35 +179,20 @@ class Diary(Metronome):
         self.stage.rang.append(Rang(heard.at, heard.clock, self.me, heard.text))
 
 
-def words(*numbers: int) -> list[str]:
-    return [str(number) for number in numbers]
-
-
-def rang(stage: Stage, who: str = "n1") -> list[tuple[int, Timer]]:
-    return [(each.at, each.timer) for each in stage.rang if each.by.name == who]
-
-
-# --- what waits ------------------------------------------------------------------------------
-
-
-def test_timers_that_are_due_at_once_run_out_in_the_order_in_which_they_were_set() -> None:
-    stage = Stage(1)
-    stage.at(0, "n1", *(ring(name, 10 * MS) for name in ("third", "first", "second"))).run()
-    assert [timer for _, timer in rang(stage)] == ["third", "first", "second"]
-
-
-def test_packets_and_timers_that_a_pause_held_come_in_the_order_of_their_times() -> None:
-    stage = Stage(2, probe=Diary, faults=[fault("pause", 50 * MS, "n2", 100 * MS)])
-    for number in range(20):
-        stage.at(5 * MS + number * 10 * MS, "n1", say(first("n2"), str(number), LINK))
+def test_what_a_pause_held_comes_in_the_order_of_its_times() -> None:
+    pause = fault("pause", 50 * MILLISECOND, "n2", 100 * MILLISECOND)
+    stage = Stage(2, probe=Diary, faults=[pause])
+    words = [str(number) for number in range(20)]
+    for number, word in enumerate(words):
+        at = (5 + 10 * number) * MILLISECOND
+        stage.at(at, "n1", say(first("n2"), word, LINK))
     stage.run()
-    order = rang(stage, "n2")
-    assert stage.texts("n2") == words(*range(20))
-    assert not [at for at, _ in order if 50 * MS <= at < 150 * MS]
+    order = [(rang.at // MILLISECOND, rang.timer) for rang in stage.rang if rang.by.name == "n2"]
+    assert stage.texts("n2") == words
+    assert not [at for at, _ in order if 50 <= at < 150]
     # Word n arrives at 7 + 10 n ms; the timer was due at 100 ms, after 9 and before 10.
-    after = [what for at, what in order if at == 150 * MS]
-    assert after == [*words(*range(5, 10)), "tick", *words(*range(10, 15))]
-    assert next(at for at, what in order if at > 150 * MS and what == "tick") == 250 * MS
+    assert [what for at, what in order if at == 150] == [*words[5:10], "tick", *words[10:15]]
+    assert next(at for at, what in order if at > 150 and what == "tick") == 250
 
 
 def test_a_link_that_goes_on_after_a_cut_waits_for_a_pause_to_end_too() -> None:
@@ -89,85 +201,118 @@ def test_a_link_that_goes_on_after_a_cut_waits_for_a_pause_to_end_too() -> None:
     for number in range(5):
         stage.at(SECOND + number * SECOND // 2, "n1", say(first("n2"), str(number), LINK))
     stage.run()
-    assert stage.texts("n2") == words(0, 1, 2, 3, 4)
+    assert stage.texts("n2") == ["0", "1", "2", "3", "4"]
     assert stage.heard[0].at == 3 * SECOND
 
 
-# --- clocks ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("drift", "takes"), [(0.25, 800 * MS), (-0.2, 1250 * MS)])
-def test_a_clock_that_drifts_makes_a_timer_early_or_late_by_as_much(
-    drift: float, takes: int
-) -> None:
-    stage = Stage(2, faults=[fault("skew", SECOND, "n1", 3 * SECOND, drift=drift)])
-    for name in ("n1", "n2"):
-        stage.at(2 * SECOND, name, ring("during", SECOND))
-        stage.at(5 * SECOND, name, ring("after", SECOND))
+def test_what_a_pause_held_is_not_overtaken_by_what_comes_after() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n2", SECOND)])
+    stage.at(2 * SECOND - MILLISECOND, "n1", say(first("n2"), "held", LINK))
+    stage.at(2 * SECOND, "n1", say(first("n2"), "after", LINK))
     stage.run()
-    assert rang(stage, "n1") == [(2 * SECOND + takes, "during"), (6 * SECOND, "after")]
-    assert rang(stage, "n2") == [(3 * SECOND, "during"), (6 * SECOND, "after")]
+    assert stage.texts("n2") == ["held", "after"]
 
 
-def test_by_its_own_clock_a_timer_takes_the_time_that_it_was_set_for() -> None:
-    stage = Stage(1, probe=Metronome, faults=[fault("skew", 50 * MS, "n1", drift=0.3)])
+def test_a_paused_process_is_told_of_its_status_sends_when_it_goes_on() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n1", 2 * SECOND)])
+    stage.at(SECOND - MILLISECOND, "n1", say("n2", "asked", STATUS, token="t")).run()
+    assert [(told.at, told.token, told.arrived) for told in stage.told] == [(3 * SECOND, "t", True)]
+
+
+def test_pauses_that_overlap_end_with_the_last() -> None:
+    faults = [fault("pause", SECOND, "n2", 2 * SECOND), fault("pause", 2 * SECOND, "n2", SECOND)]
+    faults.append(fault("pause", SECOND, "n2", 3 * SECOND))
+    stage = Stage(2, faults=faults)
+    stage.at(SECOND + MILLISECOND, "n1", say("n2", "hello", DATAGRAM)).run()
+    assert [heard.at for heard in stage.heard] == [4 * SECOND]
+
+
+def test_a_pause_is_over_at_the_latest_when_all_is_healed() -> None:
+    stage = Stage(2, faults=[fault("pause", SECOND, "n2")])
+    stage.at(2 * SECOND, "n1", say("n2", "hello", DATAGRAM)).run()
+    assert [heard.at for heard in stage.heard] == [10 * SECOND]
+
+
+def test_a_crash_ends_a_pause_and_what_it_held_is_gone() -> None:
+    faults = [fault("pause", SECOND, "n2", 5 * SECOND), fault("restart", 2 * SECOND, "n2")]
+    stage = Stage(2, faults=faults)
+    stage.at(SECOND // 2, "n2", ring("tea", SECOND))
+    stage.at(SECOND + MILLISECOND, "n1", say("n2", "held", DATAGRAM))
+    stage.at(3 * SECOND, "n1", say("n2", "to the next", DATAGRAM))
     stage.run()
-    shown = [each.clock for each in stage.rang[1:] if each.at < 10 * SECOND]
-    assert len(shown) > 100
-    assert all(0 <= later - earlier - 100 * MS <= 1 for earlier, later in pairwise(shown))
+    assert [(heard.by, heard.text) for heard in stage.heard] == [(SECOND_LIFE, "to the next")]
+    assert stage.rang == []
 
 
-def test_a_skew_jumps_the_clock_and_never_the_trace() -> None:
-    faults = [fault("skew", 250 * MS, "n1", 200 * MS, by=SECOND)]
-    stage = Stage(1, probe=Metronome, faults=faults)
-    for tick in range(6):
-        stage.at(tick * 100 * MS + 50 * MS, "n1", deliver(tick + 1))
-    stage.run()
-    shown = [each.clock // MS for each in stage.rang[:6]]
-    assert shown == [100, 200, 1300, 1400, 1500, 1600], "a jump is never undone"
-    assert [at for at, _ in rang(stage)][:6] == [100 * MS * tick for tick in range(1, 7)]
-    delivered = [row.at // MS for row in stage.rows_of("deliver")]
-    assert delivered == [50, 150, 250, 350, 450, 550]
-
-
-def test_a_packet_is_dated_by_the_clock_of_who_receives_it() -> None:
-    stage = Stage(2, faults=[fault("skew", 0, "n2", by=SECOND)])
-    stage.at(MS, "n1", say("n2", "late?", DATAGRAM)).run()
-    assert [(heard.at, heard.clock) for heard in stage.heard] == [(MS + DELAY, SECOND + MS + DELAY)]
-
-
-def test_a_note_says_until_when_in_true_time() -> None:
-    """A machine knows its own clock only; the trace knows no other than the true one."""
-    stage = Stage(1, faults=[fault("skew", SECOND, "n1", by=SECOND, drift=0.25)])
-
-    def hold(step: Step) -> None:
-        step.note("ticket", cause="acquired", until=step.now + SECOND)
-
-    stage.at(2 * SECOND, "n1", hold).run()
-    assert [row.until for row in stage.rows_of("ticket")] == [2 * SECOND + 800 * MS]
-
-
-def test_a_clock_may_be_set_back_and_timers_do_not_mind() -> None:
-    stage = Stage(1, probe=Metronome, faults=[fault("skew", 250 * MS, "n1", by=-SECOND)])
-    stage.run()
-    assert [each.clock // MS for each in stage.rang[:4]] == [100, 200, -700, -600]
-    assert [at for at, _ in rang(stage)][:4] == [100 * MS, 200 * MS, 300 * MS, 400 * MS]
-
-
-def test_of_drifts_that_overlap_the_newest_counts_until_it_ends() -> None:
+def test_a_paused_process_does_nothing_even_when_its_disk_is_done() -> None:
+    """The record was on its way to the disk when the process was stopped."""
     faults = [
-        fault("skew", SECOND, "n1", 5 * SECOND, drift=0.25),
-        fault("skew", 2 * SECOND, "n1", 2 * SECOND, drift=-0.2),
+        fault("disk", SECOND, "n2", 5 * SECOND, mode="slow", sync=100 * MILLISECOND),
+        fault("pause", 2 * SECOND + 50 * MILLISECOND, "n2", SECOND),
     ]
-    stage = Stage(1, faults=faults)
-    for at in (0, 1, 2, 4, 6):
-        stage.at(at * SECOND + MS, "n1", ring(f"set at {at}", 100 * MS))
-    stage.run()
-    assert [(at - MS) % SECOND // MS for at, _ in rang(stage)] == [100, 80, 125, 80, 100]
+    stage = Stage(2, probe=Ledger, faults=faults)
+    stage.at(2 * SECOND, "n1", say(first("n2"), "a", LINK)).run()
+    goes_on = 3 * SECOND + 50 * MILLISECOND
+    assert [row.at for row in stage.rows_of("deliver")] == [goes_on]
+    assert [heard.at for heard in stage.heard if heard.text == "re a"] == [
+        goes_on + 2 * MILLISECOND
+    ]
 
 
-def test_a_new_life_has_the_clock_of_the_machine_that_it_runs_on() -> None:
-    faults = [fault("skew", SECOND, "n1", by=SECOND), fault("restart", 2 * SECOND, "n1")]
-    stage = Stage(1, faults=faults).at(3 * SECOND, "n1", ring("alarm", SECOND))
+# --- a step ----------------------------------------------------------------------------------
+
+
+def test_outputs_come_in_the_order_in_which_they_were_said() -> None:
+    def act(step: Step) -> None:
+        step.deliver(Event(GROUP, first("n1"), 1, [b"a"]))
+        step.install(View(GROUP, 7, (first("n1"), first("n2"))))
+        step.note("suspect", group=GROUP, peer="n2")
+        step.deliver(Event(GROUP, first("n1"), 2, []))
+
+    heard: list[tuple[NodeId, Event | View]] = []
+    stage = Stage(2, application=lambda life, item: heard.append((life, item)))
+    stage.at(SECOND, "n1", act).run()
+    rows = [row for row in stage.rows if row.at == SECOND]
+    assert [(row.kind, row.number, row.view) for row in rows[1:]] == [
+        ("deliver", 1, None),
+        ("view", None, 7),
+        ("suspect", None, None),
+        ("deliver", 2, 7),
+    ]
+    assert rows[0].kind == "submit"
+    assert rows[2].members == ("n1", "n2")
+    assert [type(item) for _, item in heard] == [Event, View, Event]
+    assert {life for life, _ in heard} == {first("n1")}
+
+
+def test_a_door_that_raises_did_nothing() -> None:
+    def act(step: Step) -> None:
+        step.send("n2", stage.world.network, DATAGRAM)  # type: ignore[arg-type]
+        step.deliver(Event(GROUP, first("n1"), 1, []))
+        raise ZeroDivisionError("in the middle")
+
+    stage = Stage(2)
+    outcome = stage.at(SECOND, "n1", act).world.run()
+    assert outcome.error is not None
+    assert outcome.error.startswith("ZeroDivisionError at ")
+    assert stage.rows_of("deliver") == []
+    assert stage.world.network.posted == 0
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_one_packet_to_many_is_a_packet_to_each(count: int) -> None:
+    stage = Stage(4, network=NetworkSettings(jitter=0.0))
+    to = tuple(f"n{number}" for number in range(2, 5))
+    stage.at(SECOND, "n1", *[say(to, "all", DATAGRAM)] * count)
+    outcome = stage.run()
+    assert outcome.packets == 3 * count
+    assert all(stage.texts(name) == ["all"] * count for name in to)
+
+
+def test_a_packet_for_a_group_that_a_process_is_not_in_is_dropped() -> None:
+    foreign = Word("another group", "who?")
+    stage = Stage(2)
+    stage.at(SECOND, "n1", lambda step: step.send("n2", foreign, DATAGRAM))
+    stage.at(SECOND, "n1", *say_many("n2", 1, DATAGRAM))
     stage.run()
-    assert [(each.at, each.clock) for each in stage.rang] == [(4 * SECOND, 5 * SECOND)]
+    assert stage.texts("n2") == ["0"]

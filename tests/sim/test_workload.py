@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
+from tests.sim.probes import DATAGRAM, Probe, Stage, say
 
 from ordercast.sim import chance
 from ordercast.sim.agenda import Agenda
@@ -114,6 +115,22 @@ def test_a_full_window_shows_as_one_blocked_row_until_there_is_room() -> None:
     assert sum(row.at < 3 * SECOND for row in blocked) == 1
     assert not [at for at in submits if blocked[0].at < at < 3 * SECOND]
     assert [at for at in submits if at > 3 * SECOND]
+
+
+class Gate(Probe):
+    """Has no room until it hears a word, of which it records nothing."""
+
+    def accepts(self, group: str) -> bool:
+        return bool(self.stage.heard)
+
+
+def test_the_load_is_asked_again_after_a_step_that_only_made_room() -> None:
+    load = WorkloadSettings(senders=["n2"], rate=1, pattern="steady")
+    stage = Stage(2, probe=Gate, workload=load)
+    stage.at(2 * SECOND + SECOND // 2, "n1", say("n2", "open", DATAGRAM)).run()
+    waited, *later = (row for row in stage.rows_of("submit", "n2"))
+    assert (waited.at, waited.count) == (2 * SECOND + SECOND // 2 + 2 * MILLISECOND, 2)
+    assert [row.at // SECOND for row in later] == list(range(3, 10))
 
 
 def test_nothing_is_submitted_after_the_load_not_even_what_waited() -> None:

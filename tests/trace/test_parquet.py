@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -72,6 +74,10 @@ def test_rows_come_back_as_they_were(drawn: list) -> None:
     assert trace.header == HEADER
 
 
+def columns_of(metadata: Any) -> list[Any]:
+    return [metadata.row_group(0).column(place) for place in range(metadata.num_columns)]
+
+
 def test_the_schema_is_the_contract(tmp_path: Path) -> None:
     folder = write(tmp_path, some_rows(5))
     schema = pq.read_schema(folder / "part-00000.parquet")
@@ -82,6 +88,9 @@ def test_the_schema_is_the_contract(tmp_path: Path) -> None:
     metadata = pq.read_metadata(folder / "part-00000.parquet")
     assert metadata.metadata[b"schema_version"] == str(SCHEMA_VERSION).encode()
     assert metadata.row_group(0).column(0).compression == "ZSTD"
+    columns = {column.path_in_schema: column.encodings for column in columns_of(metadata)}
+    assert "DELTA_BINARY_PACKED" in columns["step"]
+    assert "RLE_DICTIONARY" in columns["process"]
     table = pq.ParquetFile(folder / "part-00000.parquet").read(columns=["run"])
     assert table.column("run").to_pylist() == ["r"] * 5
 
@@ -169,9 +178,9 @@ def test_an_existing_run_is_refused_and_left_alone(tmp_path: Path) -> None:
 
 def test_a_run_is_replaced_only_when_the_new_one_is_complete(tmp_path: Path) -> None:
     folder = write(tmp_path, some_rows(50), rows_per_group=10, rows_per_part=10)
-    (folder / "part-00009.parquet.tmp").touch()  # somebody was killed here
-    before = {name: data for name, data in files(folder).items() if not name.endswith(".tmp")}
+    before = files(folder)
     for give_up in (True, False):
+        (folder / "part-00009.parquet.tmp").touch()  # somebody was killed here
         sink = ParquetSink(tmp_path, "r", replace=True, rows_per_group=1)
         sink.write(some_rows(1)[0])
         assert before.items() <= files(folder).items()
@@ -181,6 +190,34 @@ def test_a_run_is_replaced_only_when_the_new_one_is_complete(tmp_path: Path) -> 
     sink.close(HEADER)
     assert sorted(files(folder)) == ["part-00000.parquet", "run.json"]
     assert read_run(folder).rows == some_rows(1)
+
+
+def test_at_no_time_does_a_header_stand_beside_parts_that_are_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is killed while a run is replaced leaves the old one, the new one, or a cut one."""
+    folder = write(tmp_path, some_rows(30), rows_per_group=10, rows_per_part=10)
+    seen: list[dict[str, bytes]] = []
+
+    def watched(act: Callable[..., Any]) -> Callable[..., Any]:
+        def and_look(self: Path, *arguments: Any, **options: Any) -> Any:
+            result = act(self, *arguments, **options)
+            seen.append({name: data for name, data in files(folder).items() if ".tmp" not in name})
+            return result
+
+        return and_look
+
+    before = files(folder)
+    sink = ParquetSink(tmp_path, "r", replace=True, rows_per_group=10, rows_per_part=10)
+    for row in some_rows(20):
+        sink.write(row)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", watched(Path.unlink))
+        patch.setattr(Path, "rename", watched(Path.rename))
+        sink.close(HEADER)
+    assert len(seen) > 5
+    assert all("run.json" not in state or state in (before, files(folder)) for state in seen)
+    assert seen[-1] == files(folder) != before
 
 
 def test_a_row_after_the_end_is_our_mistake(tmp_path: Path) -> None:

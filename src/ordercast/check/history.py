@@ -316,7 +316,6 @@ def _joined(lives: list[Log]) -> Log:
         before = len(line.delivered)
         line.rows += life.rows
         line.submitted += [(before + place, event) for place, event in life.submitted]
-        line.views += [(before + place, row) for place, row in life.views]
         line.delivered += life.delivered
         line.deliveries += life.deliveries
         line.lost += life.lost

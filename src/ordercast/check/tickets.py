@@ -115,8 +115,6 @@ def _shared_ticket(owned: dict[tuple[str, int], list[Ownership]]) -> Verdict | N
                 if longest is not None and longest.process != own.process:
                     runner_up = longest
                 longest = own
-            elif own.process != longest.process and (runner_up is None or own.end > runner_up.end):
-                runner_up = own
     return None
 
 

@@ -105,7 +105,13 @@ def _not_synchronous(history: History, one: Span, other: Span) -> Verdict:
     return broken(VIRTUAL_SYNCHRONY, rows, why)
 
 
-_Sequence: TypeAlias = tuple[tuple[int | None, tuple[str, ...] | None], ...]
+_Content: TypeAlias = tuple[int | None, tuple[str, ...]]
+_Sequence: TypeAlias = tuple[_Content, ...]
+
+
+def _content(row: Row) -> _Content:
+    """What a view is: its identity and its members, however they are spelled."""
+    return row.view, tuple(map(bare_name, row.members or ()))
 
 
 def view_agreement(history: History) -> Verdict:
@@ -136,7 +142,7 @@ def _different_views(history: History, members: Membership) -> Verdict | None:
             and members.group not in life.left
             and members.group in life.first_view
         ):
-            sequence = tuple((row.view, row.members) for row in _views(life, members.group))
+            sequence = tuple(map(_content, _views(life, members.group)))
             by_sequence.setdefault(sequence, []).append(life)
     open_question: Verdict | None = None
     for ones, others in combinations(by_sequence.values(), 2):
@@ -158,7 +164,7 @@ def _first_difference(history: History, group: str, one: Log, other: Log) -> Ver
     """Two connected lives with different sequences: broken, unknown, or one had stopped."""
     for first, second in zip_longest(_views(one, group), _views(other, group)):
         if first is not None and second is not None:
-            if (first.view, first.members) == (second.view, second.members):
+            if _content(first) == _content(second):
                 continue
             why = (
                 f"{one.process} and {other.process} stayed connected, but one installed view "
@@ -183,9 +189,9 @@ def disjoint_views(history: History) -> Verdict:
         return unknown(DISJOINT_VIEWS, why)
     if _nothing_to_judge(history):
         return unknown(DISJOINT_VIEWS, _NO_VIEWS)
-    last_views: dict[str, dict[tuple[int | None, tuple[str, ...] | None], Row]] = {}
+    last_views: dict[str, dict[_Content, Row]] = {}
     for row in _last_views(history):
-        last_views.setdefault(row.group or "", {}).setdefault((row.view, row.members), row)
+        last_views.setdefault(row.group or "", {}).setdefault(_content(row), row)
     for views in last_views.values():
         holder: dict[str, Row] = {}
         for row in views.values():

@@ -128,7 +128,7 @@ class Network:
             wanted = None if isinstance(address, str) else address
             parcel = (source.life, wanted, packet, size)
             if channel is STATUS:
-                self._status(source, target, parcel, leaves, machine, token)
+                self._ask(source, target, parcel, leaves, machine, token)
                 continue
             assert wanted is not None or channel is DATAGRAM, (
                 "a link joins two lives, not two names"
@@ -212,7 +212,7 @@ class Network:
             link.held.append(parcel)
             self._stopped[link] = None
 
-    def _status(
+    def _ask(
         self,
         source: Process,
         target: Process,
@@ -225,10 +225,19 @@ class Network:
         self._unanswered[key] = (source, source.life, machine, token)
         deadline = self._agenda.now + self.settings.answer_within
         self._agenda.add(deadline, self._answer, (key, False))
+        if leaves > self._agenda.now:
+            self._agenda.add(leaves, self._status, (source, target, parcel, key))
+        else:
+            self._status((source, target, parcel, key))
+
+    def _status(self, departure: tuple[Process, Process, Parcel, int]) -> None:
+        """The last byte is on the line, unless the sender died with it in its buffers."""
+        source, target, parcel, _ = departure
+        alive = source.alive and source.life == parcel[0]
         cut = (source.name, target.name) in self.cuts
-        if not cut and not self._is_lost(source, target):
-            at = leaves + self._delay(source, target)
-            self._agenda.add(at, self._arrive_by_status, (source, target, parcel, key))
+        if alive and not cut and not self._is_lost(source, target):
+            at = self._agenda.now + self._delay(source, target)
+            self._agenda.add(at, self._arrive_by_status, departure)
 
     def _arrive_by_status(self, arrival: tuple[Process, Process, Parcel, int]) -> None:
         source, target, parcel, key = arrival

@@ -84,7 +84,7 @@ def _options_of_groups(scenario: Scenario) -> Iterator[Finding]:
             where = (*base, "family") if group.family else ("family",)
             if family in PROMISES:
                 have = ", ".join(FAMILIES)
-                yield where, f"family {family!r} does not run in this version; {have} does"
+                yield where, f"family {family!r} does not run in this version: these do: {have}"
             else:
                 yield where, unknown_word("family", family, PROMISES)
             return
