@@ -129,6 +129,8 @@ class Counted:
     def __init__(self, node: Node, group: Group) -> None:
         self._group = group
         self.count = self.heartbeats = 0
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
         self._taken = node._datagrams._receive
         node._datagrams._receive = self._take
 
@@ -138,6 +140,7 @@ class Counted:
 
     async def run(self) -> None:
         while True:
+            await self.goes_on.wait()
             item = await self._group.next_batch()
             if isinstance(item, Event):
                 self.count += len(item.payloads)
@@ -194,7 +197,12 @@ async def main() -> int:
 
 
 async def measure(node: Node, counted: Counted) -> int:
-    await counted.rate()  # the group forms, and memory finds its size
+    await counted.rate()  # the group forms
+    # Its buffers are full once, as they may be at any time: what grows later is not theirs.
+    counted.goes_on.clear()
+    await asyncio.sleep(1.0)
+    counted.goes_on.set()
+    await counted.rate()
     before = await counted.rate()
     gc.collect()
     size = highest = resident()

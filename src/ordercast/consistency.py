@@ -96,12 +96,13 @@ FAMILIES: dict[str, Promise] = {
             "reliable FIFO multicast; textbook knowledge, no single source",
             available=True,
         ),
-        Promise("gossip", _BASIC, (), _CLUSTERS),
+        Promise("gossip", _BASIC, (), _CLUSTERS, available=True),
         Promise(
             "causal",
             (*_BASIC, "fifo", "optimistic-causal", "ticket-uniqueness"),
             ("causal", "completeness"),
             _CLUSTERS,
+            available=True,
         ),
         Promise(
             "total",

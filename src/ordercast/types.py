@@ -60,6 +60,20 @@ class View(msgspec.Struct, frozen=True):
     members: tuple[NodeId, ...]
 
 
+class StateWanted(msgspec.Struct, frozen=True):
+    """Asks the application for its state, as it is after all that it was handed before this."""
+
+    group: str
+    token: object  # comes back with the answer
+
+
+class StateGiven(msgspec.Struct, frozen=True):
+    """Another member's state, to begin with: what is handed over afterwards follows it."""
+
+    group: str
+    state: bytes
+
+
 def event_number(incarnation: int, counter: int) -> int:
     """The number of an origin's counter-th event (from 1) in one of its lives."""
     assert 0 < counter < 1 << COUNTER_BITS and 0 <= incarnation < 1 << INCARNATION_BITS

@@ -126,7 +126,7 @@ def test_what_members_say_comes_back_from_its_bytes(family: Family) -> None:
     said = [what.packet for _, what in busy(family).log if isinstance(what, Posted)]
     assert said
     for packet in said:
-        assert type(packet) in family.packets
+        assert type(packet.to_wire()) in family.packets
         assert CODEC.decode(CODEC.encode(packet)) == packet
 
 
@@ -141,10 +141,14 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     match shape:
         case msgspec.inspect.IntType():
             least = shape.ge if shape.ge is not None else -(1 << 63)
-            return st.integers(least, (shape.lt or 1 << 63) - 1)
+            return st.integers(least, most(shape))
         case msgspec.inspect.ListType(item_type=item):
             return st.lists(inner_values(item), max_size=3)
     return inner_values(shape)
+
+
+def most(shape: Any) -> int:
+    return int(shape.le if shape.le is not None else (shape.lt or 1 << 63) - 1)
 
 
 def inner_values(shape: Any) -> st.SearchStrategy[Any]:
@@ -157,13 +161,21 @@ def inner_values(shape: Any) -> st.SearchStrategy[Any]:
             return st.binary(max_size=5)
         case msgspec.inspect.IntType():
             least = shape.ge if shape.ge is not None else -(1 << 63)
-            return st.integers(least, (shape.lt or 1 << 63) - 1)
+            return st.integers(least, most(shape))
         case msgspec.inspect.StructType(cls=cls) if cls is NodeId:
             return st.builds(NodeId, st.text(min_size=1, max_size=5), st.integers(0, 1 << 20))
         case msgspec.inspect.ListType(item_type=item):
             return st.lists(inner_values(item), max_size=3)
         case msgspec.inspect.TupleType(item_types=items):
             return st.tuples(*map(inner_values, items))
+        case msgspec.inspect.VarTupleType(item_type=item):
+            return st.lists(inner_values(item), max_size=3).map(tuple)
+        case msgspec.inspect.UnionType(types=types):
+            return st.one_of(*map(inner_values, types))
+        case msgspec.inspect.NoneType():
+            return st.none()
+        case msgspec.inspect.StructType(cls=cls, fields=fields):
+            return st.builds(cls, **{field.name: inner_values(field.type) for field in fields})
     raise AssertionError(f"teach this test about {shape}")
 
 
@@ -174,10 +186,13 @@ any_packet = st.one_of([packets_of(k) for f in FAMILIES.values() for k in f.pack
 @given(any_packet)
 def test_any_packet_comes_back_from_its_bytes(packet: Packet) -> None:
     data = CODEC.encode(packet)
-    if packet.carries()[1] <= len(data):
-        assert CODEC.decode(data) == packet
-    else:  # it says that it carries more than it is long
-        assert read(data) is None
+    found = read(data)
+    if packet.carries()[1] > len(data):  # it says that it carries more than it is long
+        assert found is None
+    elif type(packet).from_wire is Packet.from_wire:
+        assert found == packet
+    elif found is not None:  # it travels in another form, of which not all makes sense
+        assert read(CODEC.encode(found)) == found
 
 
 # --- bytes that no peer should send -----------------------------------------------------------
@@ -216,7 +231,7 @@ def test_a_damaged_packet_is_another_packet_or_the_peers_fault(
     found = read(bytes(whole))
     if found is not None:
         again = CODEC.encode(found)  # shorter, where a number was written longer than it need be
-        assert read(again) == found or found.carries()[1] > len(again)
+        assert read(again) == found or found.to_wire().carries()[1] > len(again)
 
 
 json = st.recursive(

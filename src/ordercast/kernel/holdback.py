@@ -111,6 +111,19 @@ class HoldBack(Generic[K, T]):
         self.abandon(key)
         return key, item
 
+    def peek(self, key: K) -> T | None:
+        """The item held under a key."""
+        held = self._held.get(key)
+        return None if held is None else held.item
+
+    def items(self) -> list[T]:
+        """All that is held, oldest first."""
+        return [held.item for held in self._held.values()]
+
+    def awaited(self) -> tuple[K, ...]:
+        """The keys that somebody waits for, held or not, longest wanted first."""
+        return tuple(self._followers)
+
     def missing(self) -> tuple[K, ...]:
         """The keys that somebody waits for and that are not held either, longest wanted first."""
         return tuple(key for key in self._followers if key not in self._held)

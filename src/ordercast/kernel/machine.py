@@ -14,7 +14,7 @@ Laws of the kernel, which every machine keeps:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -58,6 +58,12 @@ class Machine(Protocol):
     def throttle(self, step: Step, group: str, full: bool) -> None:
         """The application cannot take more for now (or can again): senders should wait."""
 
+    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
+        """The application's state, which `step.ask_state` asked for; None: it has none."""
+
+    def figures(self, group: str) -> dict[str, int]:
+        """What it counts, by plain names, for people who watch it. Changes nothing."""
+
     def leave(self, step: Step, group: str) -> None:
         """The application leaves. Tells the others; no door is called afterwards."""
 
@@ -77,11 +83,17 @@ class Build(Protocol):
         """Makes the machines that serve the plans. `kept` is what an earlier life kept."""
 
 
+def _everybody(plan: Plan, name: str) -> bool:
+    return True
+
+
 class Family(NamedTuple):
     """A protocol family as drivers know it: one entry makes it run in every world."""
 
     name: str
     options: type[msgspec.Struct]  # its defaults work
-    packets: tuple[type[Packet], ...]
+    packets: tuple[type[Packet], ...]  # in the form in which they travel
     build: Build
     largest_group: int  # members; what all its buffers together can bear
+    may_send: Callable[[Plan, str], bool] = _everybody  # who may submit at all
+    tells_stability: bool = True  # whether members know who has what

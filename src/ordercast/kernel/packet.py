@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -19,9 +21,22 @@ class Packet(
 
     group: str
 
-    def carries(self) -> tuple[int, int]:
-        """How many application messages it says are in it, and how many bytes of them.
+    def carries(self) -> tuple[int, int, int]:
+        """How many application messages it says are in it, their bytes, and how many others.
 
         Buffers are bounded by what packets say here, so the codec holds it against their length.
+        The other bytes are those of names, numbers and stamps, at the most.
         """
-        return 0, 0
+        return 0, 0, 0
+
+    def makers(self) -> Iterable[str]:
+        """The names of those whose messages it carries: they must be allowed to send."""
+        return ()
+
+    def to_wire(self) -> Packet:
+        """The packet in the form in which it travels, if that is another one."""
+        return self
+
+    def from_wire(self) -> Packet:
+        """Undoes `to_wire`. PeerError: nobody could have made this."""
+        return self

@@ -28,7 +28,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from ordercast.kernel.packet import Packet
-from ordercast.types import Event, NodeId, View
+from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
 
 
 class Channel(Enum):
@@ -58,6 +58,10 @@ class Note(NamedTuple):
     columns: dict[str, object]
 
 
+Output: TypeAlias = Event | View | Note | StateWanted | StateGiven
+"""What the application and the trace hear of, in order."""
+
+
 class Step:
     """The record of one call. Protocols never store it: a deep copy of a member is a snapshot."""
 
@@ -66,7 +70,7 @@ class Step:
     def __init__(self, now: int) -> None:
         self.now = now  # nanoseconds on this member's own clock, which may drift
         self.sent: list[Sent] = []
-        self.outputs: list[Event | View | Note] = []
+        self.outputs: list[Output] = []
         self.timers: list[tuple[Timer, int | None]] = []
         self.kept: list[Packet] = []
 
@@ -88,6 +92,14 @@ class Step:
     def install(self, view: View) -> None:
         """Hands a view to the application, in order with the events."""
         self.outputs.append(view)
+
+    def ask_state(self, group: str, token: Hashable) -> None:
+        """Asks the application for its state at this point; it comes back through `provide`."""
+        self.outputs.append(StateWanted(group, token))
+
+    def give_state(self, group: str, state: bytes) -> None:
+        """Hands the application a state to begin with."""
+        self.outputs.append(StateGiven(group, state))
 
     def set_timer(self, timer: Timer, after: int | None) -> None:
         """Asks for `expire(timer)` after so many nanoseconds; again replaces, None cancels."""

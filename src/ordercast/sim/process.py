@@ -17,19 +17,21 @@ from typing import Any, TypeAlias
 from ordercast.errors import DiskError
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Step, Timer
+from ordercast.kernel.step import Note, Step, Timer
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.clock import TRUE
 from ordercast.sim.network import Link, Network, Parcel
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
-from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, View
 
 DISK_RECORDS = 10_000_000
 
 Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
-Application: TypeAlias = Callable[[NodeId, Event | View], None]
+Heard: TypeAlias = Event | View | StateWanted | StateGiven
+Application: TypeAlias = Callable[[NodeId, Heard], bytes | None]
+"""What an application is handed, in order. What it returns is its state, if that was asked."""
 Act: TypeAlias = tuple[Callable[[Any], None], Any]
 """What is to be done, and its one argument, as on the agenda."""
 
@@ -211,6 +213,11 @@ class Process:
             machine.expire(step, timer)
             self._apply(machine, step)
 
+    def _provide(self, machine: Machine, asked: StateWanted, state: bytes | None) -> None:
+        step = self._step()
+        machine.provide(step, asked.group, asked.token, state)
+        self._apply(machine, step)
+
     def _step(self) -> Step:
         return Step(self.clock.read(self.agenda.now))
 
@@ -260,11 +267,14 @@ class Process:
             elif isinstance(output, View):
                 if self._traced:
                     self.journal.view(self.agenda.now, output)
-            else:
+            elif isinstance(output, Note):
                 self._note(output.kind, output.columns)
                 continue
+            answer = None
             if self._application is not None:
-                self._application(self.life, output)
+                answer = self._application(self.life, output)
+            if isinstance(output, StateWanted):
+                self._provide(machine, output, answer)
         if self.on_room:
             for retry in list(self.on_room.values()):
                 retry()

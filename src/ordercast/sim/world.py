@@ -123,8 +123,9 @@ class World:
         load, until = scenario.workload, scenario.duration
         for group, plan in self._groups:
             members, rate = frozenset(group.members), load.rate_in(plan.options)
+            family = self._families[scenario.family_of(group)]
             for name in scenario.senders():
-                if name in members:
+                if name in members and family.may_send(plan, name):
                     draw = chance.stream(seed, "workload", group.name, name)
                     process = self.processes[name]
                     room = getattr(plan.options, "window_size", BATCH_SIZE)

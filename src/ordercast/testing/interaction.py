@@ -43,7 +43,7 @@ from ordercast.testing.stage import (
     TimerSet,
     tag_of,
 )
-from ordercast.types import COUNTER_BITS, Event, NodeId, View
+from ordercast.types import COUNTER_BITS, Event, NodeId, StateGiven, StateWanted, View
 from ordercast.units import Duration
 
 RULE = "----"
@@ -97,6 +97,10 @@ def happening_text(who: NodeId, what: Happening) -> str:
             fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
             named = f"{_event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
             return f"{who} delivers {named}{_columns_text(fields)}"
+        case StateWanted():
+            return f"{who} is asked for its state"
+        case StateGiven():
+            return f"{who} is given the state {value_text(what.state)}"
         case Note(kind, columns):
             left = {name: value for name, value in columns.items() if name != "group"}
             number = left.get("number")

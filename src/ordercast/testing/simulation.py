@@ -8,12 +8,13 @@ from typing import NamedTuple
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.kernel.machine import Family
+from ordercast.sim.process import Heard
 from ordercast.sim.scenario import Scenario
 from ordercast.sim.scenario_file import load_scenario
 from ordercast.sim.world import Outcome, World
 from ordercast.trace.schema import Level, Trace
 from ordercast.trace.sinks import MemorySink
-from ordercast.types import Event, NodeId, View
+from ordercast.types import Event, NodeId
 
 
 class Simulated(NamedTuple):
@@ -22,7 +23,7 @@ class Simulated(NamedTuple):
     outcome: Outcome
     trace: Trace
     verdicts: list[Verdict]
-    heard: dict[str, list[Event | View]]  # by process: all that its application was handed
+    heard: dict[str, list[Heard]]  # by process: all that its application was handed
 
     @property
     def broken(self) -> list[Verdict]:
@@ -48,9 +49,9 @@ def simulate(
     """
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(Path(scenario))
-    heard: dict[str, list[Event | View]] = {}
+    heard: dict[str, list[Heard]] = {}
 
-    def application(life: NodeId, item: Event | View) -> None:
+    def application(life: NodeId, item: Heard) -> None:
         heard.setdefault(life.name, []).append(item)
 
     sink = MemorySink()

@@ -29,12 +29,22 @@ from typing import NamedTuple, Self, TypeAlias
 from ordercast.errors import UsageError
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Address, Channel, Note, Step, Timer
+from ordercast.kernel.step import (
+    DATAGRAM,
+    LINK,
+    STATUS,
+    Address,
+    Channel,
+    Note,
+    Output,
+    Step,
+    Timer,
+)
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim import chance
 from ordercast.sim.scenario_file import options_for
 from ordercast.store.memory import SimulatedDisk
-from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.types import Event, NodeId, Payloads, StateWanted
 
 GROUP = "g"
 MOST_DELIVERIES = 100_000
@@ -86,7 +96,7 @@ class Kept(NamedTuple):
     record: Packet
 
 
-Happening: TypeAlias = Received | Kept | Posted | TimerSet | Event | View | Note
+Happening: TypeAlias = Received | Kept | Posted | TimerSet | Output
 """What the log of a stage holds, each with the life that it happened to."""
 
 
@@ -104,6 +114,7 @@ class Actor:
         # When each timer runs out, by the first group of the machine that set it.
         self.timers: dict[tuple[str, Timer], int] = {}
         self.disk = SimulatedDisk(DISK_RECORDS)
+        self.answered = 0  # questions for the application's state
 
 
 class Stage:
@@ -139,7 +150,7 @@ class Stage:
         if actor.alive:
             raise StageError(f"{actor.life} is already there")
         actor.life = NodeId(name, actor.life.incarnation + 1)
-        actor.alive = True
+        actor.alive, actor.answered = True, 0
         plans = tuple(plan for plan in self.plans if name in plan.members)
         draw = chance.stream(self.seed, "member", self.family.name, actor.life)
         machines = self.family.build(actor.life, plans, draw, actor.disk.records())
@@ -188,6 +199,18 @@ class Stage:
         """The application of a member cannot take more, or can again."""
         actor, machine, step = self._living(name), self.machine(name, group), Step(self.now)
         machine.throttle(step, group, full)
+        self._apply(actor, machine, step)
+
+    def provide(self, name: str, state: bytes | None, group: str = GROUP) -> None:
+        """The application answers the oldest question for its state that it has not answered."""
+        actor, machine = self._living(name), self.machine(name, group)
+        asked = [what for who, what in self.log if who == actor.life]
+        wanted = [what for what in asked if isinstance(what, StateWanted)]
+        if len(wanted) <= actor.answered:
+            raise StageError(f"{name} was not asked for its state")
+        step = Step(self.now)
+        machine.provide(step, group, wanted[actor.answered].token, state)
+        actor.answered += 1
         self._apply(actor, machine, step)
 
     def deliver(self, parcel: Parcel, *, answered: bool = True) -> None:

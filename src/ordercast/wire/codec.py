@@ -20,8 +20,6 @@ LARGEST_PACKET = 64 << 20
 
 MESSAGE_OVERHEAD = 5
 """Bytes that MessagePack puts before one message, at the most."""
-PACKET_OVERHEAD = 4096
-"""Bytes of names, numbers and stamps around the messages of one packet, at the most."""
 
 
 class Codec:
@@ -33,7 +31,7 @@ class Codec:
         self._decoder: msgspec.msgpack.Decoder[Packet] = msgspec.msgpack.Decoder(union)
 
     def encode(self, packet: Packet) -> bytes:
-        data = self._encoder.encode(packet)
+        data = self._encoder.encode(packet.to_wire())
         assert len(data) <= LARGEST_PACKET, f"a packet of {len(data)} bytes"
         return data
 
@@ -44,9 +42,9 @@ class Codec:
             packet = self._decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise PeerError(f"not a packet that we know: {error}") from error
-        messages, size = packet.carries()
+        messages, size, others = packet.carries()
         if messages or size:
-            around = MESSAGE_OVERHEAD * messages + PACKET_OVERHEAD
+            around = MESSAGE_OVERHEAD * messages + others
             if not len(data) - around <= size <= len(data):
                 raise PeerError(f"a packet of {len(data)} bytes that says it carries {size}")
-        return packet
+        return packet.from_wire()

@@ -26,18 +26,19 @@ What it does not do: agree on views, order anything across senders, or keep anyt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.buffers import Limit, Retained
+from ordercast.kernel.losses import Losses
 from ordercast.kernel.machine import Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 from ordercast.protocol.fifo.peers import Peer
-from ordercast.protocol.fifo.stream import Losses, Stream
+from ordercast.protocol.fifo.stream import Stream
 from ordercast.types import Event, NodeId, Payloads, View, event_number, view_identity
 
 TICK = "tick"
@@ -70,7 +71,7 @@ class Member:
         self.forming = options.silence_ticks if self.others else 0  # ticks left to meet everybody
         self.early: list[Data] = []  # admitted while forming: nobody hears an event before a view
         self.views_installed = 0
-        self.losses = Losses()
+        self.losses: Losses[NodeId] = Losses()
         self.throttled = False  # the application is full: we acknowledge nothing that is new
         self.unreported = 0  # events received since our last heartbeat
         self.first_tick = chance.randrange(1, options.heartbeat + 1)  # members out of step
@@ -146,7 +147,7 @@ class Member:
             self._report(step)
         step.set_timer(TICK, self.options.heartbeat)
 
-    def told(self, step: Step, token: object, arrived: bool) -> None:
+    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
         raise AssertionError("fifo sends nothing by status")
 
     def throttle(self, step: Step, group: str, full: bool) -> None:
@@ -155,6 +156,16 @@ class Member:
             for stream in self.streams.values():
                 stream.reported_up_to = stream.received_up_to
             self._report(step)
+
+    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
+        raise AssertionError("fifo asks for no state")
+
+    def figures(self, group: str) -> dict[str, int]:
+        return {
+            "present": len(self.present),
+            "unstable": self.unstable.count,
+            "held": sum(stream.held.count for stream in self.streams.values()),
+        }
 
     def leave(self, step: Step, group: str) -> None:
         if self.present:

@@ -25,8 +25,11 @@ class Data(Packet, frozen=True, tag="fifo.data"):
     payloads: Payloads
     size: Count  # bytes of the payloads, counted once by the origin
 
-    def carries(self) -> tuple[int, int]:
-        return len(self.payloads), self.size
+    def carries(self) -> tuple[int, int, int]:
+        return len(self.payloads), self.size, 1024
+
+    def makers(self) -> tuple[str]:
+        return (self.origin.name,)
 
 
 class Start(Packet, frozen=True, tag="fifo.start"):

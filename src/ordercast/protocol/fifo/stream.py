@@ -9,8 +9,6 @@ once, and again only if they do not move.
 
 from __future__ import annotations
 
-from collections import deque
-
 from ordercast.kernel.buffers import Limit, Retained
 from ordercast.kernel.stability import Stability
 from ordercast.kernel.step import Step
@@ -27,38 +25,6 @@ class Lag:
         self.seen_at = seen_at  # what the peer had acknowledged when last looked at
         self.waited = 0  # ticks without progress since then
         self.given_up_to: int | None = None  # how far we relayed to it
-
-
-LOSSES_AT_ONCE = 1000
-"""Events given up in one call of a door: who was away for a day may have missed millions."""
-
-
-class Losses:
-    """What was given up and has not been told yet: ranges, so that a large one costs nothing."""
-
-    __slots__ = ("_untold",)
-
-    def __init__(self) -> None:
-        self._untold: deque[tuple[NodeId, range]] = deque()
-
-    def add(self, origin: NodeId, numbers: range) -> None:
-        if numbers:
-            self._untold.append((origin, numbers))
-
-    def take(self) -> list[tuple[NodeId, int]]:
-        """The next that are to be told, oldest first."""
-        taken: list[tuple[NodeId, int]] = []
-        while self._untold and len(taken) < LOSSES_AT_ONCE:
-            origin, numbers = self._untold.popleft()
-            room = LOSSES_AT_ONCE - len(taken)
-            taken += [(origin, number) for number in numbers[:room]]
-            if numbers[room:]:
-                self._untold.appendleft((origin, numbers[room:]))
-        return taken
-
-    def __len__(self) -> int:
-        """How many ranges wait."""
-        return len(self._untold)
 
 
 class Stream:

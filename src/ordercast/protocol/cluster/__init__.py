@@ -1,0 +1,49 @@
+"""Causal clusters: few updaters, any number of receivers, order over gossip.
+
+options.py        what can be set, with defaults that work
+packets.py        what members say to each other, and how it becomes short on the wire
+gossip.py         spreading events: rounds, ages, termination
+partial_view.py   whom gossip goes to: everybody, or a partial view kept by lpbcast
+cyclon.py         the same, kept by shuffling
+causality.py      optimistic causal order: what waits for what, and what is skipped
+recovery.py       what is kept for others, and what was asked for
+joining.py        where a newcomer begins
+ownership.py      who owns which ticket
+member.py         the machine of plain gossip, and what both have in common
+causal_member.py  the machine of a causal cluster: the rules that join the parts
+planner.py        which settings give which reliability
+"""
+
+from ordercast.kernel.machine import Family
+from ordercast.protocol.cluster import causal_member, member
+from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
+from ordercast.protocol.cluster.ownership import may_send
+from ordercast.protocol.cluster.packets import (
+    Ask,
+    ClusterMembership,
+    Digest,
+    Gossip,
+    Membership,
+    Recover,
+    ThinRecovered,
+    ThinUpdates,
+    Welcome,
+)
+
+GOSSIP = Family(
+    "gossip",
+    GossipOptions,
+    (Gossip, Membership),
+    member.build,
+    largest_group=20_000,
+    tells_stability=False,
+)
+CAUSAL = Family(
+    "causal",
+    CausalOptions,
+    (ThinUpdates, Recover, ThinRecovered, Digest, Ask, Welcome, ClusterMembership),
+    causal_member.build,
+    largest_group=20_000,
+    may_send=may_send,
+    tells_stability=False,
+)

@@ -1,0 +1,386 @@
+"""A member of a causal cluster: gossip below, causal order above, recovery beside.
+
+From Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
+configurable levels of consistency, 2011, sections 3, 5 and 6, Algorithm 5. docs/causal.md says
+where and why this differs.
+
+Rules.
+ 1. Only who owns a ticket makes events. Its stamp is its clock, with the next entry of its ticket.
+    It delivers its own event at once, keeps it for others, and spreads it.
+ 2. What comes by gossip is kept for others, and goes to the causal order (causality.py).
+ 3. An event that still waits after `time_to_terminate`, when gossip must be over, makes us ask for
+    what it waits for, once. After `time_to_recover` it is forced: what is missing is skipped, and
+    said to be lost.
+ 4. Members tell each other their clocks. What somebody else has and we lack is asked for in the
+    same way, again and again, but nothing is forced for it: so the last event of a ticket, which
+    nothing follows, is not missed in silence.
+ 5. Who comes asks where the cluster is (joining.py) and neither delivers nor makes anything before
+    it knows, or has good reason to believe that it is among the first.
+ 6. While the application cannot take more nothing is delivered. What comes is kept for others, and
+    for ourselves as long as there is room.
+
+Times are counted in rounds of our own: who was stalled gives nothing up for that while.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from random import Random
+
+from ordercast.errors import PeerError
+from ordercast.kernel.buffers import Limit
+from ordercast.kernel.losses import Losses
+from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
+from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span
+from ordercast.protocol.cluster.joining import Joining
+from ordercast.protocol.cluster.member import Spreader, parts
+from ordercast.protocol.cluster.options import CausalOptions
+from ordercast.protocol.cluster.ownership import Fixed
+from ordercast.protocol.cluster.packets import (
+    Ask,
+    ClusterMembership,
+    Digest,
+    Membership,
+    Recover,
+    Recovered,
+    Update,
+    Updates,
+    Welcome,
+)
+from ordercast.protocol.cluster.partial_view import Roster
+from ordercast.protocol.cluster.recovery import RecoveryBuffer, Requests
+from ordercast.types import Event, NodeId, Payloads, event_number
+
+ANSWER = Limit(500, 4 << 20)
+"""What one request is answered with, at the most."""
+WELCOME = Limit(500, 4 << 20)
+"""Recent events that a newcomer is given."""
+DIGEST_ROUNDS = 4
+"""How often a member tells one other its clock."""
+
+
+class CausalMember(Spreader[Update]):
+    membership = ClusterMembership
+
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        super().__init__(me, plan, chance)
+        assert isinstance(plan.options, CausalOptions)
+        self.options = options = plan.options
+        self.tickets = Fixed(me, plan)
+        limit = Limit(options.waiting, options.waiting_size)
+        self.order = CausalOrder(options.tickets, limit)
+        self.buffer = RecoveryBuffer(
+            options.tickets,
+            Limit(options.recovery_buffer, options.recovery_size),
+            by_age=options.replace == "age",
+        )
+        self.requests = Requests(options.waiting)
+        self.joining: Joining | None = Joining(options.rounds_to_terminate)
+        self.now = 0  # rounds of ours
+        self.sequence = 0  # paper: seq_p; own events of this epoch
+        # Events that wait, with the round in which they are to be asked for, and forced.
+        self.terminating: deque[tuple[int, int]] = deque()
+        self.recovering: deque[tuple[int, int]] = deque()
+        # What other members' clocks say that we lack, and since when.
+        self.behind_since: int | None = None
+        self.ahead: tuple[tuple[int, ...], str] | None = None
+        self.losses: Losses[int] = Losses()
+        self.late = 0  # events that came after they had been skipped
+        self.recovered = 0
+
+    # --- doors -------------------------------------------------------------------------------
+
+    def start(self, step: Step) -> None:
+        super().start(step)
+        if self.tickets.index is not None:
+            step.note("ticket", group=self.group, index=self.tickets.index, cause="acquired")
+        if len(self.sampler.known()) == 0:
+            self._settle(step, [0] * self.options.tickets)
+
+    def accepts(self, group: str) -> bool:
+        return self.joining is None and self.tickets.index is not None and super().accepts(group)
+
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        assert self.accepts(group), "the driver asks first"
+        self._refuse_size(size)
+        index = self.tickets.index
+        assert index is not None
+        self._count(size)
+        self.sequence += 1
+        clock = self.order.clock
+        base = clock[index] if self.sequence == 1 else 0
+        stamp = (*clock[:index], self.tickets.entry(self.sequence), *clock[index + 1 :])
+        update = Update(index, stamp, self.me, self.made, payloads, size, base)
+        self.order.made(update)
+        self.buffer.add(update, 0)
+        event = self._event(update, 0)
+        step.deliver(event)
+        self._begin_spreading(step, update)
+        return event
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        if isinstance(packet, Updates):
+            for update, age in packet.updates:
+                self._refuse_age(sender, age)
+                if not self.spreading.knows(update.key):
+                    self.tickets.refuse_nonsense(sender, update, self.made)
+            if packet.roster is not None:
+                self._receive_roster(step, sender, packet.roster)
+            self.sampler.heard(sender)
+            entries = ((update.key, update, age) for update, age in packet.updates)
+            for update, age in self.spreading.admit(entries):
+                self._take(step, update, age, asked=False)
+        elif isinstance(packet, Recovered):
+            self._receive_recovered(step, sender, packet)
+        elif isinstance(packet, Recover):
+            self._receive_recover(step, sender, packet)
+        elif isinstance(packet, Digest):
+            self._receive_digest(sender, packet)
+        elif isinstance(packet, Membership):
+            self._receive_roster(step, sender, packet.roster)
+        elif isinstance(packet, Ask):
+            self._receive_ask(step, sender, packet)
+        elif isinstance(packet, Welcome):
+            self._receive_welcome(step, sender, packet)
+        else:
+            raise PeerError(f"{sender} sent {type(packet).__name__}, which causal does not know")
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        super().expire(step, timer)
+        self.now += 1
+        self._tell_losses(step)
+        if self.joining is not None:
+            self._ask_where_we_are(step)
+            return
+        while self.terminating and self.terminating[0][0] <= self.now:
+            _, key = self.terminating.popleft()
+            self._terminate(step, key)
+        while self.recovering and self.recovering[0][0] <= self.now:
+            _, key = self.recovering.popleft()
+            self._deliver(step, self.order.force(key))
+        self.requests.give_up(self.now - self.options.rounds_to_recover)
+        if self.options.digests:
+            self._compare_clocks(step)
+
+    def throttle(self, step: Step, group: str, full: bool) -> None:
+        super().throttle(step, group, full)
+        if not full:
+            for update in self.buffer.all():  # what came meanwhile and is still kept
+                self._admit(step, update, 0, timed=True)
+
+    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
+        """The application's state, as it was asked for when somebody came."""
+        assert isinstance(token, tuple)
+        name, clock = token
+        self._send(step, name, Welcome(self.group, clock, clock, state), large=True)
+
+    def figures(self, group: str) -> dict[str, int]:
+        return {
+            **super().figures(group),
+            "waiting": len(self.order),
+            "asked": len(self.requests),
+            "recovered": self.recovered,
+            "late": self.late,
+            "kept": len(self.buffer),
+        }
+
+    # --- events ------------------------------------------------------------------------------
+
+    def _take(self, step: Step, update: Update, age: int, *, asked: bool) -> None:
+        """An event came, by gossip or because it was asked for."""
+        self.buffer.add(update, age)
+        if self.joining is not None:
+            self.joining.early(update, age)
+        elif not self.full:
+            self._admit(step, update, age, timed=not asked)
+
+    def _admit(self, step: Step, update: Update, age: int, *, timed: bool) -> None:
+        if self.requests.came(update.key):
+            self.recovered += 1
+            self._note_event(step, "recover", update.index, update.entry, cause="answered")
+        if self.order.is_obsolete(update) or update.key in self.order:
+            self.late += self.order.is_obsolete(update) and not timed
+            return
+        delivered = self.order.admit(update, age)
+        if timed and update.key in self.order:
+            self.terminating.append((self.now + self.options.rounds_to_terminate, update.key))
+        self._deliver(step, delivered)
+        while self.order.over_limit:
+            self._deliver(step, self.order.force_oldest())
+
+    def _deliver(self, step: Step, delivered: list[Delivery]) -> None:
+        for update, hops, skipped in delivered:
+            for span in skipped:
+                self.losses.add(span.ticket, range(span.first, span.last + 1))
+            self._tell_losses(step)
+            step.deliver(self._event(update, hops))
+
+    def _terminate(self, step: Step, key: int) -> None:
+        """Gossip is over, and the event still waits: what it waits for is asked for."""
+        update = self.order.peek(key)
+        if update is None:
+            return
+        self._ask_for(step, self.order.missing(update), None)
+        self.recovering.append((self.now + self.options.rounds_to_recover, key))
+
+    def _tell_losses(self, step: Step) -> None:
+        for index, entry in self.losses.take():
+            self.lost += 1
+            self._note_event(step, "lose", index, entry, cause="unrecovered")
+
+    # --- recovery ----------------------------------------------------------------------------
+
+    def _ask_for(self, step: Step, spans: list[Span], somebody: str | None) -> None:
+        """Asks for events that are neither here nor asked for already.
+
+        `somebody` said that he has them; otherwise it goes as `recovery` says.
+        """
+        if self.options.recovery == "off":
+            return
+        new = self.requests.new(spans, self.order.__contains__, self.now)
+        if not new:
+            return
+        asked: dict[tuple[str, ...], list[Span]] = {}
+        if somebody is not None:
+            asked[(somebody,)] = new
+        elif self.options.asked:
+            asked[self.sampler.sample(self.options.asked)] = new
+        else:
+            for span in new:
+                asked.setdefault((self.tickets.owner(span.ticket),), []).append(span)
+        for names, wanted in asked.items():
+            ranges = [(span.ticket, span.first, span.last) for span in wanted]
+            step.send(names, Recover(self.group, ranges), DATAGRAM)
+            peer = names[0] if len(names) == 1 else None
+            for span in wanted:
+                for entry in range(span.first, span.last + 1):
+                    self._note_event(step, "recover", span.ticket, entry, peer=peer, cause="asked")
+
+    def _receive_recover(self, step: Step, sender: NodeId, packet: Recover) -> None:
+        spans = []
+        for index, first, last in packet.ranges:
+            if index >= self.options.tickets or first > last:
+                raise PeerError(f"{sender} asks for {first} to {last} of ticket {index}")
+            spans.append(Span(index, first, last))
+        found = self.buffer.find(spans, ANSWER.count)
+        size = 0
+        for place, update in enumerate(found):
+            size += update.size
+            if size > ANSWER.size and place:
+                found = found[:place]
+                break
+        self._hand_over(step, sender.name, found)
+
+    def _hand_over(self, step: Step, name: str, updates: list[Update]) -> None:
+        if not updates:
+            return
+        entries = [(update, 0) for update in updates]
+        for part, channel in parts(entries, self.settings.transport == "status"):
+            self._send(step, name, Recovered(self.group, part), large=channel is STATUS)
+
+    def _receive_recovered(self, step: Step, sender: NodeId, packet: Recovered) -> None:
+        for update, _ in packet.updates:
+            self.tickets.refuse_nonsense(sender, update, self.made)
+        for update, _ in packet.updates:
+            self.spreading.remember(update.key)
+            self._take(step, update, self.options.hops, asked=True)
+
+    def _send(self, step: Step, name: str, packet: Packet, *, large: bool) -> None:
+        if large:
+            step.send(name, packet, STATUS, name)
+        else:
+            step.send(name, packet, DATAGRAM)
+
+    # --- clocks ------------------------------------------------------------------------------
+
+    def _compare_clocks(self, step: Step) -> None:
+        """Tells one member our clock, and asks for what another has and gossip did not bring."""
+        if self.now % DIGEST_ROUNDS == 0:
+            step.send(self.sampler.sample(1), Digest(self.group, self.order.stamp), DATAGRAM)
+        if self.ahead is None or self.behind_since is None:
+            return
+        if self.now - self.behind_since >= self.options.rounds_to_terminate:
+            clock, name = self.ahead
+            self.ahead = self.behind_since = None
+            self._ask_for(step, self.order.behind(clock), name)
+
+    def _receive_digest(self, sender: NodeId, packet: Digest) -> None:
+        self.tickets.refuse_clock(sender, packet.clock)
+        if self.joining is None and self.ahead is None and self.order.behind(packet.clock):
+            self.ahead, self.behind_since = (packet.clock, sender.name), self.now
+
+    # --- joining -----------------------------------------------------------------------------
+
+    def _ask_where_we_are(self, step: Step) -> None:
+        assert self.joining is not None
+        begin = self.joining.round(self.options.tickets)
+        if begin is not None:
+            self._settle(step, begin)
+            return
+        ask = Ask(self.group, self.options.state)
+        step.send(self.sampler.sample(2), ask, DATAGRAM)
+
+    def _receive_ask(self, step: Step, sender: NodeId, packet: Ask) -> None:
+        if self.joining is not None:
+            return
+        if packet.state and self.options.state:
+            step.ask_state(self.group, (sender.name, self.order.stamp))
+            return
+        updates, floor = self.buffer.recent(WELCOME)
+        welcome = Welcome(self.group, tuple(floor), self.order.stamp)
+        self._send(step, sender.name, welcome, large=False)
+        self._hand_over(step, sender.name, updates)
+
+    def _receive_welcome(self, step: Step, sender: NodeId, packet: Welcome) -> None:
+        for clock in (packet.clock, packet.target):
+            self.tickets.refuse_clock(sender, clock)
+        if any(map(int.__gt__, packet.clock, packet.target)):
+            raise PeerError(f"{sender} begins beyond its own clock")
+        if packet.state is not None and packet.clock != packet.target:
+            raise PeerError(f"{sender} gives a state that does not fit its clock")
+        if self.joining is None or (self.options.state and packet.state is None):
+            return
+        if packet.state is not None:
+            step.give_state(self.group, packet.state)
+        self._settle(step, packet.clock)
+
+    def _settle(self, step: Step, clock: Sequence[int]) -> None:
+        """We know where to begin. What came meanwhile counts from here on."""
+        assert self.joining is not None
+        early, self.joining = self.joining.updates(), None
+        self.order.begin(clock)
+        self.buffer.begin(clock)
+        for update, age in early:
+            if not self.order.is_obsolete(update):
+                self._admit(step, update, age, timed=True)
+
+    # --- words -------------------------------------------------------------------------------
+
+    def _packet(self, entries: list[tuple[Update, int]], roster: Roster | None) -> Packet:
+        return Updates(self.group, entries, roster)
+
+    def _event(self, update: Update, hops: int) -> Event:
+        return Event(
+            self.group,
+            update.origin,
+            event_number(update.origin.incarnation, update.number),
+            update.payloads,
+            index=update.index,
+            stamp=update.stamp,
+            hops=hops,
+            size=update.size,
+        )
+
+    def _note_event(self, step: Step, kind: str, index: int, entry: int, **columns: object) -> None:
+        origin, number = self.tickets.event_of(index, entry)
+        step.note(kind, group=self.group, index=index, origin=origin, number=number, **columns)
+
+
+def build(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+) -> list[Machine]:
+    """One machine a cluster: clusters know nothing of each other."""
+    return [CausalMember(me, plan, chance) for plan in plans]

@@ -1,0 +1,227 @@
+"""The causality layer: optimistic causal order of what gossip brings in any order, or not at all.
+
+From Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
+configurable levels of consistency, 2011, section 5.1 and Algorithm 5. What that leaves open is
+settled here, and in docs/causal.md.
+
+Words. An entry is `epoch << 32 | sequence`: epochs only grow, so a ticket that changes hands never
+uses an entry twice, and comparing numbers compares epochs first.
+
+  obsolete     an event whose entry is not beyond the clock: it, or what follows it, was delivered.
+               That also finds doubles, and whoever still sends in an epoch that is over.
+  missing      what an event waits for: all that its stamp names beyond the clock, but itself. The
+               event before the first of an epoch is the one that its `base` names.
+  deliverable  neither obsolete nor missing anything.
+  skipped      what a forced delivery jumps over.
+
+Rules.
+ 1. A deliverable event is delivered at once, and then whatever waited for it alone.
+ 2. Another one waits. For each ticket it waits only for the last event that its stamp names, for
+    that one waits for those before it.
+ 3. Forcing an event delivers all that wait and precede it, and then it, in causal order, although
+    others are missing; these are skipped, and obsolete from then on.
+ 4. Stamps that contradict each other (of two owners in two epochs) cannot hold it up: where
+    everything left precedes something else, the one with the smallest stamp goes first.
+
+What it does not do: keep time, ask for what is missing, or decide when to force.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import compress
+from operator import gt
+from typing import NamedTuple
+
+from ordercast.kernel.buffers import Limit
+from ordercast.kernel.holdback import HoldBack
+from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+
+INDEX_BITS = 10
+_INDEX = (1 << INDEX_BITS) - 1
+
+
+class Span(NamedTuple):
+    """Consecutive events of one ticket, in one epoch."""
+
+    ticket: int
+    first: int  # entries, both included
+    last: int
+
+    def events(self) -> Iterable[int]:
+        """Their ids, as `Update.key` has them."""
+        return (entry << INDEX_BITS | self.ticket for entry in range(self.first, self.last + 1))
+
+
+class Held(NamedTuple):
+    update: Update
+    hops: int
+
+
+class Delivery(NamedTuple):
+    update: Update
+    hops: int
+    skipped: tuple[Span, ...] = ()  # what it jumped over
+
+
+class CausalOrder:
+    """The clock of one member, and what waits for it."""
+
+    def __init__(self, tickets: int, limit: Limit) -> None:
+        self.clock = [0] * tickets  # paper: T_p
+        self.dropped = 0  # events that became obsolete while they waited
+        self._places = range(tickets)
+        self._held: HoldBack[int, Held] = HoldBack(limit)  # paper: H_p and R
+        self._stamp: tuple[int, ...] | None = None  # the clock as a tuple, while it stands still
+
+    @property
+    def stamp(self) -> tuple[int, ...]:
+        if self._stamp is None:
+            self._stamp = tuple(self.clock)
+        return self._stamp
+
+    def begin(self, clock: Iterable[int]) -> None:
+        """Starts here: all that is not beyond this clock is before our time."""
+        self.clock = list(clock)
+        self._stamp = None
+
+    def is_obsolete(self, update: Update) -> bool:
+        return update.stamp[update.index] <= self.clock[update.index]
+
+    def made(self, update: Update) -> None:
+        """An own event, which its maker delivers at once."""
+        assert update.predecessor <= self.clock[update.index] < update.entry
+        self.clock[update.index] = update.entry
+        self._stamp = None
+
+    def admit(self, update: Update, hops: int) -> list[Delivery]:
+        """Takes an event that is not obsolete. Returns what is delivered now, in order."""
+        assert not self.is_obsolete(update)
+        index, stamp, clock = update.index, update.stamp, self.clock
+        ahead = list(compress(self._places, map(gt, stamp, clock)))
+        before = update.predecessor
+        if len(ahead) == 1 and before <= clock[index]:
+            return self._run([Held(update, hops)])
+        waits = [stamp[place] << INDEX_BITS | place for place in ahead if place != index]
+        if before > clock[index]:
+            waits.append(before << INDEX_BITS | index)
+        released = self._held.admit(update.key, Held(update, hops), tuple(waits), update.size)
+        return self._run(released)
+
+    def force(self, key: int) -> list[Delivery]:
+        """Delivers a waiting event, and before it all that wait and precede it."""
+        waiting = self._held.peek(key)
+        if waiting is None:
+            return []
+        stamp = waiting.update.stamp
+        before = [
+            held for held in self._held.items() if stamp[held.update.index] >= held.update.entry
+        ]
+        delivered: list[Delivery] = []
+        for held in _in_causal_order(before):
+            delivered += self._force_one(held)
+        return delivered
+
+    def peek(self, key: int) -> Update | None:
+        """An event that waits."""
+        held = self._held.peek(key)
+        return None if held is None else held.update
+
+    def force_oldest(self) -> list[Delivery]:
+        return self.force(self._held.held[0])
+
+    def missing(self, update: Update) -> list[Span]:
+        """What must be delivered before this event and was not, whether it waits here or not."""
+        return self.behind(update.stamp, update)
+
+    def behind(self, clock: Iterable[int], update: Update | None = None) -> list[Span]:
+        """What lies between our clock and another one."""
+        found = []
+        for index, (theirs, ours) in enumerate(zip(clock, self.clock, strict=True)):
+            if update is not None and index == update.index:
+                theirs = update.predecessor
+            if theirs > ours:
+                found.append(_span(index, ours, theirs))
+        return found
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def over_limit(self) -> bool:
+        return self._held.over_limit
+
+    # --- moving the clock --------------------------------------------------------------------
+
+    def _force_one(self, held: Held) -> list[Delivery]:
+        update = held.update
+        self._held.abandon(update.key)
+        if self.is_obsolete(update):
+            self.dropped += 1
+            return []
+        skipped = tuple(self.missing(update))
+        released: list[Held] = []
+        for index in list(compress(self._places, map(gt, update.stamp, self.clock))):
+            released += self._move(index, update.stamp[index])
+        return [Delivery(update, held.hops, skipped), *self._run(released)]
+
+    def _run(self, released: list[Held]) -> list[Delivery]:
+        """Delivers what waits for nothing any more, and all that this releases."""
+        delivered: list[Delivery] = []
+        ready = deque(released)
+        while ready:
+            held = ready.popleft()
+            update = held.update
+            if self.is_obsolete(update):
+                self.dropped += 1
+                continue
+            delivered.append(Delivery(update, held.hops))
+            ready.extend(self._move(update.index, update.entry))
+        return delivered
+
+    def _move(self, index: int, entry: int) -> list[Held]:
+        """One entry of the clock goes on. Returns what waits for nothing any more."""
+        before = self.clock[index]
+        self.clock[index] = entry
+        self._stamp = None
+        if entry - before == 1 or not self._held:
+            return self._held.satisfy(entry << INDEX_BITS | index)
+        # Entries were jumped over: whoever waits for one of them waits no more, and those of them
+        # that wait themselves are obsolete.
+        released: list[Held] = []
+        for key in dict.fromkeys((*self._held.awaited(), *self._held.held)):
+            if key & _INDEX == index and before < key >> INDEX_BITS <= entry:
+                self.dropped += key in self._held
+                released += self._held.satisfy(key)
+        return released
+
+
+def _span(index: int, after: int, last: int) -> Span:
+    """From behind one entry to another. Of older epochs than the last nobody knows the length."""
+    epoch = last >> SEQUENCE_BITS
+    first = after + 1 if after >> SEQUENCE_BITS == epoch else epoch << SEQUENCE_BITS | 1
+    return Span(index, first, last)
+
+
+def _in_causal_order(held: list[Held]) -> list[Held]:
+    """Each behind all that precede it. Honest stamps grow along causality, and so do their sums."""
+    rest = sorted(held, key=lambda one: sum(one.update.stamp))
+    ordered = []
+    while rest:
+        place = next(
+            (at for at, one in enumerate(rest) if not _has_predecessor(one.update, rest)), 0
+        )
+        ordered.append(rest.pop(place))
+    return ordered
+
+
+def _has_predecessor(update: Update, others: list[Held]) -> bool:
+    return any(
+        update.stamp[other.update.index] >= other.update.entry
+        for other in others
+        if other.update is not update
+    )

@@ -1,0 +1,271 @@
+"""Whom gossip is sent to, by exchange: each round two members swap a few of those they know.
+
+The algorithm is Cyclon (Voulgaris, Gavidia and van Steen: CYCLON: Inexpensive membership management
+for unstructured P2P overlays, 2005).
+
+Rules.
+ 1. A view holds names with ages. In each round all grow a round older; the oldest is taken out of
+    the view and asked to shuffle. It is sent a few others by chance, and ourselves with age 0.
+ 2. Who is asked answers with as many of his. Both put what they received first where there is room
+    and then in place of what they sent. So names move, they are not copied, and everybody is known
+    to about as many: each gives out one name of his own a round, and one is used up.
+ 3. Who does not answer is out of the view already. Nobody renews a name but its bearer, so the dead
+    become the oldest and are asked; and what is older than `expiry` is dropped unasked.
+ 4. Who subscribes is made known by random walks, one from each in the view of whom he turned to,
+    up to forty. Where a walk ends he takes somebody's place, and gets the name for his own view.
+ 5. Lives that left, failed sends, contacts and greetings are as in partial_view.py, rules 3 to 5.
+    The paper lets who leaves just stop. A greeting is a shuffle: it heals, and favours nobody.
+
+What it does not do: it says nothing with the gossip itself, and needs none. It believes what
+members say, as lpbcast does. A lost shuffle costs the one who was asked a place in one view, and
+that is made up for where there is room: under heavy loss views are shorter than they may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from ordercast.protocol.cluster.partial_view import (
+    MOST_NAMED,
+    OLDEST,
+    Absent,
+    Contacts,
+    Kind,
+    Letter,
+    Lives,
+    Roster,
+    check_roster,
+)
+from ordercast.types import NodeId
+
+WALK = 5
+"""How often a subscription is passed on. The paper: about as far as members are from each other."""
+WALKS_FOR = 4
+"""Subscriptions a round that walks are sent out for; what comes beyond is only answered."""
+WAITING = 3
+"""Rounds for which an answer is awaited."""
+KINDS = (Kind.SHUFFLE, Kind.ANSWER, Kind.SUBSCRIBE, Kind.WALK, Kind.WELCOME, Kind.FAREWELL)
+
+
+class Cyclon:
+    """A bounded view, of which each round exchanges a part with the oldest in it."""
+
+    __slots__ = (
+        "_absent",
+        "_asked",
+        "_chance",
+        "_contacts",
+        "_expiry",
+        "_me",
+        "_now",
+        "_shuffle",
+        "_view",
+        "_view_size",
+        "_walks_left",
+    )
+
+    def __init__(
+        self,
+        me: NodeId,
+        contacts: Iterable[str],
+        chance: Random,
+        view_size: int = 20,
+        shuffle: int = 5,  # names that are exchanged, our own included
+        *,
+        expiry: int | None = None,  # rounds; None: three times the view
+        patience: int = 5,  # rounds of silence after which we subscribe again
+        greeting: int = 50,  # rounds, on average, between greetings to contacts not in the view
+    ) -> None:
+        assert view_size > 0 and 0 < shuffle <= MOST_NAMED
+        self._me = me
+        self._chance = chance
+        self._view_size = view_size
+        self._shuffle = min(shuffle, view_size)
+        self._expiry = 3 * view_size if expiry is None else expiry
+        assert 0 < self._expiry < OLDEST
+        self._contacts = Contacts(me, contacts, chance, patience, greeting)
+        self._view = Lives()
+        self._absent = Absent(MOST_NAMED)
+        # Who was asked: since when, what it was sent, and how many places wait for the answer.
+        self._asked: dict[str, tuple[int, list[str], int]] = {}
+        self._walks_left = WALKS_FOR
+        self._now = 0  # own rounds
+
+    def start(self) -> list[Letter]:
+        return self._subscribe(self._contacts.choose())
+
+    def round(self) -> list[Letter]:
+        self._now += 1
+        self._walks_left = WALKS_FOR
+        self._view.expire(self._now - self._expiry)
+        self._absent.expire(self._now - self._expiry - 1)
+        for name in [name for name, (at, _, _) in self._asked.items() if at <= self._now - WAITING]:
+            del self._asked[name]
+        letters = self._subscribe(self._contacts.silence(self._view))
+        for oldest in self._view.oldest_of(self._view.names())[:1]:
+            self._view.pop(oldest)
+            letters += self._ask(oldest, 1)
+        for name in self._contacts.strangers(self._view):
+            if name not in self._asked:
+                letters += self._ask(name, 0)
+        return letters
+
+    def sample(self, count: int) -> tuple[str, ...]:
+        # Who knows nobody tries those he was told of: gossip may be the first word they hear.
+        names: Sequence[str] = self._view.names() or self._contacts.names
+        return tuple(self._chance.sample(names, min(count, len(names))))
+
+    def piggyback(self) -> Roster | None:
+        return None
+
+    def receive(self, sender: NodeId, roster: Roster) -> list[Letter]:
+        kind = check_roster(self._me, sender, roster, KINDS)
+        self.heard(sender)
+        for life, age in roster.gone:
+            self._depart(life, self._now - age - 1)
+        if kind is Kind.SHUFFLE:
+            return self._answer(sender, roster)
+        if kind is Kind.ANSWER:
+            # An answer that nobody waits for any more replaces nothing, but may find room.
+            _, sent, _ = self._asked.pop(sender.name, (0, [], 0))
+            self._take(roster.here, sent)
+            if not self._full():  # a small group: who answered need not go
+                self._admit(sender, self._now)
+        elif kind is Kind.WELCOME:
+            self._take(roster.here, [])
+        elif kind is Kind.SUBSCRIBE:
+            return self._welcome(sender)
+        elif kind is Kind.WALK:
+            return self._pass_on(*roster.here[0])
+        return []
+
+    def heard(self, sender: NodeId) -> None:
+        self._contacts.heard()
+        self._absent.answers(sender)
+        known = self._view.get(sender.name)
+        # Its age stays: it says when the name was given out, and the oldest is asked next. But
+        # who knows nobody takes whom he can get.
+        if known is not None:
+            self._admit(sender, known[1])
+        elif not self._view:
+            self._admit(sender, self._now)
+
+    def failed(self, name: str) -> None:
+        known = self._view.get(name)
+        if known is not None and self._absent.fails(known[0], self._now):
+            self._view.pop(name)
+
+    def leave(self) -> list[Letter]:
+        farewell = Roster(Kind.FAREWELL, [], [(self._me, 0)])
+        return [(name, farewell) for name in self.sample(MOST_NAMED)]
+
+    def known(self) -> tuple[str, ...]:
+        return tuple(sorted(self._view.names()))
+
+    # --- shuffling ---------------------------------------------------------------------------
+
+    def _ask(self, name: str, places: int) -> list[Letter]:
+        sent = self._some(self._shuffle - 1, name)
+        self._asked[name] = (self._now, sent, places)
+        here = [(self._me, 0), *self._view.aged(self._now, sent)]
+        return [(name, self._roster(Kind.SHUFFLE, here))]
+
+    def _answer(self, sender: NodeId, roster: Roster) -> list[Letter]:
+        sent = self._some(len(roster.here), sender.name)
+        answer = self._roster(Kind.ANSWER, self._view.aged(self._now, sent))
+        self._take(roster.here, sent)
+        return [(sender.name, answer)]
+
+    def _some(self, count: int, but: str) -> list[str]:
+        """Up to so many names of the view by chance, and never more than we shuffle ourselves.
+
+        What was sent to somebody who has not answered comes last. To be given away twice means
+        to be copied, and that another name will find no room: known would be who is known.
+        """
+        promised = {name for _, sent, _ in self._asked.values() for name in sent}
+        names = [name for name in self._view.names() if name != but]
+        free = [name for name in names if name not in promised]
+        count = min(count, self._shuffle, len(names))
+        some = self._chance.sample(free, min(count, len(free)))
+        if len(some) < count:
+            rest = [name for name in names if name in promised]
+            some += self._chance.sample(rest, count - len(some))
+        return some
+
+    def _take(self, here: list[tuple[NodeId, int]], sent: list[str]) -> None:
+        """Puts names into the view: first where there is room, then in place of what was sent."""
+        replaceable = [name for name in sent if name in self._view]
+        for life, age in here:
+            if life.name in self._view:
+                self._admit(life, self._now - age)
+            elif replaceable or not self._full():
+                given_up = self._view.pop(replaceable[-1]) if self._full() else None
+                if self._admit(life, self._now - age):
+                    if given_up is not None:
+                        replaceable.pop()
+                elif given_up is not None:
+                    self._view.admit(*given_up)
+
+    # --- coming and going --------------------------------------------------------------------
+
+    def _subscribe(self, names: list[str]) -> list[Letter]:
+        return [(name, Roster(Kind.SUBSCRIBE, [(self._me, 0)], [])) for name in names]
+
+    def _welcome(self, sender: NodeId) -> list[Letter]:
+        """Answers a subscription with a few names, and sends it on its walks."""
+        some = self._view.aged(self._now, self._some(self._shuffle - 1, sender.name))
+        if not self._full() or sender.name in self._view:
+            # A small group, or a member that heard nothing for a while: we are enough.
+            self._admit(sender, self._now)
+            return [(sender.name, self._roster(Kind.WELCOME, [*some, (self._me, 0)]))]
+        letters = [(sender.name, self._roster(Kind.WELCOME, some))]
+        if self._walks_left:
+            self._walks_left -= 1
+            walk = Roster(Kind.WALK, [(sender, 1)], [])
+            letters += [(name, walk) for name in self.sample(MOST_NAMED)]
+        return letters
+
+    def _pass_on(self, life: NodeId, passed: int) -> list[Letter]:
+        """One step of a walk, or its end."""
+        names = [name for name in self._view.names() if name != life.name]
+        if passed < WALK and names:
+            return [(self._chance.choice(names), Roster(Kind.WALK, [(life, passed + 1)], []))]
+        given_up = []
+        if life.name in self._view or self._refuses(life, self._now):
+            return []
+        if self._full() and names:
+            name = self._chance.choice(names)
+            given_up = self._view.aged(self._now, [name])
+            self._view.pop(name)
+        self._admit(life, self._now)
+        return [(life.name, self._roster(Kind.WELCOME, given_up))] if given_up else []
+
+    def _depart(self, life: NodeId, since: int) -> None:
+        if life.name == self._me.name or since < self._now - self._expiry:
+            return
+        self._absent.leaves(life, since)
+        known = self._view.get(life.name)
+        if known is not None and known[0].incarnation <= life.incarnation:
+            self._view.pop(life.name)
+
+    # --- the view ----------------------------------------------------------------------------
+
+    def _full(self) -> bool:
+        """Whether there is no room. The places of who was asked wait for the answer."""
+        waiting = sum(places for _, _, places in self._asked.values())
+        return len(self._view) + waiting >= self._view_size
+
+    def _refuses(self, life: NodeId, spoke: int) -> bool:
+        return (
+            life.name == self._me.name
+            or spoke < self._now - self._expiry
+            or self._absent.refuses(life, spoke)
+        )
+
+    def _admit(self, life: NodeId, spoke: int) -> bool:
+        """Takes a name in, or learns more of it. True if it is new in the view."""
+        return not self._refuses(life, spoke) and self._view.admit(life, spoke)
+
+    def _roster(self, kind: Kind, here: list[tuple[NodeId, int]]) -> Roster:
+        return Roster(kind, here, self._absent.left.aged(self._now))

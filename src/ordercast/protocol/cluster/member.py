@@ -1,0 +1,277 @@
+"""A member of a gossip group: rounds, whom they go to, and what fits into a message.
+
+Rules.
+ 1. Once a round, what is to be spread goes to `fan_out` members that the sampler chooses. With
+    `eager` an own event leaves for the first time at once.
+ 2. A member makes at most so many events a round as a message holds: more would only drive the
+    older ones out. Then its application waits.
+ 3. What is too long for a datagram goes by status, and so does everything where that is set.
+ 4. A member whose application cannot take more gives up what comes meanwhile, and says so: a slow
+    consumer of gossip slows nobody.
+
+Plain gossip (the family `gossip`) promises that nothing is made up and nothing comes twice: what
+the history has forgotten `Seen` still knows.
+
+What it does not do: order anything, ask for what was missed, or know who has what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from random import Random
+from typing import Generic, TypeVar
+
+from ordercast.errors import PeerError, UsageError
+from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
+from ordercast.protocol.cluster.cyclon import Cyclon
+from ordercast.protocol.cluster.gossip import Seen, Spreading
+from ordercast.protocol.cluster.options import GossipOptions
+from ordercast.protocol.cluster.packets import Gossip, Membership, Rumour, Update
+from ordercast.protocol.cluster.partial_view import Everybody, Letter, Lpbcast, Roster, Sampler
+from ordercast.types import Event, NodeId, Payloads, event_number
+
+ROUND = "round"
+DATAGRAM_ROOM = 48_000
+"""Bytes of events in one datagram, by our estimate, which is on the safe side."""
+STATUS_ROOM = 4 << 20
+CONTACTS = 5
+"""Members that a partial view begins with."""
+
+E = TypeVar("E", Rumour, Update)
+
+
+class Spreader(Generic[E]):
+    """What gossip and causal clusters have in common."""
+
+    membership: type[Membership] = Membership  # the packet by which the family tells of members
+
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        assert isinstance(plan.options, GossipOptions) and me.name in plan.members
+        self.me = me
+        self.group = plan.group
+        self.groups: tuple[str, ...] = (plan.group,)
+        self.settings = plan.options
+        self.sampler = sampler_for(me, plan, chance)
+        self.spreading: Spreading[E] = Spreading(
+            plan.options.hops,
+            plan.options.events_per_message,
+            plan.options.history,
+            chance,
+            keep_oldest=plan.options.keep == "oldest",
+        )
+        self.made = 0  # own events of this life
+        self.made_this_round = 0
+        self.bytes_this_round = 0
+        self.full = False  # the application cannot take more
+        self.lost = 0
+        self.first_round = chance.randrange(1, plan.options.round + 1)  # members out of step
+
+    # --- doors -------------------------------------------------------------------------------
+
+    def start(self, step: Step) -> None:
+        self._post(step, self.sampler.start())
+        step.set_timer(ROUND, self.first_round)
+
+    def accepts(self, group: str) -> bool:
+        return (
+            self.made_this_round < self.settings.events_per_message
+            and self.bytes_this_round < self.settings.window_size
+        )
+
+    def stable_up_to(self, group: str) -> int:
+        return 0  # nobody knows who has what
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        assert timer == ROUND
+        self.made_this_round = self.spreading.unsent
+        self.bytes_this_round = 0
+        self._post(step, self.sampler.round())
+        self._spread(step, self.spreading.round())
+        step.set_timer(ROUND, self.settings.round)
+
+    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
+        if not arrived:
+            self.sampler.failed(str(token))
+
+    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
+        raise AssertionError("gossip asks for no state")
+
+    def throttle(self, step: Step, group: str, full: bool) -> None:
+        self.full = full
+
+    def leave(self, step: Step, group: str) -> None:
+        self._spread(step, self.spreading.round())
+        self._post(step, self.sampler.leave())
+
+    def figures(self, group: str) -> dict[str, int]:
+        return {
+            "known": len(self.sampler.known()),
+            "spreading": self.spreading.active,
+            "copies": self.spreading.again,
+            "not_relayed": self.spreading.not_relayed,
+            "lost": self.lost,
+        }
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def _count(self, size: int) -> None:
+        self.made += 1
+        self.made_this_round += 1
+        self.bytes_this_round += size
+
+    def _begin_spreading(self, step: Step, event: E) -> None:
+        eager = self.settings.eager
+        self.spreading.start(event.key, event, sent=eager)
+        if eager:
+            self._spread(step, [(event, 1)])
+
+    def _spread(self, step: Step, entries: list[tuple[E, int]]) -> None:
+        roster = self.sampler.piggyback()
+        if not entries and roster is None:
+            return
+        to = self.sampler.sample(self.settings.fan_out)
+        for part, channel in parts(entries, self.settings.transport == "status"):
+            packet = self._packet(part, roster)
+            if channel is DATAGRAM:
+                step.send(to, packet, DATAGRAM)
+            else:
+                for name in to:
+                    step.send(name, packet, STATUS, name)
+            roster = None
+
+    def _packet(self, entries: list[tuple[E, int]], roster: Roster | None) -> Packet:
+        raise NotImplementedError
+
+    def _post(self, step: Step, letters: list[Letter]) -> None:
+        for name, roster in letters:
+            step.send(name, self.membership(self.group, roster), DATAGRAM)
+
+    # --- receiving ---------------------------------------------------------------------------
+
+    def _receive_roster(self, step: Step, sender: NodeId, roster: Roster) -> None:
+        self._post(step, self.sampler.receive(sender, roster))
+
+    def _refuse_age(self, sender: NodeId, age: int) -> None:
+        if not 1 <= age <= self.settings.hops + 1:
+            raise PeerError(
+                f"{sender} sent an event of age {age}; {self.settings.hops} hops are set"
+            )
+
+    def _refuse_size(self, size: int) -> None:
+        if size > self.settings.window_size:
+            raise UsageError(
+                f"a batch of {size} bytes does not fit the window of "
+                f"{self.settings.window_size} (window_size) of group {self.group!r}"
+            )
+
+
+class GossipMember(Spreader[Rumour]):
+    """A member of the family `gossip`."""
+
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        super().__init__(me, plan, chance)
+        self.seen = Seen()
+
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        assert self.accepts(group), "the driver asks first"
+        self._refuse_size(size)
+        self._count(size)
+        rumour = Rumour(self.me, self.made, payloads, size)
+        event = self._event(rumour, 0)
+        step.deliver(event)
+        self._begin_spreading(step, rumour)
+        return event
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        if isinstance(packet, Gossip):
+            for rumour, age in packet.rumours:
+                self._refuse_age(sender, age)
+                if rumour.origin == self.me and rumour.number > self.made:
+                    raise PeerError(f"{sender} spreads what {self.me} never made")
+            if packet.roster is not None:
+                self._receive_roster(step, sender, packet.roster)
+            self.sampler.heard(sender)
+            entries = ((rumour.key, rumour, age) for rumour, age in packet.rumours)
+            for rumour, age in self.spreading.admit(entries):
+                self._take(step, rumour, age)
+        elif isinstance(packet, Membership):
+            self._receive_roster(step, sender, packet.roster)
+        else:
+            raise PeerError(f"{sender} sent {type(packet).__name__}, which gossip does not know")
+
+    def _take(self, step: Step, rumour: Rumour, age: int) -> None:
+        if rumour.origin == self.me or not self.seen.first_time(rumour.origin, rumour.number):
+            return  # older than the history
+        if self.full:
+            self.lost += 1
+            step.note(
+                "lose",
+                group=self.group,
+                origin=rumour.origin.name,
+                number=event_number(rumour.origin.incarnation, rumour.number),
+                cause="overflow",
+            )
+        else:
+            step.deliver(self._event(rumour, age))
+
+    def _packet(self, entries: list[tuple[Rumour, int]], roster: Roster | None) -> Packet:
+        return Gossip(self.group, entries, roster)
+
+    def _event(self, rumour: Rumour, hops: int) -> Event:
+        number = event_number(rumour.origin.incarnation, rumour.number)
+        return Event(
+            self.group, rumour.origin, number, rumour.payloads, hops=hops, size=rumour.size
+        )
+
+
+def sampler_for(me: NodeId, plan: Plan, chance: Random) -> Sampler:
+    options = plan.options
+    assert isinstance(options, GossipOptions)
+    if options.members == "all":
+        return Everybody(me, plan.members, chance)
+    others = [name for name in plan.members if name != me.name]
+    contacts = tuple(chance.sample(others, min(CONTACTS, len(others))))
+    kind = Cyclon if options.sampler == "cyclon" else Lpbcast
+    return kind(me, contacts, chance, options.view_size)
+
+
+def parts(
+    entries: list[tuple[E, int]], by_status: bool
+) -> list[tuple[list[tuple[E, int]], object]]:
+    """Entries as messages that fit their channel: datagrams, or status where one is too long."""
+    if by_status:
+        return [(part, STATUS) for part in _filled(entries, STATUS_ROOM)] or [([], DATAGRAM)]
+    small = [entry for entry in entries if weight(entry[0]) <= DATAGRAM_ROOM]
+    large = [entry for entry in entries if weight(entry[0]) > DATAGRAM_ROOM]
+    found: list[tuple[list[tuple[E, int]], object]]
+    found = [(part, DATAGRAM) for part in _filled(small, DATAGRAM_ROOM)]
+    found += [(part, STATUS) for part in _filled(large, STATUS_ROOM)]
+    return found or [([], DATAGRAM)]
+
+
+def _filled(entries: list[tuple[E, int]], room: int) -> list[list[tuple[E, int]]]:
+    found: list[list[tuple[E, int]]] = []
+    left = 0
+    for entry in entries:
+        size = weight(entry[0])
+        if not found or size > left:
+            found.append([])
+            left = room
+        found[-1].append(entry)
+        left -= size
+    return found
+
+
+def weight(event: Rumour | Update) -> int:
+    """About how many bytes an event takes on the wire."""
+    stamp = 12 * len(event.stamp) if isinstance(event, Update) else 0
+    return event.size + 5 * len(event.payloads) + 160 + stamp
+
+
+def build(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+) -> list[Machine]:
+    """One machine a group: gossip groups know nothing of each other."""
+    return [GossipMember(me, plan, chance) for plan in plans]

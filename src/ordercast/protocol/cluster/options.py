@@ -1,0 +1,85 @@
+"""What can be set for gossip and causal clusters. Every default works.
+
+Rounds are the clock of these families: what is given as a time is counted in rounds of one's own,
+so a process that was stalled gives nothing up for that while.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.units import MILLISECOND, Duration, Size
+
+MOST_TICKETS = 1024
+"""Entries of a stamp. Each event carries one, so a cluster with more is another kind of system."""
+
+
+class GossipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    round: Duration = Duration(50 * MILLISECOND)
+    fan_out: Annotated[int, Meta(ge=1, le=1000)] = 4  # members that each round's message goes to
+    hops: Annotated[int, Meta(ge=0, le=100)] = 5  # an event is relayed at ages 0 to this
+    events_per_message: Annotated[int, Meta(ge=1, le=10_000)] = 20  # at most; the youngest first
+    keep: Literal["youngest", "oldest"] = "youngest"  # which age counts when copies meet
+    history: Annotated[int, Meta(ge=1, le=10_000_000)] = 1000  # ids remembered, to know doubles
+    members: Literal["all", "partial"] = "all"  # whom a process knows
+    sampler: Literal["cyclon", "lpbcast"] = "cyclon"  # how partial views are kept
+    view_size: Annotated[int, Meta(ge=2, le=10_000)] = 20  # members that a partial view holds
+    transport: Literal["datagram", "status"] = "datagram"  # what is too long goes by status
+    eager: bool = True  # an own event leaves at once for the first time, not with the round
+    window_size: Size = Size(
+        4 << 20
+    )  # bytes of one batch, and of own events before their first relay
+
+    def __post_init__(self) -> None:
+        if self.round <= 0:
+            raise ValueError("round must be longer than nothing")
+        if not 0 < self.window_size <= 16 << 20:
+            raise ValueError("window_size must be 1B to 16MiB")
+
+
+class CausalOptions(GossipOptions, frozen=True):
+    tickets: Annotated[int, Meta(ge=1, le=MOST_TICKETS)] = 25  # how many may update at a time
+    updaters: list[str] = []  # who owns tickets 0, 1, ...; empty: the first members by name
+    ownership: Literal["fixed"] = "fixed"
+    # off, from who made the event, or from so many members by chance
+    recovery: Annotated[str, Meta(pattern=r"^(off|originator|any-[1-9]\d?)$")] = "any-4"
+    recovery_buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000  # events kept for others
+    recovery_size: Size = Size(64 << 20)  # and their bytes
+    replace: Literal["fifo", "age"] = "fifo"  # what goes first where the buffer is full
+    waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 4096  # events held back for others
+    waiting_size: Size = Size(64 << 20)  # and their bytes
+    time_to_terminate: Duration | None = None  # before asking; None: as long as an event spreads
+    time_to_recover: Duration | None = None  # before doing without; None: the same
+    state: bool = False  # newcomers are given the application's state
+    digests: bool = True  # members compare clocks, so that the last events are missed too
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.updaters) > self.tickets:
+            raise ValueError(f"updaters names {len(self.updaters)}, tickets is {self.tickets}")
+        if len(set(self.updaters)) < len(self.updaters):
+            raise ValueError("updaters names somebody twice")
+        for wait in (self.time_to_terminate, self.time_to_recover):
+            if wait is not None and wait <= 0:
+                raise ValueError(
+                    "time_to_terminate and time_to_recover must be longer than nothing"
+                )
+
+    @property
+    def asked(self) -> int:
+        """How many members are asked for a missing event; 0: its originator alone, or nobody."""
+        return int(self.recovery.partition("-")[2] or 0)
+
+    @property
+    def rounds_to_terminate(self) -> int:
+        return self._rounds(self.time_to_terminate)
+
+    @property
+    def rounds_to_recover(self) -> int:
+        return self._rounds(self.time_to_recover)
+
+    def _rounds(self, wait: Duration | None) -> int:
+        return self.hops + 2 if wait is None else max(1, -(-wait // self.round))

@@ -1,0 +1,255 @@
+"""What members of a cluster say to each other, and how it becomes short on the wire.
+
+A stamp has an entry for every ticket, but the stamps of events that travel together differ in few
+of them. So a message that carries events carries one common stamp and, for each event, only what
+differs. That is done where bytes are made (`to_wire`), and undone where they are read: in the
+simulator, where nothing becomes bytes, it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import compress, islice
+from operator import ne
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.errors import PeerError
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.cluster.options import MOST_TICKETS
+from ordercast.protocol.cluster.partial_view import Roster
+from ordercast.types import NodeId, Payloads
+
+Entry = Annotated[int, Meta(ge=0, lt=1 << 54)]  # epoch << 32 | sequence
+Index = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
+Age = Annotated[int, Meta(ge=0, le=1000)]
+Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
+SEQUENCE_BITS = 32
+MOST_EVENTS = 10_000
+MOST_RANGES = 512
+
+
+class Value(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A part of a packet."""
+
+
+class Rumour(Value, frozen=True):
+    """An event of plain gossip: who made it and its place among what that life made."""
+
+    origin: NodeId
+    number: Count
+    payloads: Payloads
+    size: Count
+
+    @property
+    def key(self) -> tuple[NodeId, int]:
+        return self.origin, self.number
+
+
+class Update(Value, frozen=True):
+    """An event of a causal cluster. (index, stamp[index]) identifies it."""
+
+    index: Index
+    stamp: tuple[Entry, ...]  # paper: t_e; the entries are epoch << 32 | sequence
+    origin: NodeId
+    number: Count  # its place among what that life of its maker made in the group
+    payloads: Payloads
+    size: Count
+    base: Entry = 0  # of the first event of an epoch: the entry that it follows
+
+    @property
+    def entry(self) -> int:
+        return self.stamp[self.index]
+
+    @property
+    def key(self) -> int:
+        """The id as one number."""
+        return self.stamp[self.index] << 10 | self.index
+
+    @property
+    def predecessor(self) -> int:
+        """The entry of the event that its maker's ticket made before it."""
+        entry = self.stamp[self.index]
+        return entry - 1 if entry & (1 << SEQUENCE_BITS) - 1 > 1 else self.base
+
+
+class Thin(Value, frozen=True):
+    """An update without what its stamp has in common with those that travel with it."""
+
+    index: Index
+    changes: list[Entry]  # pairs: an index, and how much is to be added there
+    origin: NodeId
+    number: Count
+    payloads: Payloads
+    size: Count
+    base: Entry
+    age: Age
+
+
+class Gossip(Packet, frozen=True, tag="gossip.gossip"):
+    """What its sender spreads in a round of plain gossip, each with its age in hops."""
+
+    rumours: Annotated[list[tuple[Rumour, Age]], Meta(max_length=MOST_EVENTS)]
+    roster: Roster | None = None
+
+    def carries(self) -> tuple[int, int, int]:
+        return _carried([rumour for rumour, _ in self.rumours], 0)
+
+    def makers(self) -> Iterable[str]:
+        return dict.fromkeys(rumour.origin.name for rumour, _ in self.rumours)
+
+
+class Membership(Packet, frozen=True, tag="gossip.membership"):
+    """About who is there, and nothing else."""
+
+    roster: Roster
+
+
+class ClusterMembership(Membership, frozen=True, tag="causal.membership"):
+    """The same in a causal cluster."""
+
+
+class Updates(Packet, frozen=True, tag="causal.updates"):
+    """What its sender spreads in a round of a causal cluster, each with its age in hops."""
+
+    updates: list[tuple[Update, Age]]
+    roster: Roster | None = None
+
+    def makers(self) -> Iterable[str]:
+        return dict.fromkeys(update.origin.name for update, _ in self.updates)
+
+    def to_wire(self) -> Packet:
+        common, thin = thinned(self.updates)
+        return ThinUpdates(self.group, common, thin, self.roster)
+
+
+class ThinUpdates(Packet, frozen=True, tag="causal.updates"):
+    """`Updates` as it travels."""
+
+    common: tuple[Entry, ...]
+    thin: Annotated[list[Thin], Meta(max_length=MOST_EVENTS)]
+    roster: Roster | None = None
+
+    def carries(self) -> tuple[int, int, int]:
+        return _carried(self.thin, len(self.common))
+
+    def from_wire(self) -> Packet:
+        return Updates(self.group, whole(self.common, self.thin), self.roster)
+
+
+class Recover(Packet, frozen=True, tag="causal.recover"):
+    """Asks for the events of a ticket from one entry to another, both included."""
+
+    ranges: Annotated[list[tuple[Index, Entry, Entry]], Meta(max_length=MOST_RANGES)]
+
+
+class Recovered(Packet, frozen=True, tag="causal.recovered"):
+    """The answer: those of them that were still kept."""
+
+    updates: list[tuple[Update, Age]]
+
+    def makers(self) -> Iterable[str]:
+        return dict.fromkeys(update.origin.name for update, _ in self.updates)
+
+    def to_wire(self) -> Packet:
+        return ThinRecovered(self.group, *thinned(self.updates))
+
+
+class ThinRecovered(Packet, frozen=True, tag="causal.recovered"):
+    common: tuple[Entry, ...]
+    thin: Annotated[list[Thin], Meta(max_length=MOST_EVENTS)]
+
+    def carries(self) -> tuple[int, int, int]:
+        return _carried(self.thin, len(self.common))
+
+    def from_wire(self) -> Packet:
+        return Recovered(self.group, whole(self.common, self.thin))
+
+
+class Digest(Packet, frozen=True, tag="causal.digest"):
+    """How far its sender is: its clock."""
+
+    clock: tuple[Entry, ...]
+
+
+class Ask(Packet, frozen=True, tag="causal.ask"):
+    """A process that came asks where the cluster is."""
+
+    state: bool = False  # it wants the application's state too
+
+
+class Welcome(Packet, frozen=True, tag="causal.welcome"):
+    """The answer: where to begin. Recent events follow as `Recovered`."""
+
+    clock: tuple[Entry, ...]  # all up to here is before the time of who came
+    target: tuple[Entry, ...]  # and so far the one who answers is
+    state: bytes | None = None  # the application's, at the target
+
+
+def _carried(events: list[Rumour] | list[Thin], entries: int) -> tuple[int, int, int]:
+    """See `Packet.carries`. An entry takes nine bytes at the most, a name a hundred."""
+    messages = sum(len(event.payloads) for event in events)
+    return messages, sum(event.size for event in events), 16_384 + len(events) * 512 + entries * 20
+
+
+def thinned(updates: list[tuple[Update, int]]) -> tuple[tuple[int, ...], list[Thin]]:
+    """The stamp that all have in common, and each without it."""
+    stamps = [update.stamp for update, _ in updates]
+    if not stamps:
+        return (), []
+    common = tuple(map(min, *stamps)) if len(stamps) > 1 else stamps[0]
+    places = range(len(common))
+    thin = []
+    for update, age in updates:
+        changes: list[int] = []
+        for place in compress(places, map(ne, update.stamp, common)):
+            changes += (place, update.stamp[place] - common[place])
+        thin.append(
+            Thin(
+                update.index,
+                changes,
+                update.origin,
+                update.number,
+                update.payloads,
+                update.size,
+                update.base,
+                age,
+            )
+        )
+    return common, thin
+
+
+def whole(common: tuple[int, ...], thin: list[Thin]) -> list[tuple[Update, int]]:
+    """Undoes `thinned`. PeerError: what came could not have been made by it."""
+    if len(common) > MOST_TICKETS:
+        raise PeerError(f"a stamp of {len(common)} entries; {MOST_TICKETS} are the most")
+    updates = []
+    for one in thin:
+        stamp = list(common)
+        changes = one.changes
+        if len(changes) % 2 or len(changes) > 2 * len(common):
+            raise PeerError("a stamp whose differences are not pairs")
+        places = islice(changes, 0, None, 2)
+        for place, more in zip(places, islice(changes, 1, None, 2), strict=True):
+            if place >= len(stamp):
+                raise PeerError(f"a stamp of {len(stamp)} entries that differs at {place}")
+            stamp[place] += more
+        if one.index >= len(stamp):
+            raise PeerError(f"ticket {one.index} of a stamp of {len(stamp)} entries")
+        updates.append(
+            (
+                Update(
+                    one.index,
+                    tuple(stamp),
+                    one.origin,
+                    one.number,
+                    one.payloads,
+                    one.size,
+                    one.base,
+                ),
+                one.age,
+            )
+        )
+    return updates

@@ -1,0 +1,139 @@
+"""Recovery: what is kept for others, and what was asked for.
+
+From Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
+configurable levels of consistency, 2011, section 5: every process keeps the last events that it
+saw; what a process misses it asks for once, from the event's maker or from k members by chance.
+
+Rules.
+ 1. The buffer has a limit. What goes first is what came first, or what had travelled furthest, for
+    of that there are most copies.
+ 2. An event is asked for once. Whoever lacks it still when a member tells its clock again may ask
+    again, as that member must have it, or have had it.
+ 3. Beyond its `floor` a buffer has everything that its member delivered: from there a newcomer can
+    begin without missing anything.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from ordercast.kernel.buffers import Limit
+from ordercast.protocol.cluster.causality import INDEX_BITS, Span
+from ordercast.protocol.cluster.packets import MOST_RANGES, Update
+
+OLDEST_AGE = 63
+
+
+class RecoveryBuffer:  # paper: B
+    def __init__(self, tickets: int, limit: Limit, by_age: bool) -> None:
+        self.limit = limit
+        self.size = 0  # bytes
+        self.floor = [0] * tickets
+        self._by_age = by_age
+        self._age_of: dict[int, int] = {}  # by key: in which of the following it is
+        self._kept: dict[int, OrderedDict[int, Update]] = {}  # by age, where that matters
+
+    def add(self, update: Update, age: int) -> None:
+        key = update.key
+        if key in self._age_of:
+            return
+        age = min(age, OLDEST_AGE) if self._by_age else 0
+        self._age_of[key] = age
+        self._kept.setdefault(age, OrderedDict())[key] = update
+        self.size += update.size
+        while len(self._age_of) > self.limit.count or self.size > self.limit.size:
+            self._drop()
+
+    def begin(self, clock: Iterable[int]) -> None:
+        """What is not beyond this clock was before our time, so we cannot have it."""
+        self.floor = list(map(max, self.floor, clock))
+
+    def find(self, spans: Iterable[Span], most: int) -> list[Update]:
+        """Those of the events asked for that are kept, at most so many."""
+        found: list[Update] = []
+        for span in spans:
+            if span.last - span.first < len(self._age_of):
+                updates = [update for update in map(self.get, span.events()) if update is not None]
+            else:  # whoever asks for more than there can be costs us no more than there is
+                updates = [update for update in self.all() if _lies_in(update, span)]
+                updates.sort(key=lambda update: update.entry)
+            found += updates[: most - len(found)]
+        return found
+
+    def get(self, key: int) -> Update | None:
+        age = self._age_of.get(key)
+        return None if age is None else self._kept[age][key]
+
+    def all(self) -> list[Update]:
+        """All that is kept, in the order in which it came where age does not matter."""
+        return [update for kept in self._kept.values() for update in kept.values()]
+
+    def recent(self, limit: Limit) -> tuple[list[Update], list[int]]:
+        """The last of it, within a limit, and the floor that belongs to that."""
+        floor, taken, size = list(self.floor), 0, 0
+        updates = self.all()
+        for update in reversed(updates):
+            if taken >= limit.count or size + update.size > limit.size:
+                break
+            taken, size = taken + 1, size + update.size
+        for update in updates[: len(updates) - taken]:
+            floor[update.index] = max(floor[update.index], update.entry)
+        return updates[len(updates) - taken :], floor
+
+    def __len__(self) -> int:
+        return len(self._age_of)
+
+    def _drop(self) -> None:
+        oldest = max(age for age, kept in self._kept.items() if kept)
+        key, update = self._kept[oldest].popitem(last=False)
+        del self._age_of[key]
+        self.size -= update.size
+        self.floor[update.index] = max(self.floor[update.index], update.entry)
+
+
+def _lies_in(update: Update, span: Span) -> bool:
+    return update.index == span.ticket and span.first <= update.entry <= span.last
+
+
+class Requests:
+    """What was asked for and has not come."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._asked: OrderedDict[int, int] = OrderedDict()  # key: the round in which it was asked
+
+    def new(self, spans: Iterable[Span], is_here: Callable[[int], bool], now: int) -> list[Span]:
+        """Of these, what is not here and was not asked for: to be asked for now, joined."""
+        found: list[Span] = []
+        for span in spans:
+            room = self.limit - len(self._asked)
+            first = max(span.first, span.last - room + 1)  # the latest are the likeliest to be had
+            for entry in range(first, span.last + 1):
+                key = entry << INDEX_BITS | span.ticket
+                if key in self._asked or is_here(key):
+                    continue
+                self._asked[key] = now
+                if found and found[-1].ticket == span.ticket and found[-1].last == entry - 1:
+                    found[-1] = found[-1]._replace(last=entry)
+                elif len(found) < MOST_RANGES:
+                    found.append(Span(span.ticket, entry, entry))
+        return found
+
+    def came(self, key: int) -> bool:
+        """An event arrived. True: it had been asked for."""
+        return self._asked.pop(key, None) is not None
+
+    def give_up(self, before: int) -> list[int]:
+        """Forgets what was asked for before a round, so that it may be asked for again."""
+        gone = []
+        while self._asked:
+            key, asked = next(iter(self._asked.items()))
+            if asked >= before:
+                break
+            del self._asked[key]
+            gone.append(key)
+        return gone
+
+    def __len__(self) -> int:
+        return len(self._asked)

@@ -1,0 +1,85 @@
+"""`ordercast plan`: a table that a scenario takes, its promises, and a sentence for nonsense."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from ordercast.units import Duration
+
+GROUP = ("plan", "--processes", 250, "--events-per-round", 6, "--loss", 0.002, "--in-step")
+
+
+def test_a_plan_is_toml_and_says_what_it_promises(ordercast) -> None:
+    ran = ordercast(*GROUP, "--round", "100ms")
+    assert (ran.code, ran.err) == (0, "")
+    options = tomllib.loads(ran.out)["options"]
+    assert list(options) == [
+        "round", "fan_out", "hops", "events_per_message", "history", "recovery_buffer",
+        "recovery", "time_to_terminate", "time_to_recover",
+    ]  # fmt: skip
+    assert (options["fan_out"], options["hops"]) == (4, 5)
+    assert options["recovery"].startswith("any-")
+    assert Duration.parse(options["time_to_terminate"]) == Duration.parse("600ms")
+    for told in ("missed by gossip alone", "model", "paper", "lemma 5.2", "theorem 5.2"):
+        assert told in ran.out
+
+
+def test_json(ordercast) -> None:
+    told = json.loads(ordercast(*GROUP, "--failure", 0.04, "--creators", 25, "--json").out)
+    assert set(told) == {"group", "settings", "promise", "paper", "advice"}
+    assert told["group"]["creators"] == 25
+    assert told["promise"]["missed"] <= 0.05
+    assert told["paper"]["asked"] == 20
+
+
+def test_backwards(ordercast) -> None:
+    told = json.loads(ordercast(*GROUP, "--check", "4,4,20", "--json").out)
+    assert told["settings"]["events_per_message"] == 20
+    assert told["promise"]["missed"] == pytest.approx(0.98, abs=0.1)
+    told = json.loads(ordercast(*GROUP, "--hops", 4, "--fan-out", 6, "--json").out)
+    assert (told["settings"]["fan_out"], told["settings"]["hops"]) == (6, 4)
+    ran = ordercast(*GROUP, "--history", 20)
+    assert "history is 20" in ran.out
+    assert tomllib.loads(ran.out)["options"]["history"] == 20
+    ran = ordercast(*GROUP, "--check", "4,5,20", "--asked", 0)
+    assert tomllib.loads(ran.out)["options"]["recovery"] == "originator"
+
+
+def test_a_share_may_be_wanted(ordercast) -> None:
+    told = json.loads(ordercast(*GROUP, "--missed", "1%", "--json").out)
+    assert told["settings"]["hops"] == 4
+    assert told["promise"]["missed_share"] <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--processes", 0), "processes must be 2"),
+        (("--processes", 10**12), "processes must be 2"),
+        (("--loss", 1), "loss must be"),
+        (("--loss=-0.5",), "loss must be"),
+        (("--loss", "nan"), "loss must be"),
+        (("--failure", 2), "failure must be"),
+        (("--events-per-round", "inf"), "events per round"),
+        (("--creators", 0), "creators must be"),
+        (("--creators", 251), "creators must be"),
+        (("--missed", 0), "more than nothing"),
+        (("--missed", "few"), "--missed wants"),
+        (("--fan-out", 250), "fan-out must be"),
+        (("--check", "4,5"), "--check wants"),
+        (("--check", "4,-5,20"), "hops must be"),
+        (("--check", "4,5,0"), "events_per_message must be"),
+        (("--hops", 10**9), "hops must be"),
+        (("--round", "0s"), "--round must be"),
+        (("--round", "5"), "--round: '5' is not a duration"),
+        (("--delay", "1h"), "delay must be"),
+    ],
+)
+def test_nonsense_gets_one_sentence(ordercast, wrong: tuple[object, ...], said: str) -> None:
+    ran = ordercast(*GROUP, *wrong)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
