@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
-MODULES = ("kernel", "simulator", "traces", "samplers", "live")
+MODULES = ("kernel", "simulator", "traces", "samplers", "cluster", "live")
 
 
 def main(wanted: list[str]) -> int:

@@ -2,14 +2,17 @@
 
     python bench/member.py BASE_PORT HOW RANK N
 
-HOW is `message` (one iteration a message) or `batch` (one a batch). A driver speaks to it by lines:
+HOW is `message` (one iteration a message) or `batch` (one a batch); after `causal-` it is a causal
+cluster in which everybody updates, and `causal2-` one in which two do and the others read. A driver
+speaks to it by lines:
 
     member -> READY
     driver -> GO phase count size rate stamp     rate 0: as fast as flow control lets it
     member -> DONE phase seconds p50_us p99_us -
     driver -> QUIT
 
-Every member sends `count` messages of `size` bytes and waits until it has delivered those of all.
+Every member sends `count` messages of `size` bytes and waits until it has delivered those of all;
+who only reads sends none.
 With stamp 1 a message begins with its send time, and latencies are told.
 """
 
@@ -24,9 +27,11 @@ import time
 from typing import Protocol
 
 from ordercast import open as open_node
-from ordercast.levels import Fifo
+from ordercast.levels import Causal, Fifo
 from ordercast.net.group import Group, Message
+from ordercast.net.node import Node
 from ordercast.types import Event
+from ordercast.units import MILLISECOND, Duration, Size
 
 STAMP = struct.Struct("<qII")
 BURST = 100
@@ -82,13 +87,15 @@ class Sends(Protocol):
 
 
 async def phase(
-    group: Sends, counted: Counted, rank: int, n: int, order: list[str]
+    group: Sends, counted: Counted, rank: int, senders: int, order: list[str]
 ) -> tuple[float, int, int]:
     """Sends its share as fast as it may, or at a rate, and waits for everybody's."""
     count, size, rate, stamp = int(order[0]), int(order[1]), float(order[2]), order[3] == "1"
     counted.reached.clear()
     counted.latencies = [] if stamp else None
-    counted.expect(count * n)
+    counted.expect(count * senders)
+    if rank >= senders:
+        count = 0
     pad = bytes(size - STAMP.size)
     fixed = STAMP.pack(0, rank, 0) + pad
     begin = time.monotonic_ns()
@@ -127,29 +134,61 @@ def read_lines() -> asyncio.Queue[str]:
 
 
 async def run_phases(
-    group: Sends, counted: Counted, rank: int, n: int, lines: asyncio.Queue[str]
+    group: Sends, counted: Counted, rank: int, senders: int, lines: asyncio.Queue[str]
 ) -> None:
     """Obeys the driver until it says QUIT."""
     print("READY", flush=True)
     while (words := (await lines.get()).split())[0] == "GO":
-        seconds, p50, p99 = await phase(group, counted, rank, n, words[2:6])
+        seconds, p50, p99 = await phase(group, counted, rank, senders, words[2:6])
         print("DONE", words[1], f"{seconds:.6f}", p50, p99, "-", flush=True)
+
+
+def causal(n: int, updaters: int) -> Causal:
+    """For a handful of processes: everybody is told directly, over TCP, and nothing is relayed."""
+    return Causal(
+        updaters=[f"n{rank}" for rank in range(updaters)],
+        tickets=max(updaters, 25),
+        transport="status",
+        round=Duration(10 * MILLISECOND),
+        fan_out=max(1, n - 1),
+        hops=0,
+        events_per_message=200,
+        history=10_000,
+        window_size=Size(4 << 20),
+    )
 
 
 async def main(base: int, how: str, rank: int, n: int) -> None:
     lines = read_lines()
+    kind, _, how = how.rpartition("-")
+    senders = 2 if kind == "causal2" else n
+    kind = kind or "fifo"
+    level = Fifo() if kind == "fifo" else causal(n, senders)
     peers = {f"n{other}": f"127.0.0.1:{base + other}" for other in range(n) if other != rank}
     with tempfile.TemporaryDirectory() as folder:
         place = f"127.0.0.1:{base + rank}"
         async with (
             open_node(name=f"n{rank}", listen=place, peers=peers, data=folder) as node,
-            node.join("bench", Fifo()) as group,
+            node.join("bench", level) as group,
         ):
             counted = Counted()
-            await group.__anext__()  # the first view: the group has formed
+            if kind == "fifo":
+                await group.__anext__()  # the first view: the group has formed
+            else:
+                await settled(node, n)
             delivering = asyncio.create_task(deliver(group, counted, how))
-            await run_phases(group, counted, rank, n, lines)
+            await run_phases(group, counted, rank, senders, lines)
             delivering.cancel()
+
+
+async def settled(node: Node, n: int) -> None:
+    """Until this member knows where its cluster is, and is connected with everybody."""
+    while (
+        node.driver.machines["bench"].joining is not None
+        or sum(contact.connection is not None for contact in node.mesh.contacts.values()) < n - 1
+    ):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(1.0)  # the others too
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ async with ordercast.open("ordercast.toml") as node:
 __version__ = "0.1.0"
 
 from ordercast.errors import OrdercastError, PeerError, UsageError
-from ordercast.levels import Fifo
+from ordercast.levels import Causal, Fifo, Gossip
 from ordercast.net.config import Config
 from ordercast.net.group import Ejected, Group, GroupClosed, Message, Receipt
 from ordercast.net.node import Node
@@ -21,11 +21,13 @@ from ordercast.types import Event, NodeId, View
 from ordercast.units import Duration, Size
 
 __all__ = [
+    "Causal",
     "Config",
     "Duration",
     "Ejected",
     "Event",
     "Fifo",
+    "Gossip",
     "Group",
     "GroupClosed",
     "Message",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from hashlib import blake2b
 from typing import Annotated, TypeAlias
 
@@ -64,7 +65,7 @@ class StateWanted(msgspec.Struct, frozen=True):
     """Asks the application for its state, as it is after all that it was handed before this."""
 
     group: str
-    token: object  # comes back with the answer
+    token: Hashable  # comes back with the answer
 
 
 class StateGiven(msgspec.Struct, frozen=True):

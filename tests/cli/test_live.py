@@ -55,6 +55,24 @@ def test_crashes_keep_the_same_laws_in_both_worlds(ordercast, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("transport", ["datagram", "status"])
+def test_a_causal_cluster_keeps_the_same_laws_in_both_worlds(
+    ordercast, tmp_path: Path, transport: str
+) -> None:
+    text = (ROOT / "scenarios" / "causal.toml").read_text(encoding="utf-8")
+    scenario = tmp_path / "causal.toml"
+    scenario.write_text(
+        text.replace("[options]", f'[options]\ntransport = "{transport}"'), encoding="utf-8"
+    )
+    simulated = ordercast("sim", scenario, "--seed", 1, "--json")
+    lived = ordercast("live", scenario, "--json")
+    assert lived.code == simulated.code == 0
+    assert laws_of(lived.out) == laws_of(simulated.out)
+    assert set(laws_of(lived.out).values()) == {"holds"}
+    assert json.loads(lived.out)["crashes"] == 2
+
+
+@pytest.mark.slow
 def test_a_partition_keeps_the_same_laws_in_both_worlds(ordercast, no_namespaces: None) -> None:
     simulated = ordercast("sim", PARTITION, "--seed", 1)
     lived = ordercast("live", PARTITION)
@@ -166,7 +184,11 @@ def test_a_broken_law_ends_1_and_is_explained(ordercast, monkeypatch: pytest.Mon
 # --- whoever ends it, nothing stays -----------------------------------------------------------
 
 
-_MAIN = "import sys; from ordercast.cli.main import main; sys.exit(main())"
+# Whoever runs the tests in the background has them ignore Ctrl-C, and their children with them.
+_MAIN = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from ordercast.cli.main import main; sys.exit(main())"
+)
 
 
 def begun(tmp_path: Path, scenario: str) -> subprocess.Popen[str]:

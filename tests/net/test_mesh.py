@@ -36,14 +36,12 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
-        self.statuses: list[bytes] = []
+        self.deaf = False  # what comes is for nobody here
         self.answers: list[int] = []
 
-    def receive(self, sender: NodeId, body: memoryview) -> None:
+    def receive(self, sender: NodeId, body: memoryview) -> bool:
         self.heard.append(bytes(body))
-
-    def receive_status(self, sender: NodeId, body: memoryview) -> None:
-        self.statuses.append(bytes(body))
+        return not self.deaf
 
     def acknowledged(self, contact: Contact) -> None: ...
 
@@ -168,7 +166,14 @@ async def test_status_frames_are_answered(cluster: Cluster) -> None:
     async with two_ends() as (one, two):
         assert one.mesh.send_frame(one.contact, Kind.STATUS, (77).to_bytes(8) + b"there?")
         await until(lambda: one.ear.answers)
-        assert (one.ear.answers, two.ear.statuses) == ([77], [b"there?"])
+        assert (one.ear.answers, two.ear.heard) == ([77], [b"there?"])
+        two.ear.deaf = True
+        assert one.mesh.send_frame(one.contact, Kind.STATUS, (78).to_bytes(8) + b"and you?")
+        await until(lambda: len(two.ear.heard) == 2)
+        two.ear.deaf = False
+        assert one.mesh.send_frame(one.contact, Kind.STATUS, (79).to_bytes(8) + b"now?")
+        await until(lambda: len(one.ear.answers) == 2)
+        assert one.ear.answers == [77, 79]
         one.cut()
         await until(lambda: not one.is_connected)
         assert not one.mesh.send_frame(one.contact, Kind.STATUS, bytes(8))

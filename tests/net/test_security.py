@@ -72,10 +72,9 @@ class Hears:
         self.packets: asyncio.Queue[tuple[NodeId, bytes]] = asyncio.Queue()
         self.meeting: Callable[[Contact], None] = lambda contact: None
 
-    def receive(self, sender: NodeId, body: memoryview) -> None:
+    def receive(self, sender: NodeId, body: memoryview) -> bool:
         self.packets.put_nowait((sender, bytes(body)))
-
-    def receive_status(self, sender: NodeId, body: memoryview) -> None: ...
+        return True
 
     def answered(self, sender: NodeId, key: int) -> None: ...
 

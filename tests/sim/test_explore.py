@@ -114,7 +114,7 @@ class AnyOrder(Member):
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         event = super().submit(step, group, payloads, size)
-        step.sent = [(to, packet, DATAGRAM, None) for to, packet, _, _ in step.sent]
+        step.sent = [(to, packet, DATAGRAM, (None,) * len(to)) for to, packet, _, _ in step.sent]
         return event
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:

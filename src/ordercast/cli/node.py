@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from ordercast import Fifo, Group, Message
+from ordercast import Group, Message
 from ordercast import open as open_node
 from ordercast.cli import screen
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import OrdercastError, UsageError, unknown_word
+from ordercast.levels import LEVELS, Level
 from ordercast.net.config import table_of
 from ordercast.settings import convert
 from ordercast.types import View
@@ -78,9 +79,7 @@ async def _live(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--send {arguments.send}: there is no {table_of(arguments.send)}")
         groups = {}
         for name, rule in rules.items():
-            if rule.family != "fifo":
-                raise UsageError(f"group {name!r}: family {rule.family!r} does not run live yet")
-            groups[name] = node.join(name, _level(name, rule.options))
+            groups[name] = node.join(name, _level(name, rule.family, rule.options))
         tasks = [loop.create_task(_print_all(group, arguments.json)) for group in groups.values()]
         if arguments.send is not None:
             tasks.append(loop.create_task(_send_lines(groups[arguments.send])))
@@ -92,11 +91,14 @@ async def _live(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _level(name: str, options: dict[str, Any]) -> Fifo:
-    try:
-        return convert(options, Fifo)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"group {name!r}: {error}") from error
+def _level(name: str, family: str, options: dict[str, Any]) -> Level:
+    for level, kept in LEVELS.items():
+        if kept == family:
+            try:
+                return convert(options, level)
+            except msgspec.ValidationError as error:
+                raise UsageError(f"group {name!r}: {error}") from error
+    raise UsageError(f"group {name!r}: {unknown_word('family', family, LEVELS.values())}")
 
 
 async def _print_all(group: Group, json: bool) -> None:

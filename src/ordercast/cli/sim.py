@@ -23,8 +23,8 @@ from ordercast.cli import screen
 from ordercast.errors import UsageError, unknown_word
 from ordercast.sim.scenario import Scenario
 from ordercast.sim.scenario_file import load_scenario
-from ordercast.sim.world import Outcome, run_name
-from ordercast.testing.mutants import BREAKS, mutant_families
+from ordercast.sim.world import Outcome, advice_on, run_name
+from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
 from ordercast.testing.simulation import simulate
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Level
@@ -113,6 +113,12 @@ def _check(arguments: argparse.Namespace) -> Wanted:
     if arguments.out is not None and arguments.trace == Level.OFF:
         raise UsageError("--out needs a trace: leave --trace off away")
     scenario = load_scenario(arguments.scenario)
+    for told in advice_on(scenario):
+        screen.stderr().print(f"{arguments.scenario}: {told}", markup=False)
+    families = sorted({scenario.family_of(group) for group in scenario.groups()})
+    if arguments.mutant is not None and FAMILY_OF[arguments.mutant] not in families:
+        bug = f"{arguments.mutant} is a bug of {FAMILY_OF[arguments.mutant]}"
+        raise UsageError(f"--mutant {bug}, and this scenario runs {' and '.join(families)}")
     if arguments.out is not None:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
             folder = run_folder(arguments.out, run_name(scenario, seed))

@@ -31,7 +31,7 @@ class Machine(Protocol):
     groups: tuple[str, ...]  # the groups that this machine serves; packets are routed by them
 
     def start(self, step: Step) -> None:
-        """Called once, before any other door."""
+        """Called first; in some families (`Family.rejoins`) again after `leave`."""
 
     def accepts(self, group: str) -> bool:
         """Whether one more batch may be submitted now. Asked by drivers, changes nothing."""
@@ -65,7 +65,7 @@ class Machine(Protocol):
         """What it counts, by plain names, for people who watch it. Changes nothing."""
 
     def leave(self, step: Step, group: str) -> None:
-        """The application leaves. Tells the others; no door is called afterwards."""
+        """The application leaves. Tells the others; but for `start` no door is called any more."""
 
 
 class Plan(NamedTuple):
@@ -87,6 +87,10 @@ def _everybody(plan: Plan, name: str) -> bool:
     return True
 
 
+def _nothing(plan: Plan, events_per_second: float) -> list[str]:
+    return []
+
+
 class Family(NamedTuple):
     """A protocol family as drivers know it: one entry makes it run in every world."""
 
@@ -97,3 +101,7 @@ class Family(NamedTuple):
     largest_group: int  # members; what all its buffers together can bear
     may_send: Callable[[Plan, str], bool] = _everybody  # who may submit at all
     tells_stability: bool = True  # whether members know who has what
+    advice: Callable[[Plan, float], list[str]] = (
+        _nothing  # what is doubtful about a group's options
+    )
+    rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again

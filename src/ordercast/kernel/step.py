@@ -49,8 +49,8 @@ Timer: TypeAlias = Hashable
 """Timers are data: any hashable value that the protocol recognises when it comes back."""
 
 
-Sent: TypeAlias = tuple[tuple[Address, ...], Packet, Channel, Hashable]
-"""To whom, what, by which channel, and the token that its status comes back with."""
+Sent: TypeAlias = tuple[tuple[Address, ...], Packet, Channel, tuple[Hashable, ...]]
+"""To whom, what, by which channel, and for each of them the token that its status comes with."""
 
 
 class Note(NamedTuple):
@@ -81,9 +81,18 @@ class Step:
         channel: Channel = LINK,
         token: Hashable = None,
     ) -> None:
-        """Sends to one address or to a tuple of them; encoded once. A token is for STATUS."""
+        """Sends to one address or to a tuple of them; encoded once.
+
+        A token is for STATUS, and comes back with the answer. To several addresses it is a tuple
+        with a token for each.
+        """
         assert token is None or channel is STATUS, "a token comes back on STATUS only"
-        self.sent.append((to if isinstance(to, tuple) else (to,), packet, channel, token))
+        if not isinstance(to, tuple):
+            self.sent.append(((to,), packet, channel, (token,)))
+            return
+        tokens = token if isinstance(token, tuple) else (token,) * len(to)
+        assert len(tokens) == len(to), "a token for each address"
+        self.sent.append((to, packet, channel, tokens))
 
     def deliver(self, event: Event) -> None:
         """Hands an event to the application."""

@@ -22,7 +22,7 @@ from ordercast.net.link import Link
 from ordercast.net.mesh import Contact, Mesh
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
-from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, View
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import Kind, frame
 
@@ -36,7 +36,7 @@ Action = Literal["join", "send"]
 class Listener(Protocol):
     """The application's side of a group."""
 
-    def take(self, item: Event | View) -> None: ...
+    def take(self, item: Event | View | StateWanted | StateGiven) -> None: ...
 
     def stepped(self) -> None:
         """A step ended: perhaps there is room now, or something has become stable."""
@@ -177,11 +177,18 @@ class Driver:
         machine = self.machines[group]
         self._enter(machine, machine.throttle, group, full)
 
-    def receive(self, sender: NodeId, body: bytes | memoryview) -> None:
-        """A packet came by link. PeerError costs the sender its connection."""
-        self._receive(sender, self._codec.decode(body), len(body))
+    def provide(self, group: str, token: Hashable, state: bytes | None) -> None:
+        """The application's state, which the machine has asked for."""
+        machine = self.machines.get(group)
+        if machine is not None:
+            self._enter(machine, machine.provide, group, token, state)
 
-    receive_status = receive
+    def receive(self, sender: NodeId, body: bytes | memoryview) -> bool:
+        """A packet came, by link or status. False: it is for nobody here.
+
+        PeerError costs the sender its connection.
+        """
+        return self._receive(sender, self._codec.decode(body))
 
     def receive_datagram(self, sender: NodeId, body: bytes) -> None:
         try:
@@ -190,17 +197,18 @@ class Driver:
             self.mesh.count("refused_datagrams")
             self.mesh.warn("%s sent a datagram that is refused: %s", sender, error)
 
-    def _receive(self, sender: NodeId, packet: Packet, size: int) -> None:
+    def _receive(self, sender: NodeId, packet: Packet) -> bool:
         machine = self.machines.get(packet.group)
         if machine is None:
             self.mesh.count("packets_of_other_groups")
-            return
+            return False
         if not self._permits(sender, packet):
             self.mesh.count("packets_not_permitted")
-            return
+            return False
         step = self._step()
         machine.receive(step, sender, packet)
         self._apply(machine, step)
+        return True
 
     def _permits(self, sender: NodeId, packet: Packet) -> bool:
         """The one gate. Who is no member says nothing; what is relayed counts as its origin's."""
@@ -265,8 +273,8 @@ class Driver:
                 raise OrdercastError("a machine wants to keep a record, but there is no store")
             self.store.append(step.kept)
             self.store.sync()
-        for to, packet, channel, token in step.sent:
-            self._send(machine, to, packet, channel, token)
+        for to, packet, channel, tokens in step.sent:
+            self._send(machine, to, packet, channel, tokens)
         for timer, after in step.timers:
             self._set_timer(machine, timer, after)
         for output in step.outputs:
@@ -276,8 +284,7 @@ class Driver:
             elif isinstance(output, View):
                 if self.journal is not None:
                     self.journal.view(time.time_ns(), output)
-            else:
-                assert isinstance(output, Note)
+            elif isinstance(output, Note):
                 self.row(output.kind, **output.columns)
                 continue
             listener = self.listeners.get(output.group)
@@ -294,7 +301,7 @@ class Driver:
         to: tuple[Any, ...],
         packet: Packet,
         channel: Channel,
-        token: Hashable,
+        tokens: tuple[Hashable, ...],
     ) -> None:
         """Encoded once, whoever it goes to."""
         body = self._codec.encode(packet)
@@ -307,7 +314,7 @@ class Driver:
             for address in to:
                 self.datagrams.send(address if isinstance(address, str) else address.name, body)
         else:
-            for address in to:
+            for address, token in zip(to, tokens, strict=True):
                 self._send_status(machine, address, body, token)
 
     def _send_status(

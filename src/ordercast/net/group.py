@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError, unknown_word
-from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, View
 from ordercast.wire.codec import LARGEST_PACKET
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ class Receipt:
 
     async def wait(self, until: Until = "stable") -> Receipt:
         """Waits until it is so. GroupClosed if the group ends before."""
-        if until not in UNTIL:
-            raise UsageError(unknown_word("word for until", str(until), UNTIL))
+        self._group.check_until(until)
         while until != "queued" and not (self.stable if until == "stable" else self.delivered):
             await self._group.change()
         return self
@@ -92,6 +92,10 @@ class Group:
         eject_after: float,
         may_send: bool = True,
         largest: int = LARGEST_BATCH,
+        *,
+        tells_stability: bool = True,
+        snapshot: Callable[[], bytes] | None = None,
+        restore: Callable[[bytes], None] | None = None,
     ) -> None:
         self.name = name
         self.may_send = may_send
@@ -100,6 +104,9 @@ class Group:
         self._installed: View | None = None  # the last one that the machine installed
         self.delivered_up_to = 0
         self.stable_up_to = 0
+        self._tells_stability = tells_stability
+        self._snapshot = snapshot
+        self._restore = restore
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._eject_after = eject_after
@@ -115,7 +122,7 @@ class Group:
         self._in_line = 0
         self._changed: asyncio.Future[None] | None = None  # whoever waits for anything waits here
         # In.
-        self._queue: deque[Event | View] = deque()
+        self._queue: deque[Event | View | StateWanted | StateGiven] = deque()
         self._queue_size = 0
         self._queue_count = 0
         self._throttled: asyncio.TimerHandle | None = None
@@ -151,6 +158,12 @@ class Group:
         receipt = self._added() if count else Receipt(self, 0)  # nothing has arrived everywhere
         return receipt if until == "queued" else await receipt.wait(until)
 
+    def check_until(self, until: str) -> None:
+        if until not in UNTIL:
+            raise UsageError(unknown_word("word for until", str(until), UNTIL))
+        if until == "stable" and not self._tells_stability:
+            raise UsageError(f"in {self.name!r} nobody knows who has what: until='delivered'")
+
     def _needs_attention(self, size: int, count: int, until: str) -> bool:
         """Whether somebody must wait before this can join the open batch. Refuses what never can.
 
@@ -159,9 +172,8 @@ class Group:
         if self._closed is not None:
             raise self._closed
         if not self.may_send:
-            raise UsageError(f"{self._node.me.name} may not send in {self.name!r}")
-        if until not in UNTIL:
-            raise UsageError(unknown_word("word for until", str(until), UNTIL))
+            raise UsageError(f"{self._node.me.name} may not send in {self.name!r}: it only reads")
+        self.check_until(until)
         if size > self.largest:
             what = f"a message of {size} bytes" if count == 1 else f"{count} messages, {size} bytes"
             raise UsageError(
@@ -262,8 +274,8 @@ class Group:
 
     # --- receiving ---------------------------------------------------------------------------
 
-    def take(self, item: Event | View) -> None:
-        """The driver hands over what the machine delivered."""
+    def take(self, item: Event | View | StateWanted | StateGiven) -> None:
+        """The driver hands over what the machine delivered, or asks of the application."""
         if isinstance(item, Event):
             if item.origin == self._node.me:
                 self.delivered_up_to = item.number
@@ -271,7 +283,7 @@ class Group:
             self._queue_size += item.size
             if self._throttled is None and self._is_over_limit():
                 self._loop.call_soon(self._throttle)
-        else:
+        elif isinstance(item, View):
             self._installed = item
         self._queue.append(item)
         if self._arrived is not None:
@@ -336,14 +348,27 @@ class Group:
         return await self._next_item()
 
     async def _next_item(self) -> Event | View:
-        while not self._queue:
-            if self._closed is not None:
-                raise self._closed
-            if self._arrived is None:
-                self._arrived = self._loop.create_future()
-            await asyncio.shield(self._arrived)
-        item = self._queue.popleft()
-        self._items_taken += 1
+        while True:
+            while not self._queue:
+                if self._closed is not None:
+                    raise self._closed
+                if self._arrived is None:
+                    self._arrived = self._loop.create_future()
+                await asyncio.shield(self._arrived)
+            item = self._queue.popleft()
+            self._items_taken += 1
+            # The application has done with all that it was handed before, so its state is that of
+            # this place in the stream.
+            if isinstance(item, StateWanted):
+                state = self._snapshot() if self._snapshot is not None else None
+                self._node.driver.provide(self.name, item.token, state)
+            elif isinstance(item, StateGiven):
+                if self._restore is not None:
+                    self._restore(item.state)
+            else:
+                return self._taken(item)
+
+    def _taken(self, item: Event | View) -> Event | View:
         if isinstance(item, View):
             self.view = item
             return item
@@ -356,6 +381,7 @@ class Group:
     def status(self) -> dict[str, Any]:
         """How the group is, as plain values."""
         members = self._installed.members if self._installed else ()
+        machine = self._node.driver.machines.get(self.name)
         return {
             "members": [str(member) for member in members],
             "waiting_in": self._queue_count,
@@ -363,6 +389,7 @@ class Group:
             "throttled": self._throttled is not None,
             "delivered_up_to": self.delivered_up_to,
             "stable_up_to": self.stable_up_to,
+            "figures": machine.figures(self.name) if machine is not None else {},
         }
 
     # --- leaving -----------------------------------------------------------------------------
@@ -381,7 +408,9 @@ class Group:
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 self._flush()
-                while self._batch or self.stable_up_to < self.delivered_up_to:
+                while self._batch or (
+                    self._tells_stability and self.stable_up_to < self.delivered_up_to
+                ):
                     await self.change()
         except TimeoutError:
             pass  # somebody does not answer; the others have it, or get it from each other

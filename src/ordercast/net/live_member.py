@@ -29,9 +29,9 @@ from typing import Any, Literal
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.levels import Fifo
+from ordercast.levels import LEVELS, Level
 from ordercast.net.group import Group, Receipt
-from ordercast.net.node import LEVELS, Node, open_node
+from ordercast.net.node import Node, open_node
 from ordercast.settings import convert, located
 
 READY = "READY "
@@ -123,7 +123,7 @@ class LiveMember:
         for plan, level in self._levels:
             group = node.join(plan.name, level, plan.members)
             self._begin(consume(group))
-            if plan.rate and node.me.name in load.senders:
+            if plan.rate and node.me.name in load.senders and group.may_send:
                 draw = Random(f"{load.seed}/workload/{plan.name}/{node.me.name}")
                 self._begin(send(group, load, plan.rate, draw, until))
 
@@ -163,7 +163,7 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
             backlog += load.batch
 
 
-def level_of(group: GroupPlan) -> Fifo:
+def level_of(group: GroupPlan) -> Level:
     """The guarantee that a group's family and options stand for."""
     for level, family in LEVELS.items():
         if family == group.family:

@@ -39,6 +39,8 @@ MOST_CONTACTS = 1024
 PLACES_BYTES = 8 << 10
 """Of others' places in a greeting, so that it is never too long for who does not know us yet."""
 KEY_BYTES, KEY_ID_BYTES = 32, 8
+MOST_UNSENT = 16 << 20
+"""Bytes that may wait for a slow peer before status frames to it are left out."""
 PING_SECONDS = 1.0
 FORGIVEN = SECOND
 """After a stall of ours that was longer than this, nobody is blamed for silence."""
@@ -49,9 +51,7 @@ SILENCE = 8 * SECOND
 class Receiver(Protocol):
     """What the mesh hands on."""
 
-    def receive(self, sender: NodeId, body: memoryview) -> None: ...
-
-    def receive_status(self, sender: NodeId, body: memoryview) -> None: ...
+    def receive(self, sender: NodeId, body: memoryview) -> bool: ...
 
     def answered(self, sender: NodeId, key: int) -> None: ...
 
@@ -228,9 +228,13 @@ class Mesh:
 
     def send_frame(self, contact: Contact, kind: Kind, body: bytes) -> bool:
         """Sends what is not part of the link, if there is a connection."""
-        if contact.connection is None:
+        connection = contact.connection
+        if connection is None:
             return False
-        contact.connection.write(kind, body)
+        if connection.transport.get_write_buffer_size() > MOST_UNSENT:
+            self.count("frames_not_sent")  # nobody waits for it, so it must not pile up
+            return False
+        connection.write(kind, body)
         return True
 
     # --- what connections report ---------------------------------------------------------------
@@ -243,8 +247,9 @@ class Mesh:
         if kind == Kind.STATUS:
             if len(body) < 8:
                 raise PeerError("a status frame without its number")
-            self.send_frame(contact, Kind.ANSWER, bytes(body[:8]))
-            self._receiver.receive_status(contact.life, body[8:])
+            key = bytes(body[:8])
+            if self._receiver.receive(contact.life, body[8:]):
+                self.send_frame(contact, Kind.ANSWER, key)
         elif kind == Kind.ANSWER:
             if len(body) != 8:
                 raise PeerError("an answer is a number of eight bytes")

@@ -56,8 +56,12 @@ class Metrics:
         yield underway
         members = gauge("ordercast_group_members", "Members in the view", labels=["group"])
         waiting = gauge("ordercast_group_waiting", "Messages not taken yet", labels=["group"])
+        figures = gauge("ordercast_group", "What its protocol counts", labels=["group", "what"])
         for name, group in sorted(status["groups"].items()):
             members.add_metric([name], len(group["members"]))
             waiting.add_metric([name], group["waiting_in"])
+            for what, value in group["figures"].items():
+                figures.add_metric([name, what], value)
         yield members
         yield waiting
+        yield figures

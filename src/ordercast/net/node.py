@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -21,8 +22,8 @@ from types import TracebackType
 from typing import Any
 
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.kernel.machine import Plan
-from ordercast.levels import Fifo
+from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.levels import LEVELS, Causal, Level
 from ordercast.net.config import Config, objection_to, table_of
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams, Plain, Wrapper
@@ -41,7 +42,6 @@ from ordercast.wire.framing import Kind
 
 log = logging.getLogger("ordercast.net")
 
-LEVELS = {Fifo: "fifo"}
 SECURITY_SECONDS = 2.0
 
 
@@ -55,7 +55,9 @@ class Node:
         self.driver: Driver
         self.mesh: Mesh
         self._datagrams: Datagrams
-        self._left: set[str] = set()  # groups of this life that are over; only asked, not iterated
+        # Groups of this life that are over, with the machine where it can go on.
+        self._left: dict[str, tuple[Plan, Machine | None]] = {}
+        self._plans: dict[str, Plan] = {}  # of the groups that we are in
         self._identity: Identity | None = None
         self._trace: RowLog | None = None
         self._control: Control | None = None
@@ -218,22 +220,69 @@ class Node:
 
     # --- groups ------------------------------------------------------------------------------
 
-    def join(self, name: str, level: Fifo, members: list[str] | None = None) -> Group:
-        """Joins a group. Its members are those given, those configured, or all known nodes."""
+    def join(
+        self,
+        name: str,
+        level: Level,
+        members: list[str] | None = None,
+        *,
+        snapshot: Callable[[], bytes] | None = None,
+        restore: Callable[[bytes], None] | None = None,
+    ) -> Group:
+        """Joins a group. Its members are those given, those configured, or all known nodes.
+
+        With `Causal(state=True)`, `snapshot` tells the application's state to who comes later, and
+        `restore` takes another's when we come; both are called while the group is read.
+        """
         if not self._open:
             raise UsageError("join needs an open node: async with ordercast.open(...) as node")
         if objection := objection_to(name):
             raise UsageError(objection)
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
-        if name in self._left:
-            raise UsageError(f"{self.me} has left {name!r}: only a new life can join it again")
         if type(level) not in LEVELS:
             raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
         family = FAMILIES[LEVELS[type(level)]]
         rules = self.config.group.get(name)
         names = members or (rules.members if rules else None)
+        if isinstance(level, Causal):
+            self._check_causal(name, level, names, snapshot, restore)
         names = names or [self.me.name, *self.config.peers]
+        self._check_members(name, names, family.largest_group)
+        plan = Plan(name, tuple(sorted(set(names))), level)
+        for told in family.advice(plan, 0.0):
+            log.warning("%s: %s", name, told)
+        machine = self._machine(family, plan)
+        group = Group(
+            self,
+            name,
+            self.config.eject_after / 1e9,
+            may(self.config, self.me.name, name, "send") and family.may_send(plan, self.me.name),
+            level.window_size,
+            tells_stability=family.tells_stability,
+            snapshot=snapshot,
+            restore=restore,
+        )
+        self.groups[name] = group
+        self._plans[name] = plan
+        self.driver.add(machine, group)
+        return group
+
+    def _machine(self, family: Family, plan: Plan) -> Machine:
+        """A new one; or the one with which this life was in the group before."""
+        earlier = self._left.pop(plan.group, None)
+        if earlier is None:
+            (machine,) = family.build(self.me, (plan,), Random(), ())
+            return machine
+        if not family.rejoins or earlier[1] is None or earlier[0].options != plan.options:
+            self._left[plan.group] = earlier
+            again = "with other options" if family.rejoins and earlier[1] else "again"
+            raise UsageError(
+                f"{self.me} has left {plan.group!r}: only a new life can join it {again}"
+            )
+        return earlier[1]
+
+    def _check_members(self, name: str, names: list[str], most: int) -> None:
         if not may(self.config, self.me.name, name, "join"):
             raise UsageError(f"{self.me.name} may not be in {name!r}: {table_of(name)} members")
         if self.me.name not in names:
@@ -242,16 +291,21 @@ class Node:
         if strangers:
             who = ", ".join(strangers)
             raise UsageError(f"{who} may not be in {name!r}: {table_of(name)} members has others")
-        if len(names) > family.largest_group:
-            raise UsageError(f"a {family.name} group has at most {family.largest_group} members")
-        plan = Plan(name, tuple(sorted(set(names))), level)
-        (machine,) = family.build(self.me, (plan,), Random(), ())
-        may_send = may(self.config, self.me.name, name, "send")
-        eject_after = self.config.eject_after / 1e9
-        group = Group(self, name, eject_after, may_send, level.window_size)
-        self.groups[name] = group
-        self.driver.add(machine, group)
-        return group
+        if len(names) > most:
+            raise UsageError(f"{name!r} would have {len(names)} members; {most} are the most")
+
+    def _check_causal(
+        self,
+        name: str,
+        level: Causal,
+        members: list[str] | None,
+        snapshot: object,
+        restore: object,
+    ) -> None:
+        if not level.updaters and members is None:
+            raise UsageError(f"who updates {name!r}? Causal(updaters=[...]), the same everywhere")
+        if level.state and (snapshot is None or restore is None):
+            raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
 
     def leave(self, group: Group) -> None:
         """Tells the others and forgets the group. `group.leave()` waits for stability before."""
@@ -266,14 +320,15 @@ class Node:
         log.error("%s cannot go on in %s: %s", self.me, group.name, error)
         why = OrdercastError(f"{self.me} cannot go on in {group.name}: {error}")
         why.__cause__ = error
-        self._over(group, why)
+        self._over(group, why, sound=False)
 
-    def _over(self, group: Group, why: OrdercastError) -> None:
+    def _over(self, group: Group, why: OrdercastError, sound: bool = True) -> None:
         group.close(why)  # first: nothing of it may follow the word that we are gone
+        machine = self.driver.machines[group.name]
         self.driver.leave(group.name)
         self.driver.remove(group.name)
         self.groups.pop(group.name, None)
-        self._left.add(group.name)
+        self._left[group.name] = (self._plans.pop(group.name), machine if sound else None)
 
 
 def _is_loopback(host: str) -> bool:

@@ -103,7 +103,7 @@ class Network:
         to: tuple[Address, ...],
         packet: Packet,
         channel: Channel,
-        token: Hashable,
+        tokens: tuple[Hashable, ...],
     ) -> None:
         """Sends one packet to each address. It is encoded once, if its bytes matter at all."""
         size = 0
@@ -119,7 +119,7 @@ class Network:
             if self._plain and calm and not source.wire_rows:
                 self._scatter(source.life, to, packet, size)
                 return
-        for address in to:
+        for address, token in zip(to, tokens, strict=True):
             name = address if isinstance(address, str) else address.name
             target = self.processes[name]
             if source.wire_rows:

@@ -255,8 +255,8 @@ class Process:
 
     def _take_effect(self, machine: Machine, step: Step) -> None:
         post = self.network.post
-        for to, packet, channel, token in step.sent:
-            post(self, machine, to, packet, channel, token)
+        for to, packet, channel, tokens in step.sent:
+            post(self, machine, to, packet, channel, tokens)
         for timer, after in step.timers:
             self._set_timer(machine, timer, after)
         for output in step.outputs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ordercast.kernel.machine import Plan
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Finding, Where
 from ordercast.sim.scenario import ChaosSettings, Fault, Scenario
@@ -30,6 +31,7 @@ def findings(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
     yield from _senders(scenario, names)
     yield from _groups(scenario, names)
     yield from _load(scenario, options)
+    yield from _may_send(scenario, options)
     yield from _network(scenario)
     for index, fault in enumerate(scenario.fault):
         for key, what in _fault(fault, scenario, names):
@@ -84,6 +86,19 @@ def _load(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
             f"the load is {messages:.0f} messages of {int(load.payload)} bytes, more than a "
             f"simulation holds: lower rate, duration, senders or payload",
         )
+
+
+def _may_send(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
+    """`all` means all who may; whoever is named must be allowed to."""
+    if scenario.workload.senders == "all":
+        return
+    for group, own in zip(scenario.groups(), options, strict=True):
+        family = FAMILIES[scenario.family_of(group)]
+        plan = Plan(group.name, tuple(sorted(group.members)), own)
+        for name in scenario.senders():
+            if name in group.members and not family.may_send(plan, name):
+                what = f"workload.senders: {name} owns no ticket of group {group.name!r}"
+                yield ("workload", "senders"), what
 
 
 def _network(scenario: Scenario) -> Iterator[Finding]:

@@ -169,6 +169,23 @@ class World:
         )
 
 
+def advice_on(scenario: Scenario) -> list[str]:
+    """What is doubtful about the options of a scenario's groups, though they can be run."""
+    found = []
+    for group in scenario.groups():
+        family = FAMILIES[scenario.family_of(group)]
+        options = options_for(family, scenario.options_of(group))
+        plan = Plan(group.name, tuple(sorted(group.members)), options)
+        senders = [
+            name
+            for name in scenario.senders()
+            if name in group.members and family.may_send(plan, name)
+        ]
+        load = scenario.workload
+        found += family.advice(plan, load.rate_in(options) / load.batch * len(senders))
+    return found
+
+
 def run_name(scenario: Scenario, seed: int) -> str:
     """The run's name in a lake: the scenario's in small letters, then the seed."""
     words = re.findall(r"[a-z0-9]+", scenario.name.lower())

@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,6 +30,17 @@ from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.machine import Family
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Note
+from ordercast.protocol.cluster.packets import (
+    SEQUENCE_BITS,
+    Ask,
+    Digest,
+    Gossip,
+    Recover,
+    Recovered,
+    Update,
+    Updates,
+    Welcome,
+)
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive, Data, Start
 from ordercast.testing.stage import (
@@ -146,6 +157,34 @@ def _fifo_state(member: Any) -> list[str]:
     ]
 
 
+def clock_text(clock: Sequence[int]) -> str:
+    """`<3 0 1.2>`: three of the first ticket, and two of the second epoch of the third."""
+    return f"<{' '.join(map(_entry_text, clock))}>"
+
+
+def _entry_text(entry: int) -> str:
+    epoch, sequence = entry >> SEQUENCE_BITS, entry & (1 << SEQUENCE_BITS) - 1
+    return f"{epoch}.{sequence}" if epoch else str(sequence)
+
+
+def _update_text(update: Update) -> str:
+    return f"{update.origin}:{update.number}{clock_text(update.stamp)}"
+
+
+def _updates_text(packet: Updates | Recovered) -> str:
+    return " ".join(f"{_update_text(update)} at {age}" for update, age in packet.updates) or "none"
+
+
+def _causal_state(member: Any) -> list[str]:
+    waiting = [_update_text(held) for held in member.order.waiting()]
+    return [
+        f"{member.me} is at {clock_text(member.order.clock)}"
+        + (", and asks where it is" if member.joining is not None else "")
+        + (f", waits with {value_text(waiting)}" if waiting else "")
+        + (f", has asked for {len(member.requests)}" if len(member.requests) else "")
+    ]
+
+
 PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     Data: lambda data: f"{data.origin}:{data.number}",
     Start: lambda start: f"{start.origin} after {start.after}",
@@ -153,8 +192,23 @@ PACKETS: dict[type[Packet], Callable[[Any], str]] = {
         f"has [{' '.join(f'{origin}:{up_to}' for origin, up_to in alive.received)}] "
         f"hears {value_text(alive.hears)}"
     ),
+    Gossip: lambda packet: (
+        " ".join(f"{one.origin}:{one.number} at {age}" for one, age in packet.rumours) or "none"
+    ),
+    Updates: _updates_text,
+    Recovered: _updates_text,
+    Recover: lambda packet: " ".join(
+        f"{index}:{_entry_text(first)}" + (f"-{_entry_text(last)}" if last > first else "")
+        for index, first, last in packet.ranges
+    ),
+    Digest: lambda packet: clock_text(packet.clock),
+    Ask: lambda packet: "for the state too" if packet.state else "where are we?",
+    Welcome: lambda packet: (
+        f"begin at {clock_text(packet.clock)}, now {clock_text(packet.target)}"
+        + (f", state {value_text(packet.state)}" if packet.state is not None else "")
+    ),
 }
-STATES: dict[str, Callable[[Any], list[str]]] = {"fifo": _fifo_state}
+STATES: dict[str, Callable[[Any], list[str]]] = {"fifo": _fifo_state, "causal": _causal_state}
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -306,6 +360,7 @@ def _group(play: Play, name: str, *arguments: str) -> None:
     members = " ".join(word for word in arguments if "=" not in word)
     pairs = (word.split("=", 1) for word in arguments if "=" in word)
     given: dict[str, Any] = {key: int(v) if v.isdecimal() else v for key, v in pairs}
+    given |= {key: value == "true" for key, value in given.items() if value in ("true", "false")}
     try:
         play.started = Stage.of(family, members, **given)
     except ValueError as error:  # msgspec's own included
@@ -365,6 +420,16 @@ def _settle(play: Play, ticks: str = "ticks=0") -> None:
     if not re.fullmatch(r"ticks=\d{1,4}", ticks):
         raise Unfit("write `settle [ticks=COUNT]`")
     play.stage.settle(int(ticks.removeprefix("ticks=")))
+
+
+@command("throttle", "NAME on|off")
+def _throttle(play: Play, name: str, word: str) -> None:
+    play.stage.throttle(name, word == "on")
+
+
+@command("provide", "NAME STATE")
+def _provide(play: Play, name: str, state: str) -> None:
+    play.stage.provide(name, _payload(state))
 
 
 command("crash", "NAME")(lambda play, name: play.stage.crash(name))

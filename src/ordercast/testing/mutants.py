@@ -6,11 +6,18 @@ They exist so that everybody can see the laws fail: `ordercast sim ... --mutant 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
+from typing import Any, NamedTuple
 
+from ordercast.errors import PeerError
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Step
+from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.cluster.causal_member import CausalMember
+from ordercast.protocol.cluster.causality import Delivery
+from ordercast.protocol.cluster.member import GossipMember
+from ordercast.protocol.cluster.packets import Rumour
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.member import Member
 from ordercast.protocol.fifo.packets import Data
@@ -81,9 +88,9 @@ class SkipsOne(Member):
     def submit(self, step: Step, group: str, payloads: list[bytes], size: int) -> Event:
         event = super().submit(step, group, payloads, size)
         if self.own.received_up_to % 100 == 50 and step.sent:
-            to, packet, channel, token = step.sent.pop()
+            to, packet, channel, tokens = step.sent.pop()
             assert isinstance(packet, Data)
-            step.sent.append((to[:-1], packet, channel, token))
+            step.sent.append((to[:-1], packet, channel, tokens[:-1]))
             hollow = Data(packet.group, packet.origin, packet.number, [], 0)
             step.send(to[-1], hollow)
         return event
@@ -94,25 +101,104 @@ class SkipsOne(Member):
             step.outputs = [item for item in step.outputs if not isinstance(item, Event)]
 
 
-_MUTANTS: dict[str, type[Member]] = {
-    "invents": Invents,
-    "repeats": Repeats,
-    "shuffles": Shuffles,
-    "forgets-the-dead": ForgetsTheDead,
-    "skips-one": SkipsOne,
+class Hurries(CausalMember):
+    """Delivers what waits without waiting, once it has waited for three rounds."""
+
+    breaks = "optimistic-causal"
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        super().expire(step, timer)
+        if self.now % 3 == 0 and len(self.order):
+            key = self.order.newest()
+            update = self.order.peek(key)
+            if update is not None:
+                step.deliver(self._event(update, 1))
+
+
+class ForgetsItsPast(CausalMember):
+    """Stamps its events as if it had delivered nothing of others."""
+
+    breaks = "optimistic-causal"
+
+    def submit(self, step: Step, group: str, payloads: list[bytes], size: int) -> Event:
+        clock, index = self.order.clock, self.tickets.index
+        assert index is not None
+        self.order.clock = [0] * len(clock)
+        self.order.clock[index] = clock[index]
+        try:
+            return super().submit(step, group, payloads, size)
+        finally:
+            clock[index] = self.order.clock[index]
+            self.order.begin(clock)
+
+
+class SharesTickets(CausalMember):
+    """The second updater uses the ticket of the first."""
+
+    breaks = "ticket-uniqueness"
+
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        super().__init__(me, plan, chance)
+        if self.tickets.index == 1:
+            self.tickets.index = 0
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        with suppress(PeerError):  # who looks would notice
+            super().receive(step, sender, packet)
+
+
+class LetsGo(CausalMember):
+    """Drops every fiftieth event of others without a word."""
+
+    breaks = "completeness"
+
+    def _deliver(self, step: Step, delivered: list[Delivery]) -> None:
+        own = [one for one in delivered if one.update.number % 50 or one.update.origin == self.me]
+        super()._deliver(step, own)
+
+
+class Echoes(GossipMember):
+    """Delivers what is relayed at its last hop once more."""
+
+    breaks = "no-duplication"
+
+    def _take(self, step: Step, rumour: Rumour, age: int) -> None:
+        super()._take(step, rumour, age)
+        if age > self.settings.hops // 2 and rumour.origin != self.me:
+            step.deliver(self._event(rumour, age))
+
+
+class Bug(NamedTuple):
+    family: str
+    kind: Any  # a class of machines whose attribute `breaks` names a law
+
+
+_BUGS: dict[str, Bug] = {
+    "invents": Bug("fifo", Invents),
+    "repeats": Bug("fifo", Repeats),
+    "shuffles": Bug("fifo", Shuffles),
+    "forgets-the-dead": Bug("fifo", ForgetsTheDead),
+    "skips-one": Bug("fifo", SkipsOne),
+    "echoes": Bug("gossip", Echoes),
+    "hurries": Bug("causal", Hurries),
+    "forgets-its-past": Bug("causal", ForgetsItsPast),
+    "shares-tickets": Bug("causal", SharesTickets),
+    "lets-go": Bug("causal", LetsGo),
 }
 
-BREAKS: dict[str, str] = {name: str(vars(kind)["breaks"]) for name, kind in _MUTANTS.items()}
+BREAKS: dict[str, str] = {name: str(bug.kind.breaks) for name, bug in _BUGS.items()}
 """Each mutant, and the law that it breaks."""
+FAMILY_OF: dict[str, str] = {name: bug.family for name, bug in _BUGS.items()}
+"""Each mutant, and the family that it is one of."""
 
 
 def mutant_families(name: str) -> dict[str, Family]:
     """The families of this version, with the bug planted in its own."""
-    kind = _MUTANTS[name]
+    family, kind = _BUGS[name]
 
     def build(
         me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
     ) -> list[Machine]:
         return [kind(me, plan, chance) for plan in plans]
 
-    return {**FAMILIES, "fifo": FAMILIES["fifo"]._replace(build=build)}
+    return {**FAMILIES, family: FAMILIES[family]._replace(build=build)}

@@ -339,9 +339,9 @@ class Stage:
         actor.disk.append(step.kept)
         actor.disk.sync()
         log.extend((life, Kept(record)) for record in step.kept)
-        for to, packet, channel, token in step.sent:
+        for to, packet, channel, tokens in step.sent:
             log.append((life, Posted(to, packet, channel)))
-            for address in to:
+            for address, token in zip(to, tokens, strict=True):
                 self._post(life, address, packet, channel, token)
         for timer, after in step.timers:
             log.append((life, TimerSet(timer, after)))

@@ -16,6 +16,7 @@ planner.py        which settings give which reliability
 
 from ordercast.kernel.machine import Family
 from ordercast.protocol.cluster import causal_member, member
+from ordercast.protocol.cluster.member import advice
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
 from ordercast.protocol.cluster.ownership import may_send
 from ordercast.protocol.cluster.packets import (
@@ -37,6 +38,8 @@ GOSSIP = Family(
     member.build,
     largest_group=20_000,
     tells_stability=False,
+    advice=advice,
+    rejoins=True,
 )
 CAUSAL = Family(
     "causal",
@@ -46,4 +49,6 @@ CAUSAL = Family(
     largest_group=20_000,
     may_send=may_send,
     tells_stability=False,
+    advice=advice,
+    rejoins=True,
 )

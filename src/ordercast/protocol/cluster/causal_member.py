@@ -34,7 +34,7 @@ from ordercast.kernel.losses import Losses
 from ordercast.kernel.machine import Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
-from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span
+from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span, index_and_entry
 from ordercast.protocol.cluster.joining import Joining
 from ordercast.protocol.cluster.member import Spreader, parts
 from ordercast.protocol.cluster.options import CausalOptions
@@ -94,7 +94,14 @@ class CausalMember(Spreader[Update]):
     # --- doors -------------------------------------------------------------------------------
 
     def start(self, step: Step) -> None:
+        """At first, or again: who comes again knows how far it was, and goes on from there."""
         super().start(step)
+        if self.joining is None:
+            self.joining = Joining(self.options.rounds_to_terminate)
+            self.order.forget()
+            self.terminating.clear()
+            self.recovering.clear()
+            self.ahead = self.behind_since = None
         if self.tickets.index is not None:
             step.note("ticket", group=self.group, index=self.tickets.index, cause="acquired")
         if len(self.sampler.known()) == 0:
@@ -161,7 +168,8 @@ class CausalMember(Spreader[Update]):
         while self.recovering and self.recovering[0][0] <= self.now:
             _, key = self.recovering.popleft()
             self._deliver(step, self.order.force(key))
-        self.requests.give_up(self.now - self.options.rounds_to_recover)
+        for key in self.requests.give_up(self.now - self.options.rounds_to_recover):
+            self._note_event(step, "recover", *index_and_entry(key), cause="failed")
         if self.options.digests:
             self._compare_clocks(step)
 
@@ -170,6 +178,11 @@ class CausalMember(Spreader[Update]):
         if not full:
             for update in self.buffer.all():  # what came meanwhile and is still kept
                 self._admit(step, update, 0, timed=True)
+
+    def leave(self, step: Step, group: str) -> None:
+        super().leave(step, group)
+        if self.tickets.index is not None:
+            step.note("ticket", group=self.group, index=self.tickets.index, cause="released")
 
     def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
         """The application's state, as it was asked for when somebody came."""
@@ -250,7 +263,9 @@ class CausalMember(Spreader[Update]):
             asked[self.sampler.sample(self.options.asked)] = new
         else:
             for span in new:
-                asked.setdefault((self.tickets.owner(span.ticket),), []).append(span)
+                owner = self.tickets.owner(span.ticket)
+                to = (owner,) if owner != self.me.name else self.sampler.sample(1)
+                asked.setdefault(to, []).append(span)
         for names, wanted in asked.items():
             ranges = [(span.ticket, span.first, span.last) for span in wanted]
             step.send(names, Recover(self.group, ranges), DATAGRAM)
@@ -264,6 +279,8 @@ class CausalMember(Spreader[Update]):
         for index, first, last in packet.ranges:
             if index >= self.options.tickets or first > last:
                 raise PeerError(f"{sender} asks for {first} to {last} of ticket {index}")
+            if index == self.tickets.index and last > self.tickets.entry(self.made):
+                raise PeerError(f"{sender} asks for what {self.me} never made")
             spans.append(Span(index, first, last))
         found = self.buffer.find(spans, ANSWER.count)
         size = 0
@@ -351,6 +368,7 @@ class CausalMember(Spreader[Update]):
         """We know where to begin. What came meanwhile counts from here on."""
         assert self.joining is not None
         early, self.joining = self.joining.updates(), None
+        clock = list(map(max, self.order.clock, clock))
         self.order.begin(clock)
         self.buffer.begin(clock)
         for update, age in early:

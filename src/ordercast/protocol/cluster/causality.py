@@ -42,6 +42,11 @@ INDEX_BITS = 10
 _INDEX = (1 << INDEX_BITS) - 1
 
 
+def index_and_entry(key: int) -> tuple[int, int]:
+    """Takes an id apart that is one number."""
+    return key & _INDEX, key >> INDEX_BITS
+
+
 class Span(NamedTuple):
     """Consecutive events of one ticket, in one epoch."""
 
@@ -86,6 +91,10 @@ class CausalOrder:
         self.clock = list(clock)
         self._stamp = None
 
+    def forget(self) -> None:
+        """Nothing waits any more. The clock stays."""
+        self._held = HoldBack(self._held.limit)
+
     def is_obsolete(self, update: Update) -> bool:
         return update.stamp[update.index] <= self.clock[update.index]
 
@@ -127,6 +136,14 @@ class CausalOrder:
         """An event that waits."""
         held = self._held.peek(key)
         return None if held is None else held.update
+
+    def waiting(self) -> list[Update]:
+        """All that wait, oldest first."""
+        return [held.update for held in self._held.items()]
+
+    def newest(self) -> int:
+        """The id of the event that began to wait last."""
+        return self._held.held[-1]
 
     def force_oldest(self) -> list[Delivery]:
         return self.force(self._held.held[0])

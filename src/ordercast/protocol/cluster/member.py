@@ -25,12 +25,14 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.machine import Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
+from ordercast.protocol.cluster import planner
 from ordercast.protocol.cluster.cyclon import Cyclon
 from ordercast.protocol.cluster.gossip import Seen, Spreading
-from ordercast.protocol.cluster.options import GossipOptions
+from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
 from ordercast.protocol.cluster.packets import Gossip, Membership, Rumour, Update
 from ordercast.protocol.cluster.partial_view import Everybody, Letter, Lpbcast, Roster, Sampler
 from ordercast.types import Event, NodeId, Payloads, event_number
+from ordercast.units import SECOND
 
 ROUND = "round"
 DATAGRAM_ROOM = 48_000
@@ -137,8 +139,7 @@ class Spreader(Generic[E]):
             if channel is DATAGRAM:
                 step.send(to, packet, DATAGRAM)
             else:
-                for name in to:
-                    step.send(name, packet, STATUS, name)
+                step.send(to, packet, STATUS, to)
             roster = None
 
     def _packet(self, entries: list[tuple[E, int]], roster: Roster | None) -> Packet:
@@ -224,6 +225,21 @@ class GossipMember(Spreader[Rumour]):
         return Event(
             self.group, rumour.origin, number, rumour.payloads, hops=hops, size=rumour.size
         )
+
+
+def advice(plan: Plan, events_per_second: float) -> list[str]:
+    """What is doubtful about a group's options, for who may want to study just that."""
+    options = plan.options
+    assert isinstance(options, GossipOptions)
+    return planner.advice(
+        processes=len(plan.members),
+        fan_out=min(options.fan_out, max(1, len(plan.members) - 1)),
+        hops=options.hops,
+        events_per_message=options.events_per_message,
+        history=options.history,
+        events_per_round=events_per_second * options.round / SECOND or None,
+        recovery_buffer=options.recovery_buffer if isinstance(options, CausalOptions) else None,
+    )
 
 
 def sampler_for(me: NodeId, plan: Plan, chance: Random) -> Sampler:

@@ -74,6 +74,7 @@ class Member:
         self.losses: Losses[NodeId] = Losses()
         self.throttled = False  # the application is full: we acknowledge nothing that is new
         self.unreported = 0  # events received since our last heartbeat
+        self.unreported_size = 0  # and their bytes
         self.first_tick = chance.randrange(1, options.heartbeat + 1)  # members out of step
 
     # --- doors -------------------------------------------------------------------------------
@@ -204,8 +205,12 @@ class Member:
             self._hand_over(step, data)
         stream.trim(self.somebody_away)
         self.unreported += 1
-        if 4 * self.unreported >= self.options.window:
-            self._report(step)
+        self.unreported_size += data.size
+        if (
+            4 * self.unreported >= self.options.window
+            or 4 * self.unreported_size >= self.options.window_size
+        ):
+            self._report(step)  # before the sender has to wait for a heartbeat
 
     def _hand_over(self, step: Step, data: Data) -> None:
         """Delivers an admitted event, unless a later life of its origin came before it."""
@@ -431,7 +436,7 @@ class Member:
 
     def _report(self, step: Step) -> None:
         """Our heartbeat: what we have of every stream, and whom we hear."""
-        self.unreported = 0
+        self.unreported = self.unreported_size = 0
         ticks = self.options.silence_ticks
         self.own.reported_up_to = self.own.received_up_to
         received = [(stream.origin, stream.reported_up_to) for stream in self.streams.values()]

@@ -226,11 +226,11 @@ class Members:
     ) -> tuple[Sending, ...]:
         core.kept += tuple(step.kept)
         sent: list[Sending] = []
-        for to, packet, channel, token in step.sent:
+        for to, packet, channel, tokens in step.sent:
             number = self.number(packet)
-            asked = 0 if channel is LINK or channel is DATAGRAM else self.number(token)
             by = LINKED if channel is LINK else FLEETING if channel is DATAGRAM else ASKED
-            for address in to:
+            for address, token in zip(to, tokens, strict=True):
+                asked = self.number(token) if by == ASKED else 0
                 code = self.code(address)
                 assert code >= 0 or by != LINKED, "a link joins two lives, not two names"
                 sent.append(Sending(by, code, number, place, asked))
