@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
+from operator import gt
 from random import Random
 
 from ordercast.errors import PeerError
@@ -78,7 +79,7 @@ class CausalMember(Spreader[Update]):
             by_age=options.replace == "age",
         )
         self.requests = Requests(options.waiting)
-        self.joining: Joining | None = Joining(options.rounds_to_terminate)
+        self.joining: Joining | None = Joining(options.rounds_to_join)
         self.now = 0  # rounds of ours
         self.sequence = 0  # paper: seq_p; own events of this epoch
         # Events that wait, with the round in which they are to be asked for, and forced.
@@ -97,7 +98,7 @@ class CausalMember(Spreader[Update]):
         """At first, or again: who comes again knows how far it was, and goes on from there."""
         super().start(step)
         if self.joining is None:
-            self.joining = Joining(self.options.rounds_to_terminate)
+            self.joining = Joining(self.options.rounds_to_join)
             self.order.forget()
             self.terminating.clear()
             self.recovering.clear()
@@ -145,7 +146,7 @@ class CausalMember(Spreader[Update]):
         elif isinstance(packet, Recover):
             self._receive_recover(step, sender, packet)
         elif isinstance(packet, Digest):
-            self._receive_digest(sender, packet)
+            self._receive_digest(step, sender, packet)
         elif isinstance(packet, Membership):
             self._receive_roster(step, sender, packet.roster)
         elif isinstance(packet, Ask):
@@ -324,10 +325,14 @@ class CausalMember(Spreader[Update]):
             self.ahead = self.behind_since = None
             self._ask_for(step, self.order.behind(clock), name)
 
-    def _receive_digest(self, sender: NodeId, packet: Digest) -> None:
+    def _receive_digest(self, step: Step, sender: NodeId, packet: Digest) -> None:
         self.tickets.refuse_clock(sender, packet.clock)
-        if self.joining is None and self.ahead is None and self.order.behind(packet.clock):
+        if self.joining is not None:
+            return
+        if self.ahead is None and self.order.behind(packet.clock):
             self.ahead, self.behind_since = (packet.clock, sender.name), self.now
+        if not packet.is_answer and any(map(gt, self.order.clock, packet.clock)):
+            step.send(sender.name, Digest(self.group, self.order.stamp, True), DATAGRAM)
 
     # --- joining -----------------------------------------------------------------------------
 
@@ -354,7 +359,7 @@ class CausalMember(Spreader[Update]):
     def _receive_welcome(self, step: Step, sender: NodeId, packet: Welcome) -> None:
         for clock in (packet.clock, packet.target):
             self.tickets.refuse_clock(sender, clock)
-        if any(map(int.__gt__, packet.clock, packet.target)):
+        if any(map(gt, packet.clock, packet.target)):
             raise PeerError(f"{sender} begins beyond its own clock")
         if packet.state is not None and packet.clock != packet.target:
             raise PeerError(f"{sender} gives a state that does not fit its clock")

@@ -231,6 +231,8 @@ def advice(plan: Plan, events_per_second: float) -> list[str]:
     """What is doubtful about a group's options, for who may want to study just that."""
     options = plan.options
     assert isinstance(options, GossipOptions)
+    if len(plan.members) == 1:
+        return []
     return planner.advice(
         processes=len(plan.members),
         fan_out=min(options.fan_out, max(1, len(plan.members) - 1)),

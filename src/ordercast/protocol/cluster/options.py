@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ordercast.units import MILLISECOND, Duration, Size
+from ordercast.units import MILLISECOND, SECOND, Duration, Size
 
 MOST_TICKETS = 1024
 """Entries of a stamp. Each event carries one, so a cluster with more is another kind of system."""
@@ -53,6 +53,7 @@ class CausalOptions(GossipOptions, frozen=True):
     waiting_size: Size = Size(64 << 20)  # and their bytes
     time_to_terminate: Duration | None = None  # before asking; None: as long as an event spreads
     time_to_recover: Duration | None = None  # before doing without; None: the same
+    join_wait: Duration = Duration(SECOND)  # before who came believes that nobody was there
     state: bool = False  # newcomers are given the application's state
     digests: bool = True  # members compare clocks, so that the last events are missed too
 
@@ -72,6 +73,10 @@ class CausalOptions(GossipOptions, frozen=True):
     def asked(self) -> int:
         """How many members are asked for a missing event; 0: its originator alone, or nobody."""
         return int(self.recovery.partition("-")[2] or 0)
+
+    @property
+    def rounds_to_join(self) -> int:
+        return max(self.rounds_to_terminate, -(-self.join_wait // self.round))
 
     @property
     def rounds_to_terminate(self) -> int:

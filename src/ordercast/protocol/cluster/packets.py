@@ -172,6 +172,7 @@ class Digest(Packet, frozen=True, tag="causal.digest"):
     """How far its sender is: its clock."""
 
     clock: tuple[Entry, ...]
+    is_answer: bool = False  # to one that was behind; it is not answered again
 
 
 class Ask(Packet, frozen=True, tag="causal.ask"):
