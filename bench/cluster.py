@@ -137,7 +137,12 @@ def simulated() -> Table:
             processes=processes,
             duration=Duration(ROUND * rounds),
             quiet=Duration(ROUND * 10),
-            options={"round": str(ROUND), "tickets": 25, "hops": 5 if processes < 1000 else 7},
+            options={
+                "round": str(ROUND),
+                "tickets": 25,
+                "hops": 5 if processes < 1000 else 7,
+                "join_wait": str(ROUND),
+            },
             workload=WorkloadSettings(per_round=6 / 25),
         )
         packets = []

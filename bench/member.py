@@ -154,6 +154,7 @@ def causal(n: int, updaters: int) -> Causal:
         hops=0,
         events_per_message=200,
         history=10_000,
+        time_to_terminate=Duration(500 * MILLISECOND),
         window_size=Size(4 << 20),
     )
 

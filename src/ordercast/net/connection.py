@@ -43,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader()
         self._entered = bool(source)  # it counts as half open at the gate
         self._unproven = 0  # bytes of frames from before it was ready
+        self._replies: list[bytes] = []  # to what is being read, written together
         self._unacknowledged = 0  # bytes of data frames since our last acknowledgement
         self._acknowledged = 0  # frames in that acknowledgement
         self._ack_timer: asyncio.TimerHandle | None = None
@@ -76,6 +77,9 @@ class Connection(asyncio.Protocol):
                     if self._unproven > UNPROVEN_BYTES:
                         raise PeerError(f"over {UNPROVEN_BYTES} bytes before the greeting is over")
                 self._receive(kind, body)
+            if self._replies:
+                replies, self._replies = self._replies, []
+                self.put(b"".join(replies))
         except PeerError as error:
             self.mesh.count("refused_frames")
             self.refuse(str(error))
@@ -151,6 +155,16 @@ class Connection(asyncio.Protocol):
 
     def write(self, kind: Kind, body: bytes) -> None:
         self.put(frame(kind, body))
+
+    def reply(self, kind: Kind, body: bytes) -> None:
+        """Writes a short frame as soon as all that has come was read."""
+        self._replies.append(frame(kind, body))
+
+    def put_parts(self, kind: Kind, *parts: bytes) -> None:
+        """Writes one frame whose body lies in several pieces, without putting them together."""
+        if not self.transport.is_closing():
+            head = HEADER.pack(sum(map(len, parts)), kind)
+            self.transport.writelines([head + parts[0], *parts[1:]])
 
     def put(self, framed: bytes) -> None:
         """Writes whole frames; nothing on a connection that is ending, which loses them anyway."""

@@ -327,7 +327,7 @@ class Driver:
         contact = self.mesh.contacts.get(name)
         if contact is None or (isinstance(address, NodeId) and contact.life != address):
             return  # nobody there: the timer answers
-        self.mesh.send_frame(contact, Kind.STATUS, key.to_bytes(8) + body)
+        self.mesh.send_frame(contact, Kind.STATUS, key.to_bytes(8), body)
 
     def _set_timer(self, machine: Machine, timer: Timer, after: int | None) -> None:
         key = (id(machine), timer)

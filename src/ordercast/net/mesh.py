@@ -226,7 +226,7 @@ class Mesh:
         if contact.connection is not None:
             contact.connection.put(data)
 
-    def send_frame(self, contact: Contact, kind: Kind, body: bytes) -> bool:
+    def send_frame(self, contact: Contact, kind: Kind, *parts: bytes) -> bool:
         """Sends what is not part of the link, if there is a connection."""
         connection = contact.connection
         if connection is None:
@@ -234,7 +234,7 @@ class Mesh:
         if connection.transport.get_write_buffer_size() > MOST_UNSENT:
             self.count("frames_not_sent")  # nobody waits for it, so it must not pile up
             return False
-        connection.write(kind, body)
+        connection.put_parts(kind, *parts)
         return True
 
     # --- what connections report ---------------------------------------------------------------
@@ -248,8 +248,8 @@ class Mesh:
             if len(body) < 8:
                 raise PeerError("a status frame without its number")
             key = bytes(body[:8])
-            if self._receiver.receive(contact.life, body[8:]):
-                self.send_frame(contact, Kind.ANSWER, key)
+            if self._receiver.receive(contact.life, body[8:]) and contact.connection is not None:
+                contact.connection.reply(Kind.ANSWER, key)
         elif kind == Kind.ANSWER:
             if len(body) != 8:
                 raise PeerError("an answer is a number of eight bytes")

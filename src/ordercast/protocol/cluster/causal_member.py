@@ -105,7 +105,7 @@ class CausalMember(Spreader[Update]):
             self.ahead = self.behind_since = None
         if self.tickets.index is not None:
             step.note("ticket", group=self.group, index=self.tickets.index, cause="acquired")
-        if len(self.sampler.known()) == 0:
+        if not self.sampler.sample(1):
             self._settle(step, [0] * self.options.tickets)
 
     def accepts(self, group: str) -> bool:
@@ -131,15 +131,16 @@ class CausalMember(Spreader[Update]):
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if isinstance(packet, Updates):
-            for update, age in packet.updates:
+            news = self.spreading.news(packet.updates)
+            for _, age in (*news.unknown, *news.changed):
                 self._refuse_age(sender, age)
-                if not self.spreading.knows(update.key):
-                    self.tickets.refuse_nonsense(sender, update, self.made)
+            for update, _ in news.unknown:
+                self.tickets.refuse_nonsense(sender, update, self.made)
             if packet.roster is not None:
                 self._receive_roster(step, sender, packet.roster)
             self.sampler.heard(sender)
-            entries = ((update.key, update, age) for update, age in packet.updates)
-            for update, age in self.spreading.admit(entries):
+            self.spreading.admit(news)
+            for update, age in news.unknown:
                 self._take(step, update, age, asked=False)
         elif isinstance(packet, Recovered):
             self._receive_recovered(step, sender, packet)

@@ -36,9 +36,8 @@ from typing import NamedTuple
 
 from ordercast.kernel.buffers import Limit
 from ordercast.kernel.holdback import HoldBack
-from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import INDEX_BITS, SEQUENCE_BITS, Update
 
-INDEX_BITS = 10
 _INDEX = (1 << INDEX_BITS) - 1
 
 
@@ -96,7 +95,7 @@ class CausalOrder:
         self._held = HoldBack(self._held.limit)
 
     def is_obsolete(self, update: Update) -> bool:
-        return update.stamp[update.index] <= self.clock[update.index]
+        return update.entry <= self.clock[update.index]
 
     def made(self, update: Update) -> None:
         """An own event, which its maker delivers at once."""

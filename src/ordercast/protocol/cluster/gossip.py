@@ -22,17 +22,33 @@ Pure: it knows neither what an event is nor to whom it goes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ordercast.kernel.buffers import Bounded
 from ordercast.types import NodeId
 
-T = TypeVar("T")
+
+class Item(Protocol):
+    """What is spread: anything with an id."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+
+T = TypeVar("T", bound=Item)
 
 REMEMBERED = 4096
 """Events of one maker, counted back from its newest, of which we know which have come."""
+
+
+class News(NamedTuple, Generic[T]):
+    """What one message told."""
+
+    unknown: list[tuple[T, int]]
+    changed: list[tuple[T, int]]  # known, but of an age that counts
+    again: int  # copies of what was known
 
 
 class Spreading(Generic[T]):
@@ -65,8 +81,9 @@ class Spreading(Generic[T]):
         self.again = 0  # copies of what was known
         self.not_relayed = 0  # relays that a full message had no room for
 
-    def start(self, key: Hashable, item: T, *, sent: bool = False) -> None:
+    def start(self, item: T, *, sent: bool = False) -> None:
         """Spreads an own event, which has left for the first time already or not."""
+        key = item.key
         self.started += 1
         self._history.add(key)
         if not sent:
@@ -74,27 +91,33 @@ class Spreading(Generic[T]):
         if not sent or self._hops > 0:
             self._active[key] = (item, 1 if sent else 0)
 
-    def admit(self, entries: Iterable[tuple[Hashable, T, int]]) -> list[tuple[T, int]]:
-        """Takes what came by gossip; returns what is new, with its age."""
-        active, oldest, new = self._active, self._keep_oldest, []
-        for key, item, age in entries:
-            known = active.get(key)
-            if known is not None:
-                self.again += 1
-                if oldest and age > self._hops:
-                    del active[key]
-                elif age > known[1] if oldest else age < known[1]:
-                    active[key] = (known[0], age)
-            elif self._history.add(key):
-                if age <= self._hops:
-                    active[key] = (item, age)
-                new.append((item, age))
-            else:
-                self.again += 1
-        return new
+    def news(self, entries: list[tuple[T, int]]) -> News[T]:
+        """What is new in what came by gossip. Changes nothing: it may still be refused."""
+        active, history, oldest = self._active, self._history, self._keep_oldest
+        unknown: list[tuple[T, int]] = []
+        changed: list[tuple[T, int]] = []
+        for entry in entries:
+            item, age = entry
+            known = active.get(item.key)
+            if known is None:
+                if item.key not in history:
+                    unknown.append(entry)
+            elif age > known[1] if oldest else age < known[1]:
+                changed.append(entry)
+        return News(unknown, changed, len(entries) - len(unknown))
 
-    def knows(self, key: Hashable) -> bool:
-        return key in self._active or key in self._history
+    def admit(self, news: News[T]) -> None:
+        """Spreads what was new from now on, and lets ages count that changed."""
+        active, hops = self._active, self._hops
+        for item, age in news.changed:
+            if age > hops:
+                active.pop(item.key, None)
+            elif item.key in active:  # it may have come twice in one message
+                active[item.key] = (item, age)
+        for item, age in news.unknown:
+            if self._history.add(item.key) and age <= hops:
+                active[item.key] = (item, age)
+        self.again += news.again
 
     def remember(self, key: Hashable) -> None:
         """What came by another way is not new if gossip brings it."""

@@ -50,7 +50,7 @@ class Spreader(Generic[E]):
     membership: type[Membership] = Membership  # the packet by which the family tells of members
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
-        assert isinstance(plan.options, GossipOptions) and me.name in plan.members
+        assert isinstance(plan.options, GossipOptions)
         self.me = me
         self.group = plan.group
         self.groups: tuple[str, ...] = (plan.group,)
@@ -125,7 +125,7 @@ class Spreader(Generic[E]):
 
     def _begin_spreading(self, step: Step, event: E) -> None:
         eager = self.settings.eager
-        self.spreading.start(event.key, event, sent=eager)
+        self.spreading.start(event, sent=eager)
         if eager:
             self._spread(step, [(event, 1)])
 
@@ -187,15 +187,17 @@ class GossipMember(Spreader[Rumour]):
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if isinstance(packet, Gossip):
-            for rumour, age in packet.rumours:
+            news = self.spreading.news(packet.rumours)
+            for _, age in (*news.unknown, *news.changed):
                 self._refuse_age(sender, age)
+            for rumour, _ in news.unknown:
                 if rumour.origin == self.me and rumour.number > self.made:
                     raise PeerError(f"{sender} spreads what {self.me} never made")
             if packet.roster is not None:
                 self._receive_roster(step, sender, packet.roster)
             self.sampler.heard(sender)
-            entries = ((rumour.key, rumour, age) for rumour, age in packet.rumours)
-            for rumour, age in self.spreading.admit(entries):
+            self.spreading.admit(news)
+            for rumour, age in news.unknown:
                 self._take(step, rumour, age)
         elif isinstance(packet, Membership):
             self._receive_roster(step, sender, packet.roster)
@@ -261,8 +263,8 @@ def parts(
     """Entries as messages that fit their channel: datagrams, or status where one is too long."""
     if by_status:
         return [(part, STATUS) for part in _filled(entries, STATUS_ROOM)] or [([], DATAGRAM)]
-    small = [entry for entry in entries if weight(entry[0]) <= DATAGRAM_ROOM]
-    large = [entry for entry in entries if weight(entry[0]) > DATAGRAM_ROOM]
+    small = [entry for entry in entries if entry[0].weight <= DATAGRAM_ROOM]
+    large = [entry for entry in entries if entry[0].weight > DATAGRAM_ROOM]
     found: list[tuple[list[tuple[E, int]], object]]
     found = [(part, DATAGRAM) for part in _filled(small, DATAGRAM_ROOM)]
     found += [(part, STATUS) for part in _filled(large, STATUS_ROOM)]
@@ -273,19 +275,13 @@ def _filled(entries: list[tuple[E, int]], room: int) -> list[list[tuple[E, int]]
     found: list[list[tuple[E, int]]] = []
     left = 0
     for entry in entries:
-        size = weight(entry[0])
+        size = entry[0].weight
         if not found or size > left:
             found.append([])
             left = room
         found[-1].append(entry)
         left -= size
     return found
-
-
-def weight(event: Rumour | Update) -> int:
-    """About how many bytes an event takes on the wire."""
-    stamp = 12 * len(event.stamp) if isinstance(event, Update) else 0
-    return event.size + 5 * len(event.payloads) + 160 + stamp
 
 
 def build(

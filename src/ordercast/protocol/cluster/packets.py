@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
@@ -27,6 +28,7 @@ Index = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
 Age = Annotated[int, Meta(ge=0, le=1000)]
 Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
 SEQUENCE_BITS = 32
+INDEX_BITS = 10
 MOST_EVENTS = 10_000
 MOST_RANGES = 512
 
@@ -47,6 +49,11 @@ class Rumour(Value, frozen=True):
     def key(self) -> tuple[NodeId, int]:
         return self.origin, self.number
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes on the wire."""
+        return self.size + 5 * len(self.payloads) + 160
+
 
 class Update(Value, frozen=True):
     """An event of a causal cluster. (index, stamp[index]) identifies it."""
@@ -58,20 +65,22 @@ class Update(Value, frozen=True):
     payloads: Payloads
     size: Count
     base: Entry = 0  # of the first event of an epoch: the entry that it follows
+    # Computed once: copies of an event are many.
+    entry: int = 0
+    key: int = 0  # the id as one number
+    weight: int = 0  # about how many bytes it takes on the wire
 
-    @property
-    def entry(self) -> int:
-        return self.stamp[self.index]
-
-    @property
-    def key(self) -> int:
-        """The id as one number."""
-        return self.stamp[self.index] << 10 | self.index
+    def __post_init__(self) -> None:
+        entry = self.stamp[self.index]
+        force_setattr(self, "entry", entry)
+        force_setattr(self, "key", entry << INDEX_BITS | self.index)
+        weight = self.size + 5 * len(self.payloads) + 160 + 12 * len(self.stamp)
+        force_setattr(self, "weight", weight)
 
     @property
     def predecessor(self) -> int:
         """The entry of the event that its maker's ticket made before it."""
-        entry = self.stamp[self.index]
+        entry = self.entry
         return entry - 1 if entry & (1 << SEQUENCE_BITS) - 1 > 1 else self.base
 
 

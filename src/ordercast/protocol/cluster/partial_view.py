@@ -113,10 +113,12 @@ class Sampler(Protocol):
 class Everybody:
     """Full knowledge of a list that does not change."""
 
-    __slots__ = ("_chance", "_others")
+    __slots__ = ("_chance", "_me", "_names")
 
     def __init__(self, me: NodeId, names: Iterable[str], chance: Random) -> None:
-        self._others = tuple(sorted({*names} - {me.name}))
+        self._me = me.name
+        # The tuple itself, ourselves included: in a simulated group of thousands it is shared.
+        self._names = names if isinstance(names, tuple) else tuple(sorted({*names}))
         self._chance = chance
 
     def start(self) -> list[Letter]:
@@ -126,7 +128,8 @@ class Everybody:
         return []
 
     def sample(self, count: int) -> tuple[str, ...]:
-        return tuple(self._chance.sample(self._others, min(count, len(self._others))))
+        chosen = self._chance.sample(self._names, min(count + 1, len(self._names)))
+        return tuple([name for name in chosen if name != self._me][:count])
 
     def piggyback(self) -> Roster | None:
         return None
@@ -144,7 +147,7 @@ class Everybody:
         return []
 
     def known(self) -> tuple[str, ...]:
-        return self._others
+        return tuple(name for name in self._names if name != self._me)
 
 
 def check_roster(me: NodeId, sender: NodeId, roster: Roster, kinds: Sequence[Kind]) -> Kind:

@@ -19,8 +19,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from ordercast.kernel.buffers import Limit
-from ordercast.protocol.cluster.causality import INDEX_BITS, Span
-from ordercast.protocol.cluster.packets import MOST_RANGES, Update
+from ordercast.protocol.cluster.causality import Span, index_and_entry
+from ordercast.protocol.cluster.packets import INDEX_BITS, MOST_RANGES, Update
 
 OLDEST_AGE = 63
 
@@ -102,22 +102,29 @@ class Requests:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._asked: OrderedDict[int, int] = OrderedDict()  # key: the round in which it was asked
+        # By ticket: up to here everything is here, was asked for, or was before our time. Many
+        # events wait for the same ones, and each is looked at once.
+        self._looked_at: dict[int, int] = {}
 
     def new(self, spans: Iterable[Span], is_here: Callable[[int], bool], now: int) -> list[Span]:
         """Of these, what is not here and was not asked for: to be asked for now, joined."""
         found: list[Span] = []
-        for span in spans:
+        for ticket, first, last in spans:
             room = self.limit - len(self._asked)
-            first = max(span.first, span.last - room + 1)  # the latest are the likeliest to be had
-            for entry in range(first, span.last + 1):
-                key = entry << INDEX_BITS | span.ticket
+            # Where there are too many, the latest: they are the likeliest to be had.
+            first = max(first, self._looked_at.get(ticket, 0) + 1, last - room + 1)
+            for entry in range(first, last + 1):
+                key = entry << INDEX_BITS | ticket
                 if key in self._asked or is_here(key):
                     continue
-                self._asked[key] = now
-                if found and found[-1].ticket == span.ticket and found[-1].last == entry - 1:
+                if found and found[-1].ticket == ticket and found[-1].last == entry - 1:
                     found[-1] = found[-1]._replace(last=entry)
                 elif len(found) < MOST_RANGES:
-                    found.append(Span(span.ticket, entry, entry))
+                    found.append(Span(ticket, entry, entry))
+                else:
+                    return found
+                self._asked[key] = now
+                self._looked_at[ticket] = entry
         return found
 
     def came(self, key: int) -> bool:
@@ -133,6 +140,8 @@ class Requests:
                 break
             del self._asked[key]
             gone.append(key)
+            ticket, entry = index_and_entry(key)
+            self._looked_at[ticket] = min(self._looked_at.get(ticket, 0), entry - 1)
         return gone
 
     def __len__(self) -> int:
