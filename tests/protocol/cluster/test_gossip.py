@@ -153,7 +153,7 @@ def test_an_event_dies_everywhere_whoever_meets_whom(hops: int, members: int, se
     """The smallest age of all grows by one a round, so after hops and two rounds it is over."""
     chance = Random(seed)
     group = [spreading(hops, seed=number) for number in range(members)]
-    group[0].start("a", "a")
+    make(group[0], "a")
     for _ in range(hops + 1):
         for member in chance.sample(group, members):
             said = member.round()

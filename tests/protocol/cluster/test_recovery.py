@@ -1,0 +1,339 @@
+"""What is kept for others, and what was asked for, against plain lists."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ordercast.kernel.buffers import Limit
+from ordercast.protocol.cluster.causality import Span
+from ordercast.protocol.cluster.packets import MOST_RANGES, SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.recovery import OLDEST_AGE, RecoveryBuffer, Requests
+from ordercast.types import NodeId
+
+TICKETS = 3
+ROOMY = Limit(1000, 1 << 30)
+LAST = (1 << 54) - 1
+"""The greatest entry that a packet can hold."""
+
+
+def update(ticket: int, entry: int, size: int = 1) -> Update:
+    stamp = tuple(entry if index == ticket else 0 for index in range(TICKETS))
+    life = NodeId(f"n{ticket}", entry >> SEQUENCE_BITS)
+    return Update(ticket, stamp, life, entry & (1 << SEQUENCE_BITS) - 1, [b"x" * size], size)
+
+
+def ids(updates: list[Update]) -> list[tuple[int, int]]:
+    return [(one.index, one.entry) for one in updates]
+
+
+def buffer(count: int = 1000, size: int = 1 << 30, *, by_age: bool = False) -> RecoveryBuffer:
+    return RecoveryBuffer(TICKETS, Limit(count, size), by_age)
+
+
+def filled(kept: RecoveryBuffer, *entries: tuple[int, int, int]) -> RecoveryBuffer:
+    """Events come: ticket, entry, age."""
+    for ticket, entry, age in entries:
+        kept.add(update(ticket, entry), age)
+    return kept
+
+
+# --- rule 1: what goes first ------------------------------------------------------------------
+
+
+def test_first_in_goes_first() -> None:
+    kept = filled(buffer(2), (0, 1, 1), (1, 1, 9), (0, 2, 1))
+    assert ids(kept.all()) == [(1, 1), (0, 2)]
+
+
+def test_what_travelled_furthest_goes_first_where_age_decides() -> None:
+    kept = filled(buffer(2, by_age=True), (0, 1, 1), (1, 1, 9), (0, 2, 1))
+    assert ids(kept.all()) == [(0, 1), (0, 2)]
+
+
+def test_among_equally_old_ones_first_in_goes_first() -> None:
+    kept = filled(buffer(2, by_age=True), (0, 1, 5), (0, 2, 5), (1, 1, 1))
+    assert sorted(ids(kept.all())) == [(0, 2), (1, 1)]
+
+
+def test_the_newest_goes_at_once_if_it_is_the_oldest() -> None:
+    kept = filled(buffer(1, by_age=True), (0, 1, 1), (1, 1, 9))
+    assert ids(kept.all()) == [(0, 1)]
+    assert kept.floor == [0, 1, 0]
+
+
+def test_very_old_is_as_old_as_it_gets() -> None:
+    kept = filled(buffer(2, by_age=True), (0, 1, OLDEST_AGE), (0, 2, OLDEST_AGE + 900), (1, 1, 1))
+    assert sorted(ids(kept.all())) == [(0, 2), (1, 1)]
+
+
+def test_bytes_have_a_limit_as_well() -> None:
+    kept = buffer(10, size=10)
+    for entry, size in ((1, 4), (2, 4), (3, 4)):
+        kept.add(update(0, entry, size), 1)
+    assert ids(kept.all()) == [(0, 2), (0, 3)]
+    assert kept.size == 8
+
+
+def test_what_is_larger_than_the_buffer_leaves_it_empty_and_says_so() -> None:
+    kept = buffer(10, size=10)
+    kept.add(update(0, 1, 4), 1)
+    kept.add(update(1, 1, 11), 1)
+    assert (len(kept), kept.size) == (0, 0)
+    assert kept.floor == [1, 1, 0]
+
+
+def test_what_comes_again_is_kept_once_and_keeps_its_place() -> None:
+    kept = filled(buffer(2), (0, 1, 1), (0, 2, 1), (0, 1, 1), (0, 3, 1))
+    assert ids(kept.all()) == [(0, 2), (0, 3)]
+    assert kept.size == 2
+
+
+# --- asking it --------------------------------------------------------------------------------
+
+
+def test_found_is_what_is_kept_of_what_was_asked_for_in_order() -> None:
+    kept = filled(buffer(), (0, 3, 1), (0, 1, 1), (1, 2, 1), (0, 4, 1), (0, 5, 1))
+    assert ids(kept.find([Span(0, 1, 4)], 10)) == [(0, 1), (0, 3), (0, 4)]
+    assert ids(kept.find([Span(1, 1, 9), Span(0, 5, 5)], 10)) == [(1, 2), (0, 5)]
+    assert kept.find([Span(2, 1, 9)], 10) == []
+
+
+def test_at_most_so_many_are_found_over_all_that_was_asked_for() -> None:
+    kept = filled(buffer(), *((ticket, entry, 1) for ticket in (0, 1) for entry in range(1, 6)))
+    found = kept.find([Span(0, 1, 5), Span(1, 1, 5)], 7)
+    assert ids(found) == [*((0, entry) for entry in range(1, 6)), (1, 1), (1, 2)]
+    assert len(kept.find([Span(0, 0, LAST), Span(1, 0, LAST)], 7)) == 7
+
+
+@pytest.mark.parametrize("by_age", [False, True])
+def test_whoever_asks_for_all_that_could_ever_be_costs_no_more_than_there_is(by_age: bool) -> None:
+    """If it took a step for each entry that was asked for, this would take years."""
+    kept = filled(buffer(by_age=by_age), (0, 7, 2), (1, 1, 1), (0, LAST - 1, 1), (0, 3, 1))
+    assert ids(kept.find([Span(0, 0, LAST)] * 3, 4)) == [(0, 3), (0, 7), (0, LAST - 1), (0, 3)]
+    assert kept.find([Span(2, 0, LAST)] * MOST_RANGES, 4) == []
+
+
+# --- rule 3: beyond its floor it has everything -----------------------------------------------
+
+
+def test_the_floor_is_the_last_of_each_ticket_that_was_let_go() -> None:
+    kept = filled(buffer(1), (0, 2, 1), (0, 1, 1), (1, 5, 1), (2, 1, 1))
+    assert kept.floor == [2, 5, 0]
+
+
+def test_what_was_before_our_time_is_below_the_floor_and_it_never_sinks() -> None:
+    kept = buffer()
+    kept.begin([3, 0, 1])
+    kept.begin([1, 2, 0])
+    assert kept.floor == [3, 2, 1]
+
+
+def test_the_last_of_it_comes_with_a_floor_of_its_own() -> None:
+    kept = filled(buffer(), (0, 1, 1), (0, 2, 1), (1, 1, 1), (0, 3, 1))
+    updates, floor = kept.recent(Limit(2, 1000))
+    assert ids(updates) == [(1, 1), (0, 3)]
+    assert floor == [2, 0, 0]
+    assert kept.floor == [0, 0, 0]
+
+
+def test_the_last_of_it_has_a_limit_of_bytes_too() -> None:
+    kept = buffer()
+    for entry, size in ((1, 5), (2, 9), (3, 5)):
+        kept.add(update(0, entry, size), 1)
+    updates, floor = kept.recent(Limit(10, 12))
+    assert (ids(updates), floor) == ([(0, 3)], [2, 0, 0])
+    assert kept.recent(Limit(10, 4)) == ([], [3, 0, 0])
+
+
+class Plain:
+    """The same over one list of (update, age), oldest first."""
+
+    def __init__(self, limit: Limit, by_age: bool) -> None:
+        self.limit, self.by_age = limit, by_age
+        self.kept: list[tuple[Update, int]] = []
+        self.ever: list[Update] = []
+
+    def add(self, one: Update, age: int) -> None:
+        if any(one == kept for kept, _ in self.kept):
+            return
+        self.ever.append(one)
+        self.kept.append((one, age))
+        while len(self.kept) > self.limit.count or self.size > self.limit.size:
+            oldest = max(age for _, age in self.kept) if self.by_age else None
+            self.kept.remove(next(one for one in self.kept if oldest in (None, one[1])))
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one, _ in self.kept)
+
+    def find(self, ticket: int, first: int, last: int) -> list[tuple[int, int]]:
+        every = ids([one for one, _ in self.kept])
+        return sorted(key for key in every if key[0] == ticket and first <= key[1] <= last)
+
+
+tickets = st.integers(0, TICKETS - 1)
+entries = st.integers(1, 20)
+arrivals = st.lists(st.tuples(tickets, entries, st.integers(0, 5), st.integers(0, 9)), max_size=60)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(arrivals, st.integers(1, 12), st.integers(1, 40), st.booleans(), tickets, entries, entries)
+def test_a_buffer_is_a_plain_list_with_limits(
+    came: list[tuple[int, int, int, int]],
+    count: int,
+    size: int,
+    by_age: bool,
+    ticket: int,
+    first: int,
+    last: int,
+) -> None:
+    kept, plain = buffer(count, size, by_age=by_age), Plain(Limit(count, size), by_age)
+    sizes: dict[tuple[int, int], int] = {}
+    for index, entry, age, weight in came:
+        one = update(index, entry, sizes.setdefault((index, entry), weight))
+        kept.add(one, age)
+        plain.add(one, age)
+        assert (len(kept), kept.size) == (len(plain.kept), plain.size)
+    assert sorted(ids(kept.all())) == sorted(ids([one for one, _ in plain.kept]))
+    if not by_age:
+        assert kept.all() == [one for one, _ in plain.kept]
+    assert ids(kept.find([Span(ticket, first, last)], 99)) == plain.find(ticket, first, last)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(arrivals, st.integers(1, 12), st.booleans(), st.integers(0, 12), st.integers(0, 40))
+def test_beyond_its_floor_a_buffer_has_everything_that_ever_came(
+    came: list[tuple[int, int, int, int]], count: int, by_age: bool, most: int, size: int
+) -> None:
+    kept, ever = buffer(count, by_age=by_age), []
+    for ticket, entry, age, _ in came:
+        kept.add(update(ticket, entry), age)
+        ever.append((ticket, entry))
+    recent, its_floor = kept.recent(Limit(most, size))
+    for updates, floor in ((kept.all(), kept.floor), (recent, its_floor)):
+        beyond = {key for key in ever if key[1] > floor[key[0]]}
+        assert beyond <= set(ids(updates))
+    assert len(recent) <= most
+    assert sum(one.size for one in recent) <= size
+
+
+# --- rule 2: an event is asked for once -------------------------------------------------------
+
+
+def nothing(key: int) -> bool:
+    return False
+
+
+def here(*events: tuple[int, int]) -> object:
+    return frozenset(update(*event).key for event in events).__contains__
+
+
+def test_an_event_is_asked_for_once() -> None:
+    requests = Requests(100)
+    assert requests.new([Span(0, 1, 3)], nothing, 1) == [Span(0, 1, 3)]
+    assert requests.new([Span(0, 1, 3)], nothing, 2) == []
+    assert requests.new([Span(0, 2, 5)], nothing, 3) == [Span(0, 4, 5)]
+    assert len(requests) == 5
+
+
+def test_what_is_here_is_not_asked_for() -> None:
+    requests = Requests(100)
+    is_here = here((0, 2), (0, 4))
+    assert requests.new([Span(0, 1, 5)], is_here, 1) == [Span(0, 1, 1), Span(0, 3, 3), Span(0, 5, 5)]
+
+
+def test_ranges_that_touch_are_one_request_but_not_those_of_two_tickets() -> None:
+    requests = Requests(100)
+    asked = requests.new([Span(0, 1, 2), Span(0, 3, 4), Span(1, 5, 6)], nothing, 1)
+    assert asked == [Span(0, 1, 4), Span(1, 5, 6)]
+
+
+def test_what_came_may_be_asked_for_again_and_was_it_asked_for_is_told_once() -> None:
+    requests = Requests(100)
+    requests.new([Span(0, 1, 2)], nothing, 1)
+    assert requests.came(update(0, 1).key)
+    assert not requests.came(update(0, 1).key)
+    assert not requests.came(update(1, 1).key)
+    assert requests.new([Span(0, 1, 2)], nothing, 2) == [Span(0, 1, 1)]
+
+
+def test_what_was_asked_for_too_long_ago_is_given_up_and_may_be_asked_for_again() -> None:
+    requests = Requests(100)
+    requests.new([Span(0, 1, 2)], nothing, 1)
+    requests.new([Span(1, 1, 1)], nothing, 2)
+    assert requests.give_up(1) == []
+    assert requests.give_up(2) == [update(0, 1).key, update(0, 2).key]
+    assert requests.new([Span(0, 1, 1), Span(1, 1, 1)], nothing, 3) == [Span(0, 1, 1)]
+
+
+def test_of_more_than_the_limit_the_latest_are_asked_for() -> None:
+    requests = Requests(3)
+    assert requests.new([Span(0, 1, 10)], nothing, 1) == [Span(0, 8, 10)]
+    assert requests.new([Span(1, 1, 10)], nothing, 1) == []
+    assert len(requests) == 3
+
+
+@pytest.mark.parametrize("limit", [1, 4096])
+def test_an_absurd_span_costs_no_more_than_the_limit(limit: int) -> None:
+    requests = Requests(limit)
+    assert requests.new([Span(0, 0, LAST)], nothing, 1) == [Span(0, LAST - limit + 1, LAST)]
+    assert requests.new([Span(index, 0, LAST) for index in range(1, 9)], nothing, 1) == []
+    assert len(requests) == limit
+
+
+def test_a_span_of_nothing_is_nothing() -> None:
+    requests = Requests(10)
+    assert requests.new([Span(0, 5, 4)], nothing, 1) == []
+    assert len(requests) == 0
+
+
+def test_what_a_request_has_no_room_for_was_not_asked_for() -> None:
+    """A packet holds so many ranges. What is left over may be asked for the next time."""
+    requests = Requests(10_000)
+    odd = Span(0, 1, 4 * MOST_RANGES)
+
+    def is_even(key: int) -> bool:
+        return update(0, 2).key & key != 0  # the last bit of the entry but one
+
+    asked = requests.new([odd], is_even, 1)
+    assert len(asked) == MOST_RANGES
+    assert len(requests) == sum(span.last - span.first + 1 for span in asked)
+    again = requests.new([odd], is_even, 2)
+    assert again
+    assert not set(again) & set(asked)
+
+
+spans = st.lists(
+    st.tuples(tickets, st.integers(1, 15), st.integers(0, 6)).map(
+        lambda one: Span(one[0], one[1], one[1] + one[2])
+    ),
+    max_size=4,
+)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.lists(st.tuples(spans, st.lists(st.tuples(tickets, entries))), max_size=8))
+def test_requests_are_a_plain_set_of_what_is_underway(
+    rounds: list[tuple[list[Span], list[tuple[int, int]]]],
+) -> None:
+    requests = Requests(1000)
+    underway: dict[int, int] = {}
+    for now, (wanted, came) in enumerate(rounds):
+        is_here = here(*came)
+        asked = requests.new(wanted, is_here, now)
+        told = [key for span in asked for key in span.events()]
+        every = dict.fromkeys(key for span in wanted for key in span.events())
+        assert sorted(told) == sorted(k for k in every if k not in underway and not is_here(k))
+        assert all(one.ticket != two.ticket or one.last + 1 < two.first or two.last < one.first
+                   for one, two in zip(asked, asked[1:], strict=False))  # fmt: skip
+        underway.update(dict.fromkeys(told, now))
+        for event in came:
+            key = update(*event).key
+            assert requests.came(key) == (underway.pop(key, None) is not None)
+        given_up = [key for key, since in underway.items() if since < now - 1]
+        assert requests.give_up(now - 1) == given_up
+        for key in given_up:
+            del underway[key]
+        assert len(requests) == len(underway)
