@@ -23,6 +23,8 @@ PLANES = 6
 
 
 async def pilot(node: ordercast.Node) -> None:
+    while not all(peer["connected"] for peer in node.status()["peers"].values()):
+        await asyncio.sleep(0.05)  # nobody would see the first planes
     async with node.join("world/7", CLUSTER) as west, node.join("world/8", CLUSTER) as east:
         readers = [asyncio.create_task(drain(region)) for region in (west, east)]
         for plane in range(PLANES):
@@ -85,4 +87,6 @@ async def main(me: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] not in [[name] for name in PLACES]:
+        sys.exit(f"usage: world.py {'|'.join(PLACES)}")
     asyncio.run(main(sys.argv[1]))

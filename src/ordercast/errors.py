@@ -25,6 +25,10 @@ class PeerError(OrdercastError):
     """A peer sent what its protocol forbids. It costs the peer its connection, nothing more."""
 
 
+class UnreachableError(OrdercastError):
+    """A peer or a service does not answer. The command line turns it into exit code 4."""
+
+
 class DiskError(OrdercastError):
     """The durable store cannot keep a record. A member that cannot keep its word stops."""
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import ClassVar, Self
+from functools import lru_cache
+from typing import ClassVar, Self, get_args, get_type_hints
+
+import msgspec
 
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 _BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -71,6 +74,27 @@ class Rate(Quantity):
 
     def __str__(self) -> str:
         return f"{Size(self)}/s"
+
+
+def take_units(struct: msgspec.Struct) -> None:
+    """Lets a struct be made with quantities as people write them: `Fifo(heartbeat="50ms")`.
+
+    For `__post_init__`: fields that hold text where a quantity belongs are converted.
+    """
+    for name, kind in _quantities_of(type(struct)).items():
+        value = getattr(struct, name)
+        if isinstance(value, str):
+            msgspec.structs.force_setattr(struct, name, kind.parse(value))
+
+
+@lru_cache(maxsize=256)
+def _quantities_of(kind: type[msgspec.Struct]) -> dict[str, type[Quantity]]:
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        for part in (hint, *get_args(hint)):
+            if isinstance(part, type) and issubclass(part, Quantity):
+                found[name] = part
+    return found
 
 
 MILLISECOND = 10**6

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from ordercast.check.explain import explain
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
@@ -73,8 +75,7 @@ def _print_run(trace: Trace, verdicts: list[Verdict]) -> None:
     """A line a run, and below it what is wrong, in full."""
     out = screen.stdout()
     told = f"{trace.header.run}: {len(trace.rows)} rows, {trace.header.ending}; "
-    out.print(told, end="", markup=False)
-    out.print(screen.laws_in_short(verdicts))
+    out.print(Text(told) + screen.laws_in_short(verdicts))
     for verdict in verdicts:
         if verdict.answer is not Answer.HOLDS:
             indented = explain(verdict, screen.explanation_width()).replace("\n", "\n    ")

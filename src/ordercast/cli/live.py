@@ -228,12 +228,9 @@ def _print(lived: Lived) -> None:
         f"{'seed':>8}  {'ended':9} {'crashes':>7} {'events':>8} {'delivered':>10} "
         f"{'given up':>8}  laws"
     )
-    out.print(
-        f"{header.seed:8}  {header.ending:9} {lived.count('crash'):7} {lived.count('submit'):8} "
-        f"{lived.count('deliver'):10} {lived.count('lose'):8}  ",
-        end="",
-    )
-    out.print(line)
+    row = f"{header.seed:8}  {header.ending:9} {lived.count('crash'):7} "
+    row += f"{lived.count('submit'):8} {lived.count('deliver'):10} {lived.count('lose'):8}  "
+    out.print(Text(row) + line)
     for verdict in lived.verdicts:
         if verdict.answer is Answer.BROKEN:
             out.print()

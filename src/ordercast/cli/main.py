@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 import ordercast
-from ordercast.errors import UsageError
+from ordercast.errors import UnreachableError, UsageError
 
 FINE, BROKEN, WRONG_USAGE, UNDECIDED, UNREACHABLE = range(5)
 """The exit codes that scripts may rely on."""
@@ -28,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"ordercast: {error}", file=sys.stderr)
         return WRONG_USAGE
+    except UnreachableError as error:
+        print(f"ordercast: {error}", file=sys.stderr)
+        return UNREACHABLE
     except BrokenPipeError:
         # Whoever read our output has seen enough. Nothing may be flushed into the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import sys
 from pathlib import Path
 from typing import Any
 
 from rich import box
+from rich.console import Console
 from rich.console import Group as Stack
 from rich.live import Live
 from rich.table import Table
@@ -55,7 +57,9 @@ def _monitor(arguments: argparse.Namespace) -> int:
 
 async def _watch(path: Path, json: bool, looks: int | None) -> int:
     out = screen.stdout()
-    with Live(console=out, auto_refresh=False, transient=False) as live:
+    # Off a terminal every look is printed; on one they take each other's place.
+    quiet = Console(file=io.StringIO())
+    with Live(console=out if out.is_terminal else quiet, auto_refresh=False) as live:
         while looks is None or looks > 0:
             try:
                 status = await ask(path)
@@ -64,8 +68,10 @@ async def _watch(path: Path, json: bool, looks: int | None) -> int:
                 return UNREACHABLE
             if json:
                 screen.json_line(status)
-            else:
+            elif out.is_terminal:
                 live.update(_shown(status), refresh=True)
+            else:
+                out.print(_shown(status))
             looks = None if looks is None else looks - 1
             if looks != 0:
                 await asyncio.sleep(1)
@@ -91,7 +97,10 @@ def _shown(status: dict[str, Any]) -> Stack:
         groups.add_column(column, justify="right" if column.startswith("waiting") else "left")
     for name, group in sorted(status["groups"].items()):
         waiting = f"{group['waiting_in']}{' (full)' if group['throttled'] else ''}"
-        groups.add_row(name, " ".join(group["members"]), waiting, str(group["waiting_out"]))
+        who = " ".join(group["members"])
+        if not who and "known" in group.get("figures", {}):
+            who = f"no view; knows {group['figures']['known']} others"
+        groups.add_row(name, who, waiting, str(group["waiting_out"]))
     peers = Table(box=box.SIMPLE_HEAD)
     for column in ("peer", "where", "connected", "bytes underway"):
         peers.add_column(column, justify="right" if column == "bytes underway" else "left")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ordercast.settings import convert
 from ordercast.types import View
 
 UNREACHABLE = 4
+MOST_LINES = 1000
 
 
 def add_to(commands: Any) -> None:
@@ -80,15 +82,29 @@ async def _live(arguments: argparse.Namespace) -> int:
         groups = {}
         for name, rule in rules.items():
             groups[name] = node.join(name, _level(name, rule.family, rule.options))
+        if arguments.send is not None and not groups[arguments.send].may_send:
+            raise UsageError(f"--send {arguments.send}: {node.me.name} may not send there")
         tasks = [loop.create_task(_print_all(group, arguments.json)) for group in groups.values()]
         if arguments.send is not None:
             tasks.append(loop.create_task(_send_lines(groups[arguments.send])))
+        tasks.append(loop.create_task(_until(leaving)))
         screen.stderr().print(f"{node.me} is in {', '.join(groups)}; Ctrl-C leaves")
-        await leaving.wait()
+        working = {*tasks}
+        while not leaving.is_set():  # whoever fails ends it all; who has no more to do does not
+            done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.exception() for task in done):
+                break
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
     return 0
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _level(name: str, family: str, options: dict[str, Any]) -> Level:
@@ -108,8 +124,14 @@ async def _print_all(group: Group, json: bool) -> None:
         elif isinstance(event, View):
             print(f"{group.name}: view {' '.join(str(member) for member in event.members)}")
         else:
-            print(f"{group.name}: {event.sender}: {event.data.decode(errors='replace')}")
+            print(f"{group.name}: {event.sender}: {_printable(event.data)}")
         sys.stdout.flush()
+
+
+def _printable(data: bytes) -> str:
+    """Whatever others send must not steer this terminal."""
+    text = data.decode(errors="replace")
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _fields(event: Message | View) -> dict[str, Any]:
@@ -120,9 +142,18 @@ def _fields(event: Message | View) -> dict[str, Any]:
 
 
 async def _send_lines(group: Group) -> None:
+    """Standard input, whatever it is: a pipe, a file, a terminal. A thread reads it."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=1 << 20)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    with contextlib.suppress(asyncio.IncompleteReadError):
-        while line := await reader.readline():
-            await group.send(line.rstrip(b"\n"))
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def read() -> None:
+        for line in sys.stdin.buffer:
+            sent = asyncio.run_coroutine_threadsafe(lines.put(line), loop)
+            sent.result()
+            while lines.qsize() > MOST_LINES and not loop.is_closed():
+                time.sleep(0.01)
+        asyncio.run_coroutine_threadsafe(lines.put(b""), loop)
+
+    threading.Thread(target=read, daemon=True).start()
+    while line := await lines.get():
+        await group.send(line.rstrip(b"\n"))

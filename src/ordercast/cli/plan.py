@@ -169,6 +169,7 @@ def _options(settings: Settings, length: Duration) -> str:
     asked = f"any-{settings.asked}" if settings.asked else "originator"
     return "\n".join(
         [
+            '# for family = "causal"; gossip has no recovery, and so none of its keys',
             "[options]",
             f'round = "{length}"',
             f"fan_out = {settings.fan_out}",

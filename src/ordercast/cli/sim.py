@@ -186,12 +186,10 @@ class _Table:
         line = screen.laws_in_short(ran.verdicts)
         if outcome.error:
             line = Text(f"failed: {outcome.error}", "bold red")
-        out.print(
-            f"{ran.seed:8}  {outcome.header.ending:9} {outcome.submitted:8} "
-            f"{outcome.delivered:10} {outcome.packets:9}  ",
-            end="",
-        )
-        out.print(line)
+        # In one piece: a progress bar may be drawn between two.
+        row = f"{ran.seed:8}  {outcome.header.ending:9} {outcome.submitted:8} "
+        row += f"{outcome.delivered:10} {outcome.packets:9}  "
+        out.print(Text(row) + line)
         broken = [verdict for verdict in ran.verdicts if verdict.answer is Answer.BROKEN]
         if not broken and not outcome.error:
             return

@@ -38,6 +38,8 @@ CREDIT_COUNT = 16_384
 QUEUE_BYTES = 4 << 20
 QUEUE_COUNT = 65_536
 LEAVE_SECONDS = 2.0
+LARGEST_STATE = 32 << 20
+"""Bytes of an application's state that a newcomer is given in one packet."""
 LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
 """Bytes of the messages of one batch: what is around them is at most a few bytes a message."""
 
@@ -63,6 +65,9 @@ class Receipt:
     def __init__(self, group: Group, number: int | None = None) -> None:
         self._group = group
         self.number = number  # of the event, once it was submitted
+
+    def __repr__(self) -> str:
+        return f"Receipt(group={self._group.name!r}, number={self.number})"
 
     @property
     def delivered(self) -> bool:
@@ -149,6 +154,8 @@ class Group:
 
     async def send_many(self, messages: Payloads, *, until: Until = "queued") -> Receipt:
         """Sends several messages as part of one batch: cheaper than one by one, the same else."""
+        if not isinstance(messages, list):
+            raise UsageError("send_many takes a list of messages; send takes one")
         messages = [each if type(each) is bytes else _as_bytes(each) for each in messages]
         size, count = sum(map(len, messages)), len(messages)
         if self._needs_attention(size, count, until):
@@ -162,7 +169,10 @@ class Group:
         if until not in UNTIL:
             raise UsageError(unknown_word("word for until", str(until), UNTIL))
         if until == "stable" and not self._tells_stability:
-            raise UsageError(f"in {self.name!r} nobody knows who has what: until='delivered'")
+            raise UsageError(
+                f"{self.name!r} is a cluster, in which nobody knows who has what: wait until "
+                "'delivered', there is no 'stable'"
+            )
 
     def _needs_attention(self, size: int, count: int, until: str) -> bool:
         """Whether somebody must wait before this can join the open batch. Refuses what never can.
@@ -360,13 +370,23 @@ class Group:
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
             if isinstance(item, StateWanted):
-                state = self._snapshot() if self._snapshot is not None else None
-                self._node.driver.provide(self.name, item.token, state)
+                self._node.driver.provide(self.name, item.token, self._state())
             elif isinstance(item, StateGiven):
                 if self._restore is not None:
                     self._restore(item.state)
             else:
                 return self._taken(item)
+
+    def _state(self) -> bytes | None:
+        """What the application's snapshot says. What cannot be handed over is its mistake."""
+        state = self._snapshot() if self._snapshot is not None else None
+        if state is not None and not isinstance(state, bytes):
+            raise UsageError(f"snapshot must return bytes, not {type(state).__name__}")
+        if state is not None and len(state) > LARGEST_STATE:
+            raise UsageError(
+                f"snapshot returned {len(state)} bytes; a state has at most {LARGEST_STATE}"
+            )
+        return state
 
     def _taken(self, item: Event | View) -> Event | View:
         if isinstance(item, View):

@@ -21,6 +21,8 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.levels import LEVELS, Causal, Level
@@ -34,9 +36,10 @@ from ordercast.net.mesh import Mesh
 from ordercast.net.metrics import Metrics
 from ordercast.net.security import Sealed, Tls, may
 from ordercast.protocol.families import FAMILIES
-from ordercast.settings import Source, read_source
+from ordercast.settings import Source, convert, dotted, located, read_source
 from ordercast.trace.log import RowLog
 from ordercast.types import NodeId
+from ordercast.units import Quantity
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import Kind
 
@@ -242,6 +245,7 @@ class Node:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         if type(level) not in LEVELS:
             raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
+        level = _checked(level)
         family = FAMILIES[LEVELS[type(level)]]
         rules = self.config.group.get(name)
         names = members or (rules.members if rules else None)
@@ -292,7 +296,7 @@ class Node:
             who = ", ".join(strangers)
             raise UsageError(f"{who} may not be in {name!r}: {table_of(name)} members has others")
         if len(names) > most:
-            raise UsageError(f"{name!r} would have {len(names)} members; {most} are the most")
+            raise UsageError(f"{name!r} would have {len(names)} members: at most {most} members")
 
     def _check_causal(
         self,
@@ -303,9 +307,13 @@ class Node:
         restore: object,
     ) -> None:
         if not level.updaters and members is None:
-            raise UsageError(f"who updates {name!r}? Causal(updaters=[...]), the same everywhere")
+            raise UsageError(
+                f"who updates {name!r}? Name them: updaters = [...], the same at every node"
+            )
         if level.state and (snapshot is None or restore is None):
             raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
+        if not level.state and (snapshot is not None or restore is not None):
+            raise UsageError(f"{name!r} hands over no state: say Causal(state=True)")
 
     def leave(self, group: Group) -> None:
         """Tells the others and forgets the group. `group.leave()` waits for stability before."""
@@ -329,6 +337,21 @@ class Node:
         self.driver.remove(group.name)
         self.groups.pop(group.name, None)
         self._left[group.name] = (self._plans.pop(group.name), machine if sound else None)
+
+
+def _checked(level: Level) -> Level:
+    """What a constructor takes as it comes: numbers in their bounds, quantities with a unit."""
+    kind = type(level)
+    given = {
+        name: str(value) if isinstance(value, Quantity) else value
+        for name in level.__struct_fields__
+        if (value := getattr(level, name)) is not None
+    }
+    try:
+        return convert(given, kind)
+    except msgspec.ValidationError as error:
+        where, what = located(str(error), kind)
+        raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
 
 
 def _is_loopback(host: str) -> bool:

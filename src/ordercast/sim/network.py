@@ -74,6 +74,7 @@ class Network:
         self.loss_at: dict[str, float] = {}  # by process, while faults make it lossy
         self.slow_at: dict[str, float] = {}  # by process: delays are so many times longer
         self.posted = 0  # packets, a receiver each
+        self.bytes = 0  # of them, where they are weighed
         self._agenda = agenda
         self._seed = seed
         self._chance: Random = chance.stream(seed, "delays")
@@ -113,6 +114,7 @@ class Network:
             if self._round_trip:
                 packet = self._codec.decode(data)
         self.posted += len(to)
+        self.bytes += size * len(to)
         if channel is DATAGRAM:
             assert size <= LARGEST_DATAGRAM, f"a datagram of {size} bytes; {LARGEST_DATAGRAM} fit"
             calm = not (self.cuts or self.loss_at or self.slow_at)

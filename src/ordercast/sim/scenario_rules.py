@@ -90,6 +90,11 @@ def _load(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
 
 def _may_send(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
     """`all` means all who may; whoever is named must be allowed to."""
+    for group, own in zip(scenario.groups(), options, strict=True):
+        for name in getattr(own, "updaters", ()):
+            if name not in group.members:
+                what = f"options.updaters: {name!r} is not a member of group {group.name!r}"
+                yield ("options", "updaters"), what
     if scenario.workload.senders == "all":
         return
     for group, own in zip(scenario.groups(), options, strict=True):

@@ -291,9 +291,9 @@ class ParquetSink:
             raise
 
 
-def write_trace(lake: Path, trace: Trace) -> None:
+def write_trace(lake: Path, trace: Trace, *, replace: bool = False) -> None:
     """A whole trace as one run of a lake."""
-    with ParquetSink(lake, trace.header.run) as sink:
+    with ParquetSink(lake, trace.header.run, replace=replace) as sink:
         for row in trace.rows:
             sink.write(row)
         sink.close(trace.header)

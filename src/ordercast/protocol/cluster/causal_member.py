@@ -179,7 +179,7 @@ class CausalMember(Spreader[Update]):
         super().throttle(step, group, full)
         if not full:
             for update in self.buffer.all():  # what came meanwhile and is still kept
-                self._admit(step, update, 0, timed=True)
+                self._admit(step, update, 0)
 
     def leave(self, step: Step, group: str) -> None:
         super().leave(step, group)
@@ -210,17 +210,17 @@ class CausalMember(Spreader[Update]):
         if self.joining is not None:
             self.joining.early(update, age)
         elif not self.full:
-            self._admit(step, update, age, timed=not asked)
+            self._admit(step, update, age, asked=asked)
 
-    def _admit(self, step: Step, update: Update, age: int, *, timed: bool) -> None:
+    def _admit(self, step: Step, update: Update, age: int, *, asked: bool = False) -> None:
         if self.requests.came(update.key):
             self.recovered += 1
             self._note_event(step, "recover", update.index, update.entry, cause="answered")
         if self.order.is_obsolete(update) or update.key in self.order:
-            self.late += self.order.is_obsolete(update) and not timed
+            self.late += asked and self.order.is_obsolete(update)
             return
         delivered = self.order.admit(update, age)
-        if timed and update.key in self.order:
+        if update.key in self.order:  # also if it was asked for: what precedes it may be gone
             self.terminating.append((self.now + self.options.rounds_to_terminate, update.key))
         self._deliver(step, delivered)
         while self.order.over_limit:
@@ -379,7 +379,7 @@ class CausalMember(Spreader[Update]):
         self.buffer.begin(clock)
         for update, age in early:
             if not self.order.is_obsolete(update):
-                self._admit(step, update, age, timed=True)
+                self._admit(step, update, age)
 
     # --- words -------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ordercast.units import MILLISECOND, SECOND, Duration, Size
+from ordercast.units import MILLISECOND, SECOND, Duration, Size, take_units
 
 MOST_TICKETS = 1024
 """Entries of a stamp. Each event carries one, so a cluster with more is another kind of system."""
@@ -34,6 +34,7 @@ class GossipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     )  # bytes of one batch, and of own events before their first relay
 
     def __post_init__(self) -> None:
+        take_units(self)
         if self.round <= 0:
             raise ValueError("round must be longer than nothing")
         if not 0 < self.window_size <= 16 << 20:

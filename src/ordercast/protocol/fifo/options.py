@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ordercast.units import MILLISECOND, Duration, Size
+from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -19,6 +19,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     suspicion_limit: Duration = Duration(1000 * MILLISECOND)  # silence after which one is set aside
 
     def __post_init__(self) -> None:
+        take_units(self)
         if self.heartbeat <= 0:
             raise ValueError("heartbeat must be longer than nothing")
         if self.suspicion_limit < 2 * self.heartbeat:
