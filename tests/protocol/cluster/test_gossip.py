@@ -178,7 +178,12 @@ def test_a_message_holds_the_youngest_and_counts_what_had_no_room() -> None:
 def test_what_had_no_room_grows_older_all_the_same_and_dies_in_its_time() -> None:
     member = spreading(hops=3, most=1)
     came(member, ("young", 1), ("old", 3))
-    assert [member.round() for _ in range(4)] == [[("young", 2)], [("young", 3)], [("young", 4)], []]
+    assert [member.round() for _ in range(4)] == [
+        [("young", 2)],
+        [("young", 3)],
+        [("young", 4)],
+        [],
+    ]
 
 
 def test_among_equally_old_ones_chance_decides() -> None:
@@ -376,7 +381,9 @@ def test_seen_is_a_plain_set_with_a_window_and_no_second_thoughts(
     seen, plain = Seen(), set()
     for name, life, number in arrivals:
         lives = [known for maker, known, _ in plain if maker == name]
-        newest = max((at for maker, known, at in plain if (maker, known) == (name, life)), default=0)
+        newest = max(
+            (at for maker, known, at in plain if (maker, known) == (name, life)), default=0
+        )
         late = life < max(lives, default=0) or newest - number >= REMEMBERED
         first = not late and (name, life, number) not in plain
         assert seen.first_time(NodeId(name, life), number) == first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -241,7 +243,11 @@ def test_an_event_is_asked_for_once() -> None:
 def test_what_is_here_is_not_asked_for() -> None:
     requests = Requests(100)
     is_here = here((0, 2), (0, 4))
-    assert requests.new([Span(0, 1, 5)], is_here, 1) == [Span(0, 1, 1), Span(0, 3, 3), Span(0, 5, 5)]
+    assert requests.new([Span(0, 1, 5)], is_here, 1) == [
+        Span(0, 1, 1),
+        Span(0, 3, 3),
+        Span(0, 5, 5),
+    ]
 
 
 def test_ranges_that_touch_are_one_request_but_not_those_of_two_tickets() -> None:
@@ -250,13 +256,13 @@ def test_ranges_that_touch_are_one_request_but_not_those_of_two_tickets() -> Non
     assert asked == [Span(0, 1, 4), Span(1, 5, 6)]
 
 
-def test_what_came_may_be_asked_for_again_and_was_it_asked_for_is_told_once() -> None:
+def test_whether_an_event_that_came_was_asked_for_is_told_once() -> None:
     requests = Requests(100)
     requests.new([Span(0, 1, 2)], nothing, 1)
     assert requests.came(update(0, 1).key)
     assert not requests.came(update(0, 1).key)
     assert not requests.came(update(1, 1).key)
-    assert requests.new([Span(0, 1, 2)], nothing, 2) == [Span(0, 1, 1)]
+    assert len(requests) == 1
 
 
 def test_what_was_asked_for_too_long_ago_is_given_up_and_may_be_asked_for_again() -> None:
@@ -273,6 +279,15 @@ def test_of_more_than_the_limit_the_latest_are_asked_for() -> None:
     assert requests.new([Span(0, 1, 10)], nothing, 1) == [Span(0, 8, 10)]
     assert requests.new([Span(1, 1, 10)], nothing, 1) == []
     assert len(requests) == 3
+
+
+def test_what_had_no_room_beside_other_requests_is_asked_for_when_there_is_room() -> None:
+    requests = Requests(3)
+    assert requests.new([Span(0, 1, 2)], nothing, 1) == [Span(0, 1, 2)]
+    assert requests.new([Span(1, 1, 3)], nothing, 1) == [Span(1, 3, 3)]
+    for event in ((0, 1), (0, 2), (1, 3)):
+        assert requests.came(update(*event).key)
+    assert requests.new([Span(1, 1, 3)], here((1, 3)), 2) == [Span(1, 1, 2)]
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
@@ -305,35 +320,39 @@ def test_what_a_request_has_no_room_for_was_not_asked_for() -> None:
     assert not set(again) & set(asked)
 
 
-spans = st.lists(
-    st.tuples(tickets, st.integers(1, 15), st.integers(0, 6)).map(
-        lambda one: Span(one[0], one[1], one[1] + one[2])
-    ),
-    max_size=4,
+turns = st.tuples(
+    st.lists(st.tuples(tickets, entries), max_size=4),  # what stamps name
+    st.lists(st.tuples(tickets, entries), max_size=6),  # what comes
+    st.tuples(tickets, entries),  # how far the clock goes on
 )
 
 
 @settings(derandomize=True, max_examples=300)
-@given(st.lists(st.tuples(spans, st.lists(st.tuples(tickets, entries))), max_size=8))
+@given(st.lists(turns, max_size=10))
 def test_requests_are_a_plain_set_of_what_is_underway(
-    rounds: list[tuple[list[Span], list[tuple[int, int]]]],
+    played: list[tuple[list[tuple[int, int]], list[tuple[int, int]], tuple[int, int]]],
 ) -> None:
-    requests = Requests(1000)
+    """Whoever asks looks at all between his clock and what a stamp names, and at nothing else."""
+    requests, clock = Requests(1000), [0] * TICKETS
     underway: dict[int, int] = {}
-    for now, (wanted, came) in enumerate(rounds):
-        is_here = here(*came)
-        asked = requests.new(wanted, is_here, now)
+    is_here: set[int] = set()
+    for now, (named, came, (ticket, entry)) in enumerate(played):
+        wanted = [Span(index, clock[index] + 1, last) for index, last in named]
+        asked = requests.new(wanted, is_here.__contains__, now)
         told = [key for span in asked for key in span.events()]
         every = dict.fromkeys(key for span in wanted for key in span.events())
-        assert sorted(told) == sorted(k for k in every if k not in underway and not is_here(k))
-        assert all(one.ticket != two.ticket or one.last + 1 < two.first or two.last < one.first
-                   for one, two in zip(asked, asked[1:], strict=False))  # fmt: skip
+        assert sorted(told) == sorted(k for k in every if k not in underway and k not in is_here)
+        assert all(
+            one.ticket != two.ticket or one.last + 1 != two.first for one, two in pairwise(asked)
+        )
         underway.update(dict.fromkeys(told, now))
         for event in came:
             key = update(*event).key
+            is_here.add(key)
             assert requests.came(key) == (underway.pop(key, None) is not None)
         given_up = [key for key, since in underway.items() if since < now - 1]
         assert requests.give_up(now - 1) == given_up
         for key in given_up:
             del underway[key]
         assert len(requests) == len(underway)
+        clock[ticket] = max(clock[ticket], entry)

@@ -100,6 +100,7 @@ class CausalMember(Spreader[Update]):
         if self.joining is None:
             self.joining = Joining(self.options.rounds_to_join)
             self.order.forget()
+            self.requests.forget()
             self.terminating.clear()
             self.recovering.clear()
             self.ahead = self.behind_since = None
@@ -164,10 +165,10 @@ class CausalMember(Spreader[Update]):
         if self.joining is not None:
             self._ask_where_we_are(step)
             return
-        while self.terminating and self.terminating[0][0] <= self.now:
+        while self.terminating and self.terminating[0][0] <= self.now and not self.full:
             _, key = self.terminating.popleft()
             self._terminate(step, key)
-        while self.recovering and self.recovering[0][0] <= self.now:
+        while self.recovering and self.recovering[0][0] <= self.now and not self.full:
             _, key = self.recovering.popleft()
             self._deliver(step, self.order.force(key))
         for key in self.requests.give_up(self.now - self.options.rounds_to_recover):
@@ -177,7 +178,7 @@ class CausalMember(Spreader[Update]):
 
     def throttle(self, step: Step, group: str, full: bool) -> None:
         super().throttle(step, group, full)
-        if not full:
+        if not full and self.joining is None:
             for update in self.buffer.all():  # what came meanwhile and is still kept
                 self._admit(step, update, 0)
 
@@ -353,6 +354,7 @@ class CausalMember(Spreader[Update]):
             step.ask_state(self.group, (sender.name, self.order.stamp))
             return
         updates, floor = self.buffer.recent(WELCOME)
+        floor = list(map(min, floor, self.order.clock))  # it may have let go of what waits here
         welcome = Welcome(self.group, tuple(floor), self.order.stamp)
         self._send(step, sender.name, welcome, large=False)
         self._hand_over(step, sender.name, updates)
@@ -360,6 +362,7 @@ class CausalMember(Spreader[Update]):
     def _receive_welcome(self, step: Step, sender: NodeId, packet: Welcome) -> None:
         for clock in (packet.clock, packet.target):
             self.tickets.refuse_clock(sender, clock)
+            self.tickets.refuse_own(sender, clock, self.made)
         if any(map(gt, packet.clock, packet.target)):
             raise PeerError(f"{sender} begins beyond its own clock")
         if packet.state is not None and packet.clock != packet.target:

@@ -94,26 +94,32 @@ class Spreading(Generic[T]):
     def news(self, entries: list[tuple[T, int]]) -> News[T]:
         """What is new in what came by gossip. Changes nothing: it may still be refused."""
         active, history, oldest = self._active, self._history, self._keep_oldest
-        unknown: list[tuple[T, int]] = []
+        fresh: dict[Hashable, tuple[T, int]] = {}
         changed: list[tuple[T, int]] = []
         for entry in entries:
             item, age = entry
             known = active.get(item.key)
             if known is None:
                 if item.key not in history:
-                    unknown.append(entry)
+                    first = fresh.setdefault(item.key, entry)
+                    if age > first[1] if oldest else age < first[1]:
+                        fresh[item.key] = entry
             elif age > known[1] if oldest else age < known[1]:
                 changed.append(entry)
+        unknown = list(fresh.values())
         return News(unknown, changed, len(entries) - len(unknown))
 
     def admit(self, news: News[T]) -> None:
         """Spreads what was new from now on, and lets ages count that changed."""
         active, hops = self._active, self._hops
         for item, age in news.changed:
+            known = active.get(item.key)  # it may have come twice in one message
+            if known is None:
+                continue
             if age > hops:
-                active.pop(item.key, None)
-            elif item.key in active:  # it may have come twice in one message
-                active[item.key] = (item, age)
+                del active[item.key]
+            elif age > known[1] if self._keep_oldest else age < known[1]:
+                active[item.key] = (known[0], age)  # nobody looked at the copy but for its age
         for item, age in news.unknown:
             if self._history.add(item.key) and age <= hops:
                 active[item.key] = (item, age)
@@ -182,8 +188,10 @@ class Seen:
             bits = (bits << ahead | 1) & _ALL if ahead < REMEMBERED else 1
             self._makers[origin.name] = (life, number, bits)
             return True
+        if newest - number >= REMEMBERED:  # first, or a liar makes us shift by a trillion bits
+            return False
         bit = 1 << newest - number
-        if newest - number >= REMEMBERED or bits & bit:
+        if bits & bit:
             return False
         self._makers[origin.name] = (life, newest, bits | bit)
         return True

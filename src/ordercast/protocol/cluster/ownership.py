@@ -66,6 +66,10 @@ class Fixed:
         if any(clock[len(self._updaters) :]):
             raise PeerError(f"{sender} sent a stamp with an entry of a ticket that nobody owns")
 
+    def refuse_own(self, sender: NodeId, clock: tuple[int, ...], made: int) -> None:
+        if self.index is not None and clock[self.index] > self.entry(made):
+            raise PeerError(f"{sender} knows of what {self._me} never made")
+
     def refuse_nonsense(self, sender: NodeId, update: Update, made: int) -> None:
         self.refuse_clock(sender, update.stamp)
         index, origin = update.index, update.origin
@@ -79,6 +83,7 @@ class Fixed:
             raise PeerError(f"{sender} sent event {update.number} of {origin} as entry {entry}")
         if not sequence or (update.base >= entry if sequence == 1 else update.base):
             raise PeerError(f"{sender} sent an event of {origin} whose numbers go backwards")
+        self.refuse_own(sender, update.stamp, made)
         if origin == self._me and update.number > made:
             raise PeerError(f"{sender} spreads what {origin} never made")
 

@@ -242,10 +242,14 @@ def whole(common: tuple[int, ...], thin: list[Thin]) -> list[tuple[Update, int]]
         if len(changes) % 2 or len(changes) > 2 * len(common):
             raise PeerError("a stamp whose differences are not pairs")
         places = islice(changes, 0, None, 2)
+        before = -1
         for place, more in zip(places, islice(changes, 1, None, 2), strict=True):
             if place >= len(stamp):
                 raise PeerError(f"a stamp of {len(stamp)} entries that differs at {place}")
             stamp[place] += more
+            if place <= before or stamp[place] >= 1 << 54:
+                raise PeerError("a stamp that differs twice at one place, or beyond all entries")
+            before = place
         if one.index >= len(stamp):
             raise PeerError(f"ticket {one.index} of a stamp of {len(stamp)} entries")
         updates.append(

@@ -112,7 +112,9 @@ class Requests:
         for ticket, first, last in spans:
             room = self.limit - len(self._asked)
             # Where there are too many, the latest: they are the likeliest to be had.
-            first = max(first, self._looked_at.get(ticket, 0) + 1, last - room + 1)
+            first = max(first, self._looked_at.get(ticket, 0) + 1)
+            left_out = last - room + 1 > first
+            first = max(first, last - room + 1)
             for entry in range(first, last + 1):
                 key = entry << INDEX_BITS | ticket
                 if key in self._asked or is_here(key):
@@ -124,8 +126,13 @@ class Requests:
                 else:
                     return found
                 self._asked[key] = now
-                self._looked_at[ticket] = entry
+                if not left_out:
+                    self._looked_at[ticket] = entry
         return found
+
+    def forget(self) -> None:
+        self._asked.clear()
+        self._looked_at.clear()
 
     def came(self, key: int) -> bool:
         """An event arrived. True: it had been asked for."""
