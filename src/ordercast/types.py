@@ -69,10 +69,13 @@ class StateWanted(msgspec.Struct, frozen=True):
 
 
 class StateGiven(msgspec.Struct, frozen=True):
-    """Another member's state, to begin with: what is handed over afterwards follows it."""
+    """Another member's state, to begin with: what is handed over afterwards follows it.
+
+    None: others have one, and none of them gave it in time.
+    """
 
     group: str
-    state: bytes
+    state: bytes | None
 
 
 def event_number(incarnation: int, counter: int) -> int:

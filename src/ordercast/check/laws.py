@@ -19,17 +19,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from ordercast.check.causality import causal, optimistic_causal
 from ordercast.check.delivery import fifo, no_creation, no_duplication
 from ordercast.check.history import History
 from ordercast.check.order import total
 from ordercast.check.reliability import agreement, completeness
 from ordercast.check.tickets import ticket_uniqueness
-from ordercast.check.verdict import Verdict, unknown
+from ordercast.check.verdict import Answer, Verdict, unknown
 from ordercast.check.views import disjoint_views, view_agreement, virtual_synchrony
 from ordercast.consistency import FAMILIES, LAWS
 from ordercast.errors import UsageError, unknown_word
-from ordercast.trace.schema import Level, Trace
+from ordercast.trace.schema import Header, Level, Trace
 
 
 class Judge(NamedTuple):
@@ -66,9 +68,37 @@ def check(trace: Trace, laws: Sequence[str] | None = None) -> list[Verdict]:
     """
     if laws is not None:
         _refuse_unknown(laws)
+    elif len(families := families_of(trace.header)) > 1:
+        return _check_each(trace, families)
     history = History(trace)
     wanted = promised(history) if laws is None else list(dict.fromkeys(laws))
     return [_ask(name, history) for name in wanted]
+
+
+def families_of(header: Header) -> dict[str, list[str]]:
+    """The families of a run and their groups, as far as its parameters tell."""
+    found: dict[str, list[str]] = {}
+    groups = header.parameters.get("group")
+    for group in groups if isinstance(groups, list) else ():
+        if isinstance(group, dict) and isinstance(group.get("name"), str):
+            found.setdefault(group.get("family") or header.family or "", []).append(group["name"])
+    return found
+
+
+def _check_each(trace: Trace, families: dict[str, list[str]]) -> list[Verdict]:
+    """Each family by its own promise, on its own groups. Of two answers to a law the worse one."""
+    worst: dict[str, Verdict] = {}
+    for family, groups in families.items():
+        rows = [row for row in trace.rows if row.group is None or row.group in groups]
+        header = msgspec.structs.replace(trace.header, family=family, parameters={})
+        for verdict in check(Trace(header, rows)):
+            known = worst.get(verdict.law)
+            if known is None or _WEIGHT[verdict.answer] > _WEIGHT[known.answer]:
+                worst[verdict.law] = verdict
+    return [worst[name] for name in LAWS if name in worst]
+
+
+_WEIGHT = {Answer.HOLDS: 0, Answer.UNKNOWN: 1, Answer.BROKEN: 2}
 
 
 def promised(history: History) -> list[str]:

@@ -18,14 +18,15 @@ LOSSES_AT_ONCE = 1000
 class Losses(Generic[K]):
     """Ranges of numbers, each of one stream, oldest first."""
 
-    __slots__ = ("_untold",)
+    __slots__ = ("_most", "_untold")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most  # of one gap: of a longer one only the end is told
         self._untold: deque[tuple[K, range]] = deque()
 
     def add(self, stream: K, numbers: range) -> None:
         if numbers:
-            self._untold.append((stream, numbers))
+            self._untold.append((stream, numbers if self._most is None else numbers[-self._most :]))
 
     def take(self) -> list[tuple[K, int]]:
         """The next that are to be told."""

@@ -106,8 +106,8 @@ class Step:
         """Asks the application for its state at this point; it comes back through `provide`."""
         self.outputs.append(StateWanted(group, token))
 
-    def give_state(self, group: str, state: bytes) -> None:
-        """Hands the application a state to begin with."""
+    def give_state(self, group: str, state: bytes | None) -> None:
+        """Hands the application a state to begin with. None: others have one, and gave none."""
         self.outputs.append(StateGiven(group, state))
 
     def set_timer(self, timer: Timer, after: int | None) -> None:

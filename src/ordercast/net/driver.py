@@ -205,9 +205,7 @@ class Driver:
         if not self._permits(sender, packet):
             self.mesh.count("packets_not_permitted")
             return False
-        step = self._step()
-        machine.receive(step, sender, packet)
-        self._apply(machine, step)
+        self._enter(machine, machine.receive, sender, packet)
         return True
 
     def _permits(self, sender: NodeId, packet: Packet) -> bool:
@@ -246,8 +244,22 @@ class Driver:
 
     def _enter(self, machine: Machine, door: Callable[..., Any], *arguments: object) -> None:
         step = self._step()
-        door(step, *arguments)
+        try:
+            door(step, *arguments)
+        except PeerError:
+            raise  # the machine did nothing at all, and the peer is told
+        except Exception as error:
+            # A bug of ours. Its timers may be gone: better no member than half a one.
+            log.exception("%s: %s broke", self.me, machine.groups)
+            self._fail(machine, error)
+            return
         self._apply(machine, step)
+
+    def _fail(self, machine: Machine, error: Exception) -> None:
+        for group in machine.groups:
+            listener = self.listeners.get(group)
+            if listener is not None:
+                listener.failed(error)
 
     def _step(self) -> Step:
         return Step(time.monotonic_ns())
@@ -260,10 +272,7 @@ class Driver:
         except Exception as error:
             # The machine believes in what did not happen. Better no member than a wrong one.
             log.exception("%s: a step of %s could not be applied", self.me, machine.groups)
-            for group in machine.groups:
-                listener = self.listeners.get(group)
-                if listener is not None:
-                    listener.failed(error)
+            self._fail(machine, error)
 
     def _apply_all(self, machine: Machine, step: Step) -> None:
         if self._trace is not None:

@@ -16,6 +16,7 @@ it is put out of the group, with an error in its stream.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +29,8 @@ from ordercast.wire.codec import LARGEST_PACKET
 
 if TYPE_CHECKING:
     from ordercast.net.node import Node
+
+log = logging.getLogger("ordercast.net")
 
 Until = Literal["queued", "delivered", "stable"]
 UNTIL = ("queued", "delivered", "stable")
@@ -372,7 +375,9 @@ class Group:
             if isinstance(item, StateWanted):
                 self._node.driver.provide(self.name, item.token, self._state())
             elif isinstance(item, StateGiven):
-                if self._restore is not None:
+                if item.state is None:
+                    log.warning("%s begins without the state that others have", self.name)
+                elif self._restore is not None:
                     self._restore(item.state)
             else:
                 return self._taken(item)

@@ -46,6 +46,8 @@ from ordercast.wire.framing import Kind
 log = logging.getLogger("ordercast.net")
 
 SECURITY_SECONDS = 2.0
+MOST_LEFT = 100
+"""Groups that were left and can be joined again in the same life."""
 
 
 class Node:
@@ -337,6 +339,9 @@ class Node:
         self.driver.remove(group.name)
         self.groups.pop(group.name, None)
         self._left[group.name] = (self._plans.pop(group.name), machine if sound else None)
+        remembered = [name for name, (_, earlier) in self._left.items() if earlier is not None]
+        for name in remembered[:-MOST_LEFT]:  # each keeps the events that it kept for others
+            self._left[name] = (self._left[name][0], None)
 
 
 def _checked(level: Level) -> Level:

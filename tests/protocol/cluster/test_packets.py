@@ -57,7 +57,7 @@ def messages(draw: st.DrawFn) -> list[tuple[Update, int]]:
         size = sum(map(len, payloads))
         index, number, base = (
             draw(st.integers(0, length - 1)),
-            draw(st.integers(0, 99)),
+            draw(st.integers(1, 99)),
             draw(entries),
         )
         one = Update(index, tuple(stamp), life, number, payloads, size, base)

@@ -57,8 +57,10 @@ from ordercast.types import Event, NodeId, Payloads, event_number
 
 ANSWER = Limit(500, 4 << 20)
 """What one request is answered with, at the most."""
-WELCOME = Limit(500, 4 << 20)
-"""Recent events that a newcomer is given."""
+MOST_WELCOMES = 64
+"""Newcomers that are answered within the time of one recovery."""
+MOST_OF_A_GAP = 50_000
+"""Losses that are told of one jump: a liar may name events that never were, by the billion."""
 DIGEST_ROUNDS = 4
 """How often a member tells one other its clock."""
 
@@ -88,7 +90,8 @@ class CausalMember(Spreader[Update]):
         # What other members' clocks say that we lack, and since when.
         self.behind_since: int | None = None
         self.ahead: tuple[tuple[int, ...], str] | None = None
-        self.losses: Losses[int] = Losses()
+        self.losses: Losses[int] = Losses(MOST_OF_A_GAP)
+        self.welcomed: dict[str, int] = {}  # who asked where we are, and until when that is enough
         self.late = 0  # events that came after they had been skipped
         self.recovered = 0
 
@@ -320,7 +323,7 @@ class CausalMember(Spreader[Update]):
         """Tells one member our clock, and asks for what another has and gossip did not bring."""
         if self.now % DIGEST_ROUNDS == 0:
             step.send(self.sampler.sample(1), Digest(self.group, self.order.stamp), DATAGRAM)
-        if self.ahead is None or self.behind_since is None:
+        if self.ahead is None or self.behind_since is None or self.full:
             return
         if self.now - self.behind_since >= self.options.rounds_to_terminate:
             clock, name = self.ahead
@@ -342,22 +345,28 @@ class CausalMember(Spreader[Update]):
         assert self.joining is not None
         begin = self.joining.round(self.options.tickets)
         if begin is not None:
+            if self.options.state and self.joining.is_welcome:
+                step.give_state(self.group, None)  # somebody is there, and gave none
             self._settle(step, begin)
             return
         ask = Ask(self.group, self.options.state)
-        step.send(self.sampler.sample(2), ask, DATAGRAM)
+        step.send(self.sampler.sample(1), ask, DATAGRAM)
 
     def _receive_ask(self, step: Step, sender: NodeId, packet: Ask) -> None:
-        if self.joining is not None:
+        """Answered once in a while: who asks every round is not given everything every round."""
+        name, now = sender.name, self.now
+        if self.joining is not None or self.welcomed.get(name, now) > now:
             return
+        self.welcomed = {each: until for each, until in self.welcomed.items() if until > now}
+        if len(self.welcomed) >= MOST_WELCOMES:
+            return
+        self.welcomed[name] = now + self.options.rounds_to_recover
+        floor = tuple(map(min, self.buffer.floor, self.order.clock))  # it lets go of what waits too
+        self._send(step, name, Welcome(self.group, floor, self.order.stamp), large=False)
         if packet.state and self.options.state:
-            step.ask_state(self.group, (sender.name, self.order.stamp))
-            return
-        updates, floor = self.buffer.recent(WELCOME)
-        floor = list(map(min, floor, self.order.clock))  # it may have let go of what waits here
-        welcome = Welcome(self.group, tuple(floor), self.order.stamp)
-        self._send(step, sender.name, welcome, large=False)
-        self._hand_over(step, sender.name, updates)
+            step.ask_state(self.group, (name, self.order.stamp))
+        else:
+            self._hand_over(step, name, self.buffer.all())
 
     def _receive_welcome(self, step: Step, sender: NodeId, packet: Welcome) -> None:
         for clock in (packet.clock, packet.target):
@@ -367,11 +376,15 @@ class CausalMember(Spreader[Update]):
             raise PeerError(f"{sender} begins beyond its own clock")
         if packet.state is not None and packet.clock != packet.target:
             raise PeerError(f"{sender} gives a state that does not fit its clock")
-        if self.joining is None or (self.options.state and packet.state is None):
+        if self.joining is None:
             return
-        if packet.state is not None:
+        if packet.state is None and self.options.state:
+            self.joining.welcome()  # the state follows, when the application over there gets to it
+        elif packet.state is None:
+            self._settle(step, packet.clock)
+        elif not any(map(gt, self.order.clock, packet.clock)):  # or it lacks what we delivered
             step.give_state(self.group, packet.state)
-        self._settle(step, packet.clock)
+            self._settle(step, packet.clock)
 
     def _settle(self, step: Step, clock: Sequence[int]) -> None:
         """We know where to begin. What came meanwhile counts from here on."""

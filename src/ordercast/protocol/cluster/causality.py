@@ -75,7 +75,7 @@ class CausalOrder:
     def __init__(self, tickets: int, limit: Limit) -> None:
         self.clock = [0] * tickets  # paper: T_p
         self.dropped = 0  # events that became obsolete while they waited
-        self._places = range(tickets)
+        self._places = tuple(range(tickets))
         self._held: HoldBack[int, Held] = HoldBack(limit)  # paper: H_p and R
         self._stamp: tuple[int, ...] | None = None  # the clock as a tuple, while it stands still
 

@@ -1,7 +1,7 @@
 """Coming into a cluster: where to begin.
 
 A member that began at nothing would miss all that ever was. So it collects what gossip brings and
-asks, every round, two members where the cluster is. Three ways to begin:
+asks, every round, one member where the cluster is. Three ways to begin:
 
   welcomed  somebody told where: a clock, and all events beyond it that it has delivered, as far as
             they are kept; or its clock and the application's state at it.
@@ -18,21 +18,30 @@ from __future__ import annotations
 from ordercast.protocol.cluster.packets import Update
 
 MOST_EARLY = 4096
+PATIENCE = 10
+"""So many times longer who was answered waits for the application's state."""
 
 
 class Joining:
     def __init__(self, patience: int) -> None:
         self._patience = patience
         self.left = patience  # rounds
+        self.is_welcome = False
         self._early: dict[int, tuple[Update, int]] = {}
 
     def early(self, update: Update, age: int) -> None:
         """An event came before we know whether it is of our time."""
-        if not self._early:
+        if not self._early and not self.is_welcome:
             self.left = self._patience  # somebody is there who can tell: we go on asking
         self._early[update.key] = (update, age)
         if len(self._early) > MOST_EARLY:
             del self._early[next(iter(self._early))]
+
+    def welcome(self) -> None:
+        """Somebody is there who will tell more: that is worth a long wait."""
+        if not self.is_welcome:
+            self.is_welcome = True
+            self.left = PATIENCE * self._patience
 
     def round(self, tickets: int) -> list[int] | None:
         """One more round went by without an answer. The clock to begin at, if that was enough."""

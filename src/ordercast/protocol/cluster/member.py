@@ -73,6 +73,7 @@ class Spreader(Generic[E]):
     # --- doors -------------------------------------------------------------------------------
 
     def start(self, step: Step) -> None:
+        self.full = False
         self._post(step, self.sampler.start())
         step.set_timer(ROUND, self.first_round)
 
@@ -191,8 +192,8 @@ class GossipMember(Spreader[Rumour]):
             for _, age in (*news.unknown, *news.changed):
                 self._refuse_age(sender, age)
             for rumour, _ in news.unknown:
-                if rumour.origin == self.me and rumour.number > self.made:
-                    raise PeerError(f"{sender} spreads what {self.me} never made")
+                if rumour.number < 1 or (rumour.origin == self.me and rumour.number > self.made):
+                    raise PeerError(f"{sender} spreads what {rumour.origin} never made")
             if packet.roster is not None:
                 self._receive_roster(step, sender, packet.roster)
             self.sampler.heard(sender)

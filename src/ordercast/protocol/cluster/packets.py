@@ -27,6 +27,7 @@ Entry = Annotated[int, Meta(ge=0, lt=1 << 54)]  # epoch << 32 | sequence
 Index = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
 Age = Annotated[int, Meta(ge=0, le=1000)]
 Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
+Number = Annotated[int, Meta(ge=1, lt=1 << 40)]
 SEQUENCE_BITS = 32
 INDEX_BITS = 10
 MOST_EVENTS = 10_000
@@ -41,7 +42,7 @@ class Rumour(Value, frozen=True):
     """An event of plain gossip: who made it and its place among what that life made."""
 
     origin: NodeId
-    number: Count
+    number: Number
     payloads: Payloads
     size: Count
 
@@ -61,7 +62,7 @@ class Update(Value, frozen=True):
     index: Index
     stamp: tuple[Entry, ...]  # paper: t_e; the entries are epoch << 32 | sequence
     origin: NodeId
-    number: Count  # its place among what that life of its maker made in the group
+    number: Number  # its place among what that life of its maker made in the group
     payloads: Payloads
     size: Count
     base: Entry = 0  # of the first event of an epoch: the entry that it follows
@@ -90,7 +91,7 @@ class Thin(Value, frozen=True):
     index: Index
     changes: list[Entry]  # pairs: an index, and how much is to be added there
     origin: NodeId
-    number: Count
+    number: Number
     payloads: Payloads
     size: Count
     base: Entry

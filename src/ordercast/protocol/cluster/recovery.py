@@ -15,6 +15,7 @@ Rules.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -50,13 +51,32 @@ class RecoveryBuffer:  # paper: B
         self.floor = list(map(max, self.floor, clock))
 
     def find(self, spans: Iterable[Span], most: int) -> list[Update]:
-        """Those of the events asked for that are kept, at most so many."""
+        """Those of the events asked for that are kept, at most so many.
+
+        Whoever asks for more than there can be, or for the same again and again, costs us no more
+        than one look at all that there is.
+        """
+        wanted: dict[int, list[tuple[int, int]]] = {}
+        for ticket, first, last in sorted(spans):
+            merged = wanted.setdefault(ticket, [])
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+            else:
+                merged.append((first, last))
         found: list[Update] = []
-        for span in spans:
-            if span.last - span.first < len(self._age_of):
-                updates = [update for update in map(self.get, span.events()) if update is not None]
-            else:  # whoever asks for more than there can be costs us no more than there is
-                updates = [update for update in self.all() if _lies_in(update, span)]
+        for ticket, ranges in wanted.items():
+            if sum(last - first + 1 for first, last in ranges) <= len(self._age_of):
+                keys = (key for first, last in ranges for key in Span(ticket, first, last).events())
+                updates = [update for update in map(self.get, keys) if update is not None]
+            else:
+                starts = [first for first, _ in ranges]
+                updates = [
+                    update
+                    for update in self.all()
+                    if update.index == ticket
+                    and (place := bisect_right(starts, update.entry))
+                    and update.entry <= ranges[place - 1][1]
+                ]
                 updates.sort(key=lambda update: update.entry)
             found += updates[: most - len(found)]
         return found
@@ -69,18 +89,6 @@ class RecoveryBuffer:  # paper: B
         """All that is kept, in the order in which it came where age does not matter."""
         return [update for kept in self._kept.values() for update in kept.values()]
 
-    def recent(self, limit: Limit) -> tuple[list[Update], list[int]]:
-        """The last of it, within a limit, and the floor that belongs to that."""
-        floor, taken, size = list(self.floor), 0, 0
-        updates = self.all()
-        for update in reversed(updates):
-            if taken >= limit.count or size + update.size > limit.size:
-                break
-            taken, size = taken + 1, size + update.size
-        for update in updates[: len(updates) - taken]:
-            floor[update.index] = max(floor[update.index], update.entry)
-        return updates[len(updates) - taken :], floor
-
     def __len__(self) -> int:
         return len(self._age_of)
 
@@ -90,10 +98,6 @@ class RecoveryBuffer:  # paper: B
         del self._age_of[key]
         self.size -= update.size
         self.floor[update.index] = max(self.floor[update.index], update.entry)
-
-
-def _lies_in(update: Update, span: Span) -> bool:
-    return update.index == span.ticket and span.first <= update.entry <= span.last
 
 
 class Requests:
@@ -126,8 +130,8 @@ class Requests:
                 else:
                     return found
                 self._asked[key] = now
-                if not left_out:
-                    self._looked_at[ticket] = entry
+            if not left_out:
+                self._looked_at[ticket] = max(last, self._looked_at.get(ticket, 0))
         return found
 
     def forget(self) -> None:

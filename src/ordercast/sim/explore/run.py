@@ -98,8 +98,15 @@ def begin(model: Model) -> list[State]:
 
 
 def _all_accept(model: Model, state: State) -> bool:
+    """Everybody who may send at all."""
     cores = [model.members.cores[number] for number in state.cores]
-    return all(len(core.accepting) == sum(len(m.groups) for m in core.machines) for core in cores)
+    return all(
+        plan.group in core.accepting
+        for core in cores
+        for family, plans in model.setting.parts
+        for plan in plans
+        if core.life.name in plan.members and family.may_send(plan, core.life.name)
+    )
 
 
 # --- traces ------------------------------------------------------------------------------------
