@@ -81,13 +81,16 @@ if [ -z "$$found" ]; then \
 fi
 endef
 
-# Only wheels: building a source distribution would fetch build tools that no lock names.
+# Only wheels: building a source distribution would fetch build tools that no lock names. PySpark has
+# no wheel, so it is built here, with the setuptools of the first lock.
 $(VENV)/.locked: $(LOCKS)
 	@$(find_python); \
-	echo "setup: the locked tools go into $(VENV) (half a minute, longer on a slow network)" >&2; \
+	echo "setup: the locked tools go into $(VENV) (a minute or two; Spark is large)" >&2; \
 	rm -f $(VENV)/.locked $(VENV)/.ready; \
 	"$$found" -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --require-hashes --only-binary :all: $(LOCKS:%=-r %) $(LOGGED)
+	@$(BIN)/python -m pip install --require-hashes --only-binary :all: -r requirements/build.lock $(LOGGED)
+	@$(BIN)/python -m pip install --require-hashes --only-binary :all: --no-binary pyspark \
+	    --no-build-isolation -r requirements/dev.lock $(LOGGED)
 	@printf '%s' "$(CURDIR)" > $@
 
 # --no-index: whatever happens here, nothing is fetched.
@@ -107,10 +110,11 @@ COMPILE = PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= PIP_EXTRA_INDEX_URL= \
 
 LIST = $(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
     print(*($1), sep="\n")'
-BUILD_NEEDS := p["build-system"]["requires"]
+BUILD_NEEDS := p["build-system"]["requires"] + ["setuptools", "wheel"]
 DEV_NEEDS := p["project"]["dependencies"] + p["dependency-groups"]["dev"] \
     + p["project"]["optional-dependencies"]["cli"] \
-    + p["project"]["optional-dependencies"]["net"]
+    + p["project"]["optional-dependencies"]["net"] \
+    + p["project"]["optional-dependencies"]["spark"]
 
 lock: $(VENV)/.ready ## the lock files, from pyproject.toml; UPGRADE=1 for newer versions
 	@echo "lock: asking the package index (up to two minutes)" >&2

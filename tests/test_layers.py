@@ -45,8 +45,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
 }
-# One module may do more than its room: sweeps run the simulator inside Spark's tasks.
-ALSO_IMPORTS = {"ordercast.spark.sweep": WORLD | {"sim"}}
+# Two modules may do more than their room: the cells of a sweep run the simulator in Spark's tasks,
+# and the file that describes them is checked before.
+ALSO_IMPORTS = {
+    "ordercast.spark.cells": WORLD | {"sim"},
+    "ordercast.spark.experiment": WORLD | {"sim"},
+}
 # The two worlds write the version into their traces; they take nothing else from the top.
 VERSIONED = frozenset({"sim", "net"})
 
@@ -238,7 +242,7 @@ def test_a_wrong_import_is_found(module: str, source: str, said: str) -> None:
         ("ordercast.kernel.clocks", "from random import Random\nRandom(7).random()"),
         ("ordercast.protocol.fifo.member", "import msgspec\nimport heapq\nfrom . import packets"),
         ("ordercast.trace.parquet", "import pyarrow as pa\nfrom ordercast.trace import schema"),
-        ("ordercast.spark.sweep", "from ordercast.sim.world import World\nimport pyspark"),
+        ("ordercast.spark.cells", "from ordercast.sim.world import World\nimport pyspark"),
         ("ordercast.cli.demo", "from ordercast.testing import x\nfrom ordercast import View"),
         ("ordercast.sim.world", "from ordercast import __version__"),
         ("ordercast.sim.world", "import time\nimport os\nfrom ordercast.store import memory"),

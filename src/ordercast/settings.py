@@ -64,7 +64,11 @@ def read_source(path: Path, title: str) -> Source:
         raise UsageError(f"{path}: over {LARGEST_FILE} bytes; {title} is a small text file")
     try:
         text = raw.decode()
+        if path.suffix == ".json":  # what a program wrote: the same keys and values
+            return Source(str(path), text, msgspec.json.decode(text, type=dict[str, Any]))
         return Source(str(path), text, tomllib.loads(text))
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path}: not JSON: {error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8") from error
     except tomllib.TOMLDecodeError as error:

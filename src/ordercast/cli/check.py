@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
@@ -15,12 +15,23 @@ from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.consistency import FAMILIES
 from ordercast.errors import TraceError, UsageError, unknown_word
-from ordercast.trace.lake import read_lake
+from ordercast.trace.lake import find_runs, read_lake
 from ordercast.trace.schema import Trace
 from ordercast.trace.text import parse_history
 
 HISTORY = ".history"
 LARGEST_HISTORY = 16 << 20
+
+
+class Judged(NamedTuple):
+    """One run, as far as it is told."""
+
+    run: str
+    family: str | None
+    ending: str
+    rows: int
+    verdicts: list[Verdict]
+    error: str | None = None
 
 
 def add_to(commands: Any) -> None:
@@ -33,15 +44,14 @@ def add_to(commands: Any) -> None:
     parser.add_argument("lake", type=Path, metavar="LAKE", help="a folder of traces, or a history")
     parser.add_argument("--laws", help="these laws, by comma, instead of those of its family")
     parser.add_argument(
-        "--engine", choices=["plain", "spark"], default="plain", help="only plain in this version"
+        "--engine", choices=["plain", "spark"], default="plain", help="spark: a task a run (plain)"
     )
+    parser.add_argument("--master", default="local[*,4]", metavar="URL", help="where Spark runs")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.engine == "spark":
-        raise UsageError("--engine spark is not in this version: leave it away, plain judges")
     laws = None
     if arguments.laws is not None:
         laws = [name.strip() for name in arguments.laws.split(",") if name.strip()]
@@ -49,34 +59,59 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--laws names no law")
         check(_EMPTY, laws)  # a wrong name is told before anything is read
     answers: list[Answer] = []
-    for trace in _traces(arguments.lake):
-        family = trace.header.family
+    spark = arguments.engine == "spark" and arguments.lake.suffix != HISTORY
+    for judged in _judged_by_spark(arguments, laws) if spark else _judged(arguments.lake, laws):
+        if judged.error is not None:
+            raise TraceError(judged.error)
+        family = judged.family
         if family is not None and family not in FAMILIES and laws is None:
             told = unknown_word("family", family, FAMILIES)
-            screen.stderr().print(f"{trace.header.run}: {told} All laws are judged.", markup=False)
-        verdicts = check(trace, laws)
+            screen.stderr().print(f"{judged.run}: {told} All laws are judged.", markup=False)
+        verdicts = judged.verdicts
         answers += [verdict.answer for verdict in verdicts]
         if arguments.json:
             fields = {
-                "run": trace.header.run,
-                "rows": len(trace.rows),
-                "ending": str(trace.header.ending),
+                "run": judged.run,
+                "rows": judged.rows,
+                "ending": judged.ending,
                 "laws": [screen.verdict_fields(verdict) for verdict in verdicts],
             }
             screen.json_line(fields)
             continue
-        _print_run(trace, verdicts)
+        _print_run(judged)
     if Answer.BROKEN in answers:
         return 1
     return 3 if Answer.UNKNOWN in answers else 0
 
 
-def _print_run(trace: Trace, verdicts: list[Verdict]) -> None:
+def _judged(path: Path, laws: list[str] | None) -> Iterator[Judged]:
+    for trace in _traces(path):
+        header = trace.header
+        verdicts = check(trace, laws)
+        yield Judged(header.run, header.family, str(header.ending), len(trace.rows), verdicts)
+
+
+def _judged_by_spark(arguments: argparse.Namespace, laws: list[str] | None) -> Iterator[Judged]:
+    try:
+        from ordercast.spark.laws import judge_lake
+        from ordercast.spark.session import open_session
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'--engine spark needs {error.name}: pip install "ordercast[spark]"'
+        ) from error
+    folders = find_runs(arguments.lake)
+    with open_session(arguments.master) as spark:
+        found = judge_lake(spark, folders, laws)
+    for one in found:
+        yield Judged(one.run, one.family, one.ending, one.rows, one.verdicts, one.error)
+
+
+def _print_run(judged: Judged) -> None:
     """A line a run, and below it what is wrong, in full."""
     out = screen.stdout()
-    told = f"{trace.header.run}: {len(trace.rows)} rows, {trace.header.ending}; "
-    out.print(Text(told) + screen.laws_in_short(verdicts))
-    for verdict in verdicts:
+    told = f"{judged.run}: {judged.rows} rows, {judged.ending}; "
+    out.print(Text(told) + screen.laws_in_short(judged.verdicts))
+    for verdict in judged.verdicts:
         if verdict.answer is not Answer.HOLDS:
             indented = explain(verdict, screen.explanation_width()).replace("\n", "\n    ")
             out.print(f"    {indented}", markup=False)
