@@ -139,7 +139,7 @@ def copy(tmp_path: Path) -> Path:
     folder = tmp_path / "ordercast"
     folder.mkdir()
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for name in ("src", "examples", "scenarios", "docs", "tests/histories"):
+    for name in ("src", "examples", "experiments", "scenarios", "docs", "tests/histories"):
         if (ROOT / name).is_dir():
             ignore = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, folder / name, ignore=ignore)
