@@ -12,6 +12,7 @@ from ordercast.testing import Simulated, simulate
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
 CHAOS_SEEDS = 1000
+CAUSAL_SEEDS = 500
 CHUNK = 50
 
 
@@ -45,6 +46,13 @@ def test_seeds_that_once_broke_a_law_keep_it_now(name: str, seed: int) -> None:
 @pytest.mark.parametrize("first", range(1, CHAOS_SEEDS, CHUNK))
 def test_chaos_keeps_every_law(first: int) -> None:
     scenario = load_scenario(ROOT / "scenarios" / "chaos.toml")
+    for seed in range(first, first + CHUNK):
+        assert_lawful(simulate(scenario, seed))
+
+
+@pytest.mark.parametrize("first", range(1, CAUSAL_SEEDS, CHUNK))
+def test_causal_chaos_keeps_every_law(first: int) -> None:
+    scenario = load_scenario(ROOT / "scenarios" / "causal-chaos.toml")
     for seed in range(first, first + CHUNK):
         assert_lawful(simulate(scenario, seed))
 
