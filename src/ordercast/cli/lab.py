@@ -85,7 +85,7 @@ def _table(combinations: list[Any]) -> Table:
     for key in keys:
         table.add_column(key.rpartition(".")[2])
     for name in ("runs", "broken", *shown):
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
     for each in combinations:
         figures = [_figure(each.figures.get(name)) for name in shown]
         values = [str(value) for value in each.settings.values()]
@@ -96,7 +96,7 @@ def _table(combinations: list[Any]) -> Table:
 def _figure(estimate: Any) -> str:
     if estimate is None:
         return ""
-    margin = "" if estimate.margin is None else f" ± {estimate.margin:.2g}"
+    margin = "" if estimate.margin is None else f"±{estimate.margin:.1g}"
     return f"{estimate.value:.3g}{margin}"
 
 
