@@ -126,9 +126,14 @@ def test_unknown_laws_and_engines_end_2(ordercast, tmp_path: Path) -> None:
     assert "did you mean 'fifo'?" in ordercast("check", lake, "--laws", "fif").err
     assert ordercast("check", lake, "--laws", "fif").code == 2
     assert ordercast("check", lake, "--laws", ",").code == 2
-    spark = ordercast("check", lake, "--engine", "spark")
-    assert spark.code == 2
-    assert "not in this version" in spark.err
+    assert "invalid choice: 'duck'" in ordercast("check", lake, "--engine", "duck").err
+
+
+@pytest.mark.slow
+def test_both_engines_say_the_same(ordercast, tmp_path: Path) -> None:
+    lake = lake_of_one(tmp_path)
+    plain, spark = (ordercast("check", lake, "--engine", each) for each in ("plain", "spark"))
+    assert (plain.code, plain.out) == (spark.code, spark.out)
 
 
 def test_bad_histories_name_the_line(ordercast, tmp_path: Path) -> None:
