@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 from rich import box
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ordercast.cli import screen
@@ -49,15 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out or Path("out") / arguments.experiment.stem
     console = screen.stderr()
     console.print(f"{experiment.name}: {len(cells)} runs into {out}", markup=False)
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    progress = screen.progress(console)
     with progress, open_session(arguments.master) as spark:
         task = progress.add_task("runs", total=len(cells))
         manifests = sweep(

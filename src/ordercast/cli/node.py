@@ -12,7 +12,6 @@ import logging
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -144,14 +143,11 @@ def _fields(event: Message | View) -> dict[str, Any]:
 async def _send_lines(group: Group) -> None:
     """Standard input, whatever it is: a pipe, a file, a terminal. A thread reads it."""
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    lines: asyncio.Queue[bytes] = asyncio.Queue(MOST_LINES)
 
     def read() -> None:
         for line in sys.stdin.buffer:
-            sent = asyncio.run_coroutine_threadsafe(lines.put(line), loop)
-            sent.result()
-            while lines.qsize() > MOST_LINES and not loop.is_closed():
-                time.sleep(0.01)
+            asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()  # waits for room
         asyncio.run_coroutine_threadsafe(lines.put(b""), loop)
 
     threading.Thread(target=read, daemon=True).start()

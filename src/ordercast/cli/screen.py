@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from ordercast.check.verdict import Answer, Verdict
@@ -25,6 +26,19 @@ def stdout() -> Console:
 
 def stderr() -> Console:
     return _Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def progress(console: Console, *, hidden: bool = False) -> Progress:
+    """A bar with how many are done and how long it will take, for people only."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=hidden or not console.is_terminal,
+    )
 
 
 def json_line(value: Any) -> None:

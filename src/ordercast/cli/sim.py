@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from ordercast.check.explain import explain
@@ -85,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     printer = _print_json if arguments.json else _Table(out)
     totals = {"broken": 0, "undecided": 0}
     # On one terminal rows and bar go through one console, which keeps them apart.
-    progress = _progress(len(seeds), out if out.is_terminal else screen.stderr(), arguments.json)
+    console = out if out.is_terminal else screen.stderr()
+    progress = screen.progress(console, hidden=arguments.json or len(seeds) == 1)
     with progress:
         task = progress.add_task("runs", total=len(seeds))
         for ran in _run_all(wanted, seeds, jobs):
@@ -226,18 +226,6 @@ def _replay(arguments: argparse.Namespace, seed: int) -> str:
     if arguments.mutant:
         words += ["--mutant", arguments.mutant]
     return shlex.join(words)
-
-
-def _progress(count: int, console: Console, json: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=json or not console.is_terminal or count == 1,
-    )
 
 
 def _conclude(arguments: argparse.Namespace, count: int, totals: dict[str, int]) -> int:

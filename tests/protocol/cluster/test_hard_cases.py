@@ -149,6 +149,7 @@ def test_a_slow_reader_welcomes_nobody_beyond_its_own_clock() -> None:
         stage.settle(ticks=1)
     stage.inject(NodeId("n3", 1), "n2", Ask(GROUP))
     welcomes = [p.packet for p in stage.underway("n2", "n3") if isinstance(p.packet, Welcome)]
+    assert welcomes
     for welcome in welcomes:
         assert all(map(int.__le__, welcome.clock, welcome.target))
 
@@ -211,13 +212,8 @@ def test_a_state_that_lacks_what_the_newcomer_delivered_is_not_the_end_of_it() -
     stage.settle()
     stage.provide("n2", b"nothing")  # n2 has not got it
     stage.settle(ticks=40)
-    here = [what for who, what in stage.log if who.name == "n1"]
-    given = [
-        place for place, what in enumerate(here) if isinstance(what, StateGiven) and what.state
-    ]
-    if given:  # then what the state lacks must come after it
-        after = [what.payloads for what in here[given[-1] :] if isinstance(what, Event)]
-        assert after == [[b"mine"]]
+    given = [what.state for who, what in stage.log if isinstance(what, StateGiven)]
+    assert b"nothing" not in given  # it would never hear of its own event again
 
 
 # --- what no honest member sends ------------------------------------------------------------
