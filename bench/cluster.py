@@ -166,7 +166,7 @@ def live() -> Table:
     for place, size in enumerate((100, 1000)):
         members = Members("bench.member", "causal2-batch", 8, 23_000 + 20 * place)
         members.senders = 2
-        rate, cpu, p50, p99 = measure_group(members, size)
+        rate, cpu, _, _, p50, p99 = measure_group(members, size)
         shown = (f"{rate / 1e3:.0f}", f"{rate * size / 1e6:.0f}", f"{cpu:.2f}")
         rows.append((f"{size}", *shown, f"{p50 / 1e3:.2f}", f"{p99 / 1e3:.2f}"))
     columns = ("bytes", "k msg/s", "MB/s", "CPU µs", "p50 ms", "p99 ms")

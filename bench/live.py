@@ -19,6 +19,8 @@ GROUPS = (2, 4, 8)
 SIZES = (100, 1000)
 REPEATS = 3
 SECONDS = 1.5
+LOADS = (0.1, 0.5)  # of what was reached, when latencies are measured
+LATENCIES = ("p50 10 %", "p99 10 %", "p50 half", "p99 half")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -93,26 +95,51 @@ def measure() -> list[Table]:
                 row = measure_group(Members(module, how, n, port), size)
                 limit = limit or row[0]
                 rows.append((f"{n}", f"{size}", name, *_shown(row, limit, size)))
-    columns = ("members", "bytes", "", "k msg/s", "of raw", "MB/s", "CPU µs", "p50 ms", "p99 ms")
-    note = "Delivered a second and member; CPU of all processes a delivery; latency at half load."
-    return [Table("Live, TCP on loopback", columns, rows, note)]
+    columns = ("members", "bytes", "", "k msg/s", "of raw", "MB/s", "CPU µs", *LATENCIES)
+    note = (
+        "Delivered a second and member; CPU of all processes a delivery; latencies in ms, at a "
+        "tenth and at half of what was reached."
+    )
+    return [Table("Live, TCP on loopback", columns, rows, note), measure_lone(port + 20)]
 
 
-def measure_group(members: Members, size: int) -> tuple[float, float, float, float]:
+def measure_lone(port: int) -> Table:
+    """One sender and one receiver, and no burst of messages to make a batch of."""
+    rows = []
+    for name, how in (
+        ("a message a turn", "lone-batch"),
+        ("the same, not gathered: batches of one", "single-batch"),
+    ):
+        port += 20
+        members = Members("bench.member", how, 2, port)
+        members.senders = 1
+        try:
+            members.phase(10_000, 100)
+            rates = [members.phase(60_000, 100)[0] for _ in range(5)]
+        finally:
+            members.close()
+        spread = (max(rates) - min(rates)) / median(rates)
+        rows.append((name, f"{median(rates) / 1e3:.1f}", f"{spread:.0%}"))
+    return Table("A lone stream, two members, 100 bytes", ("", "k msg/s", "spread"), rows)
+
+
+def measure_group(members: Members, size: int) -> tuple[float, ...]:
     try:
         members.phase(2000, size)
         rate, *_ = members.phase(20_000, size)
         count = max(1000, int(rate * SECONDS / (members.senders or members.n)))
         runs = [members.phase(count, size) for _ in range(REPEATS)]
         rate, cpu = (median(run[place] for run in runs) for place in (0, 1))
-        half = rate / (members.senders or members.n) / 2
-        _, _, p50, p99 = members.phase(int(half * SECONDS), size, half, 1)
-        return rate, cpu, p50, p99
+        latencies: list[float] = []
+        for load in LOADS:
+            each = load * rate / (members.senders or members.n)
+            latencies += members.phase(int(each * SECONDS), size, each, 1)[2:]
+        return rate, cpu, *latencies
     finally:
         members.close()
 
 
-def _shown(row: tuple[float, float, float, float], limit: float, size: int) -> tuple[str, ...]:
-    rate, cpu, p50, p99 = row
+def _shown(row: tuple[float, ...], limit: float, size: int) -> tuple[str, ...]:
+    rate, cpu, *latencies = row
     shown = (f"{rate / 1e3:.0f}", f"{rate / limit:.0%}", f"{rate * size / 1e6:.0f}", f"{cpu:.2f}")
-    return (*shown, f"{p50 / 1e3:.2f}", f"{p99 / 1e3:.2f}")
+    return (*shown, *(f"{latency / 1e3:.2f}" for latency in latencies))

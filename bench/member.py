@@ -3,8 +3,9 @@
     python bench/member.py BASE_PORT HOW RANK N
 
 HOW is `message` (one iteration a message) or `batch` (one a batch); after `causal-` it is a causal
-cluster in which everybody updates, and `causal2-` one in which two do and the others read. A driver
-speaks to it by lines:
+cluster in which everybody updates, and `causal2-` one in which two do and the others read. After
+`lone-` only the first sends, one message a turn of its loop; after `single-` these do not gather,
+so that every message is a batch of its own. A driver speaks to it by lines:
 
     member -> READY
     driver -> GO phase count size rate stamp     rate 0: as fast as flow control lets it
@@ -28,6 +29,7 @@ from typing import Protocol
 
 from ordercast import open as open_node
 from ordercast.levels import Causal, Fifo
+from ordercast.net import group as group_module
 from ordercast.net.group import Group, Message
 from ordercast.net.node import Node
 from ordercast.types import Event
@@ -87,7 +89,7 @@ class Sends(Protocol):
 
 
 async def phase(
-    group: Sends, counted: Counted, rank: int, senders: int, order: list[str]
+    group: Sends, counted: Counted, rank: int, senders: int, order: list[str], burst: int = BURST
 ) -> tuple[float, int, int]:
     """Sends its share as fast as it may, or at a rate, and waits for everybody's."""
     count, size, rate, stamp = int(order[0]), int(order[1]), float(order[2]), order[3] == "1"
@@ -102,7 +104,7 @@ async def phase(
     sent = 0
     while sent < count:
         now = (time.monotonic_ns() - begin) * 1e-9
-        due = min(count, int(now * rate) + 1) - sent if rate else min(BURST, count - sent)
+        due = min(count, int(now * rate) + 1) - sent if rate else min(burst, count - sent)
         if due <= 0:
             await asyncio.sleep(0.001)
             continue
@@ -134,12 +136,17 @@ def read_lines() -> asyncio.Queue[str]:
 
 
 async def run_phases(
-    group: Sends, counted: Counted, rank: int, senders: int, lines: asyncio.Queue[str]
+    group: Sends,
+    counted: Counted,
+    rank: int,
+    senders: int,
+    lines: asyncio.Queue[str],
+    burst: int = BURST,
 ) -> None:
     """Obeys the driver until it says QUIT."""
     print("READY", flush=True)
     while (words := (await lines.get()).split())[0] == "GO":
-        seconds, p50, p99 = await phase(group, counted, rank, senders, words[2:6])
+        seconds, p50, p99 = await phase(group, counted, rank, senders, words[2:6], burst)
         print("DONE", words[1], f"{seconds:.6f}", p50, p99, "-", flush=True)
 
 
@@ -162,9 +169,12 @@ def causal(n: int, updaters: int) -> Causal:
 async def main(base: int, how: str, rank: int, n: int) -> None:
     lines = read_lines()
     kind, _, how = how.rpartition("-")
-    senders = 2 if kind == "causal2" else n
-    kind = kind or "fifo"
-    level = Fifo() if kind == "fifo" else causal(n, senders)
+    alone = kind in ("lone", "single")
+    if kind == "single":
+        group_module.GATHER_TURNS = 0
+    senders = 1 if alone else 2 if kind == "causal2" else n
+    is_fifo = alone or not kind
+    level = Fifo() if is_fifo else causal(n, senders)
     peers = {f"n{other}": f"127.0.0.1:{base + other}" for other in range(n) if other != rank}
     with tempfile.TemporaryDirectory() as folder:
         place = f"127.0.0.1:{base + rank}"
@@ -173,12 +183,12 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
             node.join("bench", level) as group,
         ):
             counted = Counted()
-            if kind == "fifo":
+            if is_fifo:
                 await group.__anext__()  # the first view: the group has formed
             else:
                 await settled(node, n)
             delivering = asyncio.create_task(deliver(group, counted, how))
-            await run_phases(group, counted, rank, senders, lines)
+            await run_phases(group, counted, rank, senders, lines, 1 if alone else BURST)
             delivering.cancel()
 
 

@@ -22,7 +22,7 @@ from tests.net.nodes import (
 from ordercast import Ejected, Fifo, Group, GroupClosed, Message, Size, UsageError, View
 from ordercast.errors import OrdercastError
 from ordercast.net import group as group_module
-from ordercast.net.group import BATCH_BYTES, CREDIT_COUNT
+from ordercast.net.group import BATCH_BYTES, CREDIT_COUNT, GATHER_TURNS
 from ordercast.types import Event
 from ordercast.units import MILLISECOND, SECOND, Duration
 
@@ -86,6 +86,47 @@ async def test_messages_are_any_bytes(cluster: Cluster) -> None:
     for data in sent:
         await first.send(data)
     assert await data_of(second, len(sent)) == [bytes(data) for data in sent]
+
+
+@live
+async def test_a_lone_message_leaves_when_its_turn_ends(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    group = node.join("diary", QUICK)
+    receipt = await group.send(b"lone")
+    assert receipt.number is None
+    await turns(1)
+    assert receipt.delivered
+
+
+@live
+async def test_a_stream_of_messages_gathers_for_some_turns(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    group = node.join("diary", QUICK)
+    with limits(GATHER=3600 * SECOND):  # or a slow machine would need no gathering
+        receipts = []
+        for number in range(1 + 5 * (GATHER_TURNS + 1)):
+            receipts.append(await group.send(b"%d" % number))
+            await turns(1)
+        numbers = [receipt.number for receipt in receipts]
+    assert numbers[0] == 1, "the first has nobody before it"
+    assert numbers[1:] == [2 + turn // (GATHER_TURNS + 1) for turn in range(len(numbers) - 1)]
+
+
+@live
+async def test_nothing_gathers_while_somebody_waits_for_it(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    group = node.join("diary", QUICK)
+    with limits(GATHER=3600 * SECOND):
+        for number in range(1, 4):
+            receipt = await group.send(b"waited for", until="delivered")
+            assert receipt.number == number
+        open_batch = await group.send(b"queued")
+        await turns(2)
+        assert open_batch.number is None
+        waiting = asyncio.create_task(open_batch.wait("delivered"))
+        await turns(2)
+        assert open_batch.number == 4
+        await waiting
 
 
 @live
@@ -246,7 +287,7 @@ async def test_send_waits_when_window_and_credit_are_full_and_goes_on_later(
             sent.append(b"%d" % number)
             await asyncio.sleep(0)
 
-    with limits(CREDIT_COUNT=50):
+    with limits(CREDIT_COUNT=50, GATHER_TURNS=0):
         n1.mesh.set_cuts(frozenset({"n2"}), frozenset({"n2"}))
         sending = asyncio.create_task(send())
         await until(lambda: first.status()["waiting_out"] == 50)

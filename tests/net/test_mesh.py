@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -22,6 +22,7 @@ from tests.net.nodes import (
     until,
 )
 
+from ordercast.errors import PeerError
 from ordercast.net import mesh as mesh_module
 from ordercast.net.mesh import Contact, Mesh
 from ordercast.types import NodeId
@@ -37,10 +38,14 @@ class Ear:
     def __init__(self) -> None:
         self.heard: list[bytes] = []
         self.deaf = False  # what comes is for nobody here
+        self.refuses: bytes | None = None  # what costs a peer its connection
         self.answers: list[int] = []
 
-    def receive(self, sender: NodeId, body: memoryview) -> bool:
-        self.heard.append(bytes(body))
+    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> bool:
+        for body in bodies:
+            if self.refuses is not None and bytes(body) == self.refuses:
+                raise PeerError("refused")
+            self.heard.append(bytes(body))
         return not self.deaf
 
     def acknowledged(self, contact: Contact) -> None: ...
@@ -132,6 +137,19 @@ async def test_a_burst_survives_a_connection_that_breaks_all_the_time(cluster: C
         again = one.mesh.counters["frames_sent_again"] + two.mesh.counters["frames_sent_again"]
         assert again > 0 and cuts == 8, "or this test shows nothing"
         await until(lambda: not one.contact.link.underway and not two.contact.link.underway)
+
+
+@live
+async def test_what_came_behind_a_refused_packet_is_sent_again(cluster: Cluster) -> None:
+    """They may come in one piece, but what was not looked at must not count as received."""
+    async with two_ends() as (one, two):
+        two.ear.refuses = b"bad"
+        for body in (b"first", b"second", b"bad", b"third", b"fourth"):
+            one.say(body)
+        await until(lambda: len(two.ear.heard) >= 4)
+        assert two.ear.heard == [b"first", b"second", b"third", b"fourth"]
+        assert two.mesh.counters["refused_frames"] == 1
+        await until(lambda: not one.contact.link.underway)
 
 
 @live

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,8 +72,9 @@ class Hears:
         self.packets: asyncio.Queue[tuple[NodeId, bytes]] = asyncio.Queue()
         self.meeting: Callable[[Contact], None] = lambda contact: None
 
-    def receive(self, sender: NodeId, body: memoryview) -> bool:
-        self.packets.put_nowait((sender, bytes(body)))
+    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> bool:
+        for body in bodies:
+            self.packets.put_nowait((sender, bytes(body)))
         return True
 
     def answered(self, sender: NodeId, key: int) -> None: ...

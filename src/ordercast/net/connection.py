@@ -7,6 +7,7 @@ business. A connection is of use between `ready` and its end; the link that it c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from ordercast.errors import PeerError
@@ -17,11 +18,13 @@ from ordercast.wire.framing import HEADER, LARGEST_GREETING, FrameReader, Kind, 
 from ordercast.wire.greeting import Hello, Refuse, Resume
 
 if TYPE_CHECKING:
+    from ordercast.net.link import Link
     from ordercast.net.mesh import Contact, Mesh
 
 GREETING_SECONDS = 5.0
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
 """Of frames in all before both ends know who is there: more than a Hello and a Resume can have."""
+DATA = int(Kind.DATA)
 ACKNOWLEDGE_SECONDS = 0.02
 ACKNOWLEDGE_BYTES = 256 << 10
 WRITE_BUFFER = 1 << 20
@@ -68,8 +71,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self.mesh.now()
+        packets: list[memoryview] = []  # of the link: those in a row are handed over together
         try:
             for kind, body in self._reader.feed(data):
+                if kind == DATA and self.ready:
+                    packets.append(body)
+                    continue
+                if packets:
+                    self._receive_packets(packets)
+                    packets = []
                 if self.transport.is_closing():
                     return
                 if not self.ready:
@@ -77,6 +87,8 @@ class Connection(asyncio.Protocol):
                     if self._unproven > UNPROVEN_BYTES:
                         raise PeerError(f"over {UNPROVEN_BYTES} bytes before the greeting is over")
                 self._receive(kind, body)
+            if packets:
+                self._receive_packets(packets)
             if self._replies:
                 replies, self._replies = self._replies, []
                 self.put(b"".join(replies))
@@ -103,9 +115,7 @@ class Connection(asyncio.Protocol):
     # --- frames ------------------------------------------------------------------------------
 
     def _receive(self, kind: int, body: memoryview) -> None:
-        if kind == Kind.DATA and self.ready:
-            self._receive_data(body)
-        elif kind == Kind.ACK and self.ready:
+        if kind == Kind.ACK and self.ready:
             assert self.contact is not None and self.contact.link is not None
             if len(body) != 8:
                 raise PeerError("an acknowledgement is a number of eight bytes")
@@ -129,16 +139,24 @@ class Connection(asyncio.Protocol):
         else:
             raise PeerError(f"a frame of kind {kind} that has no place here")
 
-    def _receive_data(self, body: memoryview) -> None:
+    def _receive_packets(self, packets: list[memoryview]) -> None:
         contact = self.contact
         assert contact is not None and contact.link is not None and contact.life is not None
-        contact.link.received += 1
-        self._unacknowledged += len(body)
+        self.mesh.receiver.receive(contact.life, self._counted(contact.link, packets))
+        self._unacknowledged += sum(map(len, packets))
         if self._unacknowledged >= ACKNOWLEDGE_BYTES:
             self.acknowledge()
         elif self._ack_timer is None:
             self._ack_timer = self.mesh.loop.call_later(ACKNOWLEDGE_SECONDS, self.acknowledge)
-        self.mesh.receive(contact.life, body)
+
+    def _counted(self, link: Link, packets: list[memoryview]) -> Iterator[memoryview]:
+        """Each counts when it is taken: after one that is refused the peer sends the rest again."""
+        closing = self.transport.is_closing
+        for packet in packets:
+            if closing():
+                return
+            link.received += 1
+            yield packet
 
     def acknowledge(self) -> None:
         """Tells how many data frames came, so that the peer may let go of them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal, Protocol
 
 from ordercast.errors import OrdercastError, PeerError
@@ -183,37 +183,60 @@ class Driver:
         if machine is not None:
             self._enter(machine, machine.provide, group, token, state)
 
-    def receive(self, sender: NodeId, body: bytes | memoryview) -> bool:
-        """A packet came, by link or status. False: it is for nobody here.
+    def receive(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> bool:
+        """Packets came together, by link or status. False: the last is for nobody here.
 
-        PeerError costs the sender its connection.
+        Those in a row that are for one machine share a step, so that what is to be done once a step
+        is done once for all of them. PeerError costs the sender its connection.
         """
-        return self._receive(sender, self._codec.decode(body))
+        machine: Machine | None = None
+        step = self._step()
+        try:
+            for body in bodies:
+                packet = self._codec.decode(body)
+                found = self._machine_for(sender, packet)
+                if found is not machine:
+                    if machine is not None:
+                        self._apply(machine, step)
+                    machine = found
+                    step = self._step()
+                if machine is not None:
+                    machine.receive(step, sender, packet)
+        except PeerError:
+            # The machine did nothing at all about this one, and the peer is told.
+            if machine is not None:
+                self._apply(machine, step)
+            raise
+        except Exception as error:
+            assert machine is not None
+            self._break(machine, error)
+            return True
+        if machine is None:
+            return False
+        self._apply(machine, step)
+        return True
 
     def receive_datagram(self, sender: NodeId, body: bytes) -> None:
         try:
-            self.receive(sender, body)
+            self.receive(sender, (body,))
         except PeerError as error:
             self.mesh.count("refused_datagrams")
             self.mesh.warn("%s sent a datagram that is refused: %s", sender, error)
 
-    def _receive(self, sender: NodeId, packet: Packet) -> bool:
-        machine = self.machines.get(packet.group)
-        if machine is None:
-            self.mesh.count("packets_of_other_groups")
-            return False
-        if not self._permits(sender, packet):
-            self.mesh.count("packets_not_permitted")
-            return False
-        self._enter(machine, machine.receive, sender, packet)
-        return True
-
-    def _permits(self, sender: NodeId, packet: Packet) -> bool:
+    def _machine_for(self, sender: NodeId, packet: Packet) -> Machine | None:
         """The one gate. Who is no member says nothing; what is relayed counts as its origin's."""
         group = packet.group
-        return self._may(sender.name, group, "join") and all(
-            self._may(name, group, "send") for name in packet.makers()
-        )
+        machine = self.machines.get(group)
+        if machine is None:
+            self.mesh.count("packets_of_other_groups")
+            return None
+        permitted = self._may(sender.name, group, "join")
+        for name in packet.makers():
+            permitted = permitted and self._may(name, group, "send")
+        if not permitted:
+            self.mesh.count("packets_not_permitted")
+            return None
+        return machine
 
     def answered(self, sender: NodeId, key: int) -> None:
         """A peer has what we asked it about. Nobody can answer for another."""
@@ -246,14 +269,15 @@ class Driver:
         step = self._step()
         try:
             door(step, *arguments)
-        except PeerError:
-            raise  # the machine did nothing at all, and the peer is told
         except Exception as error:
-            # A bug of ours. Its timers may be gone: better no member than half a one.
-            log.exception("%s: %s broke", self.me, machine.groups)
-            self._fail(machine, error)
+            self._break(machine, error)
             return
         self._apply(machine, step)
+
+    def _break(self, machine: Machine, error: Exception) -> None:
+        """A bug of ours. Its timers may be gone: better no member than half a one."""
+        log.exception("%s: %s broke", self.me, machine.groups)
+        self._fail(machine, error)
 
     def _fail(self, machine: Machine, error: Exception) -> None:
         for group in machine.groups:
@@ -286,13 +310,14 @@ class Driver:
             self._send(machine, to, packet, channel, tokens)
         for timer, after in step.timers:
             self._set_timer(machine, timer, after)
+        journal = self.journal
         for output in step.outputs:
             if isinstance(output, Event):
-                if self.journal is not None:
-                    self.journal.deliver(time.time_ns(), output)
+                if journal is not None:
+                    journal.deliver(time.time_ns(), output)
             elif isinstance(output, View):
-                if self.journal is not None:
-                    self.journal.view(time.time_ns(), output)
+                if journal is not None:
+                    journal.view(time.time_ns(), output)
             elif isinstance(output, Note):
                 self.row(output.kind, **output.columns)
                 continue

@@ -1,11 +1,14 @@
 """A group as an application has it: send, and one ordered stream of messages and views.
 
 Sends of one turn of the event loop travel as one batch: the first of them asks for a flush at the
-end of the turn, so a lone message waits for nothing but that. A batch that has grown to the byte
-limit leaves at once. While the machine has no room the open batch collects what is sent, up to the
-limits of the credit; then `send` waits, and whoever comes later waits behind it. The same while too
-much is on its way to a member, of whatever groups: a link has one limit for all of them. No batch
-grows beyond what the machine's window can ever take: a message that is larger alone is refused.
+end of the turn, so a lone message waits for nothing but that. In a stream of messages a batch may
+gather for a few turns more, unless somebody waits for it: small batches cost as much as large ones,
+and who is busy with them delivers late. A batch that has grown to the byte limit leaves at once.
+
+While the machine has no room the open batch collects what is sent, up to the limits of the credit;
+then `send` waits, and whoever comes later waits behind it. The same while too much is on its way to
+a member, of whatever groups: a link has one limit for all of them. No batch grows beyond what the
+machine's window can ever take: a message that is larger alone is refused.
 
 What is delivered waits in a queue for the application. When that is over its limit the machine is
 told, and acknowledges no more: so the senders' windows fill, and a slow consumer slows its senders
@@ -19,11 +22,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError, unknown_word
+from ordercast.net.bell import Bell
 from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, View
 from ordercast.wire.codec import LARGEST_PACKET
 
@@ -36,6 +41,9 @@ Until = Literal["queued", "delivered", "stable"]
 UNTIL = ("queued", "delivered", "stable")
 
 BATCH_BYTES = 64 << 10
+GATHER = 300_000  # nanoseconds
+GATHER_TURNS = 8
+"""A batch that follows another one this closely may grow for so many turns of the event loop."""
 CREDIT_BYTES = 512 << 10
 CREDIT_COUNT = 16_384
 QUEUE_BYTES = 4 << 20
@@ -85,6 +93,8 @@ class Receipt:
     async def wait(self, until: Until = "stable") -> Receipt:
         """Waits until it is so. GroupClosed if the group ends before."""
         self._group.check_until(until)
+        if self.number is None:
+            self._group.hurry()
         while until != "queued" and not (self.stable if until == "stable" else self.delivered):
             await self._group.change()
         return self
@@ -128,7 +138,10 @@ class Group:
         self._leaving = False
         self._line = asyncio.Lock()  # held by the first of those who wait for credit
         self._in_line = 0
-        self._changed: asyncio.Future[None] | None = None  # whoever waits for anything waits here
+        self._hurried = False  # somebody waits for the open batch
+        self._turns_gathered = 0  # that the open batch has been held back
+        self._flushed_at = 0
+        self._changed = Bell(self._loop)  # whoever waits for anything about sends waits here
         # In.
         self._queue: deque[Event | View | StateWanted | StateGiven] = deque()
         self._queue_size = 0
@@ -139,7 +152,7 @@ class Group:
         self._payloads: Payloads = []  # of the event that is being handed out
         self._place = 0
         self._event: Event | None = None
-        self._arrived: asyncio.Future[None] | None = None
+        self._arrived = Bell(self._loop)
 
     # --- sending -----------------------------------------------------------------------------
 
@@ -227,8 +240,25 @@ class Group:
         return receipt
 
     def _end_of_turn(self) -> None:
+        """The open batch leaves, unless one has just left: then it may gather for some turns more.
+
+        A turn in which nothing happens takes microseconds, and a busy one as long as it takes to
+        do what has come in meanwhile: so it gathers more where there is more to do.
+        """
+        if (
+            self._turns_gathered < GATHER_TURNS
+            and not self._hurried
+            and monotonic_ns() - self._flushed_at < GATHER
+        ):
+            self._turns_gathered += 1
+            self._loop.call_soon(self._end_of_turn)
+            return
         self._flushing = False
         self._flush()
+
+    def hurry(self) -> None:
+        """Somebody waits for the open batch: it leaves when this turn ends."""
+        self._hurried = True
 
     def _flush(self) -> None:
         """The open batch becomes an event, if the machine has room for one."""
@@ -242,11 +272,12 @@ class Group:
             return  # `stepped` tries again after every step
         payloads, size, receipt = self._batch, self._batch_size, self._receipt
         self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
+        self._hurried, self._turns_gathered, self._flushed_at = False, 0, monotonic_ns()
         try:
             receipt.number = self._node.driver.submit(self.name, payloads, size).number
         except Exception as error:
             self.failed(error)  # reaches whoever sends or waits, and not the event loop
-        self._tell_change()
+        self._changed.ring()
 
     def _must_wait_for_a_peer(self) -> bool:
         """Too much of all our groups is on its way to a member. Who leaves adds one batch more."""
@@ -262,7 +293,7 @@ class Group:
         stable = self._node.driver.machines[self.name].stable_up_to(self.name)
         if stable != self.stable_up_to:
             self.stable_up_to = stable
-            self._tell_change()
+            self._changed.ring()
 
     def failed(self, error: Exception) -> None:
         """The driver could not do what the machine decided: this member cannot go on."""
@@ -273,17 +304,9 @@ class Group:
         """Until something about this group's sends has changed."""
         if self._closed is not None:
             raise self._closed
-        if self._changed is None:
-            self._changed = self._loop.create_future()
-        await asyncio.shield(self._changed)
+        await self._changed.wait()
         if self._closed is not None:
             raise self._closed
-
-    def _tell_change(self) -> None:
-        if self._changed is not None:
-            changed, self._changed = self._changed, None
-            if not changed.done():
-                changed.set_result(None)
 
     # --- receiving ---------------------------------------------------------------------------
 
@@ -299,10 +322,7 @@ class Group:
         elif isinstance(item, View):
             self._installed = item
         self._queue.append(item)
-        if self._arrived is not None:
-            arrived, self._arrived = self._arrived, None
-            if not arrived.done():
-                arrived.set_result(None)
+        self._arrived.ring()
 
     def _is_over_limit(self) -> bool:
         return self._queue_size > QUEUE_BYTES or self._queue_count > QUEUE_COUNT
@@ -365,9 +385,7 @@ class Group:
             while not self._queue:
                 if self._closed is not None:
                     raise self._closed
-                if self._arrived is None:
-                    self._arrived = self._loop.create_future()
-                await asyncio.shield(self._arrived)
+                await self._arrived.wait()
             item = self._queue.popleft()
             self._items_taken += 1
             # The application has done with all that it was handed before, so its state is that of
@@ -450,9 +468,8 @@ class Group:
         self._closed = why
         if self._throttled is not None:
             self._throttled.cancel()
-        self._tell_change()
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
+        self._changed.ring()
+        self._arrived.ring()
 
 
 class Ejected(OrdercastError):

@@ -14,7 +14,7 @@ import logging
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
@@ -51,7 +51,7 @@ SILENCE = 8 * SECOND
 class Receiver(Protocol):
     """What the mesh hands on."""
 
-    def receive(self, sender: NodeId, body: memoryview) -> bool: ...
+    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> bool: ...
 
     def answered(self, sender: NodeId, key: int) -> None: ...
 
@@ -118,7 +118,7 @@ class Mesh:
         self.closing = False
         self.cut_from: frozenset[str] = frozenset()  # names that must not reach us
         self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
-        self._receiver = receiver
+        self.receiver = receiver
         self._chance = chance
         self.dialler = Dialler(self, chance, client_tls)
         self._door = Door(self, server_tls)
@@ -239,28 +239,25 @@ class Mesh:
 
     # --- what connections report ---------------------------------------------------------------
 
-    def receive(self, sender: NodeId, body: memoryview) -> None:
-        self._receiver.receive(sender, body)
-
     def receive_other(self, contact: Contact, kind: Kind, body: memoryview) -> None:
         assert contact.life is not None
         if kind == Kind.STATUS:
             if len(body) < 8:
                 raise PeerError("a status frame without its number")
             key = bytes(body[:8])
-            if self._receiver.receive(contact.life, body[8:]) and contact.connection is not None:
+            if self.receiver.receive(contact.life, (body[8:],)) and contact.connection is not None:
                 contact.connection.reply(Kind.ANSWER, key)
         elif kind == Kind.ANSWER:
             if len(body) != 8:
                 raise PeerError("an answer is a number of eight bytes")
-            self._receiver.answered(contact.life, int.from_bytes(body))
+            self.receiver.answered(contact.life, int.from_bytes(body))
         else:
             new = greeting.decode(body, greeting.NewKey)
             contact.key = _checked(new.key_id, new.key)
 
     def on_acknowledged(self, contact: Contact) -> None:
         """Room was made on a link."""
-        self._receiver.acknowledged(contact)
+        self.receiver.acknowledged(contact)
 
     def hello(self, to: NodeId | None = None, received: int = 0) -> Hello:
         key_id, key = self._new_key(to) if self._new_key and to else (b"", b"")
@@ -381,7 +378,7 @@ class Mesh:
             connection.transport.writelines(again)
             self.counters["frames_sent_again"] += len(again)
         log.info("%s is connected with %s", self.me, contact)
-        self._receiver.met(contact)
+        self.receiver.met(contact)
 
     def _detach(self, contact: Contact) -> None:
         contact.greeting = None  # nor may one count that has not come so far

@@ -15,7 +15,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -47,6 +47,7 @@ log = logging.getLogger("ordercast.net")
 
 SECURITY_SECONDS = 2.0
 MOST_LEFT = 100
+REMEMBERED_RULES = 4096
 """Groups that were left and can be joined again in the same life."""
 
 
@@ -128,7 +129,7 @@ class Node:
         """Driver, mesh and datagrams, which know each other."""
         config, tls, sealed = self.config, self._tls, self._sealed
         codec = Codec(FAMILIES.values())
-        rules = partial(may, config)
+        rules = lru_cache(REMEMBERED_RULES)(partial(may, config))
         self.driver = Driver(self.me, codec, self._trace, rules, config.peer_limit)
         self.mesh = Mesh(
             self.me,

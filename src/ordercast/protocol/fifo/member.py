@@ -73,6 +73,7 @@ class Member:
         self.views_installed = 0
         self.losses: Losses[NodeId] = Losses()
         self.throttled = False  # the application is full: we acknowledge nothing that is new
+        self.own_stable = 0  # the number of our last event that all present members have
         self.unreported = 0  # events received since our last heartbeat
         self.unreported_size = 0  # and their bytes
         self.first_tick = chance.randrange(1, options.heartbeat + 1)  # members out of step
@@ -90,10 +91,7 @@ class Member:
         return not self.forming and not self.unstable.full
 
     def stable_up_to(self, group: str) -> int:
-        stable = min(
-            self.own.acknowledged.stable_up_to(self.own.received_up_to), self.own.received_up_to
-        )
-        return event_number(self.me.incarnation, stable) if stable else 0
+        return self.own_stable
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self.accepts(group), "the driver asks first"
@@ -110,7 +108,8 @@ class Member:
         step.deliver(event)
         if self.present:
             step.send(self.present, data)
-        self._trim_own()
+        if not self.present or self.own.held.over_limit:
+            self._trim_own()  # otherwise nothing has become stable by this
         return event
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
@@ -202,8 +201,9 @@ class Member:
         if self.forming:
             self.early.append(data)
         else:
-            self._hand_over(step, data)
-        stream.trim(self.somebody_away)
+            self._hand_over(step, stream, data)
+        if stream.held.over_limit or not stream.acknowledged:
+            stream.trim(self.somebody_away)  # otherwise nothing has become stable by this
         self.unreported += 1
         self.unreported_size += data.size
         if (
@@ -212,11 +212,11 @@ class Member:
         ):
             self._report(step)  # before the sender has to wait for a heartbeat
 
-    def _hand_over(self, step: Step, data: Data) -> None:
+    def _hand_over(self, step: Step, stream: Stream, data: Data) -> None:
         """Delivers an admitted event, unless a later life of its origin came before it."""
-        origin = data.origin
+        origin = stream.origin
         if not self.throttled:
-            self.streams[origin].reported_up_to = data.number
+            stream.reported_up_to = data.number
         if origin.incarnation < self.newest_delivered.get(origin.name, 0):
             self._give_up(step, origin, data.number, "obsolete")
         else:
@@ -300,8 +300,9 @@ class Member:
         self._install(step)
         early, self.early = self.early, []
         for data in early:
-            if data.origin in self.streams:
-                self._hand_over(step, data)
+            stream = self.streams.get(data.origin)
+            if stream is not None:
+                self._hand_over(step, stream, data)
 
     def _is_new_life(self, step: Step, peer: Peer, sender: NodeId) -> bool:
         """Meets a newer incarnation, which proves the older one dead. No: it is an old one."""
@@ -361,6 +362,7 @@ class Member:
         self._count_unstable_again()
         for stream in self.streams.values():
             stream.trim(self.somebody_away)
+        self._trim_own()
         if self.forming and not self.somebody_away:
             self.forming = 0
             self._formed(step)
@@ -450,7 +452,10 @@ class Member:
             step.send(self.others, Alive(self.group, part, hears, self.throttled), DATAGRAM)
 
     def _trim_own(self) -> None:
-        self.unstable.discard_up_to(self.own.trim(self.somebody_away))
+        stable = self.own.trim(self.somebody_away)
+        self.unstable.discard_up_to(stable)
+        stable = min(stable, self.own.received_up_to)
+        self.own_stable = event_number(self.me.incarnation, stable) if stable else 0
 
     def _count_unstable_again(self) -> None:
         """A returned peer lacks events that were stable without it: the window counts them."""
