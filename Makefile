@@ -112,9 +112,7 @@ LIST = $(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml",
     print(*($1), sep="\n")'
 BUILD_NEEDS := p["build-system"]["requires"] + ["setuptools", "wheel"]
 DEV_NEEDS := p["project"]["dependencies"] + p["dependency-groups"]["dev"] \
-    + p["project"]["optional-dependencies"]["cli"] \
-    + p["project"]["optional-dependencies"]["net"] \
-    + p["project"]["optional-dependencies"]["spark"]
+    + sum(p["project"]["optional-dependencies"].values(), [])
 
 lock: $(VENV)/.ready ## the lock files, from pyproject.toml; UPGRADE=1 for newer versions
 	@echo "lock: asking the package index (up to two minutes)" >&2
