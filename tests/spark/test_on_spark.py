@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ from ordercast.trace.text import parse_history
 
 ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.history"))
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with open_session("local[2,4]") as session:
-        yield session
 
 
 def experiment(folder: Path) -> Path:
