@@ -3,7 +3,8 @@
 Theory of operation. A protocol is a state machine with doors (see `Machine`). Each call of a
 door gets a step, alive for that call only. The step records; it does nothing. When the door
 returned normally the driver (the simulator, the network runtime, the explorer, a test) applies
-the record in this order, in every world:
+the record. A driver may hand one step to several calls in a row, and apply it once: packets that
+came together cost less so. The order of what is applied, in every world:
 
   1. `kept` is made durable,
   2. `sent` leaves,
