@@ -1,0 +1,257 @@
+"""Claims a ticket, holds it by leases, and gives it back.
+
+Rules.
+ 1. A claim goes to all guardians, again every tick. A grant is a lease that began when its claim
+    was sent: D from then on, on our own clock.
+ 2. We own the ticket in an epoch when a majority of one guard set has granted that epoch. We may
+    create events while such a majority of leases lasts: asked at every create (`is_valid`).
+ 3. An owner whose leases have run out is suspended: it creates nothing and goes on claiming. It is
+    over only when a majority says in one tick that somebody else holds the ticket.
+ 4. Where an epoch cannot be renewed, because the guard set changed, a higher one is claimed; the
+    old leases count until they end.
+ 5. Whoever gives up says so (`Release`) until a majority knows, or until no lease can be left.
+
+An owner is one life: after a restart nobody goes on with an old epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import NamedTuple
+
+from ordercast.kernel.step import Step
+from ordercast.protocol.tickets.packets import (
+    Claim,
+    Configuration,
+    Grant,
+    List,
+    Listed,
+    Post,
+    Refusal,
+    Release,
+    Released,
+)
+from ordercast.types import NodeId
+
+SEQUENCE_BITS = 32
+MOST_SENT = 64
+"""Claims whose answers still count."""
+MOST_LEASES = 4
+"""Pairs of a guard set and an epoch whose leases are kept."""
+
+
+class Claimed(NamedTuple):
+    """A claim that is underway."""
+
+    at: int
+    number: int  # of the configuration
+    ticket: int
+    epoch: int
+
+
+class Leaving(NamedTuple):
+    """A ticket that is being given back."""
+
+    ticket: int
+    epoch: int
+    last: int
+    until: int  # when no lease can be left
+
+
+class Owner:
+    def __init__(
+        self, me: NodeId, group: str, lease: int, wait: int, post: Post, chance: Random
+    ) -> None:
+        self.me = me
+        self.group = group
+        self.cluster = 0
+        self.lease = lease  # D
+        self.wait = wait  # W
+        self.wanting = False
+        self.ticket: int | None = None
+        self.epoch = 0  # established: ours, since a majority granted it; 0: none yet
+        self.trying = 0  # the epoch that is being claimed
+        self.base = 0  # the newest event of the ticket before this epoch
+        self.leaving: Leaving | None = None
+        self._post = post
+        self._chance = chance
+        self._leases: dict[tuple[int, int], dict[NodeId, int]] = {}
+        self._sent: dict[int, Claimed] = {}
+        self._nonce = 0
+        self._since = 0  # when the claim for an unestablished epoch began
+        self._rest = 0  # ticks to wait before trying again
+        self._highest: dict[int, int] = {}  # by ticket: the highest epoch that we ever tried
+        self._taken: set[str] = set()  # guardians that said in this tick that it is another's
+        self._known: set[str] = set()  # guardians that know of what is being given back
+
+    # --- asked at every create -----------------------------------------------------------------
+
+    def is_valid(self, now: int, sets: Mapping[int, Configuration]) -> bool:
+        """Whether events may be created right now."""
+        return self.valid_until(sets) > now
+
+    def valid_until(self, sets: Mapping[int, Configuration]) -> int:
+        """When the last majority of leases in our epoch ends, if nothing is renewed."""
+        if self.ticket is None or not self.epoch:
+            return 0
+        best = 0
+        for (number, epoch), leases in self._leases.items():
+            if epoch == self.epoch and number in sets:
+                majority = sets[number].majority
+                ends = sorted((leases.get(one, 0) for one in sets[number].guardians), reverse=True)
+                best = max(best, ends[majority - 1])
+        return best
+
+    # --- every tick ----------------------------------------------------------------------------
+
+    def tick(self, step: Step, hint: Configuration | None, sequence: int) -> bool:
+        """Claims, renews or gives back. True: the ticket has just been lost."""
+        lost = hint is not None and self._is_lost(hint)
+        if lost:
+            self._forget()
+        if hint is None:
+            return lost
+        if self.leaving is not None:
+            self._say_release(step, hint)
+        elif self.ticket is not None:
+            if not self.epoch and step.now - self._since > self.lease:
+                self.give_up(step, hint)
+            else:
+                self._claim(step, hint, sequence)
+        elif self.wanting:
+            self._rest -= 1
+            if self._rest < 0:
+                to = self._chance.choice(hint.guardians).name
+                self._post(step, (to,), List(self.group, self.cluster))
+        return lost
+
+    def _is_lost(self, hint: Configuration) -> bool:
+        taken, self._taken = self._taken, set()
+        return self.epoch > 0 and len(taken) >= hint.majority
+
+    def _claim(self, step: Step, hint: Configuration, sequence: int) -> None:
+        assert self.ticket is not None
+        self._nonce += 1
+        self._sent[self._nonce] = Claimed(step.now, hint.number, self.ticket, self.trying)
+        while len(self._sent) > MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+        claim = Claim(
+            self.group,
+            self.cluster,
+            hint.number,
+            self.ticket,
+            self.trying,
+            self.me,
+            sequence if self.trying == self.epoch else 0,
+            self._nonce,
+        )
+        self._post(step, tuple(one.name for one in hint.guardians), claim)
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def on_listed(self, step: Step, listed: Listed, hint: Configuration | None) -> None:
+        if not self.wanting or self.ticket is not None or self.leaving is not None:
+            return
+        if hint is None or listed.number != hint.number or not listed.tickets:
+            return
+        ticket, epoch = self._chance.choice(listed.tickets)
+        self.ticket, self._since = ticket, step.now
+        self._try(max(epoch, self._highest.get(ticket, 0)) + 1)
+        self._claim(step, hint, 0)
+
+    def _try(self, epoch: int) -> None:
+        assert self.ticket is not None
+        self.trying = self._highest[self.ticket] = epoch
+
+    def on_grant(
+        self, step: Step, sender: NodeId, grant: Grant, sets: Mapping[int, Configuration]
+    ) -> bool:
+        """True: with this a majority has granted the epoch, and the ticket is ours in it."""
+        claimed = self._sent.get(grant.nonce)
+        if claimed is None or claimed.ticket != self.ticket:
+            return False
+        guard_set = sets.get(claimed.number)
+        guardian = None if guard_set is None else _named(guard_set, sender.name)
+        if guard_set is None or guardian is None:
+            return False
+        key = (claimed.number, claimed.epoch)
+        leases = self._leases.setdefault(key, {})
+        leases[guardian] = max(leases.get(guardian, 0), claimed.at + self.lease)
+        while len(self._leases) > MOST_LEASES:
+            del self._leases[min(self._leases)]
+        if claimed.epoch != self.trying:
+            return False
+        self.base = max(self.base, grant.base)
+        if self.trying == self.epoch:
+            return False
+        running = sum(until > step.now for until in leases.values())
+        if running < guard_set.majority:
+            return False
+        self.epoch = self.trying
+        return True
+
+    def on_refusal(self, step: Step, sender: NodeId, refusal: Refusal) -> None:
+        claimed = self._sent.get(refusal.nonce)
+        if claimed is None or claimed.ticket != self.ticket or refusal.sealed:
+            return
+        if refusal.live and refusal.owner != self.me:
+            self._taken.add(sender.name)
+        if refusal.epoch >= self.trying:
+            if self.epoch:
+                self._try(refusal.epoch + 1)  # from the next tick on; old leases still count
+            elif refusal.live:
+                self._forget()  # somebody was quicker
+                self._rest = self._chance.randrange(1, 5)
+
+    def on_released(self, sender: NodeId, released: Released, hint: Configuration | None) -> bool:
+        """True: a majority knows that it is given back."""
+        leaving = self.leaving
+        if leaving is None or (released.ticket, released.epoch) != (leaving.ticket, leaving.epoch):
+            return False
+        self._known.add(sender.name)
+        if hint is None or len(self._known) < hint.majority:
+            return False
+        self.leaving = None
+        return True
+
+    # --- giving back ---------------------------------------------------------------------------
+
+    def give_up(self, step: Step, hint: Configuration | None, last: int = 0) -> None:
+        """Stops at once, and says so. Nothing is created any more."""
+        if self.ticket is None:
+            return
+        self.leaving = Leaving(self.ticket, self.trying, last, step.now + self.wait)
+        self._known = set()
+        self._forget()
+        self._rest = self._chance.randrange(1, 5)
+        if hint is not None:
+            self._say_release(step, hint)
+
+    def _say_release(self, step: Step, hint: Configuration) -> None:
+        leaving = self.leaving
+        assert leaving is not None
+        if step.now >= leaving.until:
+            self.leaving = None  # no lease can be left, so nobody needs to know
+            return
+        release = Release(
+            self.group,
+            self.cluster,
+            hint.number,
+            leaving.ticket,
+            leaving.epoch,
+            self.me,
+            leaving.last,
+        )
+        self._post(step, tuple(one.name for one in hint.guardians), release)
+
+    def _forget(self) -> None:
+        self.ticket = None
+        self.epoch = self.trying = self.base = 0
+        self._leases = {}
+        self._sent = {}
+        self._taken = set()
+
+
+def _named(guard_set: Configuration, name: str) -> NodeId | None:
+    return next((one for one in guard_set.guardians if one.name == name), None)

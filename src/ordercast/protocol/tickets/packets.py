@@ -1,0 +1,232 @@
+"""What members say to each other about tickets, and what guardians keep on disk.
+
+All but the records travel by datagram: whatever matters is said again every tick, and everything
+that is said may come late, twice or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
+from ordercast.types import NodeId
+
+MOST_TICKETS = 1024
+MOST_GUARDIANS = 15
+
+Epoch = Annotated[int, Meta(ge=0, lt=1 << 22)]
+Ticket = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
+Time = Annotated[int, Meta(ge=0, lt=1 << 62)]  # on the clock of who said it first
+Entry = Annotated[int, Meta(ge=0, lt=1 << 54)]  # epoch << 32 | sequence
+Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
+Mode = Literal["free", "held", "block"]
+
+
+class Value(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A part of a packet."""
+
+
+class Configuration(Value, frozen=True):
+    """One guard set. A guardian is a process with the life in which its disk began."""
+
+    number: Count
+    guardians: Annotated[tuple[NodeId, ...], Meta(max_length=MOST_GUARDIANS)]
+
+    @property
+    def majority(self) -> int:
+        return len(self.guardians) // 2 + 1
+
+
+class Held(Value, frozen=True):
+    """What a guardian knows of one ticket."""
+
+    epoch: Epoch = 0
+    owner: NodeId | None = None
+    mode: Mode = "free"
+    last: Entry = 0  # its newest known event, of whatever epoch
+
+
+Table = Annotated[tuple[Held, ...], Meta(max_length=MOST_TICKETS)]
+
+
+class Ballot(Value, frozen=True, order=True):
+    """Unique without clocks: a life never uses a count twice."""
+
+    count: Count
+    by: NodeId
+
+
+class Next(Value, frozen=True):
+    """A guard set with the table that it begins with."""
+
+    configuration: Configuration
+    table: Table
+
+
+class Vote(Value, frozen=True):
+    ballot: Ballot
+    next: Next
+
+
+class About(Packet, frozen=True):
+    """Everything about tickets names the cluster: two that were founded apart never mix."""
+
+    cluster: Count
+
+
+Post: TypeAlias = Callable[[Step, tuple[str, ...], About], None]
+"""How the parts of a member speak: to names, which may be the member's own."""
+
+
+class Ping(About, frozen=True, tag="tickets.ping"):
+    sent: Time
+
+
+class Pong(About, frozen=True, tag="tickets.pong"):
+    sent: Time  # as in the ping
+    hint: Configuration | None  # the newest that it knows of
+    guardian: NodeId  # its identity as a guardian, if it is or becomes one
+    serves: Count = 0  # the number of the configuration that it is a guardian of; 0: none
+    sealed: bool = False
+    leaving: bool = False
+
+
+class List(About, frozen=True, tag="tickets.list"):
+    """Which tickets could be had?"""
+
+
+class Listed(About, frozen=True, tag="tickets.listed"):
+    number: Count  # of the configuration
+    tickets: Annotated[list[tuple[Ticket, Epoch]], Meta(max_length=MOST_TICKETS)]  # claimable
+
+
+class Claim(About, frozen=True, tag="tickets.claim"):
+    """Takes a ticket, renews it, or raises its epoch."""
+
+    number: Count
+    ticket: Ticket
+    epoch: Epoch
+    owner: NodeId
+    sequence: Annotated[int, Meta(ge=0, lt=1 << 32)]  # of its newest event in this epoch
+    nonce: Count
+
+
+class Grant(About, frozen=True, tag="tickets.grant"):
+    nonce: Count
+    base: Entry  # the newest event of the ticket before this claim
+
+
+class Refusal(About, frozen=True, tag="tickets.refusal"):
+    nonce: Count
+    sealed: bool
+    epoch: Epoch = 0
+    owner: NodeId | None = None
+    live: bool = False
+
+
+class Release(About, frozen=True, tag="tickets.release"):
+    number: Count
+    ticket: Ticket
+    epoch: Epoch
+    owner: NodeId
+    last: Entry  # its final event
+
+
+class Released(About, frozen=True, tag="tickets.released"):
+    ticket: Ticket
+    epoch: Epoch
+
+
+class Offer(About, frozen=True, tag="tickets.offer"):
+    """Would you become a guardian?"""
+
+    number: Count
+    ballot: Ballot
+
+
+class Ready(About, frozen=True, tag="tickets.ready"):
+    number: Count
+    ballot: Ballot
+    guardian: NodeId
+
+
+class Seal(About, frozen=True, tag="tickets.seal"):
+    number: Count
+    ballot: Ballot
+
+
+class Sealed(About, frozen=True, tag="tickets.sealed"):
+    number: Count
+    ballot: Ballot
+    guardian: NodeId
+    vote: Vote | None
+    table: Table
+    live: Annotated[list[Ticket], Meta(max_length=MOST_TICKETS)]  # whose lease may still run
+
+
+class Propose(About, frozen=True, tag="tickets.propose"):
+    number: Count
+    ballot: Ballot
+    next: Next
+
+
+class Voted(About, frozen=True, tag="tickets.voted"):
+    number: Count
+    ballot: Ballot
+    guardian: NodeId
+
+
+class Install(About, frozen=True, tag="tickets.install"):
+    next: Next
+
+
+class Installed(About, frozen=True, tag="tickets.installed"):
+    number: Count
+    guardian: NodeId
+
+
+class Current(About, frozen=True, tag="tickets.current"):
+    """There is a newer guard set."""
+
+    configuration: Configuration
+
+
+class Outbid(About, frozen=True, tag="tickets.outbid"):
+    """A higher ballot was seen."""
+
+    number: Count
+    ballot: Ballot
+
+
+class GuardianRecord(Packet, frozen=True, tag="tickets.guardian"):
+    """On disk: a guardian as it is, but for its entries. The newest one counts."""
+
+    cluster: Count
+    guardian: NodeId
+    configuration: Configuration
+    initial: Table  # what this configuration began with
+    ballot: Ballot | None
+    vote: Vote | None
+    sealed: bool
+
+
+class EntryRecord(Packet, frozen=True, tag="tickets.entry"):
+    """On disk: a ticket's entry within the configuration of the guardian record before it."""
+
+    number: Count
+    ticket: Ticket
+    epoch: Epoch
+    owner: NodeId | None
+    mode: Mode
+
+
+PACKETS = (
+    *(Ping, Pong, List, Listed, Claim, Grant, Refusal, Release, Released, Offer, Ready),
+    *(Seal, Sealed, Propose, Voted, Install, Installed, Current, Outbid),
+)
+RECORDS = (GuardianRecord, EntryRecord)

@@ -1,0 +1,116 @@
+"""One guardian's entries: who owns which ticket, until when that may be, and what is granted.
+
+Rules.
+ 1. An entry is live for `wait` after it was last touched: so long its owner may believe in a lease,
+    whatever its clock does within the stated bound.
+ 2. A claim is granted if it renews what the entry says, or if its epoch is higher and nobody else
+    can hold the ticket: it is free, or the claimant's own, or no longer live.
+ 3. Epochs only grow. So (ticket, epoch) has one owner, without any clock.
+ 4. What was blocked when guard sets changed is nobody's until the wait is over.
+
+Times are this guardian's own. What must outlive it is told by `changed`, and kept before anything
+is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.protocol.tickets.packets import Held, Mode
+from ordercast.types import NodeId
+
+
+class Entry:
+    __slots__ = ("epoch", "last", "mode", "owner", "touched")
+
+    def __init__(self, held: Held, now: int) -> None:
+        self.epoch = held.epoch
+        self.owner = held.owner
+        self.mode: Mode = held.mode
+        self.last = held.last
+        self.touched = now
+
+    @property
+    def held(self) -> Held:
+        return Held(self.epoch, self.owner, self.mode, self.last)
+
+
+class Register:
+    def __init__(self, table: Sequence[Held], wait: int, now: int) -> None:
+        self.wait = wait  # W: longer than a lease on any clock within the bound
+        self.entries = [Entry(held, now) for held in table]
+
+    def is_live(self, ticket: int, now: int) -> bool:
+        entry = self.entries[ticket]
+        return entry.mode != "free" and entry.touched + self.wait > now
+
+    def claimable(self, now: int) -> list[tuple[int, int]]:
+        """Tickets that could be had, each with its epoch."""
+        return [
+            (ticket, entry.epoch)
+            for ticket, entry in enumerate(self.entries)
+            if not self.is_live(ticket, now)
+        ]
+
+    def may_have(self, ticket: int, epoch: int, owner: NodeId, now: int) -> bool:
+        entry = self.entries[ticket]
+        if epoch == entry.epoch:
+            return owner == entry.owner and entry.mode == "held"
+        return epoch > entry.epoch and (
+            entry.mode == "free"
+            or (entry.mode == "held" and owner == entry.owner)
+            or not self.is_live(ticket, now)
+        )
+
+    def grant(
+        self, ticket: int, epoch: int, owner: NodeId, last: int, now: int
+    ) -> tuple[int, bool]:
+        """Takes a claim that may be granted. Its base, and whether the disk must know."""
+        entry = self.entries[ticket]
+        base = entry.last
+        changed = (epoch, owner, "held") != (entry.epoch, entry.owner, entry.mode)
+        entry.epoch, entry.owner, entry.mode, entry.touched = epoch, owner, "held", now
+        entry.last = max(entry.last, last)
+        return base, changed
+
+    def release(self, ticket: int, epoch: int, owner: NodeId, last: int) -> tuple[bool, bool]:
+        """Whether it is over for this owner in this epoch, and whether the disk must know."""
+        entry = self.entries[ticket]
+        # An owner never comes back to an epoch that it gave up, nor to a lower one.
+        if entry.epoch <= epoch and owner == entry.owner and entry.mode == "held":
+            entry.mode = "free"
+            entry.last = max(entry.last, last)
+            return True, True
+        return entry.epoch > epoch or entry.owner != owner or entry.mode == "free", False
+
+    def table(self) -> tuple[Held, ...]:
+        return tuple(entry.held for entry in self.entries)
+
+    def live(self, now: int) -> list[int]:
+        return [ticket for ticket in range(len(self.entries)) if self.is_live(ticket, now)]
+
+
+def merge(reports: Sequence[tuple[Sequence[Held], Sequence[int]]]) -> tuple[Held, ...]:
+    """The table that a new guard set begins with, from what a majority of the old one reports.
+
+    Each report is a table, and which of its entries are live.
+    """
+    told = [(table, frozenset(live)) for table, live in reports]
+    return tuple(
+        _merged([(table[ticket], ticket in live) for table, live in told])
+        for ticket in range(len(reports[0][0]))
+    )
+
+
+def _merged(found: list[tuple[Held, bool]]) -> Held:
+    epoch = max(held.epoch for held, _ in found)
+    last = max(held.last for held, _ in found)
+    # Who may still believe in a lease: a name, or nobody knows who.
+    owners = {held.owner if held.mode == "held" else None for held, live in found if live}
+    if not owners:
+        return Held(epoch, None, "free", last)
+    if len(owners) > 1 or None in owners:
+        return Held(epoch, None, "block", last)
+    (owner,) = owners
+    tied = any(held.epoch == epoch and held.owner != owner for held, _ in found)
+    return Held(epoch + tied, owner, "held", last)

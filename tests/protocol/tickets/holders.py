@@ -1,0 +1,145 @@
+"""A family of members that do nothing but want tickets, so that tickets are seen alone.
+
+Each creates events while it owns one, and delivers them to itself: enough for `ticket-uniqueness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from random import Random
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.tickets.leased import Leased, News, Rules
+from ordercast.protocol.tickets.packets import PACKETS, RECORDS, About
+from ordercast.types import Event, NodeId, Payloads, event_number
+from ordercast.units import MILLISECOND, Duration, take_units
+
+TICK = "tick"
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    tickets: Annotated[int, Meta(ge=1)] = 2
+    lease: Duration = Duration(400 * MILLISECOND)
+    drift: float = 0.05
+    guards: int = 3
+    fickle: float = 0.02  # how likely in a tick a member stops or begins to want a ticket
+
+    def __post_init__(self) -> None:
+        take_units(self)
+
+
+class Holder:
+    def __init__(self, me: NodeId, plan: Plan, chance: Random, kept: Sequence[Packet]) -> None:
+        assert isinstance(plan.options, Options)
+        self.me, self.group, self.groups = me, plan.group, (plan.group,)
+        self.options = options = plan.options
+        rules = Rules(options.tickets, int(options.lease), options.drift, options.guards)
+        names = plan.members
+        self.leased = Leased(me, plan.group, rules, lambda: names, chance)
+        self.kept = kept
+        self.is_founder = me == NodeId(names[0])
+        self.chance = chance
+        self.sequence = self.made = 0
+        self.noted: tuple[int, int] | None = (
+            None  # the ticket, and until when it is said to be ours
+        )
+
+    def start(self, step: Step) -> None:
+        self.leased.restore(self.kept, step.now)
+        if self.is_founder:
+            self.leased.found(step, 77)
+        self.leased.owner.wanting = True
+        step.set_timer(TICK, self.chance.randrange(1, self.leased.rules.tick))
+
+    def accepts(self, group: str) -> bool:
+        return False  # events are made by the clock, below
+
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        raise AssertionError("nobody submits")
+
+    def _create(self, step: Step) -> None:
+        """An event, if we may: written into the trace, and sent to nobody."""
+        owner = self.leased.owner
+        if not self.leased.is_valid(step.now):
+            return
+        self.made += 1
+        self.sequence += 1
+        entry = owner.epoch << 32 | self.sequence
+        stamp = tuple(entry * (place == owner.ticket) for place in range(self.options.tickets))
+        number = event_number(self.me.incarnation, self.made)
+        step.note(
+            "submit",
+            group=self.group,
+            origin=self.me.name,
+            number=number,
+            index=owner.ticket,
+            stamp=stamp,
+        )
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        assert isinstance(packet, About)
+        self._tell(step, self.leased.receive(step, sender, packet))
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        owner = self.leased.owner
+        if self.chance.random() < self.options.fickle:
+            if owner.wanting:
+                self._say(step, "released")
+                self.leased.release(step, self.sequence)
+            else:
+                owner.wanting = True
+        self._create(step)
+        self._tell(step, self.leased.tick(step, self.sequence))
+        step.set_timer(TICK, self.leased.rules.tick)
+
+    def _tell(self, step: Step, news: News) -> None:
+        owner = self.leased.owner
+        if news.lost or (self.noted is not None and owner.ticket != self.noted[0]):
+            self._say(step, "disconnected")
+        if news.acquired:
+            self.sequence = 0
+        until = self.leased.valid_until()
+        if owner.ticket is not None and until > step.now:
+            if self.noted is None or news.acquired:
+                self._note(step, "acquired", owner.ticket, until)
+            elif until > self.noted[1]:
+                self._note(step, "renewed", owner.ticket, until)
+
+    def _note(self, step: Step, cause: str, ticket: int, until: int) -> None:
+        step.note("ticket", group=self.group, index=ticket, cause=cause, until=until)
+        self.noted = (ticket, until)
+
+    def _say(self, step: Step, cause: str) -> None:
+        if self.noted is not None:
+            step.note("ticket", group=self.group, index=self.noted[0], cause=cause)
+            self.noted = None
+
+    def told(self, step: Step, token: Hashable, arrived: bool) -> None: ...
+
+    def stable_up_to(self, group: str) -> int:
+        return 0
+
+    def throttle(self, step: Step, group: str, full: bool) -> None: ...
+
+    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None: ...
+
+    def figures(self, group: str) -> dict[str, int]:
+        return {"acquired": self.leased.acquired, "lost": self.leased.lost}
+
+    def leave(self, step: Step, group: str) -> None:
+        self._say(step, "released")
+
+
+def build(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+) -> list[Machine]:
+    return [Holder(me, plan, chance, kept) for plan in plans]
+
+
+FAMILY = Family("holders", Options, (*PACKETS, *RECORDS), build, largest_group=100)
