@@ -30,7 +30,7 @@ setup: $(VENV)/.ready ## an environment in .venv with everything below; done onc
 demo: $(VENV)/.ready ## the main job in a minute or two, nothing to configure
 	@$(BIN)/ordercast demo $(ARGS)
 
-test: $(VENV)/.ready ## all tests; ARGS="-k name" for some, WORKERS=0 for one process
+test: $(VENV)/.ready $(VENV)/.browser ## all tests; ARGS="-k name" for some, WORKERS=0 for one process
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: $(VENV)/.ready ## the linter, the formatter and the types
@@ -97,6 +97,18 @@ $(VENV)/.locked: $(LOCKS)
 $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 	@rm -f $@
 	@$(BIN)/python -m pip install --no-index --no-deps --no-build-isolation -e . $(LOGGED)
+	@touch $@
+
+# Pages are tested in a real browser. Where Debian's can be had it is installed, once; where not, the
+# tests that need it are left out, and say so.
+$(VENV)/.browser: $(VENV)/.ready
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "test: a browser for the tests of pages, from apt (half a minute)" >&2; \
+	    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
+	        --no-install-recommends chromium chromium-driver; } > $(VENV)/browser.log 2>&1 || \
+	        echo "test: no browser could be installed; see $(VENV)/browser.log" >&2; \
+	else echo "test: no chromium here, so the tests of pages in a browser are left out" >&2; fi
 	@touch $@
 
 # --- the locks ---------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
-MODULES = ("kernel", "simulator", "traces", "samplers", "cluster", "live")
+MODULES = ("kernel", "simulator", "traces", "samplers", "cluster", "live", "spark")
+PARTS = ("sweep", "laws", "rounds")  # of the bench of Spark, which may be run alone
 
 
 def main(wanted: list[str]) -> int:
     out = Console(width=max(100, Console().width))
-    unknown = [name for name in wanted if name not in MODULES]
+    unknown = [name for name in wanted if name not in MODULES + PARTS]
     if unknown:
         print(f"no bench {unknown[0]!r}: there are {', '.join(MODULES)}", file=sys.stderr)
         return 2

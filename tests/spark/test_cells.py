@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from ordercast.spark.cells import manifest_path, read_manifest, run_cell
+from ordercast.errors import DiskError, UsageError
+from ordercast.spark.cells import Manifest, manifest_path, read_manifest, run_cell
+from ordercast.spark.experiment import Cell
 from ordercast.spark.results import combine, estimate, write_results
+from ordercast.spark.sweep import CELLS_A_TASK, TASK_SECONDS, pack, scouts_of
 from ordercast.trace.lake import find_runs, read_run
 
 DOCUMENT = {
@@ -21,8 +27,12 @@ DOCUMENT = {
 }
 
 
+def cell(seed: int = 1, place: int = 0, **changes: Any) -> Cell:
+    return Cell(f"a-{seed}", place, {}, seed, {**DOCUMENT, **changes})
+
+
 def test_a_cell_is_simulated_judged_measured_and_kept(tmp_path: Path) -> None:
-    manifest = run_cell("a-1", 0, 1, {"x": 1}, DOCUMENT, tmp_path, "all")
+    manifest = run_cell(cell(), tmp_path, "all")
     assert manifest.error is None
     assert set(manifest.laws.values()) == {"holds"}
     assert manifest.figures["lost_share"] == 0
@@ -33,41 +43,126 @@ def test_a_cell_is_simulated_judged_measured_and_kept(tmp_path: Path) -> None:
     assert read_manifest(manifest_path(tmp_path, "a-1")) == manifest
 
 
-def test_the_same_cell_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_cell_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: Path) -> None:
     for folder in ("one", "two"):
-        run_cell("a-1", 0, 1, {}, DOCUMENT, tmp_path / folder, "all")
+        run_cell(cell(), tmp_path / folder, "all")
     one, two = (
         {p.relative_to(tmp_path / f): p.read_bytes() for p in (tmp_path / f).rglob("*.*")}
         for f in ("one", "two")
     )
     assert one == two
+    assert {path.name for path in one} == {"a-1.json", "part-00000.parquet", "run.json"}
 
 
 def test_a_cell_that_is_done_is_not_done_again(tmp_path: Path) -> None:
-    first = run_cell("a-1", 0, 1, {}, DOCUMENT, tmp_path, "none")
-    again = run_cell("a-1", 3, 1, {"y": 2}, {"name": "cannot be run"}, tmp_path, "none")
+    first = run_cell(cell(), tmp_path, "none")
+    impossible = Cell("a-1", 3, {"y": 2}, 1, {"name": "cannot be run"})
+    again = run_cell(impossible, tmp_path, "none")
     assert again.figures == first.figures
     assert (again.place, again.settings) == (3, {"y": 2})
 
 
-def test_a_manifest_that_was_cut_off_is_none(tmp_path: Path) -> None:
-    run_cell("a-1", 0, 1, {}, DOCUMENT, tmp_path, "none")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:50],
+        lambda data: b"",
+        lambda data: b"\xff\x00 garbage",
+        lambda data: data.replace(b'"version":1', b'"version":99'),
+        lambda data: data.replace(b'"trace_version":', b'"trace_version":9'),
+        lambda data: data.replace(b'"ordercast":"', b'"ordercast":"0.0.old-'),
+    ],
+    ids=["cut", "empty", "garbage", "its version", "the trace's version", "the release"],
+)
+def test_a_manifest_that_cannot_be_used_is_none_and_written_again(tmp_path: Path, damage) -> None:
+    run_cell(cell(), tmp_path, "all")
     path = manifest_path(tmp_path, "a-1")
     whole = path.read_bytes()
-    path.write_bytes(whole[:50])
+    assert damage(whole) != whole
+    path.write_bytes(damage(whole))
     assert read_manifest(path) is None
-    run_cell("a-1", 0, 1, {}, DOCUMENT, tmp_path, "none")
+    run_cell(cell(), tmp_path, "all")
     assert path.read_bytes() == whole
+    assert len(find_runs(tmp_path / "lake")) == 1
+
+
+def test_half_a_run_that_a_kill_left_in_the_lake_is_replaced(tmp_path: Path) -> None:
+    left = tmp_path / "lake" / "run=a-1"
+    left.mkdir(parents=True)
+    (left / "part-00000.parquet.tmp").write_bytes(b"PAR1")
+    manifest = run_cell(cell(), tmp_path, "all")
+    assert [path.name for path in sorted(left.iterdir())] == ["part-00000.parquet", "run.json"]
+    assert len(read_run(left).rows) == manifest.rows
 
 
 def test_a_cell_that_breaks_is_told_and_ends_nothing(tmp_path: Path) -> None:
-    manifest = run_cell("a-1", 0, 1, {}, {"name": "x", "family": "none"}, tmp_path, "none")
-    assert manifest.ending == "failed"
+    manifest = run_cell(cell(family="none"), tmp_path, "none")
+    assert (manifest.ending, manifest.done) == ("failed", False)
     assert "unknown family" in (manifest.error or "")
 
 
+def test_a_cell_that_was_started_three_times_without_an_end_is_given_up(tmp_path: Path) -> None:
+    mark = tmp_path / "started" / "a-1"
+    mark.parent.mkdir()
+    mark.write_bytes(b"..")
+    assert run_cell(cell(), tmp_path, "none").error is None  # the third time is allowed
+    assert not mark.exists()
+    manifest_path(tmp_path, "a-1").unlink()
+    mark.write_bytes(b"...")
+    manifest = run_cell(cell(), tmp_path, "none")
+    assert not manifest.done
+    assert "its process ended in the middle of it, 3 times" in (manifest.error or "")
+
+
+def test_a_full_disk_is_no_cells_fault_and_keeps_what_is_done(small_disk: Path) -> None:
+    first = run_cell(cell(), small_disk, "none")
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(bytes(1 << 20))
+    for traces in ("none", "all"):
+        with pytest.raises(DiskError, match="cannot be written to: No space left on device"):
+            run_cell(cell(2), small_disk, traces)
+    assert read_manifest(manifest_path(small_disk, "a-1")) == first
+    assert [path.name for path in (small_disk / "cells").iterdir()] == ["a-1.json"]
+    filler.unlink()
+    assert run_cell(cell(2), small_disk, "none").error is None
+
+
+def test_a_table_that_does_not_fit_on_the_disk_is_told_and_the_old_one_stays(
+    small_disk: Path,
+) -> None:
+    manifests = [run_cell(cell(), small_disk, "none")]
+    before = write_results(small_disk, manifests).read_bytes()
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "filler").write_bytes(bytes(1 << 20))
+    with pytest.raises(UsageError, match=r"results\.parquet cannot be written: No space left"):
+        write_results(small_disk, manifests)
+    assert (small_disk / "results.parquet").read_bytes() == before
+    assert not list(small_disk.glob("*.tmp"))
+
+
+def test_a_trace_that_does_not_fit_on_the_disk_leaves_nothing(small_disk: Path) -> None:
+    large = cell(processes=12, duration="5s", workload={"rate": 100})
+    with pytest.raises(DiskError, match="No space left"):
+        run_cell(large, small_disk, "all")
+    assert not list((small_disk / "lake").iterdir())
+    assert not manifest_path(small_disk, "a-1").exists()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_to_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(DiskError, match="Permission denied"):
+        run_cell(cell(), tmp_path, "none")
+
+
+def test_manifests_are_read_back_as_they_were(tmp_path: Path) -> None:
+    manifest = run_cell(cell(), tmp_path, "none")
+    assert msgspec.json.decode(msgspec.json.encode(manifest), type=Manifest) == manifest
+
+
 def test_figures_of_seeds_become_a_mean_and_a_margin(tmp_path: Path) -> None:
-    manifests = [run_cell(f"a-{s}", 0, s, {}, DOCUMENT, tmp_path, "none") for s in (1, 2, 3)]
+    manifests = [run_cell(cell(seed), tmp_path, "none") for seed in (1, 2, 3)]
     [combination] = combine(manifests)
     assert (combination.runs, combination.broken) == (3, 0)
     delivered = [one.figures["delivered"] for one in manifests]
@@ -82,3 +177,34 @@ def test_a_margin_is_students() -> None:
     assert value == 2.0
     assert margin == pytest.approx(4.303 / 3**0.5, rel=1e-3)
     assert estimate([5.0]) == (5.0, None)
+
+
+# --- how cells become tasks ------------------------------------------------------------------
+
+
+def test_scouts_are_one_of_each_combination_and_enough_for_all_cores() -> None:
+    cells = [cell(place * 100 + seed, place) for place in range(3) for seed in range(50)]
+    assert [each.place for each in scouts_of(cells, 2)] == [0, 1, 2]
+    many = scouts_of(cells, 8)
+    assert len(many) == len({each.id for each in many}) == 8
+    assert scouts_of(cells[:8], 2) == cells[:8]  # few enough for a task each
+
+
+def test_tasks_last_a_second_or_two_and_the_longest_come_first() -> None:
+    took = {0: 0.01, 1: 0.5, 2: 10.0}
+    cells = [cell(place * 1000 + seed, place) for place in took for seed in range(300)]
+    tasks = pack(cells, took, cores=2)
+    lasts = [sum(took[each.place] for each in task) for task in tasks]
+    assert lasts == sorted(lasts, reverse=True)
+    assert all(len(task) == 1 for task, last in zip(tasks, lasts, strict=True) if last > 9)
+    short = [last for last in lasts if last < 9]
+    assert all(last <= TASK_SECONDS + 1e-9 for last in short)
+    assert sum(last > 0.9 for last in short) >= len(short) - 1
+    assert sorted(each.id for task in tasks for each in task) == sorted(c.id for c in cells)
+
+
+def test_few_cells_are_spread_over_all_cores_and_no_task_has_too_many() -> None:
+    cells = [cell(seed) for seed in range(5000)]
+    assert len(pack(cells[:40], {0: 0.01}, cores=4)) >= 16
+    assert max(map(len, pack(cells, {0: 0.0}, cores=1))) <= CELLS_A_TASK
+    assert pack([], {}, cores=1) == []

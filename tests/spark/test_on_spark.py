@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from ordercast.check.laws import check
 from ordercast.errors import UnreachableError, UsageError
@@ -13,8 +17,8 @@ from ordercast.spark.cells import manifest_path
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.laws import judge_lake
 from ordercast.spark.results import write_results
-from ordercast.spark.session import open_session
-from ordercast.spark.sweep import sweep
+from ordercast.spark.session import open_session, with_retries
+from ordercast.spark.sweep import do_tasks, sweep
 from ordercast.trace.lake import find_runs
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.text import parse_history
@@ -81,10 +85,85 @@ def test_spark_and_the_plain_reference_agree_on_broken_and_sound_runs(
     assert "is not a Parquet file" in (judged[-1].error or "")
 
 
-@pytest.mark.parametrize("url", ["nowhere", "http://x", "spark:/x"])
+@pytest.mark.slow
+def test_what_a_sweep_cannot_use_is_done_again_and_told_once(spark: Any, tmp_path: Path) -> None:
+    _, cells = load_experiment(experiment(tmp_path))
+    out = tmp_path / "out"
+    first = sweep(spark, cells, out, "none")
+    good = [manifest_path(out, cell.id).read_bytes() for cell in cells]
+    manifest_path(out, cells[0].id).write_bytes(good[0][:40])
+    manifest_path(out, cells[1].id).write_bytes(good[1].replace(b'"version":1', b'"version":7'))
+    manifest_path(out, cells[2].id).write_bytes(
+        good[2].replace(b'"done":true', b'"done":false').replace(b"finished", b"failed")
+    )
+    (out / "cells" / "of-another-experiment.json").write_bytes(good[0])
+    told: list[int] = []
+    said: list[str] = []
+    assert sweep(spark, cells, out, "none", told.append, said.append) == first
+    assert [manifest_path(out, cell.id).read_bytes() for cell in cells] == good
+    assert (told[0], told[-1]) == (len(cells) - 3, len(cells))
+    assert said == [
+        f"2 runs in {out} cannot be used, being damaged or of another version of ordercast: done "
+        "again",
+        f"1 run in {out} could not be done before: tried again",
+    ]
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_a_sweep_with_a_sentence_and_keeps_what_is_done(
+    spark: Any, tmp_path: Path, small_disk: Path
+) -> None:
+    _, cells = load_experiment(experiment(tmp_path))
+    first = sweep(spark, cells[:2], small_disk, "none")
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(bytes(1 << 20))
+    with pytest.raises(UsageError) as raised:
+        sweep(spark, cells, small_disk, "none")
+    assert str(raised.value) == (
+        f"{small_disk} cannot be written to: No space left on device: 2 runs done and kept; the "
+        "same command goes on with the others"
+    )
+    filler.unlink()
+    done = sweep(spark, cells, small_disk, "none")
+    assert done[:2] == first
+    assert [one.error for one in done] == [None] * len(cells)
+
+
+def test_two_sweeps_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    """Whoever comes second is told before anything runs."""
+    _, cells = load_experiment(experiment(tmp_path))
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match="another sweep is writing to"):
+            sweep(None, cells, tmp_path, "none")
+
+
+def test_what_runs_in_workers_travels_by_name() -> None:
+    """Workers import it, so that nothing of ours is sent along."""
+    sent = cloudpickle.dumps(partial(do_tasks, "out", "none"))
+    assert len(sent) < 200
+    assert pickle.loads(sent).func is do_tasks
+
+
+@pytest.mark.parametrize("url", ["nowhere", "http://x", "spark:/x", "sc://", "local[x]", "locals"])
 def test_a_url_that_makes_no_sense_is_told(url: str) -> None:
-    with pytest.raises((UsageError, UnreachableError)), open_session(url):
+    with pytest.raises(UsageError, match="--master"), open_session(url):
         pass
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("local", "local[1,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://h:7077", "spark://h:7077"),
+    ],
+)
+def test_a_task_is_tried_four_times_unless_the_url_says_otherwise(url: str, meant: str) -> None:
+    assert with_retries(url) == meant
 
 
 @pytest.mark.parametrize("url", ["spark://127.0.0.1:1", "sc://127.0.0.1:1"])

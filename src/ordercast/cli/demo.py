@@ -1,64 +1,108 @@
-"""`ordercast demo`: the main job in a minute, without configuration.
+"""`ordercast demo`: the main job in a minute or two, without configuration.
 
-A simulated group loses a member and falls apart; the story is told from its trace, its laws are
-checked; and then the same run is repeated with a bug planted, to show that the laws can fail.
+Real processes form a causal cluster, one of them is killed and comes back. Their traces go through
+Spark: were the promises kept? A small sweep of simulations shows what recovery is good for. Then a
+bug is planted, to show that the laws can fail. All of it ends on one page.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import tomllib
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ordercast.check.context import rows_around
 from ordercast.check.explain import explain
-from ordercast.check.verdict import Answer
+from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
+from ordercast.cli.live import Lived, judge, plan_of, run_plan
 from ordercast.cli.story import Line, tell
 from ordercast.consistency import LAWS
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.net.supervisor import Trouble
 from ordercast.sim.scenario_file import parse_scenario
 from ordercast.testing.mutants import mutant_families
 from ordercast.testing.simulation import Simulated, simulate
+from ordercast.trace.parquet import run_folder, write_trace
+from ordercast.trace.schema import Trace
 from ordercast.types import NodeId
-from ordercast.units import SECOND
 
-SCENARIO = """
+LIVE = """
 name = "demo"
-family = "fifo"
+family = "causal"
 processes = 5
-duration = "9s"
+duration = "7s"
 quiet = "3s"
+
+[options]
+tickets = 3              # n1, n2 and n3 may update; n4 and n5 only read
+round = "20ms"
 
 [workload]
 rate = 40
 
-[network]
-delay = "5ms"
-jitter = 0.8
-spread = 0.6
-
-[[fault]]                # n4 loses power, and comes back as a new incarnation
+[[fault]]                # an updater is killed, and comes back as a new incarnation
 at = "2s"
 kind = "crash"
-nodes = ["n4"]
-for = "2s"
-
-[[fault]]                # the network falls into two parts
-at = "5s"
-kind = "partition"
-sides = [["n1", "n2"], ["n3", "n4", "n5"]]
+nodes = ["n2"]
 for = "2s"
 """
 
-CUTS = [  # what no member can see, and so no trace tells
-    Line(5 * SECOND, "the network is cut between n1 n2 and n3 n4 n5", "bad"),
-    Line(7 * SECOND, "the cut is mended", "good"),
-]
+SWEPT = """
+name = "causal cluster"
+family = "causal"
+processes = 25
+duration = "2s"
+quiet = "2s"
+
+[options]
+tickets = 5
+
+[workload]
+rate = 20
+"""
+
+EXPERIMENT = """
+name = "What recovery is good for"
+scenario = "scenario.toml"
+seeds = 3
+
+[grid]
+"network.loss" = [0.0, 0.1, 0.2, 0.3]
+"options.recovery" = ["off", "any-4"]
+
+[[figure]]
+title = "Events that a process never delivers"
+x = "network.loss"
+y = "lost_share"
+lines = "options.recovery"
+
+[[figure]]
+title = "Rounds from update to delivery"
+x = "network.loss"
+y = "rounds_mean"
+lines = "options.recovery"
+"""
+
+BUGGY = """
+name = "a planted bug"
+family = "fifo"
+processes = 5
+duration = "4s"
+quiet = "3s"
+workload = { rate = 40 }
+network = { delay = "5ms", jitter = 0.8, spread = 0.6 }
+fault = [ { at = "2s", kind = "crash", nodes = ["n4"], for = "1s" } ]
+"""
 BUG = "forgets-the-dead"
 MOST_SEEDS = 50
 COLOURS = {"bad": "red", "good": "green", "view": "cyan", "load": "dim", "": ""}
@@ -67,94 +111,196 @@ COLOURS = {"bad": "red", "good": "green", "view": "cyan", "load": "dim", "": ""}
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
-        help="see a group survive a crash and a partition, and its laws checked",
-        description="Simulates a group that loses a member and falls apart, tells what "
-        "happened, and checks that the promised order held. Takes a few seconds.",
+        help="a live group, a killed member, the laws on Spark, a sweep, a page",
+        description="Starts a group of real processes, kills one, checks on Spark that the "
+        "promised order held, sweeps some simulations, and writes one page about it all.",
     )
-    parser.add_argument("--seed", type=int, default=1, help="another run of the same story (1)")
+    parser.add_argument("--out", type=Path, default=Path("out") / "demo", metavar="FOLDER")
+    parser.add_argument("--seed", type=int, default=1, help="of the load and the sweep (1)")
+    parser.add_argument(
+        "--master", default="local[*,4]", metavar="URL", help="where Spark runs (embedded)"
+    )
     parser.set_defaults(run=run)
 
 
+class DemoFailed(OrdercastError):
+    """Something that must not happen did."""
+
+
 def run(arguments: argparse.Namespace) -> int:
-    out = screen.stdout()
-    scenario = parse_scenario(tomllib.loads(SCENARIO))
-    simulated = simulate(scenario, arguments.seed)
+    try:
+        return _run(arguments)
+    except DemoFailed as error:
+        screen.stderr().print(f"ordercast: {error}", markup=False)
+        return 1
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        from ordercast.report.demo_page import Bug, Told, demo_page
+        from ordercast.report.page import write_page
+        from ordercast.report.sweep_page import PAGE
+        from ordercast.spark.session import open_session
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f'the demo needs {error.name}: pip install "ordercast[cli,net,spark,web]"'
+        ) from error
+    out, folder = screen.stdout(), arguments.out
+    _welcome(out, folder)
+    lived = _live(out, arguments.seed, folder)
+    story = _told(lived.trace)
+    _print_story(out, story)
+    _print_members(out, lived.trace)
+    _title(out, "Were the promises kept?", "Spark starts: it takes some seconds.")
+    with open_session(arguments.master, light=True) as spark:
+        verdicts = _judge(out, spark, folder, lived)
+        wrong = _sweep(out, spark, folder, arguments.seed)
+    simulated, seed = _find_bug(arguments.seed)
+    _print_bug(out, simulated, seed)
+    told = Told(story, lived.trace, verdicts)
+    bug = Bug(simulated.trace, simulated.broken[0], seed, BUG)
+    path = folder / PAGE
+    write_page(path, demo_page(told, folder / "sweep", bug))
+    out.print(f"[bold]All of it on one page:[/] {path}\n")
+    return 1 if wrong or any(one.answer is Answer.BROKEN for one in verdicts) else 0
+
+
+def _welcome(out: Console, folder: Path) -> None:
     out.print()
     out.print(
         Panel(
-            "Five processes, n1 to n5, send to each other by reliable FIFO multicast.\n"
-            "n4 will lose power; later the network will fall into two parts.\n"
-            "All of it in virtual time, decided by one number: the seed "
-            f"{arguments.seed}.",
+            "1  five real processes, n1 to n5, form a causal cluster; n2 is killed\n"
+            "2  their traces go through Spark: was the promised order kept?\n"
+            "3  a small sweep of simulations: what is recovery good for?\n"
+            "4  a bug is planted: can a promise be seen to break?\n"
+            f"Everything is written to {folder}.",
             title="ordercast",
             box=box.ROUNDED,
             expand=False,
         )
     )
-    _print_story(out, sorted(tell(simulated.trace) + CUTS, key=lambda line: line.at))
-    _print_members(out, simulated, scenario.names)
-    _print_laws(out, simulated)
-    if simulated.broken:
-        return 1
-    return _show_a_bug_caught(out, arguments.seed)
+
+
+def _title(out: Console, title: str, *lines: str) -> None:
+    out.print(f"\n[bold]{title}[/]\n")
+    for line in lines:
+        out.print(f"[dim]{line}[/]")
+
+
+# --- live --------------------------------------------------------------------------------------
+
+
+def _live(out: Console, seed: int, folder: Path) -> Lived:
+    _title(out, "A live group", "Three update, two only read; gossip every 20 ms. Ten seconds.")
+    scenario = parse_scenario(tomllib.loads(LIVE))
+
+    def watch(trouble: Trouble, begins: bool) -> None:
+        names = ", ".join(trouble.nodes)
+        out.print(
+            f"  {names} is killed (SIGKILL)" if begins else f"  {names} is started again",
+            style="red" if begins else "green",
+        )
+
+    lived = judge(scenario, seed, asyncio.run(run_plan(plan_of(scenario, seed), watch)))
+    if lived.error:
+        raise DemoFailed(f"the live group could not go on: {lived.error}")
+    write_trace(folder / "lake", lived.trace, replace=True)
+    return lived
+
+
+def _told(trace: Trace) -> list[Line]:
+    start = trace.header.start or 0
+    return [line._replace(at=max(0, line.at - start)) for line in tell(trace)]
 
 
 def _print_story(out: Console, lines: list[Line]) -> None:
-    out.print("\n[bold]What happened[/]\n")
+    _title(out, "What happened")
     table = Table.grid(padding=(0, 2))
     for line in lines:
         table.add_row(Text(f"{line.at / 1e9:7.3f} s", "dim"), Text(line.text, COLOURS[line.tone]))
     out.print(table)
 
 
-def _print_members(out: Console, simulated: Simulated, names: tuple[str, ...]) -> None:
-    out.print("\n[bold]Who has what at the end[/]\n")
-    last = {row.process: row.incarnation for row in simulated.trace.rows if row.kind == "start"}
+def _print_members(out: Console, trace: Trace) -> None:
+    _title(out, "Who has what at the end")
+    lives = {row.process: row.incarnation for row in trace.rows if row.kind == "start"}
+    names = sorted(lives)
     counts: dict[tuple[str, str], int] = {}
-    for row in simulated.trace.rows:
-        if row.kind == "deliver" and row.origin and row.incarnation == last[row.process]:
+    for row in trace.rows:
+        if row.kind == "deliver" and row.origin and row.incarnation == lives[row.process]:
             counts[row.origin, row.process] = counts.get((row.origin, row.process), 0) + 1
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("events of")
     for name in names:
-        table.add_column(f"at {NodeId(name, last[name])}", justify="right")
-    for origin in names:
+        table.add_column(f"at {NodeId(name, lives[name])}", justify="right")
+    for origin in sorted({origin for origin, _ in counts}):
         table.add_row(origin, *(str(counts.get((origin, name), 0)) for name in names))
     out.print(table)
     out.print(
-        "[dim]n4#1 is the second life of n4: it has what was still held when it came,\n"
-        "and all since. The others agree, though they were cut apart: what each side\n"
-        "missed was sent when it returned.[/]"
+        "[dim]n2#1 is the second life of n2: it has what the others still held when it came,\n"
+        "and all since.[/]"
     )
 
 
-def _print_laws(out: Console, simulated: Simulated) -> None:
-    rows = len(simulated.trace.rows)
-    out.print(f"\n[bold]What was promised, checked on {rows:,} trace rows[/]\n")
+# --- Spark -------------------------------------------------------------------------------------
+
+
+def _judge(out: Console, spark: Any, folder: Path, lived: Lived) -> list[Verdict]:
+    from ordercast.spark.laws import judge_lake
+
+    run = run_folder(folder / "lake", lived.trace.header.run)
+    judged = judge_lake(spark, [run], None)[0]
+    if judged.error:
+        raise DemoFailed(judged.error)
+    out.print(f"Checked on {judged.rows:,} rows of what the members wrote down:\n")
     table = Table.grid(padding=(0, 1))
-    for verdict in simulated.verdicts:
+    for verdict in judged.verdicts:
         mark = {Answer.HOLDS: "✓", Answer.BROKEN: "✗", Answer.UNKNOWN: "?"}[verdict.answer]
         colour = screen.COLOURS[verdict.answer]
         table.add_row(f" [{colour}]{mark} {verdict.law}[/]", LAWS[verdict.law].says)
     out.print(table)
-    for verdict in simulated.verdicts:
+    for verdict in judged.verdicts:
         if verdict.answer is not Answer.HOLDS:
             out.print(explain(verdict, screen.explanation_width()), markup=False)
+    return judged.verdicts
 
 
-def _show_a_bug_caught(out: Console, seed: int) -> int:
-    """The same story with a bug planted, for as many seeds as it takes to show."""
-    scenario = parse_scenario(tomllib.loads(SCENARIO))
+def _sweep(out: Console, spark: Any, folder: Path, seed: int) -> bool:
+    """Whether anything went wrong in it."""
+    from ordercast.cli.lab import print_combinations, run_experiment
+
+    place = folder / "sweep"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "scenario.toml").write_text(SWEPT.lstrip(), encoding="utf-8")
+    file = place / "experiment.toml"
+    file.write_text(f"first_seed = {seed}\n{EXPERIMENT.lstrip()}", encoding="utf-8")
+    _title(out, "What is recovery good for?", "Simulations of 25 processes, as Spark tasks:")
+    combinations, wrong = run_experiment(spark, file, place)
+    print_combinations(combinations)
+    return wrong > 0
+
+
+# --- a bug -------------------------------------------------------------------------------------
+
+
+def _find_bug(seed: int) -> tuple[Simulated, int]:
+    """A run with a bug planted, for as many seeds as it takes to show."""
+    scenario = parse_scenario(tomllib.loads(BUGGY))
     for number in range(seed, seed + MOST_SEEDS):
         simulated = simulate(scenario, number, families=mutant_families(BUG))
         if simulated.broken:
-            out.print(
-                "\n[bold]And if there were a bug?[/]\n\n"
-                "Now the survivors forget to pass on what n4 had sent to only some of\n"
-                f"them (seed {number}):\n"
-            )
-            out.print(explain(simulated.broken[0], screen.explanation_width()), markup=False)
-            out.print("\nThat is how a broken promise looks. Above, none was.\n")
-            return 0
-    screen.stderr().print(f"the planted bug did not show in {MOST_SEEDS} seeds")
-    return 1
+            return simulated, number
+    raise DemoFailed(f"the planted bug did not show in {MOST_SEEDS} seeds")
+
+
+def _print_bug(out: Console, simulated: Simulated, seed: int) -> None:
+    _title(
+        out,
+        "And if there were a bug?",
+        "A simulated fifo group whose survivors forget to pass on what a dead member had sent to",
+        f"only some of them (seed {seed}):\n",
+    )
+    verdict = simulated.broken[0]
+    shown = msgspec.structs.replace(verdict, witness=rows_around(simulated.trace, verdict))
+    out.print(explain(shown, screen.explanation_width()), markup=False)
+    out.print("\nThat is how a broken promise looks. Above, none was.\n")

@@ -13,10 +13,10 @@ from rich.table import Table
 
 from ordercast.cli import screen
 from ordercast.errors import UsageError
+from ordercast.settings import read_source
 
 SHOWN = ("lost_share", "rounds_mean", "rounds_p99", "throughput", "recover_success", "packet_bytes")
 """The figures that are shown; all of them are in results.parquet."""
-SCENARIOS = "scenarios"
 
 
 def add_to(commands: Any) -> None:
@@ -38,18 +38,44 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
+        from ordercast.cli.report import write_report
         from ordercast.spark.experiment import load_experiment
-        from ordercast.spark.results import combine, write_results
+        from ordercast.spark.results import RESULTS
         from ordercast.spark.session import open_session
-        from ordercast.spark.sweep import sweep
     except ModuleNotFoundError as error:
         raise UsageError(f'sweeps need {error.name}: pip install "ordercast[spark]"') from error
-    experiment, cells = load_experiment(arguments.experiment)
+    load_experiment(arguments.experiment)  # what is wrong with it is told before Spark starts
     out = arguments.out or Path("out") / arguments.experiment.stem
+    with open_session(arguments.master, light=True) as spark:
+        combinations, wrong = run_experiment(spark, arguments.experiment, out)
+    if arguments.json:
+        for each in combinations:
+            screen.json_line(each._asdict())
+    else:
+        print_combinations(combinations)
+        screen.stdout().print(f"all figures: {out / RESULTS}", markup=False)
+    try:
+        told = f"the report: {write_report(out)}"
+    except UsageError as error:  # pages are an extra, and the figures are written
+        told = f"no report: {error}"
+    screen.stderr().print(told, markup=False)
+    return 1 if wrong else 0
+
+
+def run_experiment(spark: Any, file: Path, out: Path) -> tuple[list[Any], int]:
+    """Does what is not done of an experiment: its combinations, and how many runs went wrong."""
+    from ordercast.spark.experiment import load_experiment
+    from ordercast.spark.outcome import write_outcome
+    from ordercast.spark.results import combine, write_results
+    from ordercast.spark.sweep import sweep
+
+    experiment, cells = load_experiment(file)
+    base = read_source(file.parent / experiment.scenario, "a scenario").document
+    write_outcome(out, experiment, base, cells)
     console = screen.stderr()
     console.print(f"{experiment.name}: {len(cells)} runs into {out}", markup=False)
     progress = screen.progress(console)
-    with progress, open_session(arguments.master) as spark:
+    with progress:
         task = progress.add_task("runs", total=len(cells))
         manifests = sweep(
             spark,
@@ -57,16 +83,14 @@ def run(arguments: argparse.Namespace) -> int:
             out,
             experiment.keep.traces,
             lambda done: progress.update(task, completed=done),
+            lambda sentence: console.print(sentence, markup=False),
         )
-    path = write_results(out, manifests)
-    combinations = combine(manifests)
-    if arguments.json:
-        for each in combinations:
-            screen.json_line(each._asdict())
-    else:
-        screen.stdout().print(_table(combinations))
-        screen.stdout().print(f"all figures: {path}", markup=False)
-    return _conclude(manifests, cells, out)
+    write_results(out, manifests)
+    return combine(manifests), _conclude(manifests, cells, out)
+
+
+def print_combinations(combinations: list[Any]) -> None:
+    screen.stdout().print(_table(combinations))
 
 
 def _table(combinations: list[Any]) -> Table:
@@ -92,17 +116,20 @@ def _figure(estimate: Any) -> str:
 
 
 def _conclude(manifests: list[Any], cells: list[Any], out: Path) -> int:
-    """Names the runs that broke, each with the command that shows it again."""
+    """Names the runs that broke, each with the command that shows it again, and counts them."""
+    from ordercast.spark.outcome import SCENARIOS
+    from ordercast.spark.tune import settled
+
     by_id = {cell.id: cell for cell in cells}
     wrong = [one for one in manifests if one.broken or one.error]
     for one in wrong[:10]:
-        path = out / SCENARIOS / f"{one.id.rpartition('-')[0]}.json"
+        path = out / SCENARIOS / f"{one.id}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        document = by_id[one.id].document
+        document = settled(by_id[one.id].document, one.seed)
         path.write_bytes(msgspec.json.format(msgspec.json.encode(document, enc_hook=str)))
         again = shlex.join(["ordercast", "sim", str(path), "--seed", str(one.seed)])
         why = one.error or "; ".join(one.broken)
         screen.stderr().print(f"{one.id}: {why}\n    again: {again}", markup=False)
     if len(wrong) > 10:
         screen.stderr().print(f"and {len(wrong) - 10} more")
-    return 1 if wrong else 0
+    return len(wrong)

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{folder} exists already: choose another --out or --seed")
     if scenario.network != NetworkSettings():
         _narrate("the [network] table is left aside: packets take this machine's own time")
-    lived = judge(scenario, arguments.seed, asyncio.run(_run(plan)))
+    lived = judge(scenario, arguments.seed, asyncio.run(run_plan(plan)))
     if arguments.out is not None:
         write_trace(arguments.out, lived.trace)
     _print_json(lived) if arguments.json else _print(lived)
@@ -156,7 +156,9 @@ def _trouble(fault: Fault, names: tuple[str, ...]) -> Trouble:
 # --- the run ---------------------------------------------------------------------------------
 
 
-async def _run(plan: LivePlan) -> Gathered:
+async def run_plan(
+    plan: LivePlan, watch: Callable[[Trouble, bool], None] = lambda trouble, begins: None
+) -> Gathered:
     """The run in a folder of its own. Whoever tells us to end ends it in an orderly way."""
     task = asyncio.current_task()
     assert task is not None
@@ -164,7 +166,7 @@ async def _run(plan: LivePlan) -> Gathered:
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         with tempfile.TemporaryDirectory(prefix="ordercast-live-") as folder, _network(plan) as net:
-            return await Supervisor(plan, Path(folder), net, _narrate).run()
+            return await Supervisor(plan, Path(folder), net, _narrate, watch).run()
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:

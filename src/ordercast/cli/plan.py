@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -14,10 +16,14 @@ from ordercast.cli import screen
 from ordercast.errors import UsageError
 from ordercast.protocol.cluster import planner
 from ordercast.protocol.cluster.planner import Bounds, Group, Plan, Promise, Settings
+from ordercast.protocol.cluster.spread import Relay, spread_in_step, spread_phased
 from ordercast.units import Duration
 
 GIVEN = ("hops", "events_per_message", "history", "recovery_buffer", "asked")
 """Settings that turn the question around when they are given."""
+MOST_RUNS = 10_000
+SLOTS = 16
+"""Slots of a round, out of step: with fewer, less is missed than by members (docs/rounds.md)."""
 
 
 def add_to(commands: Any) -> None:
@@ -45,6 +51,9 @@ def add_to(commands: Any) -> None:
     for name in GIVEN:
         option = f"--{name.replace('_', '-')}"
         number(option, type=int, metavar="N", help="what this setting gives")
+    number("--measure", type=int, metavar="RUNS", help="count out the reach of so many events too")
+    number("--view-size", type=int, metavar="N", help="with --measure: processes that each knows")
+    number("--master", metavar="URL", help="with --measure: on this Spark (numpy, in this process)")
     number("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=run)
 
@@ -56,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError("--round must be longer than nothing")
         group = _group(arguments, length)
         plan = _answer(group, arguments)
+        rounds = _measured(group, plan.settings, arguments)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if arguments.json:
@@ -66,9 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
             "paper": plan.bounds,
             "advice": _advice(group, plan.settings),
         }
+        if rounds:
+            fields["rounds"] = rounds
         screen.json_line(fields)
         return 0
-    _print(group, plan, length)
+    _print(group, plan, length, rounds)
     return 0
 
 
@@ -149,15 +161,91 @@ def _advice(group: Group, settings: Settings) -> list[str]:
     )
 
 
+# --- counted out -----------------------------------------------------------------------------
+
+
+class Round(msgspec.Struct, frozen=True):
+    """How many have an event so many rounds after it was made: by the model, and counted."""
+
+    round: int
+    model: float
+    measured: float
+
+
+def _measured(
+    group: Group, settings: Settings, arguments: argparse.Namespace
+) -> list[Round] | None:
+    runs: int | None = arguments.measure
+    if runs is None:
+        if arguments.view_size is not None or arguments.master is not None:
+            raise ValueError("--view-size and --master go with --measure")
+        return None
+    if not 1 <= runs <= MOST_RUNS:
+        raise ValueError(f"--measure wants 1 to {MOST_RUNS} runs, not {runs}")
+    if group.keep != "youngest":
+        raise ValueError("--measure counts gossip that keeps the youngest age")
+    if group.delay > 0.25 and not group.in_step:
+        raise ValueError("--measure counts messages that take up to a quarter of a round")
+    try:
+        from ordercast.spark.rounds import reach
+        from ordercast.spark.session import open_session
+    except ModuleNotFoundError as error:
+        raise UsageError(f'--measure needs {error.name}: pip install "ordercast[spark]"') from error
+    # A message takes half a slot, on average.
+    slots = 1 if group.in_step else min(SLOTS, round(0.5 / max(group.delay, 1e-9)))
+    master = arguments.master
+    with nullcontext() if master is None else open_session(master, light=True) as spark:
+        curves = [
+            reach(
+                group.processes,
+                settings.fan_out,
+                settings.hops,
+                loss=group.loss,
+                crash=group.failure,
+                view_size=arguments.view_size,
+                slots=slots,
+                seed=seed,
+                spark=spark,
+            )
+            for seed in range(1, runs + 1)
+        ]
+    model = _model(group, settings)
+    rounds = range(max(map(len, curves)))
+    return [
+        Round(at, model(at), sum(curve[min(at, len(curve) - 1)] for curve in curves) / runs)
+        for at in rounds
+    ]
+
+
+def _model(group: Group, settings: Settings) -> Callable[[int], float]:
+    """How many have the event by a round, as the planner follows it, without load."""
+    relay = Relay(
+        processes=group.processes,
+        live=group.live,
+        fan_out=settings.fan_out,
+        hops=settings.hops,
+        loss=group.loss,
+        delay=group.delay,
+        keep=group.keep,
+    )
+    if group.in_step:
+        shares = [share for _, _, share in spread_in_step(relay).arrivals]
+        return lambda at: 1 + (group.live - 1) * sum(shares[:at])
+    arrivals = spread_phased(relay).arrivals
+    return lambda at: 1 + (group.live - 1) * sum(share for when, _, share in arrivals if when < at)
+
+
 # --- for people ------------------------------------------------------------------------------
 
 
-def _print(group: Group, plan: Plan, length: Duration) -> None:
+def _print(group: Group, plan: Plan, length: Duration, rounds: list[Round] | None) -> None:
     """A table for a scenario. What is not for the file is a comment, unless a person reads it."""
     out = screen.stdout()
     out.print(_options(plan.settings, length), markup=False)
     with out.capture() as capture:
         out.print(_promises(group, plan, length), soft_wrap=False)
+        if rounds:
+            out.print(_curve(group, rounds), soft_wrap=False)
     prefix = "" if sys.stdout.isatty() else "# "
     lines = ["", *capture.get().strip("\n").splitlines(), "", *_advice(group, plan.settings)]
     while lines and not lines[-1].strip():
@@ -191,6 +279,17 @@ def _promises(group: Group, plan: Plan, length: Duration) -> Table:
     table.add_column("paper")
     for row in _rows(group, plan, length):
         table.add_row(*row)
+    return table
+
+
+def _curve(group: Group, rounds: list[Round]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("rounds after it was made", "model", "counted", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in rounds:
+        counted = f"{each.measured:,.1f}"
+        share = _share(each.measured / group.live)
+        table.add_row(str(each.round), f"{each.model:,.1f}", counted, share)
     return table
 
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from ordercast.check.verdict import Answer, Verdict
@@ -28,12 +36,21 @@ def stderr() -> Console:
     return _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+class _Rate(ProgressColumn):
+    """How many a second are done, lately."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.1f}/s", "progress.data.speed")
+
+
 def progress(console: Console, *, hidden: bool = False) -> Progress:
-    """A bar with how many are done and how long it will take, for people only."""
+    """A bar with how many are done, how fast, and how long it will take, for people only."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _Rate(),
         TimeRemainingColumn(),
         console=console,
         transient=True,

@@ -144,9 +144,11 @@ class Supervisor:
         folder: Path,
         network: Namespaces | None = None,  # None: loopback, and members that cut by themselves
         tell: Callable[[str], None] = lambda text: None,
+        watch: Callable[[Trouble, bool], None] = lambda trouble, begins: None,
     ) -> None:
         self.plan = plan
         self._tell = tell
+        self._trouble = watch
         self.lives: list[Life] = []
         self._folder = folder
         self._network = network
@@ -295,6 +297,7 @@ class Supervisor:
 
     async def _begin(self, trouble: Trouble) -> None:
         self._active.append(trouble)
+        self._trouble(trouble, True)
         if trouble.kind in ("crash", "restart"):
             for name in trouble.nodes:
                 self._current[name].crash()
@@ -308,6 +311,7 @@ class Supervisor:
 
     async def _end(self, trouble: Trouble) -> None:
         self._active = [other for other in self._active if other is not trouble]
+        self._trouble(trouble, False)
         if trouble.kind in ("crash", "restart"):
             for name in trouble.nodes if not _is_for_good(trouble) else ():
                 if not self._current[name].alive:

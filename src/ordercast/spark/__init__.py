@@ -2,10 +2,30 @@
 
 java.py        which Java to run Spark with
 session.py     from a URL to a session
-experiment.py  experiment files: a scenario, a grid, seeds
+clusters.py    a cluster or a Connect server on this machine, to try them
+
+experiment.py  experiment files: a scenario, a grid, seeds, what is drawn
+tune.py        a setting that is searched for each run
 cells.py       one cell: simulate, judge, measure, write; a pure function of its row
 sweep.py       cells as Spark tasks, resumed by their manifests
-laws.py        the laws on a lake, a task a run
+measure.py     the figures of one run, inside a task
+results.py     means over the seeds with their margins; results.parquet
+outcome.py     what a sweep's folder says about itself
+figures.py     results as drawings
+
+tables.py      a lake as a DataFrame
+metrics.py     the same figures and more as DataFrame functions
+laws.py        the laws on a lake: tasks for runs that fit one, windows for larger ones
+columns.py     one run as numpy columns
+vector*.py     the rows that matter to each law, chosen by vectors
+windows.py     the laws as SQL windows
+
+recording.py   what a recorder wrote, as Arrow batches
+stream.py      `format("ordercast")`: recordings as streams, lakes and recordings as tables
+online.py      laws on a live stream
+
+rounds.py      gossip to millions as rounds, block by block
+rounds_here.py the same model with numpy, in one process
 
 Nothing here runs at import time: executors import these modules.
 """

@@ -3,12 +3,24 @@
 A pure function of the cell but for the files that it writes, each under its final name only when it
 is complete. Whoever does a cell twice writes the same bytes. The manifest comes last: a cell with a
 manifest is done, for ever.
+
+Three things can go wrong, and none of them costs what others have done. A cell that raises is tried
+again, and then its manifest tells what was raised. A cell that takes its whole process with it, by
+memory or a crash, tells nothing: so every start leaves a mark, and a cell that was started three
+times without an end is given up. And where nothing can be written any more, DiskError says so: that
+is no cell's fault, nothing is written about it, and the sweep ends.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +28,35 @@ import msgspec
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer
+from ordercast.errors import DiskError, UsageError
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim.scenario_file import options_for, parse_scenario
 from ordercast.sim.world import World
+from ordercast.spark.experiment import Cell
 from ordercast.spark.measure import measure
-from ordercast.trace.parquet import write_trace
-from ordercast.trace.schema import Trace
+from ordercast.spark.tune import Answers, settled
+from ordercast.trace.parquet import run_folder, write_trace
+from ordercast.trace.schema import SCHEMA_VERSION, Trace
 from ordercast.trace.sinks import MemorySink
 
 TRIES = 2
+STARTS = 3
+VERSION = 1
 MANIFESTS = "cells"
 LAKE = "lake"
+STARTED = "started"
+WRITING = ".writing-"
+
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+
+
+@cache
+def release() -> str:
+    """Which ordercast this is: another one may simulate differently."""
+    try:
+        return version("ordercast")
+    except PackageNotFoundError:  # it is run from its source alone
+        return "unknown"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +68,22 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any]
     ending: str
     error: str | None = None
+    done: bool = True  # False: it could not be done, and the next sweep tries again
     laws: dict[str, str] = {}  # each law and its answer
     broken: list[str] = []  # what was found, in words
     rows: int = 0
     figures: dict[str, float] = {}
+    version: int = VERSION
+    trace_version: int = SCHEMA_VERSION
+    ordercast: str = msgspec.field(default_factory=release)
+
+
+class _Origin(msgspec.Struct):
+    """What is read of a manifest first: the rest means something only if this is ours."""
+
+    version: int = VERSION
+    trace_version: int = SCHEMA_VERSION
+    ordercast: str = msgspec.field(default_factory=release)
 
 
 def manifest_path(out: Path, cell: str) -> Path:
@@ -49,81 +91,153 @@ def manifest_path(out: Path, cell: str) -> Path:
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """None: it is not there, or was cut off, and so the cell is not done."""
+    """None: not there, cut off, or written by another version, and so the cell is not done."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError):
+        data = path.read_bytes()
+        if msgspec.json.decode(data, type=_Origin) != _Origin():
+            return None
+        return msgspec.json.decode(data, type=Manifest)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
-def run_cell(
-    cell: str,
-    place: int,
-    seed: int,
-    settings: dict[str, Any],
-    document: dict[str, Any],
-    out: Path,
-    traces: str,
-) -> Manifest:
-    """Does a cell, unless it is done already."""
-    path = manifest_path(out, cell)
-    done = read_manifest(path)
-    if done is not None:
-        return msgspec.structs.replace(done, place=place, settings=settings)
-    error = None
-    for _ in range(TRIES):
-        try:
-            manifest = _run(cell, place, seed, settings, document, out, traces)
-            break
-        except Exception as failure:  # the sweep goes on, and tells which cell broke
-            error = "".join(traceback.format_exception_only(failure)).strip()
-    else:
-        manifest = Manifest(
-            id=cell, place=place, seed=seed, settings=settings, ending="failed", error=error
-        )
-    _write(path, msgspec.json.encode(manifest, order="deterministic"))
+def run_cell(cell: Cell, out: Path, traces: str) -> Manifest:
+    """Does a cell, unless it is done already. DiskError: nothing can be written to `out`."""
+    path = manifest_path(out, cell.id)
+    found = read_manifest(path)
+    if found is not None:
+        return msgspec.structs.replace(found, place=cell.place, settings=cell.settings)
+    mark = out / STARTED / cell.id
+    with _writing(out):
+        starts = _start(mark)
+        if starts > STARTS:
+            manifest = _given_up(
+                cell, f"its process ended in the middle of it, {STARTS} times: memory, or a crash"
+            )
+        else:
+            manifest = _tried(cell, out, traces)
+        _write(path, msgspec.json.encode(manifest, order="deterministic", enc_hook=str))
+        mark.unlink(missing_ok=True)
     return manifest
 
 
-def _run(
-    cell: str,
-    place: int,
-    seed: int,
-    settings: dict[str, Any],
-    document: dict[str, Any],
-    out: Path,
-    traces: str,
-) -> Manifest:
-    scenario = parse_scenario(document)
+def _tried(cell: Cell, out: Path, traces: str) -> Manifest:
+    error = ""
+    for _ in range(TRIES):
+        try:
+            return _run(cell, out, traces)
+        except Exception as failure:  # the sweep goes on, and tells which cell broke
+            if _unwritable(failure) is not None:
+                raise
+            error = "".join(traceback.format_exception_only(failure)).strip()
+    return _given_up(cell, error)
+
+
+def _given_up(cell: Cell, error: str) -> Manifest:
+    return Manifest(
+        id=cell.id,
+        place=cell.place,
+        seed=cell.seed,
+        settings=cell.settings,
+        ending="failed",
+        error=error,
+        done=False,
+    )
+
+
+def _run(cell: Cell, out: Path, traces: str) -> Manifest:
+    scenario = parse_scenario(settled(cell.document, cell.seed))
     sink = MemorySink()
-    world = World(scenario, seed, sink=sink)
+    answers = Answers()
+    world = World(scenario, cell.seed, sink=sink, families=answers.watch(FAMILIES))
     outcome = world.run()
-    header = msgspec.structs.replace(outcome.header, run=cell)
+    header = msgspec.structs.replace(outcome.header, run=cell.id)
     trace = Trace(header, sink.rows)
     verdicts = check(trace)
     broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer is Answer.BROKEN]
     if traces == "all" or (traces == "failures" and (broken or outcome.error)):
-        write_trace(out / LAKE, trace, replace=True)
+        _keep(out / LAKE, trace)
     group = scenario.groups()[0]
     options = options_for(FAMILIES[scenario.family_of(group)], scenario.options_of(group))
     return Manifest(
-        id=cell,
-        place=place,
-        seed=seed,
-        settings=settings,
+        id=cell.id,
+        place=cell.place,
+        seed=cell.seed,
+        settings=cell.settings,
         ending=str(header.ending),
         error=outcome.error,
         laws={one.law: str(one.answer) for one in verdicts},
         broken=broken,
         rows=len(sink.rows),
         figures=measure(
-            trace, outcome.packets, world.network.bytes, getattr(options, "round", None)
+            trace,
+            outcome.packets,
+            world.network.bytes,
+            getattr(options, "round", None),
+            answers.failed_share,
         ),
     )
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def _keep(lake: Path, trace: Trace) -> None:
+    """Writes a run aside and moves it into the lake: who reads it there sees all of it or nothing.
+
+    Two tasks may be at the same cell when Spark took one for dead. They write the same.
+    """
+    aside = lake / f"{WRITING}{trace.header.run}-{os.getpid()}"
+    try:
+        write_trace(aside, trace, replace=True)
+        written = run_folder(aside, trace.header.run)
+        try:
+            written.rename(run_folder(lake, trace.header.run))
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            # One of a sweep that was killed before it wrote the manifest, or of another version.
+            run_folder(lake, trace.header.run).rename(aside / "old")
+            written.rename(run_folder(lake, trace.header.run))
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _start(mark: Path) -> int:
+    """Leaves a mark for this start; how many there are, this one among them."""
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    with mark.open("ab") as file:
+        file.write(b".")
+        file.flush()
+        return file.tell()
 
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UsageError) as error:
+        reason = _unwritable(error)
+        if reason is None:
+            raise
+        raise DiskError(f"{out} cannot be written to: {reason}") from error
+
+
+def _unwritable(error: BaseException | None) -> str | None:
+    """Why nothing can be written, if that is what went wrong."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            return os.strerror(error.errno or 0)
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,8 +1,10 @@
-"""The laws on a lake, a task a run: `ordercast check LAKE --engine spark`.
+"""The laws on a lake: `ordercast check LAKE --engine spark`.
 
-Each task reads one run's own files and asks the plain reference, so the answers are those of
-`--engine plain`, witness and all; only the runs are shared out over cores and machines. A run that
-cannot be read is an answer too, and the others go on.
+A run is judged in one task, by vectors (vector.py). One that is too large for a task is first put
+before the windows of Spark SQL (windows.py), which use all cores and need no memory for the whole;
+what they cannot settle goes to a task all the same. Either way the reference has the last word, so
+the answers are those of `--engine plain`, witness and all. A run that cannot be read is an answer
+too, and the others go on.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ from typing import Any
 
 import msgspec
 
-from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
 from ordercast.errors import TraceError
-from ordercast.trace.lake import read_run
+from ordercast.spark.columns import count_rows, read_columns
+from ordercast.spark.vector import judge_columns
+from ordercast.spark.windows import Settled, settle
+
+HUGE_ROWS = 10_000_000
+"""Runs with more rows than this are put before the windows: a task would need over 2 GB."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,37 +37,87 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def judge_lake(spark: Any, folders: Sequence[Path], laws: Sequence[str] | None) -> list[Judged]:
+def judge_lake(
+    spark: Any,
+    folders: Sequence[Path],
+    laws: Sequence[str] | None,
+    huge_rows: int = HUGE_ROWS,
+) -> list[Judged]:
     """Every run of these folders, in their order."""
-    rows = [(place, str(folder.resolve())) for place, folder in enumerate(folders)]
-    frame = spark.createDataFrame(rows, "place int, folder string").repartition(len(rows))
-    told = frame.mapInArrow(_task(list(laws) if laws else None), "place int, judged binary")
-    found = {row["place"]: bytes(row["judged"]) for row in told.collect()}
-    return [msgspec.msgpack.decode(found[place], type=Judged) for place in range(len(rows))]
+    wanted = list(dict.fromkeys(laws)) if laws else None
+    found: dict[int, Judged] = {}
+    tasks: list[tuple[int, str, list[str] | None]] = []
+    settled: dict[int, Settled] = {}
+    for place, folder in enumerate(folders):
+        path = folder.resolve()
+        ask = wanted
+        if count_rows(path) > huge_rows:
+            known = settle(spark, path, wanted)
+            if known is not None:
+                settled[place] = known
+                ask = [law for law in known.laws if law not in known.verdicts]
+                if not ask:
+                    found[place] = _joined(path, known, None)
+                    continue
+        tasks.append((place, str(path), ask))
+    for place, judged in _in_tasks(spark, tasks):
+        known = settled.get(place)
+        found[place] = judged if known is None else _joined(Path(judged.folder), known, judged)
+    return [found[place] for place in range(len(folders))]
 
 
 def judge(folder: Path, laws: Sequence[str] | None) -> Judged:
+    """One run, in this process."""
     try:
-        trace = read_run(folder)
+        run = read_columns(folder)
     except TraceError as error:
         return Judged(folder=str(folder), error=str(error))
     return Judged(
         folder=str(folder),
-        run=trace.header.run,
-        family=trace.header.family,
-        ending=str(trace.header.ending),
-        rows=len(trace.rows),
-        verdicts=check(trace, laws),
+        run=run.header.run,
+        family=run.header.family,
+        ending=str(run.header.ending),
+        rows=run.count,
+        verdicts=judge_columns(run, laws),
     )
 
 
-def _task(laws: list[str] | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _joined(folder: Path, known: Settled, rest: Judged | None) -> Judged:
+    """What the windows settled and what a task found, in the order that was asked for."""
+    if rest is not None and rest.error is not None:
+        return rest
+    verdicts = dict(known.verdicts)
+    verdicts.update((one.law, one) for one in (rest.verdicts if rest is not None else ()))
+    return Judged(
+        folder=str(folder),
+        run=known.header.run,
+        family=known.header.family,
+        ending=str(known.header.ending),
+        rows=known.rows,
+        verdicts=[verdicts[law] for law in known.laws],
+    )
+
+
+def _in_tasks(
+    spark: Any, tasks: list[tuple[int, str, list[str] | None]]
+) -> Iterator[tuple[int, Judged]]:
+    if not tasks:
+        return
+    columns = "place int, folder string, laws array<string>"
+    frame = spark.createDataFrame(tasks, columns).repartition(len(tasks))
+    for row in frame.mapInArrow(_task(), "place int, judged binary").collect():
+        yield row["place"], msgspec.msgpack.decode(bytes(row["judged"]), type=Judged)
+
+
+def _task() -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
 
         for batch in batches:
             rows = batch.to_pylist()
-            judged = [msgspec.msgpack.encode(judge(Path(row["folder"]), laws)) for row in rows]
+            judged = [
+                msgspec.msgpack.encode(judge(Path(row["folder"]), row["laws"])) for row in rows
+            ]
             places = pyarrow.array([row["place"] for row in rows], pyarrow.int32())
             yield pyarrow.RecordBatch.from_arrays(
                 [places, pyarrow.array(judged, pyarrow.binary())], ["place", "judged"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ordercast.errors import UsageError
 from ordercast.spark.cells import Manifest
 from ordercast.trace.parquet import load_pyarrow
 
@@ -69,7 +71,10 @@ def estimate(values: list[float]) -> Estimate:
 
 
 def write_results(out: Path, manifests: list[Manifest]) -> Path:
-    """One row a run, in the order of the grid and the seeds: the same bytes for the same runs."""
+    """One row a run, in the order of the grid and the seeds: the same bytes for the same runs.
+
+    UsageError: it cannot be written. The table of an earlier sweep then stays as it was.
+    """
     pyarrow = load_pyarrow()
     names = sorted({name for manifest in manifests for name in manifest.figures})
     columns: dict[str, list[Any]] = {
@@ -86,6 +91,12 @@ def write_results(out: Path, manifests: list[Manifest]) -> Path:
     }
     path = out / RESULTS
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    pyarrow.parquet.write_table(pyarrow.core.table(columns), temporary, compression="zstd")
-    temporary.replace(path)
+    try:
+        pyarrow.parquet.write_table(pyarrow.core.table(columns), temporary, compression="zstd")
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(f"{path} cannot be written: {why}") from error
     return path

@@ -5,55 +5,71 @@
     with open_session("sc://host:15002") as spark: ...     over Spark Connect
 
 Embedded is `local[*,4]`: all cores, and a task that fails is tried four times, which plain
-`local[*]` does not do. Everything that Spark would print is off, and it listens on loopback only.
+`local[*]` does not do. Everything that Spark would print is off. What is embedded listens on
+loopback only; with a cluster, on the address by which this machine reaches it.
+
+`python -m ordercast.spark.session` writes the start-up cache of java.py, once and for all.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ordercast.errors import UnreachableError, UsageError
-from ordercast.spark.java import find_java
+from ordercast.spark import java
 
 EMBEDDED = "local[*,4]"
+TRIES = 4
 REACH_SECONDS = 10
+TRAIN_SECONDS = 300
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
 KNOWN = ("local", "spark", "sc", "yarn", "k8s")
+LOOPBACK = "127.0.0.1"
+CONNECT_RETRIES = 6  # some ten seconds; Spark's own fifteen are ten minutes
 
-_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
+_SQL_SETTINGS = {
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.task.maxFailures": "4",
 }
-_QUIET = """rootLogger.level = error
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.task.maxFailures": str(TRIES),
+}
+# The gateway tells how to change the level of its log unless it has that of all.
+_QUIET = """rootLogger.level = {level}
 rootLogger.appenderRef.out.ref = out
 appender.out.type = Console
 appender.out.name = out
 appender.out.target = SYSTEM_ERR
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = spark: %m%n
-logger.repl.name = org.apache.spark.repl.Main
-logger.repl.level = error
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
 """
 
 
 @contextmanager
-def open_session(url: str = EMBEDDED, **settings: str) -> Iterator[Any]:
+def open_session(url: str = EMBEDDED, *, light: bool = False, **settings: str) -> Iterator[Any]:
     """A session for the time of the block.
+
+    `light`: it will move rows to and from Python and do little SQL, so that Java need not spend
+    its first seconds on fast code. It counts for the first session of a process.
 
     UsageError: the URL makes no sense, or Spark or Java cannot be had. UnreachableError: nobody
     answers there.
@@ -63,77 +79,112 @@ def open_session(url: str = EMBEDDED, **settings: str) -> Iterator[Any]:
         sql = import_module("pyspark.sql")
     except ImportError as error:
         raise UsageError('this needs Spark: pip install "ordercast[spark]"') from error
-    if kind in DEFAULT_PORTS:
-        _reach(url, kind)
+    address = _reach(url, kind) if kind in DEFAULT_PORTS else None
     builder = sql.SparkSession.builder.appName("ordercast")
     if kind == "sc":
-        builder = builder.remote(url)
-    else:
-        with _environment():
-            builder = builder.master(url)
-            for key, value in {**_SETTINGS, **_local(kind), **settings}.items():
-                builder = builder.config(key, value)
-            yield from _run(builder, url)
+        yield from _run(_configured(builder.remote(url), {**_SQL_SETTINGS, **settings}), url)
         return
-    yield from _run(builder, url)
+    with _environment(LOOPBACK if kind == "local" else address) as options:
+        if light:
+            options.append("-XX:TieredStopAtLevel=1")
+        chosen = {
+            **_SETTINGS,
+            **_SQL_SETTINGS,
+            **_listening(LOOPBACK if kind == "local" else address),
+            **settings,
+        }
+        more = chosen.get("spark.driver.extraJavaOptions", "")
+        chosen["spark.driver.extraJavaOptions"] = " ".join([*options, more])
+        yield from _run(_configured(builder.master(with_retries(url)), chosen), url)
+
+
+def _configured(builder: Any, settings: dict[str, str]) -> Any:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
 
 
 def _run(builder: Any, url: str) -> Iterator[Any]:
     try:
         spark = builder.getOrCreate()
     except Exception as error:
-        raise UnreachableError(f"no Spark session at {url}: {_first_line(error)}") from error
+        if url.startswith("local"):
+            raise UsageError(f"Spark does not start here: {first_line(error)}") from error
+        raise UnreachableError(f"no Spark session at {url}: {first_line(error)}") from error
+    if url.startswith("sc:"):
+        policy = import_module("pyspark.sql.connect.client.retries").DefaultPolicy
+        spark.client.set_retry_policies([policy(max_retries=CONNECT_RETRIES, max_backoff=4000)])
     try:
         yield spark
     finally:
-        spark.stop()
+        with suppress(Exception):  # it is gone already, and why was told where it mattered
+            spark.stop()
 
 
 def _kind(url: str) -> str:
-    kind = "local" if url.startswith("local") else url.partition(":")[0]
-    if kind not in KNOWN:
+    kind = "local" if re.fullmatch(r"local(\[.+\])?", url) else url.partition(":")[0]
+    if kind not in KNOWN or (kind == "local" and not re.fullmatch(_LOCAL, url)):
         raise UsageError(
             f"--master {url}: write local[2], spark://host:port, sc://host:port, yarn or k8s://..."
         )
     return kind
 
 
-def _local(kind: str) -> dict[str, str]:
-    """Where nothing is to be reached from elsewhere, nothing listens there."""
-    if kind == "local":
-        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return {}
+_LOCAL = r"local(\[(\d+|\*)(,\d+)?\])?"
 
 
-def _reach(url: str, kind: str) -> None:
-    """Spark tries for minutes before it says that nobody is there."""
-    place = urlsplit(url)
-    port = place.port or DEFAULT_PORTS[kind]
+def with_retries(url: str) -> str:
+    """`local[2]` would fail a whole sweep with one task."""
+    found = re.fullmatch(_LOCAL, url)
+    return f"local[{found[2] or 1},{TRIES}]" if found and not found[3] else url
+
+
+def _listening(address: str | None) -> dict[str, str]:
+    """Where executors find us, and who can."""
+    if address is None:
+        return {}
+    return {"spark.driver.host": address, "spark.driver.bindAddress": address}
+
+
+def _reach(url: str, kind: str) -> str:
+    """Our address on the way there. Spark tries for minutes before it says that nobody is there."""
+    place = urlsplit(url.partition(";")[0])
     try:
-        socket.create_connection((place.hostname or "", port), REACH_SECONDS).close()
+        port = place.port or DEFAULT_PORTS[kind]
+    except ValueError as error:
+        raise UsageError(f"--master {url}: {error}") from error
+    if not place.hostname:
+        raise UsageError(f"--master {url}: write {kind}://host:{port}")
+    try:
+        with socket.create_connection((place.hostname, port), REACH_SECONDS) as connection:
+            return str(connection.getsockname()[0])
     except OSError as error:
         why = error.strerror or str(error)
         raise UnreachableError(f"no Spark at {place.hostname}:{port}: {why}") from error
 
 
+def is_reachable(url: str) -> bool:
+    """Whether somebody listens where a standalone cluster or a Connect server should be."""
+    try:
+        _reach(url, _kind(url))
+    except UnreachableError:
+        return False
+    return True
+
+
 @contextmanager
-def _environment() -> Iterator[None]:
-    """What the JVM reads when it starts, and our workers."""
-    cache = Path(tempfile.gettempdir()) / f"ordercast-spark-{os.getuid()}"
-    settings = cache / "conf"
-    settings.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (settings / "log4j2.properties").write_text(_QUIET, encoding="utf-8")
-    wanted = {
-        "JAVA_HOME": str(find_java(cache)),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(settings),
-    }
+def _environment(address: str | None) -> Iterator[list[str]]:
+    """What the JVM reads when it starts, and our workers; inside, the JVM's own options."""
+    cache = java.cache_folder()
+    chosen = java.find_java(cache)
+    wanted = {**quiet_environment(cache, chosen), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if address is not None:
+        wanted["SPARK_LOCAL_IP"] = address
+    options = [wanted.pop("SPARK_SUBMIT_OPTS"), *java.startup_flags(chosen, _spark_version())]
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
-        yield
+        yield options
     finally:
         for name, value in before.items():
             if value is None:
@@ -142,6 +193,85 @@ def _environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _first_line(error: Exception) -> str:
+def quiet_environment(cache: Path, chosen: java.Java, level: str = "error") -> dict[str, str]:
+    """For any of Spark's programs: which Java, which Python, and what is logged."""
+    # Spark puts this folder on the class path, and a start-up cache allows no folder there that has
+    # anything in it: so the log's settings are beside it.
+    settings = cache / "conf"
+    settings.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = cache / f"log4j2-{level}.properties"
+    text = _QUIET.format(level=level)
+    if not log.exists() or log.read_text(encoding="utf-8") != text:
+        temporary = log.with_name(f"{log.name}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(log)
+    return {
+        "JAVA_HOME": str(chosen.home),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(settings),
+        "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={log.as_uri()}",
+    }
+
+
+def first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
+
+
+def _spark_version() -> str:
+    return str(import_module("pyspark").__version__)
+
+
+# --- the start-up cache ----------------------------------------------------------------------
+
+
+def write_startup_cache() -> Path:
+    """Runs a session of what we do most in a process of its own, which writes down what it saw."""
+    cache = java.cache_folder()
+    chosen = java.find_java(cache)
+    path = java.startup_cache(chosen, _spark_version())
+    java.forget(path)  # Java does not write one while it runs with one
+    with tempfile.TemporaryDirectory(dir=chosen.home) as folder:
+        written = Path(folder) / path.name
+        command = [sys.executable, "-m", __spec__.name, str(written)]
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=TRAIN_SECONDS, check=False
+        )
+        if ran.returncode or not written.exists():
+            told = ran.stderr.strip().splitlines() or ["no reason given"]
+            raise UsageError(f"Java wrote no start-up cache: {told[-1][:300]}")
+        java.seal(written, path)
+    return path
+
+
+def _train(written: Path) -> None:
+    """In a process of its own: Java writes its cache when it ends."""
+    flags = java.training_flags(java.find_java(java.cache_folder()), written)
+    folder = written.parent / "table"
+    settings: dict[str, Any] = {"spark.driver.extraJavaOptions": " ".join(flags)}
+    with open_session("local[1]", **settings) as spark:
+        gateway = spark.sparkContext._gateway
+        rows = [(number, f"n{number % 3}") for number in range(100)]
+        frame = spark.createDataFrame(rows, "number long, name string").repartition(2)
+        frame.mapInArrow(_same, "number long, name string").write.parquet(str(folder))
+        spark.read.parquet(str(folder)).createOrReplaceTempView("rows")
+        spark.sql(
+            "select name, count(*), max(last) from (select name, max(number) over (partition by"
+            " name order by number rows between unbounded preceding and 1 preceding) as last"
+            " from rows) group by name order by name"
+        ).collect()
+    shutil.rmtree(folder, ignore_errors=True)
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(TRAIN_SECONDS)
+
+
+def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _train(Path(sys.argv[1]))
+    else:
+        print(write_startup_cache())

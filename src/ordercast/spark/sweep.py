@@ -1,27 +1,62 @@
 """Sweeps: every cell of an experiment as part of a Spark task.
 
-Theory of operation. Cells become rows, rows become tasks of a second or two. A task does its cells,
-writes what is to be kept by itself, which costs less than handing rows to Spark, and returns one
-manifest a cell. A cell whose manifest is there is not done again: so a sweep that was killed goes
-on where it was, and a task that Spark repeats costs nothing. Nothing depends on how cells are
-spread over tasks and machines, so the figures are the same everywhere.
+Theory of operation. A task does some cells, writes what is to be kept by itself, which costs less
+than handing rows to Spark, and returns one manifest a cell. A cell whose manifest is there is not
+done again: so a sweep that was killed goes on where it was, and a task that Spark repeats costs
+nothing. Nothing depends on how cells are spread over tasks and machines, so figures are the same
+everywhere.
+
+A task costs some 40 ms, so it ought to last a second or two. How long a cell takes is found out:
+first come scouts, one cell of every combination, each a task of its own; from then on tasks are
+packed by what the scouts took, the longest first, so that no core waits long for the last one.
+
+A cell that kills its process is given up by cells.py when it has done so three times. Spark gives
+up a task after four deaths, so a task with two such cells takes the whole job with it: then what is
+left is done again, and cells that were started and did not end each get a task of their own.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ordercast.spark.cells import MANIFESTS, Manifest, manifest_path, read_manifest, run_cell
+from ordercast.errors import DiskError, UnreachableError, UsageError
+from ordercast.spark.cells import (
+    LAKE,
+    MANIFESTS,
+    STARTED,
+    WRITING,
+    Manifest,
+    manifest_path,
+    read_manifest,
+    run_cell,
+)
 from ordercast.spark.experiment import Cell
+from ordercast.spark.session import first_line, is_reachable
 
-SCHEMA = "id string, place int, seed long, settings string, document string"
-TASKS_A_CORE = 16
+TASK_SECONDS = 1.5
+TASKS_A_CORE = 4  # at least, so that the last ones end together
+MOST_SCOUTS = 256
+CELLS_A_TASK = 1_000
+CELLS_A_JOB = 5_000
 LOOK_SECONDS = 0.5
+LOOKING_SHARE = 0.05  # of the time, at most, goes into counting files
+GONE_SECONDS = 10  # a master that nobody answers for, and no worker is left
+IDLE_SECONDS = 120  # a master that answers, and has no worker for us
+LOCK = ".lock"
+
+_TOLD = "manifest string, seconds double, trouble string"
 
 
 def sweep(
@@ -30,87 +65,297 @@ def sweep(
     out: Path,
     traces: str,
     tell: Callable[[int], None] = lambda done: None,
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> list[Manifest]:
     """Does all cells that are not done, and returns the manifests of all, in order.
 
-    `tell` hears how many are done, now and then.
+    `tell` hears how many are done, now and then; `say` hears sentences for a person. UsageError:
+    nothing can be written there, or another sweep does. UnreachableError: the cluster is gone. What
+    is done is kept in any case, and the same call goes on with the rest.
     """
     out = out.resolve()
-    (out / MANIFESTS).mkdir(parents=True, exist_ok=True)
-    found = {cell.id: read_manifest(manifest_path(out, cell.id)) for cell in cells}
-    left = [cell for cell in cells if found[cell.id] is None]
-    tell(len(cells) - len(left))
-    if left:
-        with _Watch(out, left, len(cells) - len(left), tell):
-            for manifest in _run(spark, left, out, traces):
-                found[manifest.id] = manifest
-    done = [(cell, found[cell.id]) for cell in cells]
+    with _alone(out):
+        found = _done_before(cells, out, say)
+        left = [cell for cell in cells if cell.id not in found]
+        tell(len(found))
+        if left:
+            work = _Sweep(spark, out, traces, found)
+            with _Watch(spark, out, len(found), tell) as watch:
+                work.run(left, watch)
     return [
-        msgspec.structs.replace(one, place=cell.place, settings=cell.settings)
-        for cell, one in done
-        if one is not None
-    ]
-
-
-def _run(spark: Any, cells: list[Cell], out: Path, traces: str) -> list[Manifest]:
-    rows = [
-        (
-            cell.id,
-            cell.place,
-            cell.seed,
-            msgspec.json.encode(cell.settings, enc_hook=str).decode(),
-            msgspec.json.encode(cell.document, enc_hook=str).decode(),
-        )
+        msgspec.structs.replace(found[cell.id], place=cell.place, settings=cell.settings)
         for cell in cells
     ]
-    tasks = max(1, min(len(rows), TASKS_A_CORE * _cores(spark)))
-    frame = spark.createDataFrame(rows, SCHEMA).repartition(tasks)
-    told = frame.mapInArrow(_task(str(out), traces), "manifest string").collect()
-    return [msgspec.json.decode(row["manifest"], type=Manifest) for row in told]
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Two sweeps in one folder would do everything twice. The lock dies with its process."""
+    try:
+        (out / MANIFESTS).mkdir(parents=True, exist_ok=True)
+        file = (out / LOCK).open("w")
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written to: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"another sweep is writing to {out}: wait for it, or choose another folder"
+            ) from error
+        except OSError:
+            pass  # storage without locks: two would write the same bytes
+        # What a sweep that was killed left. Its cells were not at fault.
+        shutil.rmtree(out / STARTED, ignore_errors=True)
+        for folder in (out / LAKE).glob(WRITING + "*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for path in (out / MANIFESTS).glob("*.tmp"):
+            path.unlink(missing_ok=True)
+        yield
+        shutil.rmtree(out / STARTED, ignore_errors=True)
+
+
+def _done_before(
+    cells: Iterable[Cell], out: Path, say: Callable[[str], None]
+) -> dict[str, Manifest]:
+    """The manifests that count. The others go, so that who counts files counts only those."""
+    found: dict[str, Manifest] = {}
+    names = {entry.name for entry in os.scandir(out / MANIFESTS)}
+    unreadable = again = 0
+    for cell in cells:
+        path = manifest_path(out, cell.id)
+        if cell.id in found or path.name not in names:
+            continue
+        manifest = read_manifest(path)
+        if manifest is not None and manifest.done:
+            found[cell.id] = manifest
+            continue
+        unreadable += manifest is None
+        again += manifest is not None
+        path.unlink(missing_ok=True)
+    if unreadable:
+        say(
+            f"{_runs(unreadable)} in {out} cannot be used, being damaged or of another version of "
+            "ordercast: done again"
+        )
+    if again:
+        say(f"{_runs(again)} in {out} could not be done before: tried again")
+    return found
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+class _Sweep:
+    """What is done so far, and what cells take, by combination."""
+
+    def __init__(self, spark: Any, out: Path, traces: str, found: dict[str, Manifest]) -> None:
+        self._spark = spark
+        self._out = out
+        self._traces = traces
+        self._found = found
+        self._cores = _cores(spark)
+        self._took: dict[int, float] = {}  # seconds a cell, by place
+
+    def run(self, cells: list[Cell], watch: _Watch) -> None:
+        scouts = scouts_of(cells, self._cores)
+        chosen = {cell.id for cell in scouts}
+        rest = [cell for cell in cells if cell.id not in chosen]
+        portions = [scouts, *_portions(rest)]
+        for number, portion in enumerate(portions):
+            self._do(portion, watch, alone=number == 0)
+
+    def _do(self, cells: list[Cell], watch: _Watch, *, alone: bool) -> None:
+        """One job, and as many more as it takes while cells kill their processes."""
+        left = list({cell.id: cell for cell in cells}.values())
+        while left:
+            before = self._progress()
+            marked = self._started()
+            by_themselves = [cell for cell in left if alone or cell.id in marked]
+            others = [cell for cell in left if not (alone or cell.id in marked)]
+            tasks = [[cell] for cell in by_themselves] + pack(others, self._took, self._cores)
+            try:
+                self._job(tasks)
+            except DiskError as error:
+                raise UsageError(f"{error}: {self._kept(watch)}") from error
+            except Exception as error:
+                self._read_back(left)
+                if watch.trouble or not _is_a_death(error) or self._progress() == before:
+                    raise self._ended(error, watch) from error
+            left = [cell for cell in left if cell.id not in self._found]
+
+    def _job(self, tasks: list[list[Cell]]) -> None:
+        rows = [
+            (number, msgspec.json.encode(task, enc_hook=str).decode())
+            for number, task in enumerate(tasks)
+        ]
+        frame = self._spark.createDataFrame(rows, "task int, cells string")
+        frame = frame.repartitionById(len(rows), frame["task"])
+        do = partial(do_tasks, str(self._out), self._traces)
+        trouble = None
+        for row in frame.mapInArrow(do, _TOLD).collect():
+            if row["trouble"] is not None:
+                trouble = row["trouble"]
+                continue
+            manifest = msgspec.json.decode(row["manifest"], type=Manifest)
+            self._found[manifest.id] = manifest
+            if row["seconds"] is not None:
+                self._took[manifest.place] = row["seconds"]
+        if trouble is not None:
+            raise DiskError(trouble)
+
+    def _read_back(self, cells: list[Cell]) -> None:
+        for cell in cells:
+            manifest = read_manifest(manifest_path(self._out, cell.id))
+            if manifest is not None:
+                self._found[cell.id] = manifest
+
+    def _started(self) -> dict[str, int]:
+        """How often each cell was started that has not ended."""
+        try:
+            return {entry.name: entry.stat().st_size for entry in os.scandir(self._out / STARTED)}
+        except OSError:
+            return {}
+
+    def _progress(self) -> tuple[int, int]:
+        return len(self._found), sum(self._started().values())
+
+    def _kept(self, watch: _Watch) -> str:
+        return f"{_runs(watch.count())} done and kept; the same command goes on with the others"
+
+    def _ended(self, error: Exception, watch: _Watch) -> Exception:
+        text = str(error)
+        if "ModuleNotFoundError" in text or "ImportError" in text:
+            line = next(line for line in text.splitlines() if "Error" in line)
+            return UsageError(
+                f"the workers cannot run ordercast ({line.strip()[:200]}): install it there, with "
+                "the same Python"
+            )
+        why = watch.trouble or first_line(error)
+        return UnreachableError(f"Spark ended in the middle ({why}): {self._kept(watch)}")
+
+
+def _is_a_death(error: Exception) -> bool:
+    """Whether a task was given up because its processes died, and not Spark itself."""
+    text = str(error)
+    return "stage failure" in text and any(
+        sign in text
+        for sign in ("Python worker exited", "Python worker failed", "ExecutorLost", "EOFException")
+    )
 
 
 def _cores(spark: Any) -> int:
     try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # over Connect there is no context to ask
-        return 8
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    except Exception:  # over Connect there is no context to ask, but a range is cut by it
+        functions = import_module("pyspark.sql.functions")
+        parts = spark.range(10_000).select(functions.spark_partition_id()).distinct()
+        return max(1, int(parts.count()))
 
 
-def _task(out: str, traces: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow
+# --- tasks -----------------------------------------------------------------------------------
 
-        for batch in batches:
-            told = [
-                msgspec.json.encode(
-                    run_cell(
-                        row["id"],
-                        row["place"],
-                        row["seed"],
-                        msgspec.json.decode(row["settings"]),
-                        msgspec.json.decode(row["document"]),
-                        Path(out),
-                        traces,
-                    )
-                ).decode()
-                for row in batch.to_pylist()
-            ]
-            yield pyarrow.RecordBatch.from_arrays([pyarrow.array(told)], ["manifest"])
 
-    return run
+def scouts_of(cells: list[Cell], cores: int) -> list[Cell]:
+    """Those that go first: one of each combination, and enough for every core."""
+    if len(cells) <= TASKS_A_CORE * cores:
+        return cells
+    firsts: dict[int, Cell] = {}
+    for cell in cells:
+        firsts.setdefault(cell.place, cell)
+    scouts = list(firsts.values())[: max(MOST_SCOUTS, cores)]
+    chosen = {cell.id for cell in scouts}
+    more = (cell for cell in cells if cell.id not in chosen)
+    return scouts + [cell for cell, _ in zip(more, range(cores - len(scouts)), strict=False)]
+
+
+def _portions(cells: list[Cell]) -> list[list[Cell]]:
+    return [cells[at : at + CELLS_A_JOB] for at in range(0, len(cells), CELLS_A_JOB)]
+
+
+def pack(cells: list[Cell], took: dict[int, float], cores: int) -> list[list[Cell]]:
+    """Tasks of a second or two by what cells of their combinations took, the longest first."""
+    usual = sum(took.values()) / len(took) if took else TASK_SECONDS
+    costs = [took.get(cell.place, usual) for cell in cells]
+    limit = min(TASK_SECONDS, sum(costs) / (TASKS_A_CORE * cores))
+    tasks: list[tuple[float, list[Cell]]] = []
+    cost = 0.0
+    task: list[Cell] = []
+    for each, cell in sorted(zip(costs, cells, strict=True), key=lambda pair: -pair[0]):
+        if task and (cost + each > limit or len(task) >= CELLS_A_TASK):
+            tasks.append((cost, task))
+            cost, task = 0.0, []
+        cost += each
+        task.append(cell)
+    if task:
+        tasks.append((cost, task))
+    return [task for _, task in sorted(tasks, key=lambda pair: -pair[0])]
+
+
+class _Told(NamedTuple):
+    manifest: str | None
+    seconds: float | None
+    trouble: str | None
+
+
+def do_tasks(out: str, traces: str, batches: Iterable[Any]) -> Iterator[Any]:
+    """What runs in Spark's Python workers, which import this module: one row for each cell.
+
+    Where nothing can be written, it tells why and does no more.
+    """
+    import pyarrow
+
+    fields = [("manifest", pyarrow.string()), ("seconds", pyarrow.float64())]
+    schema = pyarrow.schema([*fields, ("trouble", pyarrow.string())])
+    for batch in batches:
+        for text in batch.column("cells").to_pylist():
+            told = list(_do(msgspec.json.decode(text, type=list[Cell]), Path(out), traces))
+            columns = [list(column) for column in zip(*told, strict=True)]
+            yield pyarrow.RecordBatch.from_arrays(
+                [
+                    pyarrow.array(column, field.type)
+                    for column, field in zip(columns, schema, strict=True)
+                ],
+                schema=schema,
+            )
+
+
+def _do(cells: list[Cell], out: Path, traces: str) -> Iterator[_Told]:
+    for cell in cells:
+        begin = time.perf_counter()
+        try:
+            manifest = run_cell(cell, out, traces)
+        except DiskError as error:
+            yield _Told(None, None, str(error))
+            return
+        text = msgspec.json.encode(manifest, enc_hook=str).decode()
+        yield _Told(text, time.perf_counter() - begin, None)
+
+
+# --- watching --------------------------------------------------------------------------------
 
 
 class _Watch:
-    """Tells how many cells are done, by counting manifests: that works with every cluster."""
+    """Tells how many cells are done, by counting manifests: that works with every cluster.
 
-    def __init__(
-        self, out: Path, cells: list[Cell], before: int, tell: Callable[[int], None]
-    ) -> None:
-        self._paths = [manifest_path(out, cell.id) for cell in cells]
-        self._before = before
+    And sees to it that nobody waits for ever: Spark itself waits for workers without an end.
+    """
+
+    def __init__(self, spark: Any, out: Path, before: int, tell: Callable[[int], None]) -> None:
+        self._folder = out / MANIFESTS
+        self._others = 0  # manifests of other experiments in the same folder
+        self._others = self.count() - before
         self._tell = tell
+        self._context: Any = None
+        self._url = ""
+        if not type(spark).__module__.startswith("pyspark.sql.connect"):
+            self._context = spark.sparkContext
+            self._url = str(self._context.master)
+        self._without_since: float | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
+        self.trouble: str | None = None
 
     def __enter__(self) -> _Watch:
         self._thread.start()
@@ -119,20 +364,39 @@ class _Watch:
     def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
-        self._tell(self._before + self._count())
+        self._tell(self.count())
+
+    def count(self) -> int:
+        found = sum(entry.name.endswith(".json") for entry in os.scandir(self._folder))
+        return found - self._others
 
     def _look(self) -> None:
-        while not self._over.wait(LOOK_SECONDS):
-            self._tell(self._before + self._count())
+        pause = LOOK_SECONDS
+        while not self._over.wait(pause):
+            begin = time.perf_counter()
+            self._tell(self.count())
+            pause = max(LOOK_SECONDS, (time.perf_counter() - begin) / LOOKING_SHARE)
+            self.trouble = self.trouble or self._without_workers()
+            if self.trouble and self._context is not None:
+                self._context.cancelAllJobs()
 
-    def _count(self) -> int:
-        self._paths = [path for path in self._paths if not self._seen(path)]
-        return self._done
-
-    _done = 0
-
-    def _seen(self, path: Path) -> bool:
-        if path.exists():
-            self._done += 1
-            return True
-        return False
+    def _without_workers(self) -> str | None:
+        """What to say when a standalone cluster has been without workers for too long."""
+        if self._context is None or not self._url.startswith("spark:"):
+            return None
+        try:
+            known = self._context._jsc.sc().getExecutorMemoryStatus().size()
+        except Exception:  # Java is gone, and the job fails by itself
+            return None
+        if known > 1:  # the driver counts as one
+            self._without_since = None
+            return None
+        now = time.monotonic()
+        if self._without_since is None:
+            self._without_since = now
+        lasted = now - self._without_since
+        if lasted > GONE_SECONDS and not is_reachable(self._url):
+            return f"{self._url} does not answer any more, and no worker is left"
+        if lasted > IDLE_SECONDS:
+            return f"{self._url} had no worker for us in {IDLE_SECONDS} s"
+        return None

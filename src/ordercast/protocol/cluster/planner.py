@@ -44,7 +44,7 @@ from ordercast.protocol.cluster.tails import (
     smallest,
 )
 
-MOST_PROCESSES = 100_000
+MOST_PROCESSES = 10_000_000
 MOST_EVENTS = 100_000.0  # a round
 MOST_HOPS = 100
 MOST_ASKED = 99

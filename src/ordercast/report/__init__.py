@@ -1,0 +1,1 @@
+"""Pages that a person looks at, each one file that needs nothing else."""

@@ -1,0 +1,97 @@
+"""The page of the demo: a live run, its laws, a sweep, and a bug that was planted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from ordercast.check.verdict import Answer, Verdict
+from ordercast.consistency import LAWS
+from ordercast.report.page import Page, Section, StoryLine, StoryPart, TablePart, Words
+from ordercast.report.sweep_page import TONES, broken_part, lead_of, sweep_sections
+from ordercast.spark.outcome import read_outcome
+from ordercast.trace.schema import Trace
+
+
+class Line(Protocol):
+    """A moment of a story."""
+
+    @property
+    def at(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def tone(self) -> str: ...
+
+
+class Told(NamedTuple):
+    """A live run, as a story and as it was judged."""
+
+    story: Sequence[Line]
+    trace: Trace
+    verdicts: Sequence[Verdict]
+
+
+class Bug(NamedTuple):
+    trace: Trace
+    verdict: Verdict
+    seed: int
+    name: str
+
+
+def demo_page(live: Told, sweep: Path, bug: Bug) -> Page:
+    outcome = read_outcome(sweep)
+    swept, tone = lead_of(outcome.manifests, outcome.missing)
+    held = all(one.answer is Answer.HOLDS for one in live.verdicts)
+    lived = "The live group kept all that it promised" if held else "The live group broke a promise"
+    sections = [
+        _story(live),
+        _laws(live),
+        *(_of_the_sweep(section) for section in sweep_sections(outcome, sweep)),
+        _bug(bug),
+    ]
+    about = [
+        "Five real processes formed a causal cluster, and one was killed and came back. Spark "
+        "judged what they wrote down, and swept simulations of a larger cluster.",
+    ]
+    lead = f"{lived}. In the sweep: {swept[0].lower()}{swept[1:]}"
+    return Page("ordercast demo", lead, tone if held else "bad", about, sections)
+
+
+def _story(live: Told) -> Section:
+    tones = {"bad": "bad", "good": "good", "load": "soft"}
+    lines = [
+        StoryLine(f"{line.at / 1e9:.3f} s", line.text, tones.get(line.tone, ""))
+        for line in live.story
+    ]
+    return Section("story", "The live run", [StoryPart(lines)])
+
+
+def _laws(live: Told) -> Section:
+    rows = [
+        [
+            Words(one.law),
+            Words(str(one.answer), TONES[one.answer]),
+            Words(f"{len(live.trace.rows):,}"),
+            Words(LAWS[one.law].says),
+        ]
+        for one in live.verdicts
+    ]
+    table = TablePart(("law", "answer", "rows judged", "what it says"), rows, frozenset({2}))
+    return Section("live-laws", "Its laws", [table])
+
+
+def _of_the_sweep(section: Section) -> Section:
+    """Beside the live run, its titles must say whose they are."""
+    titles = {"laws": "The laws in the sweep", "settings": "Settings of the sweep"}
+    return section._replace(title=titles.get(section.id, section.title))
+
+
+def _bug(bug: Bug) -> Section:
+    title = f"{bug.name}, seed {bug.seed}"
+    about = [
+        "In a simulated fifo group the survivors forget to pass on what a dead member had sent to "
+        "only some of them. This bug was planted, so that a broken promise can be seen."
+    ]
+    return Section("bug", "A planted bug", [broken_part(title, bug.trace, bug.verdict)], about)

@@ -1,0 +1,218 @@
+"""The page of a sweep: the laws, the figures, every combination, what broke, and the settings."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ordercast.check.context import rows_around, who_was_there
+from ordercast.check.diagram import draw as draw_text
+from ordercast.check.laws import check
+from ordercast.check.verdict import Answer, Verdict
+from ordercast.consistency import LAWS
+from ordercast.errors import TraceError
+from ordercast.report.page import (
+    BrokenPart,
+    CodePart,
+    FiguresPart,
+    Page,
+    Part,
+    Section,
+    TablePart,
+    Words,
+)
+from ordercast.report.space_time import draw
+from ordercast.spark.cells import LAKE, Manifest
+from ordercast.spark.figures import figures_of
+from ordercast.spark.outcome import SCENARIOS, Outcome, read_outcome
+from ordercast.spark.results import Combination, Estimate, combine
+from ordercast.trace.lake import read_run
+from ordercast.trace.parquet import run_folder
+from ordercast.trace.schema import Trace
+
+PAGE = "report.html"
+MOST_BROKEN = 10
+"""Broken runs that are shown with all that is known about them."""
+TONES = {"holds": "good", "broken": "bad", "unknown": "doubt"}
+
+
+def sweep_page(out: Path) -> Page:
+    """What `ordercast lab` left in a folder, as a page."""
+    outcome = read_outcome(out)
+    lead, tone = lead_of(outcome.manifests, outcome.missing)
+    experiment = outcome.experiment
+    combinations = combine(outcome.manifests)
+    about = [
+        f"{len(combinations)} combinations of settings, {experiment.seeds} seeds each: "
+        f"{len(outcome.manifests):,} simulated runs, "
+        f"{sum(one.rows for one in outcome.manifests):,} rows of traces judged."
+    ]
+    return Page(experiment.name, lead, tone, about, sweep_sections(outcome, out))
+
+
+def sweep_sections(outcome: Outcome, out: Path) -> list[Section]:
+    combinations = combine(outcome.manifests)
+    sections = [laws_section(outcome.manifests)]
+    figures = figures_of(outcome.experiment, combinations)
+    if figures:
+        sections.append(Section("figures", "Figures", [FiguresPart(figures)]))
+    sections.append(
+        Section(
+            "combinations",
+            "Every combination",
+            [_table(combinations)],
+            ["Means over the seeds, ± how far the true mean may lie away with 95 % confidence."],
+        )
+    )
+    wrong = [one for one in outcome.manifests if one.broken or one.error]
+    if wrong:
+        sections.append(broken_section(wrong, out))
+    sections.append(_settings(outcome))
+    return sections
+
+
+def lead_of(manifests: Sequence[Manifest], missing: int = 0) -> tuple[str, str]:
+    """How it went, in one sentence."""
+    wrong = sum(bool(one.broken) for one in manifests)
+    failed = sum(one.error is not None for one in manifests)
+    unknown = sum(Answer.UNKNOWN in one.laws.values() for one in manifests)
+    told = []
+    if wrong:
+        told.append(f"{wrong} of {_runs(len(manifests))} broke a law.")
+    if failed:
+        told.append(f"{_runs(failed)} could not be finished.")
+    if missing:
+        told.append(f"Not done yet: {_runs(missing)}. The same command goes on with them.")
+    if told:
+        return " ".join(told), "bad" if wrong or failed else "doubt"
+    if unknown:
+        return f"No law was broken; in {_runs(unknown)} not every law could be decided.", "doubt"
+    return f"All promised laws hold in all {len(manifests):,} runs.", "good"
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count:,} runs"
+
+
+def laws_section(manifests: Sequence[Manifest]) -> Section:
+    """Each law, on how many runs and rows it was judged, and what it answered."""
+    answers: dict[str, Counter[str]] = {}
+    judged: Counter[str] = Counter()
+    for one in manifests:
+        for law, answer in one.laws.items():
+            answers.setdefault(law, Counter())[answer] += 1
+            judged[law] += one.rows
+    rows = []
+    for law in (name for name in LAWS if name in answers):
+        counts = answers[law]
+        worst = next(answer for answer in ("broken", "unknown", "holds") if counts[answer])
+        told = "holds" if worst == "holds" else f"{worst} in {counts[worst]:,}"
+        runs = f"{counts.total():,}"
+        rows.append(
+            [
+                Words(law),
+                Words(told, TONES[worst]),
+                Words(runs),
+                Words(f"{judged[law]:,}"),
+                Words(LAWS[law].says),
+            ]
+        )
+    columns = ("law", "answer", "runs", "rows judged", "what it says")
+    return Section("laws", "Laws", [TablePart(columns, rows, frozenset({2, 3}))])
+
+
+def _table(combinations: list[Combination]) -> TablePart:
+    keys = list(combinations[0].settings) if combinations else []
+    names = list(dict.fromkeys(name for each in combinations for name in each.figures))
+    rows = [
+        [
+            *(Words(str(value)) for value in each.settings.values()),
+            Words(f"{each.runs}"),
+            _wrong(each.broken + each.failed),
+            *(_number(each.figures.get(name)) for name in names),
+        ]
+        for each in combinations
+    ]
+    columns = [key.rpartition(".")[2] for key in keys]
+    columns += ["runs", "broken", *(name.replace("_", " ") for name in names)]
+    return TablePart(columns, rows, frozenset(range(len(keys), len(columns))))
+
+
+def _wrong(count: int) -> Words:
+    return Words(str(count), "bad" if count else "")
+
+
+def _number(estimate: Estimate | None) -> Words:
+    if estimate is None:
+        return Words("")
+    margin = "" if estimate.margin is None else f"{estimate.margin:.2g}"
+    return Words(f"{estimate.value:.4g}", "", margin)
+
+
+def broken_section(wrong: Sequence[Manifest], out: Path) -> Section:
+    parts: list[Part] = [
+        _broken(one, out, is_open=place == 0) for place, one in enumerate(wrong[:MOST_BROKEN])
+    ]
+    about = []
+    if len(wrong) > MOST_BROKEN:
+        about = [f"The first {MOST_BROKEN} of {len(wrong)}; all of them are in results.parquet."]
+    return Section("broken", "What broke", parts, about)
+
+
+def _broken(one: Manifest, out: Path, is_open: bool) -> BrokenPart:
+    settings = ", ".join(f"{key} = {value}" for key, value in one.settings.items())
+    title = f"seed {one.seed}{': ' + settings if settings else ''}"
+    scenario = out / SCENARIOS / f"{one.id}.json"
+    again = shlex.join(["ordercast", "sim", str(scenario), "--seed", str(one.seed)])
+    words = [one.error] if one.error else []
+    judged = _judged(one, out)
+    if judged is None:
+        return BrokenPart(title, [*words, *one.broken], again=again, is_open=is_open)
+    return broken_part(title, *judged, again, is_open)
+
+
+def broken_part(
+    title: str, trace: Trace, verdict: Verdict, again: str = "", is_open: bool = True
+) -> BrokenPart:
+    """A verdict with a picture of what it rests on."""
+    words = [f"{verdict.law} is broken: {verdict.why}"]
+    law = LAWS.get(verdict.law)
+    if law is not None:
+        words.append(f"The law says: {law.says}.")
+    diagram = draw(rows_around(trace, verdict), who_was_there(trace, verdict))
+    text = "" if diagram else draw_text(verdict.witness)
+    return BrokenPart(title, words, diagram, text, again, is_open)
+
+
+def _judged(one: Manifest, out: Path) -> tuple[Trace, Verdict] | None:
+    """The first broken law of a run whose trace was kept, judged once more."""
+    law = next((law for law, answer in one.laws.items() if answer == Answer.BROKEN), None)
+    if law is None:
+        return None
+    try:
+        trace = read_run(run_folder(out / LAKE, one.id))
+    except TraceError:
+        return None  # not kept, or not any more
+    verdict = check(trace, [law])[0]
+    return (trace, verdict) if verdict.answer is Answer.BROKEN else None
+
+
+def _settings(outcome: Outcome) -> Section:
+    experiment: dict[str, Any] = msgspec.to_builtins(outcome.experiment, enc_hook=str)
+    return Section(
+        "settings",
+        "Settings",
+        [
+            CodePart("The experiment", _pretty(experiment)),
+            CodePart("The scenario that it varies", _pretty(outcome.scenario)),
+        ],
+    )
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str)).decode()

@@ -1,0 +1,76 @@
+"""What a sweep's folder says about itself, so that its pages can be written again at any time.
+
+`experiment.json` holds the experiment, the scenario that it varies, and which runs belong to it, in
+order. Everything else is in the manifests of the runs.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ordercast.errors import UsageError
+from ordercast.spark.cells import Manifest, manifest_path, read_manifest
+from ordercast.spark.experiment import Cell, Experiment
+
+FILE = "experiment.json"
+SCENARIOS = "scenarios"
+"""Where the scenarios of runs that broke are, for `ordercast sim`."""
+VERSION = 1
+
+
+class Run(msgspec.Struct, frozen=True):
+    id: str
+    place: int  # of its combination, in the order of the grid
+    settings: dict[str, Any]
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = VERSION
+    experiment: Experiment
+    scenario: dict[str, Any]  # as it is before the grid changes it
+    runs: list[Run]
+
+
+class Outcome(NamedTuple):
+    experiment: Experiment
+    scenario: dict[str, Any]
+    manifests: list[Manifest]  # in order, of those runs that are done
+    missing: int  # runs that are not done
+
+
+def write_outcome(
+    out: Path, experiment: Experiment, scenario: dict[str, Any], cells: list[Cell]
+) -> None:
+    runs = [Run(cell.id, cell.place, cell.settings) for cell in cells]
+    written = Written(experiment=experiment, scenario=scenario, runs=runs)
+    out.mkdir(parents=True, exist_ok=True)
+    temporary = out / f"{FILE}.{os.getpid()}.tmp"
+    temporary.write_bytes(msgspec.json.encode(written, enc_hook=str, order="deterministic"))
+    temporary.replace(out / FILE)
+
+
+def read_outcome(out: Path) -> Outcome:
+    """What `ordercast lab` left in a folder. UsageError: it left nothing of use."""
+    path = out / FILE
+    try:
+        written = msgspec.json.decode(path.read_bytes(), type=Written)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{out} has no {FILE}: give a folder that ordercast lab has written"
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    if written.version != VERSION:
+        raise UsageError(f"{path} is of version {written.version}; this ordercast reads {VERSION}")
+    found = [(run, read_manifest(manifest_path(out, run.id))) for run in written.runs]
+    manifests = [
+        msgspec.structs.replace(manifest, place=run.place, settings=run.settings)
+        for run, manifest in found
+        if manifest is not None
+    ]
+    missing = len(found) - len(manifests)
+    return Outcome(written.experiment, written.scenario, manifests, missing)

@@ -1,0 +1,252 @@
+"""Cuts for `optimistic-causal` and `causal`. What a cut is: vector_events.py.
+
+Words, as in check/past.py. The events that one line submitted in one group are a stream, and an
+event has a place in it, from 1. An event's past is a number a stream: how far it reaches there.
+
+Theory of operation, group by group.
+
+  1. What a line has delivered of each stream before it submits an event is the event's past, as
+     far as it can be seen directly.
+  2. Walk along each line's deliveries: the running maximum of their pasts is how far the past of
+     what was delivered reaches. At a submission it must not exceed the event's own past. Where it
+     does, because something was never delivered, the past is raised and all is walked again,
+     until nothing changes. Then pasts are exact, gaps or not.
+  3. An event that the running maximum has gone beyond before it is delivered came too late.
+  4. For `causal` the running maximum may never go beyond what was delivered, or is exempt.
+
+That takes a look a delivery and stream, at the speed of numpy. If it does not end after ROUNDS
+walks, or if the pasts are too many to keep, the reference is asked for the whole run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ordercast.spark.columns import Vector
+from ordercast.spark.vector_delivery import strangers
+from ordercast.spark.vector_events import Events
+
+ROUNDS = 24
+ENTRIES_LIMIT = 150_000_000
+"""The most entries of pasts that are kept at once, four bytes each."""
+
+
+class Suspicion(NamedTuple):
+    """The delivery at which a line first goes wrong, in which group, by row; and who is sure."""
+
+    row: int
+    group: int
+    exact: bool = True
+
+
+class Group:
+    """The streams of one group, and its deliveries of events that were submitted."""
+
+    def __init__(self, events: Events, code: int) -> None:
+        run = events.run
+        self.code = code
+        self.submissions = events.submissions
+        rows, ids = events.delivered, events.delivered_ids
+        if len(run.groups) > 1:
+            self.submissions = self.submissions[run.group[self.submissions] == code]
+            inside = run.group[rows] == code
+            rows, ids = rows[inside], ids[inside]
+        event_of = np.full(events.size, -1, np.int32)
+        event_of[events.ids[np.searchsorted(events.rows, self.submissions)]] = np.arange(
+            len(self.submissions), dtype=np.int32
+        )
+        delivered = event_of[ids]
+        known = delivered >= 0
+        if not known.all():
+            rows, delivered = rows[known], delivered[known]
+        self.rows, self.delivered = rows, delivered
+        self.starts = events.line_starts(rows)
+        begins = events.line_starts(self.submissions)
+        counts = np.diff(begins)
+        self.submitters = np.flatnonzero(counts)  # by stream: its line
+        self.first = begins[:-1][self.submitters]  # by stream: its first event
+        self.last = begins[1:][self.submitters]
+        streams = len(self.submitters)
+        self.stream = np.repeat(np.arange(streams, dtype=np.int32), counts[self.submitters])
+        self.at_place = np.arange(1, len(self.stream) + 1, dtype=np.int32)
+        self.at_place -= self.first.astype(np.int32)[self.stream]
+        self.lines = np.flatnonzero(np.diff(self.starts)).tolist()
+        self.sorted: dict[int, tuple[Vector, Vector, Vector]] = {}
+        for line in self.lines:
+            events_there = self.delivered[self.starts[line] : self.starts[line + 1]]
+            streams_there = self.stream[events_there]
+            order = np.argsort(_narrow(streams_there, streams), kind="stable")
+            cuts = np.searchsorted(streams_there[order], np.arange(streams + 1))
+            self.sorted[line] = order, self.at_place[events_there[order]], cuts
+
+    def direct_pasts(self) -> list[Vector]:
+        """By stream and event: how far the event's line had delivered the stream."""
+        pasts = [np.zeros(len(self.stream), np.int32) for _ in self.submitters]
+        for own, line in enumerate(self.submitters.tolist()):
+            begin, end = self.first[own], self.last[own]
+            pasts[own][begin:end] = np.arange(end - begin)
+            if line not in self.sorted:
+                continue
+            before = self.deliveries_before(line, begin, end)
+            order, places, cuts = self.sorted[line]
+            for stream in range(len(pasts)):
+                if stream == own or cuts[stream] == cuts[stream + 1]:
+                    continue
+                inside = slice(cuts[stream], cuts[stream + 1])
+                reached = np.zeros(cuts[stream + 1] - cuts[stream] + 1, np.int32)
+                np.maximum.accumulate(places[inside], out=reached[1:])
+                pasts[stream][begin:end] = reached[np.searchsorted(order[inside], before)]
+        return pasts
+
+    def deliveries_before(self, line: int, begin: int, end: int) -> Vector:
+        """How many deliveries of its line came before each of these submissions."""
+        rows = self.rows[self.starts[line] : self.starts[line + 1]]
+        found: Vector = np.searchsorted(rows, self.submissions[begin:end])
+        return found
+
+
+def _narrow(codes: Vector, count: int) -> Vector:
+    return codes.astype(np.uint16) if count <= 1 << 16 else codes
+
+
+def judge(
+    events: Events, clock: Vector | None, began: dict[tuple[int, int], int]
+) -> tuple[Vector | None, Vector | None]:
+    """The cuts of `optimistic-causal` and of `causal`.
+
+    `began` is the time of the first join or view row by line and group.
+    """
+    if clock is None:
+        return None, None
+    late: list[Suspicion] = []
+    missing: list[Suspicion] = []
+    for code in range(len(events.run.groups)):
+        group = Group(events, code)
+        if not len(group.rows):
+            continue
+        times = {line: began.get((line, code)) for line in group.lines}
+        exempt = {line: _exempt(events, group, time) for line, time in times.items()}
+        found = _walk_all(group, exempt)
+        if found is None:
+            return None, None
+        late += found[0]
+        missing += found[1]
+    return _cut(events, clock, late), _cut(events, clock, late + missing)
+
+
+def _walk_all(
+    group: Group, exempt: dict[int, list[tuple[int, bool]]]
+) -> tuple[list[Suspicion], list[Suspicion]] | None:
+    """Where lines first deliver something too late, and with something missing."""
+    if len(group.submitters) * len(group.stream) > ENTRIES_LIMIT:
+        return None
+    pasts = group.direct_pasts()
+    own = {line: stream for stream, line in enumerate(group.submitters.tolist())}
+    for _ in range(ROUNDS):
+        late: list[Suspicion] = []
+        missing: list[Suspicion] = []
+        raised = False
+        for line in group.lines:
+            walk = Walk(group, line, own.get(line))
+            for stream, past in enumerate(pasts):
+                if walk.follow(stream, past):
+                    raised = True
+                elif not raised:
+                    walk.judge(stream, *exempt[line][stream], late, missing)
+        if not raised:
+            return late, missing
+    return None
+
+
+def _exempt(events: Events, group: Group, began: int | None) -> list[tuple[int, bool]]:
+    """By stream: up to which place all is exempt, and whether nothing after it is."""
+    if began is None:
+        return [(0, True)] * len(group.submitters)
+    early = events.run.at[group.submissions] < began
+    found = []
+    for begin, end in zip(group.first.tolist(), group.last.tolist(), strict=True):
+        part = early[begin:end]
+        count = int(np.count_nonzero(part))
+        prefix = count if count == len(part) else int(part.argmin())
+        found.append((prefix, prefix == count))
+    return found
+
+
+class Walk:
+    """One line's way along its deliveries, stream by stream."""
+
+    def __init__(self, group: Group, line: int, own: int | None) -> None:
+        inside = slice(group.starts[line], group.starts[line + 1])
+        self.group = group
+        self.rows, self.delivered = group.rows[inside], group.delivered[inside]
+        self.order, self.places, self.cuts = group.sorted[line]
+        self.reach = np.zeros(len(self.rows) + 1, np.int32)  # before each delivery, and at the end
+        self.submitted: slice | None = None
+        if own is not None:
+            begin, end = group.first[own], group.last[own]
+            self.submitted = slice(begin, end)
+            self.before = group.deliveries_before(line, begin, end)
+
+    def follow(self, stream: int, past: Vector) -> bool:
+        """Whether a past of the line's own events had to be raised."""
+        np.maximum.accumulate(past[self.delivered], out=self.reach[1:])
+        if self.submitted is None:
+            return False
+        wanted = self.reach[self.before]
+        if not np.any(wanted > past[self.submitted]):
+            return False
+        np.maximum(past[self.submitted], wanted, out=past[self.submitted])
+        return True
+
+    def judge(
+        self,
+        stream: int,
+        prefix: int,
+        exact: bool,
+        late: list[Suspicion],
+        missing: list[Suspicion],
+    ) -> None:
+        """Adds where the line first goes wrong. All up to the place `prefix` is exempt."""
+        inside = slice(self.cuts[stream], self.cuts[stream + 1])
+        spots, own = self.order[inside], self.places[inside]
+        bad = np.flatnonzero(self.reach[spots] >= own)
+        code = self.group.code
+        if len(bad):
+            late.append(Suspicion(int(self.rows[spots[bad[0]]]), code))
+        # What counts as delivered changes only at the stream's own events, and the reach never
+        # falls: it is enough to look there, and at the end.
+        known = np.full(len(own) + 1, prefix, np.int32)
+        np.maximum.accumulate(own, out=known[1:])
+        np.maximum(known, prefix, out=known)
+        if np.any(self.reach[spots + 1] > known[:-1]) or self.reach[-1] > known[-1]:
+            missing.append(Suspicion(self._first_missing(stream, prefix), code, exact))
+
+    def _first_missing(self, stream: int, prefix: int) -> int:
+        """The row at which the past first goes beyond what was delivered before."""
+        group, delivered = self.group, self.delivered
+        own = np.where(group.stream[delivered] == stream, group.at_place[delivered], 0)
+        had = np.zeros(len(own), np.int32)
+        np.maximum.accumulate(own[:-1], out=had[1:])
+        return int(self.rows[(self.reach[1:] > np.maximum(had, prefix)).argmax()])
+
+
+def _cut(events: Events, clock: Vector, found: list[Suspicion]) -> Vector | None:
+    """Nothing if nothing is wrong but for strangers, of which the first is told.
+
+    Otherwise of the break's group all that happened up to it, and when members came: the first
+    break of all lines has the whole past of its events there, and so has the shortest way to
+    show it. Rows of other groups are no part of any past in this one.
+    """
+    if not found:
+        return strangers(events)[:1]
+    if not all(one.exact for one in found):
+        return None
+    run = events.run
+    first = min(found)
+    kept = (run.group == first.group) & (clock <= clock[first.row])
+    for kind in ("join", "view"):
+        if run.code_of(kind) >= 0:
+            kept |= (run.kind == run.code_of(kind)) & (run.group == first.group)
+    return np.flatnonzero(kept)

@@ -1,0 +1,218 @@
+"""Cuts for `no-creation`, `no-duplication`, `fifo` and `total`. What a cut is: vector_events.py.
+
+`no-duplication` and `fifo` look at a list for each line and sender, deliveries in local order.
+If its numbers increase strictly, nothing in it matters to either.
+
+`total` looks for a number that increases along every line's deliveries: where each event was first
+delivered in the file, or at what time, or its order number. One is enough to prove the law. If
+none does, two lines that contradict each other are searched for, and then events are merged.
+
+`no-creation` needs a clock: a number a row that never falls within a process and grows from every
+submission to its deliveries. Where there is one, nothing was delivered before it was submitted.
+The place in the file is one if the writer wrote as things happened; otherwise time is tried, and
+put right where it is wrong by a few steps.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import numpy as np
+
+from ordercast.check.order import PAIR_SEARCH_LIMIT, merge
+from ordercast.spark.columns import Vector, by_small_code
+from ordercast.spark.vector_events import Events, same_events
+from ordercast.trace.schema import Ending
+from ordercast.types import COUNTER_BITS
+
+NOTHING: Vector = np.arange(0)
+"""The cut of a law that is kept."""
+
+CLOCK_ROUNDS = 16
+"""How often times are put right before the reference has to follow the logs."""
+
+
+class Sequences:
+    """Deliveries by line and sender, in local order: `order` sorts them so."""
+
+    def __init__(self, events: Events) -> None:
+        key = events.delivered_lines.astype(np.int64) * events.senders + events.delivered_senders
+        self.order = by_small_code(key, max(1, events.lines * events.senders))
+        key = key[self.order]
+        self.ids = events.delivered_ids[self.order]
+        same = key[1:] == key[:-1]
+        step = np.diff(self.ids)
+        self.falls = np.flatnonzero(same & (step < 0))  # the entry after it is too small
+        self.repeats = np.flatnonzero(same & (step == 0))
+        self.key = key
+
+    @property
+    def increasing(self) -> bool:
+        return not len(self.falls) and not len(self.repeats)
+
+
+def fifo(events: Events, sequences: Sequences) -> Vector:
+    """Each delivery with a smaller number than the one before it of its sender, and that one.
+
+    The first break of a line is the first such pair. Before it a cut has at most one delivery of
+    each sender, so the reference stumbles over nothing else.
+    """
+    pairs = np.unique(np.concatenate([sequences.falls, sequences.falls + 1]))
+    return np.sort(events.delivered[sequences.order[pairs]])
+
+
+def no_duplication(events: Events, sequences: Sequences) -> Vector:
+    """All deliveries of an event that the line delivers more than once: others never matter."""
+    if sequences.increasing:
+        return NOTHING
+    suspicious = np.unique(sequences.key[np.concatenate([sequences.falls, sequences.repeats])])
+    inside = np.flatnonzero(np.isin(sequences.key, suspicious))
+    line = events.delivered_lines[sequences.order[inside]].astype(np.int64)
+    again = inside[same_events(line * events.size + sequences.ids[inside])]
+    return np.sort(events.delivered[sequences.order[again]])
+
+
+# --- no-creation ---
+
+
+def find_clock(events: Events) -> Vector | None:
+    """A number for every row that follows what happened, or None if none was found."""
+    run = events.run
+    source = events.submitted[events.delivered_ids]
+    known = source >= 0
+    row, source = events.delivered[known], source[known]
+    process = run.life_process[run.life]
+    near = process[row] == process[source]
+    if np.any(source[near] >= row[near]):
+        return None  # somebody delivers its own event before it submits it
+    same = process[1:] == process[:-1]
+    falls = same & (run.place[1:] < run.place[:-1])
+    if not falls.any() and bool(np.all(run.place[source] < run.place[row])):
+        return run.place
+    starts = np.flatnonzero(np.diff(process, prepend=-1)).tolist()
+    ends = [*starts[1:], run.count]
+    row, source = row[~near], source[~near]
+    clock = run.at.copy()
+    for _ in range(CLOCK_ROUNDS):
+        for begin, end in zip(starts, ends, strict=True):
+            np.maximum.accumulate(clock[begin:end], out=clock[begin:end])
+        late = clock[source] >= clock[row]
+        if not late.any():
+            return clock
+        clock[row[late]] = clock[source[late]] + 1
+    return None
+
+
+def strangers(events: Events) -> Vector:
+    """The deliveries of events that nobody is known to have submitted."""
+    found: Vector = events.delivered[events.submitted[events.delivered_ids] < 0]
+    return found
+
+
+def no_creation(events: Events, clock: Vector | None) -> Vector | None:
+    """The first stranger, and the first whose origin's log goes on, with how far it goes.
+
+    With a clock nothing was delivered too early, neither in the run nor in a part of it. Of the
+    strangers the first that shows a break counts, and if none does, the first of all.
+    """
+    if clock is None:
+        return None
+    strange = strangers(events)
+    if not len(strange) or events.run.header.ending == Ending.FINISHED:
+        return strange[:1]
+    last = events.submissions[np.argsort(_log_and_number(events, events.submissions))]
+    found = np.searchsorted(
+        _log_and_number(events, last), _log_and_number(events, strange), side="right"
+    )
+    ahead = found < len(last)
+    later = last[np.minimum(found, len(last) - 1)] if len(last) else strange
+    goes_on = ahead & (_log(events, later) == _log(events, strange))
+    if not goes_on.any():
+        return strange[:1]
+    first = int(goes_on.argmax())
+    return np.unique([strange[0], strange[first], later[first]])
+
+
+def _log(events: Events, rows: Vector) -> Vector:
+    """Which log a submission stands in, by group, origin and the origin's life."""
+    run = events.run
+    sender = run.group[rows].astype(np.int64) * len(run.origins) + run.origin[rows]
+    return np.stack([sender, run.number[rows] >> COUNTER_BITS], axis=1).view(_PAIR)[:, 0]
+
+
+_PAIR = np.dtype([("sender", np.int64), ("life", np.int64)])
+
+
+def _log_and_number(events: Events, rows: Vector) -> Vector:
+    """Events are numbered in the order of sender and number, and so of the log."""
+    return events.ids[np.searchsorted(events.rows, rows)]
+
+
+# --- total ---
+
+
+def total(events: Events, sequences: Sequences) -> Vector:
+    """Nothing if an order is known; else two deliveries each of two lines that contradict each
+    other, and if there are none, what is left when all that can be merged is.
+
+    The two lines are those that the reference would find: what it merges before comes first in
+    both and in the same order. And what is left cannot be merged any further.
+    """
+    rows, ids = _first_deliveries(events, sequences)
+    starts = events.line_starts(rows)
+    same_line = np.ones(max(0, len(rows) - 1), bool)
+    inner = starts[(starts > 0) & (starts < len(rows))]
+    same_line[inner - 1] = False
+    for key in _order_candidates(events, rows, ids):
+        along = key[ids]
+        if not np.any(same_line & (along[1:] <= along[:-1])):
+            return rows[:0]
+    pair = _contradiction(rows, ids, starts, events.size)
+    if pair is not None:
+        return pair
+    lists = [ids[begin:end].tolist() for begin, end in pairwise(starts.tolist())]
+    left = merge(lists)
+    kept = [rows[end - len(rest) : end] for rest, end in zip(left, starts[1:], strict=True)]
+    return np.concatenate([rows[:0], *kept])
+
+
+def _first_deliveries(events: Events, sequences: Sequences) -> tuple[Vector, Vector]:
+    """The rows of deliveries and their events, repetitions within a line left out."""
+    rows, ids = events.delivered, events.delivered_ids
+    if sequences.increasing:
+        return rows, ids
+    key = events.delivered_lines.astype(np.int64) * events.size + ids
+    first = np.sort(np.unique(key, return_index=True)[1])
+    return rows[first], ids[first]
+
+
+def _order_candidates(events: Events, rows: Vector, ids: Vector) -> list[Vector]:
+    """Numbers for events that may be the order that all agree with."""
+    run = events.run
+    found = []
+    for column in (run.place, run.at):
+        first = np.full(events.size, np.iinfo(np.int64).max)
+        np.minimum.at(first, ids, column[rows])
+        found.append(first)
+    return found
+
+
+def _contradiction(rows: Vector, ids: Vector, starts: Vector, size: int) -> Vector | None:
+    """Two deliveries of each of the first two lines that contradict each other."""
+    bounds = [(begin, end) for begin, end in pairwise(starts.tolist()) if end > begin]
+    where = np.full(size, -1, np.int64)
+    looks = 0
+    for (begin, end), (other, last) in combinations(bounds, 2):
+        looks += end - begin
+        if looks > PAIR_SEARCH_LIMIT:
+            return None
+        where[ids[other:last]] = np.arange(other, last)
+        there = where[ids[begin:end]]
+        where[ids[other:last]] = -1
+        both = np.flatnonzero(there >= 0)
+        falls = np.flatnonzero(np.diff(there[both]) < 0)
+        if len(falls):
+            ahead, then = both[falls[0]], both[falls[0] + 1]
+            found = [begin + ahead, begin + then, there[then], there[ahead]]
+            return np.sort(rows[found])
+    return None

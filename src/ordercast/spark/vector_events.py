@@ -1,0 +1,176 @@
+"""Events as small numbers, who submitted and delivered them, and the cuts of a run.
+
+Theory of operation. The plain reference stays the only judge. The vectorised laws choose the rows
+that matter, and the reference judges these. Such a choice is a cut: rows on which the reference
+must give the same verdict as on the whole run, word by word. For a law that is kept the cut is
+nearly empty; where it is broken it holds the break. Every function that makes one says why the
+verdict stays. There are two kinds of cut.
+
+  bones        all rows about membership, views and tickets, the first row of every life, every
+               flawed row, and all rows about a few events (below)
+  event-closed bones, and all rows about certain events: what the whole run says of one of these
+               events the cut says too, and the reference meets them in the same order
+
+The few events of the bones: of every life and group the first event that it has to do with; of
+every group the first and the last submission by time; the first that was lost; and all that were
+submitted twice. So the bones have the same lives, members, groups and flaws as the run, and
+whoever stayed or was connected in the run did so in the bones.
+
+Numbers of events are in the order of (group, origin, number).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ordercast.check.history import History
+from ordercast.spark.columns import DELIVER, LOSE, SUBMIT, Columns, Vector
+from ordercast.trace.schema import Row, Trace
+from ordercast.types import COUNTER_BITS
+
+MEMBERSHIP_KINDS = ("stop", "crash", "join", "leave", "view", "ticket", "suspect")
+"""The kinds that are read row by row; there are few of them."""
+
+SPARSE = 4
+"""Numbers of events may leave out so many times as many as there are rows."""
+
+
+class Events:
+    """The events of one run.
+
+    rows       the rows that are about an event (local order), and `ids`, their events
+    size       one more than the greatest event
+    submitted  by event: the row with which its origin submitted it; -1 if there is none
+    delivered  the rows of deliveries, `delivered_ids` their events, `delivered_lines` their lines
+    line_of    by life: its line, that is the life, or the process where the family is durable
+    """
+
+    def __init__(self, run: Columns, *, durable: bool) -> None:
+        self.run = run
+        self.durable = durable
+        about = run.kind <= LOSE
+        whole = about & (run.group >= 0) & (run.origin >= 0)
+        if run.numbered is not None:
+            whole &= run.numbered
+        self.rows = np.flatnonzero(whole)
+        self.incomplete = np.flatnonzero(about & ~whole)
+        kind = run.kind[self.rows]
+        self.senders = len(run.groups) * len(run.origins)
+        sender = run.group[self.rows] * len(run.origins) + run.origin[self.rows]
+        self.ids, self.size = _number(sender, run.number[self.rows], self.senders)
+        self.line_of = run.life_process if durable else np.arange(len(run.life_process))
+        self.lines = int(self.line_of.max(initial=-1)) + 1
+        where = kind == DELIVER
+        self.delivered = self.rows[where]
+        self.delivered_ids = self.ids[where]
+        self.delivered_senders = sender[where]
+        self.delivered_lines = self.line_of[run.life[self.delivered]]
+        where = kind == LOSE
+        self.lost, self.lost_ids = self.rows[where], self.ids[where]
+        where = kind == SUBMIT
+        rows, ids = self.rows[where], self.ids[where]
+        own = run.life_process[run.life[rows]] == run.origin_process[run.origin[rows]]
+        rows, ids = rows[own], ids[own]
+        self.submitted = np.full(self.size, -1, np.int64)
+        self.submitted[ids[::-1]] = rows[::-1]  # of several the first stays
+        again = self.submitted[ids] != rows
+        self.twice = ids[again]
+        self.submissions = rows[~again]
+
+    def rows_about(self, events: Vector) -> Vector:
+        """All rows about these events."""
+        chosen = np.zeros(self.size, bool)
+        chosen[events] = True
+        return self.rows[chosen[self.ids]]
+
+    def line_starts(self, rows: Vector) -> Vector:
+        """Where each line begins in these rows, which are in local order; and their number."""
+        lines = self.line_of[self.run.life[rows]]
+        return np.searchsorted(lines, np.arange(self.lines + 1))
+
+    @cached_property
+    def bones(self) -> Vector:
+        """The rows of the bones, sorted."""
+        run = self.run
+        kept = [self.incomplete]
+        for kind in MEMBERSHIP_KINDS:
+            if run.code_of(kind) >= 0:
+                kept.append(np.flatnonzero(run.kind == run.code_of(kind)))
+        kept += [np.flatnonzero(run.kind == code) for code in run.strange_kinds]
+        kept.append(np.flatnonzero(np.diff(run.life, prepend=-1)))
+        kept.append(self.rows_about(self._few_events()))
+        return np.unique(np.concatenate(kept))
+
+    def _few_events(self) -> Vector:
+        run = self.run
+        found = [self.twice, self.lost_ids[:1]]
+        key = run.life[self.rows].astype(np.int64) * len(run.groups) + run.group[self.rows]
+        _, first = _first_of_each(key, len(run.life_process) * len(run.groups))
+        found.append(self.ids[first])
+        at = run.at[self.submissions]
+        group = run.group[self.submissions]
+        for code in range(len(run.groups)):
+            inside = np.flatnonzero(group == code) if len(run.groups) > 1 else slice(None)
+            rows, times = self.submissions[inside], at[inside]
+            if len(rows):
+                ends = rows[[int(times.argmin()), int(times.argmax())]]  # of equal ones the first
+                found.append(self.ids[np.searchsorted(self.rows, ends)])
+        return np.concatenate(found)
+
+    @cached_property
+    def history(self) -> History:
+        """The bones as the reference sees them."""
+        return History(Trace(self.run.header, self.bare_rows))
+
+    @cached_property
+    def bare_rows(self) -> list[Row]:
+        return self.run.rows(self.bones)
+
+
+def _number(sender: Vector, number: Vector, senders: int) -> tuple[Vector, int]:
+    """Events by their places among all (sender, number), and one more than the greatest place.
+
+    Numbers are counted up from 1 in each life, so mostly a place can be computed.
+    """
+    if not len(number):
+        return np.zeros(0, np.int64), 0
+    lives = (int(number.max()) >> COUNTER_BITS) + 1
+    if number.min() >= 0 and senders * lives <= SPARSE * len(number) + 1024:
+        stream = sender.astype(np.int64)
+        if lives > 1:
+            stream = stream * lives + (number >> COUNTER_BITS)
+        counter = number & ((1 << COUNTER_BITS) - 1) if lives > 1 else number
+        last = np.full(senders * lives, -1, np.int64)
+        np.maximum.at(last, stream, counter)
+        base = np.cumsum(last + 1) - (last + 1)
+        size = int(base[-1] + last[-1] + 1)
+        if size <= SPARSE * len(number) + 1024:
+            return base[stream] + counter, size
+    order = np.lexsort((number, sender))
+    changed = np.diff(sender[order], prepend=-1) != 0
+    changed[1:] |= number[order][1:] != number[order][:-1]
+    ids = np.empty(len(number), np.int64)
+    ids[order] = np.cumsum(changed) - 1
+    return ids, int(np.count_nonzero(changed))
+
+
+def _first_of_each(keys: Vector, count: int) -> tuple[Vector, Vector]:
+    """The different keys, and where each comes first."""
+    if count > SPARSE * len(keys) + 1024:
+        return np.unique(keys, return_index=True)
+    first = np.full(count, -1, np.int64)
+    first[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
+    there = np.flatnonzero(first >= 0)
+    return there, first[there]
+
+
+def same_events(ids: Vector) -> Vector:
+    """Which entries of a list hold an event that it holds more than once."""
+    order = np.argsort(ids, kind="stable")
+    alike = ids[order][1:] == ids[order][:-1]
+    found = np.zeros(len(ids), bool)
+    found[order[1:][alike]] = True
+    found[order[:-1][alike]] = True
+    return found

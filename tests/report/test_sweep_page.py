@@ -1,0 +1,80 @@
+"""The page of a sweep says how it went, and can be written again from the folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.report.pages import folder_of_a_sweep
+
+from ordercast.errors import UsageError
+from ordercast.report.page import render
+from ordercast.report.sweep_page import sweep_page
+from ordercast.spark.cells import manifest_path
+from ordercast.spark.outcome import FILE, read_outcome
+
+
+def test_a_sound_sweep_says_so_and_has_nothing_broken(tmp_path: Path) -> None:
+    page = sweep_page(folder_of_a_sweep(tmp_path, sound=True))
+    assert (page.lead, page.tone) == ("All promised laws hold in all 4 runs.", "good")
+    assert [section.id for section in page.sections] == [
+        "laws",
+        "figures",
+        "combinations",
+        "settings",
+    ]
+    laws = page.sections[0].parts[0]
+    assert [row[0].text for row in laws.rows] == ["no-duplication", "fifo", "agreement"]
+    assert {row[1].text for row in laws.rows} == {"holds"}
+    rows = sum(one.rows for one in read_outcome(tmp_path / "out").manifests)
+    assert {(row[2].text, row[3].text) for row in laws.rows} == {("4", f"{rows}")}
+
+
+def test_what_broke_is_shown_with_its_picture_and_its_command(tmp_path: Path) -> None:
+    out = folder_of_a_sweep(tmp_path, sound=False)
+    page = sweep_page(out)
+    assert page.lead == "1 of 4 runs broke a law. 1 run could not be finished."
+    assert page.tone == "bad"
+    broken, failed = next(one for one in page.sections if one.id == "broken").parts
+    assert broken.is_open
+    assert "agreement is broken: n2 delivered n1:1" in broken.words[0]
+    assert broken.diagram.startswith("<svg")
+    assert "deliver n1:1" in broken.diagram
+    assert broken.again.startswith(f"ordercast sim {out}/scenarios/")
+    assert broken.again.endswith("--seed 2")
+    assert not failed.is_open
+    assert "numbers <increase>" in failed.words[0]
+
+
+def test_everything_is_escaped_and_nothing_is_fetched(tmp_path: Path) -> None:
+    html = render(sweep_page(folder_of_a_sweep(tmp_path, sound=False)))
+    assert "a &lt;sweep&gt; &amp; its page" in html
+    assert "numbers &lt;increase&gt;" in html
+    for fetched in ("<script", "<link", "@import", "src=", 'href="http', 'href="/', "url(http"):
+        assert fetched not in html, fetched
+
+
+def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
+    out = folder_of_a_sweep(tmp_path, sound=False)
+    assert render(sweep_page(out)) == render(sweep_page(out))
+
+
+def test_runs_that_are_not_done_are_told(tmp_path: Path) -> None:
+    out = folder_of_a_sweep(tmp_path, sound=True)
+    manifest_path(out, read_outcome(out).manifests[1].id).unlink()
+    page = sweep_page(out)
+    assert page.lead == "Not done yet: 1 run. The same command goes on with them."
+    assert page.tone == "doubt"
+
+
+def test_a_folder_that_is_no_sweep_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no experiment.json: give a folder that ordercast"):
+        sweep_page(tmp_path)
+    (tmp_path / FILE).write_text("{", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot be read"):
+        sweep_page(tmp_path)
+    out = folder_of_a_sweep(tmp_path, sound=True)
+    written = (out / FILE).read_text(encoding="utf-8").replace('"version":1', '"version":9')
+    (out / FILE).write_text(written, encoding="utf-8")
+    with pytest.raises(UsageError, match="is of version 9; this ordercast reads 1"):
+        sweep_page(out)
