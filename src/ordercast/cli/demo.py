@@ -66,6 +66,8 @@ quiet = "2s"
 
 [options]
 tickets = 5
+fan_out = 2              # thrifty: gossip alone does not reach everybody
+hops = 4
 
 [workload]
 rate = 20
@@ -84,6 +86,7 @@ seeds = 3
 title = "Events that a process never delivers"
 x = "network.loss"
 y = "lost_share"
+percent = true
 lines = "options.recovery"
 
 [[figure]]
@@ -274,7 +277,7 @@ def _sweep(out: Console, spark: Any, folder: Path, seed: int) -> bool:
     (place / "scenario.toml").write_text(SWEPT.lstrip(), encoding="utf-8")
     file = place / "experiment.toml"
     file.write_text(f"first_seed = {seed}\n{EXPERIMENT.lstrip()}", encoding="utf-8")
-    _title(out, "What is recovery good for?", "Simulations of 25 processes, as Spark tasks:")
+    _title(out, "What is recovery good for?", "25 processes with thrifty gossip, simulated in Spark's tasks:")
     combinations, wrong = run_experiment(spark, file, place)
     print_combinations(combinations)
     return wrong > 0

@@ -98,9 +98,9 @@ def _table(combinations: list[Any]) -> Table:
     shown = [name for name in SHOWN if any(name in each.figures for each in combinations)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in keys:
-        table.add_column(key.rpartition(".")[2])
+        table.add_column(key.rpartition(".")[2], no_wrap=True)
     for name in ("runs", "broken", *shown):
-        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
+        table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
     for each in combinations:
         figures = [_figure(each.figures.get(name)) for name in shown]
         values = [str(value) for value in each.settings.values()]

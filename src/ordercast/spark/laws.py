@@ -104,7 +104,7 @@ def _in_tasks(
     if not tasks:
         return
     columns = "place int, folder string, laws array<string>"
-    frame = spark.createDataFrame(tasks, columns).repartition(len(tasks))
+    frame = spark.createDataFrame(tasks, columns).repartitionByRange(len(tasks), "place")
     for row in frame.mapInArrow(_task(), "place int, judged binary").collect():
         yield row["place"], msgspec.msgpack.decode(bytes(row["judged"]), type=Judged)
 
