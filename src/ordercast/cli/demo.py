@@ -277,7 +277,11 @@ def _sweep(out: Console, spark: Any, folder: Path, seed: int) -> bool:
     (place / "scenario.toml").write_text(SWEPT.lstrip(), encoding="utf-8")
     file = place / "experiment.toml"
     file.write_text(f"first_seed = {seed}\n{EXPERIMENT.lstrip()}", encoding="utf-8")
-    _title(out, "What is recovery good for?", "25 processes with thrifty gossip, simulated in Spark's tasks:")
+    _title(
+        out,
+        "What is recovery good for?",
+        "25 processes with thrifty gossip, simulated in Spark's tasks:",
+    )
     combinations, wrong = run_experiment(spark, file, place)
     print_combinations(combinations)
     return wrong > 0

@@ -111,8 +111,8 @@ def _table(combinations: list[Any]) -> Table:
 def _figure(estimate: Any) -> str:
     if estimate is None:
         return ""
-    margin = "" if estimate.margin is None else f"±{estimate.margin:.1g}"
-    return f"{estimate.value:.3g}{margin}"
+    margin = "" if estimate.margin is None else f"±{float(f'{estimate.margin:.1g}'):.6g}"
+    return f"{float(f'{estimate.value:.3g}'):.6g}{margin}"
 
 
 def _conclude(manifests: list[Any], cells: list[Any], out: Path) -> int:

@@ -29,6 +29,7 @@ from ordercast.report.page import (
 from ordercast.report.space_time import draw
 from ordercast.spark.cells import LAKE, Manifest
 from ordercast.spark.figures import figures_of
+from ordercast.spark.measure import FIGURES
 from ordercast.spark.outcome import SCENARIOS, Outcome, read_outcome
 from ordercast.spark.results import Combination, Estimate, combine
 from ordercast.trace.lake import read_run
@@ -128,7 +129,8 @@ def laws_section(manifests: Sequence[Manifest]) -> Section:
 
 def _table(combinations: list[Combination]) -> TablePart:
     keys = list(combinations[0].settings) if combinations else []
-    names = list(dict.fromkeys(name for each in combinations for name in each.figures))
+    measured = {name for each in combinations for name in each.figures}
+    names = [name for name in FIGURES if name in measured]
     rows = [
         [
             *(Words(str(value)) for value in each.settings.values()),
@@ -150,8 +152,13 @@ def _wrong(count: int) -> Words:
 def _number(estimate: Estimate | None) -> Words:
     if estimate is None:
         return Words("")
-    margin = "" if estimate.margin is None else f"{estimate.margin:.2g}"
-    return Words(f"{estimate.value:.4g}", "", margin)
+    margin = "" if estimate.margin is None else _plain(estimate.margin, 2)
+    return Words(_plain(estimate.value, 4), "", margin)
+
+
+def _plain(value: float, digits: int) -> str:
+    """So many digits, and no power of ten where that can be helped."""
+    return f"{float(f'{value:.{digits}g}'):,.10g}"
 
 
 def broken_section(wrong: Sequence[Manifest], out: Path) -> Section:
@@ -208,11 +215,11 @@ def _settings(outcome: Outcome) -> Section:
         "settings",
         "Settings",
         [
-            CodePart("The experiment", _pretty(experiment)),
-            CodePart("The scenario that it varies", _pretty(outcome.scenario)),
+            CodePart("The experiment", _as_json(experiment)),
+            CodePart("The scenario that it varies", _as_json(outcome.scenario)),
         ],
     )
 
 
-def _pretty(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str)).decode()
