@@ -58,10 +58,6 @@ class Stability:
         """Who follows, in the order in which they were added."""
         return tuple(self._acknowledged)
 
-    def __len__(self) -> int:
-        """How many follow."""
-        return len(self._acknowledged)
-
     def stable_up_to(self, otherwise: int) -> int:
         """What every follower has, or `otherwise` where nobody follows."""
         if not self._acknowledged:

@@ -202,8 +202,9 @@ class Member:
             self.early.append(data)
         else:
             self._hand_over(step, stream, data)
-        if stream.held.over_limit or not stream.acknowledged:
-            stream.trim(self.somebody_away)  # otherwise nothing has become stable by this
+        number = data.number
+        if stream.held.over_limit or stream.acknowledged.stable_up_to(number) >= number:
+            stream.trim(self.somebody_away)  # otherwise somebody still lacks it
         self.unreported += 1
         self.unreported_size += data.size
         if (
