@@ -31,6 +31,7 @@ def executors(programs: list[subprocess.Popen[bytes]]) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.long
 def test_a_standalone_cluster_loses_an_executor_and_then_everything(
     lab, spark: Any, undisturbed: bytes
 ) -> None:

@@ -160,7 +160,7 @@ def test_a_damaged_cache_is_not_used(tmp_path: Path, damage) -> None:
     assert java.startup_flags(chosen, "4.3.0") == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cache_that_java_itself_refuses_breaks_nothing(tmp_path: Path) -> None:
     """It has a right checksum, and something else in it: as if another Java had written it."""
     cache = tmp_path / ".cache" / "ordercast-spark"

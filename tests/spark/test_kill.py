@@ -43,6 +43,7 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(lab, undisturbed: bytes) -
     assert not list((lab.folder / "out" / "lake").glob(".writing-*"))
 
 
+@pytest.mark.long
 def test_cells_that_kill_their_workers_are_told_and_the_others_are_done(
     lab, spark: Any, tmp_path: Path, undisturbed: bytes
 ) -> None:

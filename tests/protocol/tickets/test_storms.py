@@ -26,23 +26,23 @@ def assert_sound(found: Storm, seed: int) -> None:
 
 def test_with_disks_that_keep_there_is_one_owner_and_work_goes_on() -> None:
     acquired = lost = 0
-    for seed in SEEDS[:50]:
+    for seed in SEEDS[:30]:
         found = storm(seed, fickle=0.0)
         assert_sound(found, seed)
         assert found.goes_on, f"seed {seed}: everybody wants a ticket and nobody has one"
         acquired += found.count("acquired")
         lost += found.count("disconnected")
-    assert acquired > 200 and lost > 10, "or this shows nothing"  # noqa: PT018
+    assert acquired > 120 and lost > 5, "or this shows nothing"  # noqa: PT018
 
 
 def test_with_disks_that_are_lost_there_is_one_owner() -> None:
     """Then work may end for good: nobody can tell lost guardians from ones that are far away."""
-    for seed in SEEDS[80:110]:
+    for seed in SEEDS[80:100]:
         assert_sound(storm(seed, disks=("kept", "lost")), seed)
 
 
 def test_clocks_may_differ_by_as_much_as_was_stated() -> None:
-    for seed in SEEDS[:20]:
+    for seed in SEEDS[:12]:
         assert_sound(storm(seed, drift=0.3), seed)
 
 
