@@ -53,7 +53,7 @@ class Gossip:
     def start(self, step: Step) -> None:
         pass
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
         return True
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from hashlib import blake2b
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -76,6 +76,25 @@ class StateGiven(msgspec.Struct, frozen=True):
 
     group: str
     state: bytes | None
+
+
+class Updating(msgspec.Struct, frozen=True):
+    """What has become of this member's right to send, in groups where it takes one.
+
+    acquired      it may send from here on
+    suspended     for now nobody can say whether it still may: sends wait
+    resumed       it still may
+    released      it gave the right back, as it was asked to
+    disconnected  somebody else has it now, or will have: what was not sent is not sent
+    """
+
+    group: str
+    cause: Literal["acquired", "suspended", "resumed", "released", "disconnected"]
+    ticket: int  # which of the group's tickets this is about
+
+    @property
+    def may_send(self) -> bool:
+        return self.cause in ("acquired", "resumed")
 
 
 def event_number(incarnation: int, counter: int) -> int:

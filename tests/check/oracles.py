@@ -177,6 +177,8 @@ def owners(rows: list[Row], group: str, index: int, instant: int) -> set[str]:
         )
         owns, until = False, None
         for row in log:
+            if row.cause in ("wanted", "refused"):
+                continue  # nobody owns anything by it
             if row.kind == "ticket" and (row.group, row.index) == (group, index):
                 if row.at > instant:
                     # A lease that is renewed later was meant to last until then.

@@ -88,7 +88,7 @@ class Probe:
         if not self.open:
             step.set_timer("open", self.options.opens_after)
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
         return bool(self.orders) or (self.open and self.submitted < self.options.window)
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:

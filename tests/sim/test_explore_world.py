@@ -45,7 +45,7 @@ class Toy:
         if self.kept:
             step.note("recover", cause=f"found {self.kept}")
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
         return True
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
@@ -323,7 +323,7 @@ def test_equal_lines_are_numbered() -> None:
 
 
 class Deaf(Toy):
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
         return False
 
 

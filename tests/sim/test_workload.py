@@ -61,6 +61,32 @@ def test_those_send_who_should(senders: Any, who: set[str]) -> None:
     assert {row.process for row in submits} == who
 
 
+def test_some_begin_later() -> None:
+    load = {"begins": {"n2": "2s", "n4": "4s"}, "rate": 100}
+    first: dict[str, int] = {}
+    for row in rows_of(scenario(workload=load), "submit"):
+        first.setdefault(row.process, row.at)
+    assert first["n1"] < SECOND
+    assert 2 * SECOND <= first["n2"] < 2.2 * SECOND
+    assert 4 * SECOND <= first["n4"] < 4.2 * SECOND
+
+
+def test_who_begins_later_wants_its_ticket_later() -> None:
+    options = {"tickets": 2, "lease": "400ms", "round": "20ms"}
+    load = {"senders": 3, "begins": {"n3": "2s"}}
+    settings = scenario(family="causal", options=options, workload={**load, "rate": 10})
+    wanted = [row for row in rows_of(settings, "ticket") if row.cause == "wanted"]
+    assert [(row.process, row.at) for row in wanted] == [("n1", 0), ("n2", 0), ("n3", 2 * SECOND)]
+
+
+def test_a_tenure_ends_and_another_begins() -> None:
+    options = {"tickets": 4, "lease": "400ms", "round": "20ms"}
+    settings = scenario(family="causal", options=options, workload={"tenure": "500ms"})
+    causes = Counter(row.cause for row in rows_of(settings, "ticket"))
+    assert causes["wanted"] > 8
+    assert causes["released"] > 4
+
+
 def test_who_is_in_no_group_sends_nothing() -> None:
     groups = [{"name": "a", "members": ["n1", "n2"]}, {"name": "b", "members": ["n2", "n3"]}]
     submits = rows_of(scenario(group=groups), "submit")
@@ -120,7 +146,7 @@ def test_a_full_window_shows_as_one_blocked_row_until_there_is_room() -> None:
 class Gate(Probe):
     """Has no room until it hears a word, of which it records nothing."""
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
         return bool(self.stage.heard)
 
 
@@ -176,6 +202,7 @@ class Desk:
     """What a sender sees of its process, with so much room as the test gives it."""
 
     def __init__(self, room: int) -> None:
+        self.name = "n1"
         self.life = NodeId("n1")
         self.alive = True
         self.is_paused = False

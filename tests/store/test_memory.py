@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.store.stored import Latest
 
 from ordercast.errors import DiskError
 from ordercast.kernel.packet import Packet
@@ -122,3 +123,17 @@ def test_a_crash_gives_back_the_room_of_what_it_lost() -> None:
     disk.append(records(3, 4))
     disk.sync()
     assert disk.records() == records(3, 4)
+
+
+def test_the_newest_durable_record_of_a_slot_stands_for_all_of_it() -> None:
+    """So the room that it takes does not grow; what is only cached replaces nothing yet."""
+    disk = SimulatedDisk(3)
+    for number in range(100):
+        disk.append([Latest("g", "a", number)])
+        disk.sync()
+    disk.append([Latest("g", "b", 1), Latest("g", "a", 100)])
+    assert disk.records() == [Latest("g", "a", 99)]
+    disk.sync(1)
+    assert disk.records() == [Latest("g", "a", 99), Latest("g", "b", 1)]
+    disk.sync()
+    assert disk.records() == [Latest("g", "b", 1), Latest("g", "a", 100)]

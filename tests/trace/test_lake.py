@@ -12,7 +12,7 @@ import pytest
 from ordercast.errors import TraceError, UsageError
 from ordercast.trace.lake import HEADER_LIMIT, find_runs, read_header, read_lake, read_run
 from ordercast.trace.parquet import ParquetSink
-from ordercast.trace.schema import Ending, Header, Row
+from ordercast.trace.schema import SCHEMA_VERSION, Ending, Header, Row
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -161,7 +161,7 @@ def test_damage_anywhere_is_a_sentence_or_harmless(tmp_path: Path, ours: bool) -
         (b'{"run": 7}', "Expected `str`, got `int` - at `$.run`"),
         (b'{"run": "r", "ending": "well"}', "Invalid enum value 'well'"),
         (b'{"run": "other"}', "belongs to the run 'other', but lies in the folder of 'r'"),
-        (b'{"new": 1, "schema_version": 2}', "follows version 2 of the trace contract"),
+        (b'{"new": 1, "schema_version": 3}', "follows version 3 of the trace contract"),
         (b" " * (HEADER_LIMIT + 1), "run.json is larger than the 1,048,576 bytes"),
     ],
     ids=range(10),
@@ -246,9 +246,21 @@ def test_columns_that_break_the_contract(tmp_path: Path) -> None:
 def test_another_version_of_the_contract(tmp_path: Path) -> None:
     folder = foreign(tmp_path)
     table = pq.ParquetFile(folder / "part-0.parquet").read()
-    table = table.replace_schema_metadata({"schema_version": "2"})
+    table = table.replace_schema_metadata({"schema_version": "3"})
     pq.write_table(table, folder / "part-0.parquet")
-    assert "part-0.parquet follows version 2 of the trace contract" in complaint(folder)
+    assert "part-0.parquet follows version 3 of the trace contract" in complaint(folder)
+
+
+def test_an_older_version_of_the_contract_is_read(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    part = next(folder.glob("part-*.parquet"))
+    table = pq.ParquetFile(part).read().replace_schema_metadata({"schema_version": "1"})
+    pq.write_table(table, part)
+    header = folder / "run.json"
+    told = header.read_text()
+    assert f'"schema_version": {SCHEMA_VERSION}' in told
+    header.write_text(told.replace(f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 1'))
+    assert read_run(folder).rows == ROWS
 
 
 def test_rows_are_put_into_local_order(tmp_path: Path) -> None:

@@ -44,10 +44,13 @@ REQUIRED = {
     "join": ("group",),
     "leave": ("group",),
     "view": ("group", "view", "members"),
-    "ticket": ("group", "index", "cause"),
+    "ticket": ("group", "cause"),
     "suspect": ("peer",),
 }
 """The columns without which a row of the kind says nothing."""
+
+WISHES = ("wanted", "refused")
+"""Causes of ticket rows that are not about owning one."""
 
 
 class Flaw(NamedTuple):
@@ -132,8 +135,8 @@ class History:
 
     @property
     def calm(self) -> bool:
-        """Whether the rows show no failure: no crash, no suspicion, no loss and no restart."""
-        return not self.kinds & {"crash", "suspect", "lose"} and not any(
+        """Whether the rows show no failure: no crash, suspicion, exclusion, loss or restart."""
+        return not self.kinds & {"crash", "suspect", "exclude", "lose"} and not any(
             life.incarnation for life in self.lives
         )
 
@@ -264,15 +267,23 @@ class History:
             life.left.add(row.group or "")
             life.gone.add(row.group or "")
         elif kind == "ticket":
-            if row.cause not in CAUSES["ticket"]:
-                self._flaw(kind, row, f"has the unknown cause `{row.cause}`")
-            life.tickets.append(row)
+            self._take_ticket(life, row)
         elif kind == "suspect":
             self.suspicions.add((life.process, bare_name(row.peer or "")))
         elif kind == "crash":
             life.crash = life.crash or row
         elif kind == "stop":
             life.stop = life.stop or row
+
+    def _take_ticket(self, life: Log, row: Row) -> None:
+        if row.cause in WISHES:
+            return  # nobody owns anything by it
+        if row.cause not in CAUSES["ticket"]:
+            self._flaw("ticket", row, f"has the unknown cause `{row.cause}`")
+        if row.index is None:
+            self._flaw("ticket", row, "has no index")
+        else:
+            life.tickets.append(row)
 
     def _enter(self, life: Log, row: Row) -> None:
         life.began.setdefault(row.group or "", row)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -33,8 +33,11 @@ class Machine(Protocol):
     def start(self, step: Step) -> None:
         """Called first; in some families (`Family.rejoins`) again after `leave`."""
 
-    def accepts(self, group: str) -> bool:
-        """Whether one more batch may be submitted now. Asked by drivers, changes nothing."""
+    def accepts(self, group: str, now: int) -> bool:
+        """Whether one more batch may be submitted at this time on the member's own clock.
+
+        Asked by drivers, changes nothing. `submit` follows with a step of the same time.
+        """
 
     def stable_up_to(self, group: str) -> int:
         """The number up to which our own events are with every present member; 0: none is."""
@@ -68,6 +71,26 @@ class Machine(Protocol):
         """The application leaves. Tells the others; but for `start` no door is called any more."""
 
 
+@runtime_checkable
+class Licensed(Machine, Protocol):
+    """Machines of groups in which it takes a right to send, which comes and goes.
+
+    What has become of it is told by `step.tell` of an `Updating`.
+    """
+
+    def seek(self, step: Step, group: str, wanted: bool) -> None:
+        """The application wants to send, or no longer does: then the right is given back."""
+
+    def retire(self, step: Step, group: str) -> None:
+        """The application will leave: what others need us for is handed over first."""
+
+    def may_go(self, group: str) -> bool:
+        """Whether that is done. Who leaves earlier does it like one that has crashed."""
+
+    def has_heirs(self, group: str, now: int) -> bool:
+        """Whether anybody is there to hand it over to. If not, waiting is in vain."""
+
+
 class Plan(NamedTuple):
     """One group as a member is configured with it."""
 
@@ -87,6 +110,10 @@ def _everybody(plan: Plan, name: str) -> bool:
     return True
 
 
+def _never(plan: Plan) -> bool:
+    return False
+
+
 def _nothing(plan: Plan, events_per_second: float) -> list[str]:
     return []
 
@@ -104,4 +131,5 @@ class Family(NamedTuple):
     advice: Callable[[Plan, float], list[str]] = (
         _nothing  # what is doubtful about a group's options
     )
+    licensed: Callable[[Plan], bool] = _never  # whether its machines are `Licensed`
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again

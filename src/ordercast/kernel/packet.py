@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import msgspec
 
@@ -32,6 +32,13 @@ class Packet(
     def makers(self) -> Iterable[str]:
         """The names of those whose messages it carries: they must be allowed to send."""
         return ()
+
+    def slot(self) -> Hashable | None:
+        """On disk the newest record of a slot stands for all of it. None: each one counts.
+
+        Slots are a record's own: those of another kind or of another group are others.
+        """
+        return None
 
     def to_wire(self) -> Packet:
         """The packet in the form in which it travels, if that is another one."""

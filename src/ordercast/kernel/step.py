@@ -29,7 +29,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from ordercast.kernel.packet import Packet
-from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
+from ordercast.types import Event, NodeId, StateGiven, StateWanted, Updating, View
 
 
 class Channel(Enum):
@@ -59,7 +59,7 @@ class Note(NamedTuple):
     columns: dict[str, object]
 
 
-Output: TypeAlias = Event | View | Note | StateWanted | StateGiven
+Output: TypeAlias = Event | View | Note | StateWanted | StateGiven | Updating
 """What the application and the trace hear of, in order."""
 
 
@@ -110,6 +110,10 @@ class Step:
     def give_state(self, group: str, state: bytes | None) -> None:
         """Hands the application a state to begin with. None: others have one, and gave none."""
         self.outputs.append(StateGiven(group, state))
+
+    def tell(self, updating: Updating) -> None:
+        """Tells the application what has become of its right to send, in order with the events."""
+        self.outputs.append(updating)
 
     def set_timer(self, timer: Timer, after: int | None) -> None:
         """Asks for `expire(timer)` after so many nanoseconds; again replaces, None cancels."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Literal
 
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.network import Network
 from ordercast.sim.process import Process
 from ordercast.sim.scenario import ChaosSettings, Fault, Scenario
 from ordercast.store.memory import Trouble
-from ordercast.units import MILLISECOND, SECOND, Duration
+from ordercast.units import MILLISECOND, Duration
+
+_KEPT: Literal["kept"] = "kept"
+_DISKS: tuple[Literal["kept", "lost"], ...] = (_KEPT, "lost")
 
 RESTART_PAUSE = 100 * MILLISECOND
 """How long a process is down that is restarted without a word on how long."""
@@ -208,10 +212,10 @@ def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[F
                 nodes=nodes,
                 sides=sides,
                 lasts=lasts,
-                disk=draw.choice(("kept", "lost")),
+                disk=_KEPT if chaos.disks == "kept" else draw.choice(_DISKS),
                 rate=draw.uniform(0.05, 0.6),
                 factor=draw.uniform(2, 50),
-                by=Duration(draw.randint(0, SECOND)),
+                by=Duration(draw.randint(0, chaos.jump)),
                 drift=draw.uniform(-0.05, 0.05),
                 mode=draw.choice(("fail", "full", "slow")),
             )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 from ordercast.errors import DiskError
-from ordercast.kernel.machine import Machine
+from ordercast.kernel.machine import Licensed, Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Note, Step, Timer
 from ordercast.sim.agenda import Agenda
@@ -24,12 +24,12 @@ from ordercast.sim.network import Link, Network, Parcel
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
-from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, View
+from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, Updating, View
 
 DISK_RECORDS = 10_000_000
 
 Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
-Heard: TypeAlias = Event | View | StateWanted | StateGiven
+Heard: TypeAlias = Event | View | StateWanted | StateGiven | Updating
 Application: TypeAlias = Callable[[NodeId, Heard], bytes | None]
 """What an application is handed, in order. What it returns is its state, if that was asked."""
 Act: TypeAlias = tuple[Callable[[Any], None], Any]
@@ -61,6 +61,7 @@ class Process:
         "name",
         "network",
         "on_room",
+        "on_start",
         "submitted",
         "wire_rows",
     )
@@ -90,6 +91,7 @@ class Process:
         self.submitted = 0
         # What the load wants to do as soon as a step may have made room, by group.
         self.on_room: dict[str, Callable[[], None]] = {}
+        self.on_start: list[Callable[[], None]] = []  # what its applications do in every life
         self.wire_rows = level is Level.WIRE
         self._traced = level is not Level.OFF
         self._build = build
@@ -119,6 +121,9 @@ class Process:
                 step = self._step()
                 machine.start(step)
                 self._apply(machine, step)
+        for begin in self.on_start:
+            if self.alive:
+                begin()
 
     def crash(self, cause: str | None = None) -> None:
         if not self.alive:
@@ -195,7 +200,24 @@ class Process:
         self._apply(machine, step)
 
     def accepts(self, group: str) -> bool:
-        return self.alive and self._paused is None and self.machines[group].accepts(group)
+        if not self.alive or self._paused is not None:
+            return False
+        return self.machines[group].accepts(group, self.clock.read(self.agenda.now))
+
+    def seek(self, group: str, wanted: bool) -> None:
+        """The application wants to send from now on, or no longer does."""
+        machine = self.machines.get(group)
+        if self._paused is not None:
+            self._paused.append((self._seek, (self.life, group, wanted)))
+        elif isinstance(machine, Licensed):
+            step = self._step()
+            machine.seek(step, group, wanted)
+            self._apply(machine, step)
+
+    def _seek(self, wish: tuple[NodeId, str, bool]) -> None:
+        life, group, wanted = wish
+        if life == self.life:
+            self.seek(group, wanted)
 
     def await_room(self, group: str, retry: Callable[[], None]) -> None:
         """The load is blocked, and wants to be called when a step may have made room."""

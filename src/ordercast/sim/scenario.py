@@ -29,6 +29,10 @@ class WorkloadSettings(Part, frozen=True):
     payload: Size = Size(100)  # bytes of one message
     batch: Annotated[int, Meta(ge=1, le=100_000)] = 1  # messages that are submitted together
     pattern: Literal["poisson", "steady"] = "poisson"
+    # Where it takes a ticket to send: senders want one for about so long, then none for about as
+    # long, and so on. None: always.
+    tenure: Duration | None = None
+    begins: dict[str, Duration] = {}  # who begins to send later than the others, and when
 
     def rate_in(self, options: Any) -> float:
         """Messages a second and sender in a group with these options, which say what a round is."""
@@ -74,6 +78,8 @@ class ChaosSettings(Part, frozen=True):
     every: Duration = Duration(SECOND)
     longest: Duration = Duration(3 * SECOND)  # how long one fault may last
     survivors: Annotated[int, Meta(ge=1, le=100_000)] = 2  # so many never crash for good
+    disks: Literal["any", "kept"] = "any"  # what a restart finds: its disk, or perhaps nothing
+    jump: Duration = Duration(SECOND)  # how far a skewed clock may jump before it drifts
 
 
 class Scenario(Part, frozen=True):

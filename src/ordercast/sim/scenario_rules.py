@@ -61,12 +61,20 @@ def _senders(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
                 yield ("workload", "senders"), _no_such(name, scenario)
         if len(set(wanted)) < len(wanted):
             yield ("workload", "senders"), "workload.senders lists a process twice"
+    senders = frozenset(scenario.senders())
+    for name, begins in scenario.workload.begins.items():
+        if name not in senders:
+            yield ("workload", "begins"), f"workload.begins: {name} is no sender"
+        elif begins >= scenario.duration:
+            yield ("workload", "begins"), f"workload.begins: {name} begins when the load is over"
 
 
 def _load(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
     load = scenario.workload
     if not 0 <= load.payload <= LARGEST_PAYLOAD:
         yield ("workload", "payload"), f"workload.payload may be {LARGEST_PAYLOAD} bytes at most"
+    if load.tenure is not None and load.tenure <= 0:
+        yield ("workload", "tenure"), "workload.tenure must be longer than nothing"
     if load.per_round is not None:
         families = {scenario.family_of(group) for group in scenario.groups()}
         if not all("round" in FAMILIES[family].options.__struct_fields__ for family in families):

@@ -20,6 +20,48 @@ BATCH_SIZE = 64 << 10
 """Bytes up to which messages that waited are put into one batch: larger frames gain nothing."""
 
 
+class Wish:
+    """Wants to send in a group where that takes a right: always, or for a while now and then."""
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        process: Process,
+        group: str,
+        load: WorkloadSettings,
+        draw: Random,
+        until: int,
+    ) -> None:
+        self._agenda = agenda
+        self._process = process
+        self._group = group
+        self._tenure = load.tenure
+        self._draw = draw
+        self._until = until
+        self._from = load.begins.get(process.name, 0)
+        process.on_start.append(self._begin)
+
+    def _begin(self) -> None:
+        if self._agenda.now < self._from:
+            self._agenda.add(self._from, self._change, (self._process.life, True))
+        else:
+            self._process.seek(self._group, True)
+            self._plan_next(False)
+
+    def _plan_next(self, wanted: bool) -> None:
+        if self._tenure is None:
+            return
+        at = self._agenda.now + max(1, round(self._draw.expovariate(1 / self._tenure)))
+        if at < self._until:
+            self._agenda.add(at, self._change, (self._process.life, wanted))
+
+    def _change(self, change: tuple[NodeId, bool]) -> None:
+        life, wanted = change
+        if self._process.alive and life == self._process.life:
+            self._process.seek(self._group, wanted)
+            self._plan_next(not wanted)
+
+
 class Sender:
     """The application of one process in one group."""
 
@@ -47,11 +89,11 @@ class Sender:
         self._backlog = 0  # messages that wait for room
         self._life: NodeId | None = None  # the life that the backlog belongs to
         self._submitting = False  # a submission makes a step, after which room is asked for again
-        self._plan_next()
+        self._plan_next(load.begins.get(process.name, 0))
 
-    def _plan_next(self) -> None:
+    def _plan_next(self, earliest: int = 0) -> None:
         gap = self._gap if self._steady else self._draw.expovariate(1 / self._gap)
-        at = self._agenda.now + max(1, round(gap))
+        at = max(self._agenda.now, earliest) + max(1, round(gap))
         if at < self._until:
             self._agenda.add(at, self._make, None)
 

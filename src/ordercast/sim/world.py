@@ -28,7 +28,7 @@ from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
 from ordercast.sim.scenario import GroupSettings, Scenario
 from ordercast.sim.scenario_file import options_for
-from ordercast.sim.workload import BATCH_SIZE, Sender
+from ordercast.sim.workload import BATCH_SIZE, Sender, Wish
 from ordercast.trace.schema import Ending, Header, Level, Row
 from ordercast.trace.sinks import Sink
 from ordercast.types import NodeId
@@ -118,9 +118,15 @@ class World:
         if scenario.chaos is not None:
             listed += draw_chaos(scenario.chaos, scenario, chance.stream(seed, "faults"))
         self.faults.schedule(listed, scenario.duration)
+        load, until = scenario.workload, scenario.duration
+        for group, plan in self._groups:
+            licensed = self._families[scenario.family_of(group)].licensed(plan)
+            for name in scenario.senders():
+                if licensed and name in plan.members:
+                    draw = chance.stream(seed, "wishes", group.name, name)
+                    Wish(self.agenda, self.processes[name], group.name, load, draw, until)
         for process in self.processes.values():
             process.start()
-        load, until = scenario.workload, scenario.duration
         for group, plan in self._groups:
             members, rate = frozenset(group.members), load.rate_in(plan.options)
             family = self._families[scenario.family_of(group)]

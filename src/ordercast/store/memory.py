@@ -3,6 +3,8 @@
 Records go to a cache first and are durable after `sync`. A crash loses the cache. The disk can
 be told to be full, to fail or to be slow; a file that is full or failing raises DiskError at
 the next record, because a member must not go on as if its word were kept.
+
+Of a slot the newest durable record counts, as in a file, so a long run needs no more room.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from enum import StrEnum
 
 from ordercast.errors import DiskError
 from ordercast.kernel.packet import Packet
+from ordercast.store.slots import Slots
 
 
 class Trouble(StrEnum):
@@ -21,10 +24,10 @@ class Trouble(StrEnum):
 
 class SimulatedDisk:
     def __init__(self, capacity: int) -> None:
-        self.capacity = capacity  # records
+        self.capacity = capacity  # records that count
         self.trouble: Trouble | None = None
         self.sync_time = 0  # nanoseconds that one sync takes now
-        self._durable: list[Packet] = []
+        self._durable: Slots[Packet] = Slots()
         self._cached: list[Packet] = []
 
     def append(self, records: list[Packet]) -> None:
@@ -40,7 +43,8 @@ class SimulatedDisk:
     def sync(self, up_to: int | None = None) -> None:
         """Makes the oldest cached records durable: all of them, or so many."""
         count = len(self._cached) if up_to is None else up_to
-        self._durable += self._cached[:count]
+        for record in self._cached[:count]:
+            self._durable.put(record, record)
         del self._cached[:count]
 
     def crash(self) -> None:
@@ -54,4 +58,4 @@ class SimulatedDisk:
 
     def records(self) -> list[Packet]:
         """What a restarted process finds."""
-        return list(self._durable)
+        return self._durable.values()

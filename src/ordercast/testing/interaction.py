@@ -43,6 +43,7 @@ from ordercast.protocol.cluster.packets import (
 )
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.newtop.packets import PACKETS as TOTAL_PACKETS
 from ordercast.testing.stage import (
     Happening,
     Kept,
@@ -54,7 +55,8 @@ from ordercast.testing.stage import (
     TimerSet,
     tag_of,
 )
-from ordercast.types import COUNTER_BITS, Event, NodeId, StateGiven, StateWanted, View
+from ordercast.testing.ticket_words import TICKET_WORDS
+from ordercast.types import COUNTER_BITS, Event, NodeId, StateGiven, StateWanted, Updating, View
 from ordercast.units import Duration
 
 RULE = "----"
@@ -110,6 +112,8 @@ def happening_text(who: NodeId, what: Happening) -> str:
             return f"{who} delivers {named}{_columns_text(fields)}"
         case StateWanted():
             return f"{who} is asked for its state"
+        case Updating(cause=cause, ticket=ticket):
+            return f"{who} is told: ticket {ticket} {cause}"
         case StateGiven():
             return f"{who} is given the state {value_text(what.state)}"
         case Note(kind, columns):
@@ -185,7 +189,18 @@ def _causal_state(member: Any) -> list[str]:
     ]
 
 
+def _total_text(packet: Any) -> str:
+    """`6 after 5, delivered 1, asks for 4`, then what is its own."""
+    asks = f", asks for {packet.solicits}" if packet.solicits else ""
+    said = f"{packet.order} after {packet.previous}, delivered {packet.delivered_up_to}{asks}"
+    own = {name: getattr(packet, name) for name in packet.__struct_fields__[5:]}
+    if "origin" in own:
+        return f"{said}: {own['origin']}:{own['number']}"
+    return said + (":" if own else "") + _columns_text(own)
+
+
 PACKETS: dict[type[Packet], Callable[[Any], str]] = {
+    **dict.fromkeys(TOTAL_PACKETS, _total_text),
     Data: lambda data: f"{data.origin}:{data.number}",
     Start: lambda start: f"{start.origin} after {start.after}",
     Alive: lambda alive: (
@@ -208,6 +223,7 @@ PACKETS: dict[type[Packet], Callable[[Any], str]] = {
         + (f", state {value_text(packet.state)}" if packet.state is not None else "")
     ),
 }
+PACKETS |= TICKET_WORDS
 STATES: dict[str, Callable[[Any], list[str]]] = {"fifo": _fifo_state, "causal": _causal_state}
 
 
@@ -430,6 +446,11 @@ def _throttle(play: Play, name: str, word: str) -> None:
 @command("provide", "NAME STATE")
 def _provide(play: Play, name: str, state: str) -> None:
     play.stage.provide(name, _payload(state))
+
+
+@command("seek", "NAME on|off")
+def _seek(play: Play, name: str, word: str) -> None:
+    play.stage.seek(name, word == "on")
 
 
 command("crash", "NAME")(lambda play, name: play.stage.crash(name))

@@ -27,7 +27,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.machine import Family, Licensed, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import (
     DATAGRAM,
@@ -182,13 +182,13 @@ class Stage:
     # --- doors -------------------------------------------------------------------------------
 
     def accepts(self, name: str, group: str = GROUP) -> bool:
-        return self.machine(name, group).accepts(group)
+        return self.machine(name, group).accepts(group, self.now)
 
     def submit(self, name: str, payloads: Payloads, group: str = GROUP) -> Event | None:
         """Submits one batch. None: the member does not accept one now."""
         actor = self._living(name)
         machine = self.machine(name, group)
-        if not machine.accepts(group):
+        if not machine.accepts(group, self.now):
             return None
         step = Step(self.now)
         event = machine.submit(step, group, payloads, sum(map(len, payloads)))
@@ -199,6 +199,14 @@ class Stage:
         """The application of a member cannot take more, or can again."""
         actor, machine, step = self._living(name), self.machine(name, group), Step(self.now)
         machine.throttle(step, group, full)
+        self._apply(actor, machine, step)
+
+    def seek(self, name: str, wanted: bool, group: str = GROUP) -> None:
+        """The application of a member wants to send, or no longer does: that takes a right."""
+        actor, machine, step = self._living(name), self.machine(name, group), Step(self.now)
+        if not isinstance(machine, Licensed):
+            raise StageError(f"whoever is in group {group!r} may send")
+        machine.seek(step, group, wanted)
         self._apply(actor, machine, step)
 
     def provide(self, name: str, state: bytes | None, group: str = GROUP) -> None:

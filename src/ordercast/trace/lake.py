@@ -29,7 +29,7 @@ from ordercast.trace.parquet import (
     Pyarrow,
     load_pyarrow,
 )
-from ordercast.trace.schema import COLUMNS, KINDS, SCHEMA_VERSION, Header, Row, Trace
+from ordercast.trace.schema import COLUMNS, KINDS, READABLE, SCHEMA_VERSION, Header, Row, Trace
 
 ROWS_LIMIT = 50_000_000
 """The most rows of one run that the plain reader takes into memory."""
@@ -161,10 +161,10 @@ def _find_parts(folder: Path) -> list[Path]:
 
 
 def _check_version(path: Path, version: str) -> None:
-    if version != str(SCHEMA_VERSION):
+    if version not in map(str, READABLE):
         raise TraceError(
             f"{path} follows version {version} of the trace contract, and this ordercast reads "
-            f"version {SCHEMA_VERSION}."
+            f"versions {READABLE[0]} to {SCHEMA_VERSION}."
         )
 
 

@@ -1,8 +1,9 @@
-"""Rows, kinds and the header of a run: the trace contract, version 1.
+"""Rows, kinds and the header of a run: the trace contract, version 2.
 
 A trace is what a run leaves behind. The simulator and the live runtime write the same kind of
 rows, and nothing that reads them can tell which of the two it was. docs/trace.md says what
-every column means. Changing a column or a kind means a new SCHEMA_VERSION.
+every column means, and what is new in which version. Changing a column or a kind means a new
+SCHEMA_VERSION.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any
 
 import msgspec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = (1, 2)
+"""Versions that can be read: what a newer one has more, an older trace does not hold."""
 
 
 class Kind(StrEnum):
@@ -40,7 +43,7 @@ KINDS = frozenset(str(kind) for kind in Kind)
 
 CAUSES = {
     "lose": ("obsolete", "unrecovered", "overflow", "discarded"),
-    "ticket": ("acquired", "renewed", "released", "disconnected"),
+    "ticket": ("wanted", "refused", "acquired", "renewed", "released", "disconnected"),
     "recover": ("asked", "answered", "failed"),
     "blocked": ("window", "view", "rule"),
 }

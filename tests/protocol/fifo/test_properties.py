@@ -193,8 +193,8 @@ class Watched:
         self.groups = machine.groups
         self.present: tuple[NodeId, ...] = ()
 
-    def accepts(self, group: str) -> bool:
-        return bool(self.inner.accepts(group))
+    def accepts(self, group: str, now: int) -> bool:
+        return bool(self.inner.accepts(group, now))
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         event: Event = self.inner.submit(step, group, payloads, size)

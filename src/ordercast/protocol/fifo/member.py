@@ -87,14 +87,17 @@ class Member:
         else:
             self._install(step)
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
+        return self._has_room()
+
+    def _has_room(self) -> bool:
         return not self.forming and not self.unstable.full
 
     def stable_up_to(self, group: str) -> int:
         return self.own_stable
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
-        assert self.accepts(group), "the driver asks first"
+        assert self._has_room(), "the driver asks first"
         if size > self.options.window_size:
             raise UsageError(
                 f"a batch of {size} bytes does not fit the window of "

@@ -9,12 +9,13 @@ schedule.py     schedules as lines that a person can read, and following them
 fingerprint.py  the canonical encoding by which states are recognised again
 """
 
-from ordercast.sim.explore.search import Broken, Replayed, Report, explore, replay
+from ordercast.sim.explore.search import Broken, Present, Replayed, Report, explore, replay
 from ordercast.sim.explore.setting import Bounds, Setting, setting, setting_of
 
 __all__ = [
     "Bounds",
     "Broken",
+    "Present",
     "Replayed",
     "Report",
     "Setting",

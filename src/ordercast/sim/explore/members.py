@@ -69,7 +69,7 @@ class Core:
         self.machines: list[Machine] = []
         # (machine, timer, when it would run out), in the order of their encodings
         self.timers: tuple[tuple[int, Timer, int], ...] = ()
-        self.clock = clock  # nanoseconds; stands still unless the setting has clocks
+        self.clock = clock  # nanoseconds by a true clock; stands still unless there are clocks
         self.kept = kept  # on disk
         self.submitted = submitted  # by all lives
         self.accepting: tuple[str, ...] = ()  # groups
@@ -117,7 +117,9 @@ class Members:
         self._core_of: dict[bytes, Core] = {}
         self._entry_of: dict[bytes, int] = {}
         self._reactions: dict[tuple[int, Door], Reaction | Failure] = {}
+        self._later: dict[tuple[int, int], Core] = {}
         self._codes = {name: place for place, name in enumerate(setting.names)}
+        self._clocks = {name: setting.clock_of(name) for name in setting.names}
 
     def unborn(self, name: str) -> Core:
         """Before the first life."""
@@ -135,6 +137,21 @@ class Members:
                 found = Failure(failure_line(failure))
             self._reactions[key] = found
         return found
+
+    def later(self, core: Core, clock: int) -> Core:
+        """This core when its clock has come so far and nothing else has happened to it."""
+        if core.clock >= clock:
+            return core
+        found = self._later.get((core.id, clock))
+        if found is None:
+            after = Core(core.life, core.kept, clock, core.submitted)
+            after.alive, after.machines, after.timers = core.alive, core.machines, core.timers
+            found = self._later[core.id, clock] = self._intern(after, core.frozen)
+        return found
+
+    def local_time(self, core: Core) -> int:
+        """What the core's own clock shows."""
+        return self._clocks[core.life.name].read(core.clock)
 
     def code(self, address: Address) -> int:
         if isinstance(address, str):
@@ -212,7 +229,7 @@ class Members:
         return Reaction(self._intern(after, {}), (), self._entry(after, [Note("crash", {})]))
 
     def _step(self, core: Core) -> Step:
-        return Step(core.clock) if self.setting.clocks else TimelessStep(0)
+        return Step(self.local_time(core)) if self.setting.clocks else TimelessStep(0)
 
     # --- effects -------------------------------------------------------------------------------
 
@@ -238,7 +255,8 @@ class Members:
             timers.pop((place, timer), None)
             if after is not None:
                 assert after >= 0, f"{timer} is set into the past"
-                timers[place, timer] = core.clock + after if self.setting.clocks else 0
+                span = self._clocks[core.life.name].span(after)
+                timers[place, timer] = core.clock + span if self.setting.clocks else 0
         for output in step.outputs:
             if isinstance(output, Note) and output.columns.get("until") is not None:
                 _refuse_leases(output)
@@ -260,7 +278,8 @@ class Members:
             core.id = len(self.cores)
             core.frozen = walk.frozen
             served = [(each, group) for each in core.machines for group in each.groups]
-            core.accepting = tuple(group for each, group in served if each.accepts(group))
+            now = self.local_time(core)
+            core.accepting = tuple(group for each, group in served if each.accepts(group, now))
             self.cores.append(core)
             found = self._core_of[seen] = core
         return found

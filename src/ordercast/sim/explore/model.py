@@ -8,6 +8,9 @@ A `State` is a value: the cores and logs of all members and what is underway. It
   status    arrives, and is answered, in two separate steps. OK only after it arrived; not OK at
             any time, and then it may still arrive. To be lost costs from the bounds.
   timer     every timer that is set can run out next, whatever it was set to: asynchrony.
+  clocks    each stands still until a timer of its member runs out, so no two agree. In a setting
+            with clocks `together` all of them then come to the time of that timer, if they are not
+            beyond it: whoever fires later than it should was held up, and packets take any time.
   cut       both ways between two members. Links hold what is underway and go on after the cut;
             what is sent by datagram or status meanwhile is gone.
 
@@ -208,7 +211,13 @@ class Model:
         return self._react(state, who, ("submit", group))
 
     def _expire(self, state: State, who: int, machine: int, timer: Any) -> State | Failure:
-        return self._react(state, who, ("expire", machine, timer))
+        after = self._react(state, who, ("expire", machine, timer))
+        if isinstance(after, Failure) or not self.setting.together:
+            return after
+        known = self.members.cores
+        clock = known[after.cores[who]].clock
+        cores = tuple(self.members.later(known[core], clock).id for core in after.cores)
+        return after._replace(cores=cores)
 
     def _restart(self, state: State, who: int) -> State | Failure:
         return self._react(state, who, ("start",))

@@ -9,7 +9,8 @@ copy: a member submits, a packet arrives, a timer runs out, and at most so many 
 (`model.py` has the rules). States that were met before are not tried again. The search is
 breadth first, so the first schedule that breaks a law is as short as any that does. The judge is
 handed in, and sees the trace of every state whose logs no earlier state had, as a run that was
-cut. So the explorer knows no law, and any function of a trace can be one.
+cut. So the explorer knows no law, and any function of a trace can be one. What must be true of the
+members in every state, such as who may do what at this moment, is for an `Invariant`.
 
   prelude   A family that forms its group first would spend the whole search on that. With
             `prelude` the group starts and forms in a fair run without faults, until every member
@@ -34,6 +35,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ordercast.errors import UsageError
+from ordercast.kernel.machine import Machine
 from ordercast.sim.explore.members import Failure
 from ordercast.sim.explore.model import COSTS, FAULTS, Action, Model, State, Usage, free_model
 from ordercast.sim.explore.run import begin, fair_run, trace_of
@@ -41,6 +43,7 @@ from ordercast.sim.explore.schedule import describe, follow
 from ordercast.sim.explore.setting import Bounds, Setting
 from ordercast.trace.schema import Ending, Row, Trace
 from ordercast.trace.text import format_history
+from ordercast.types import NodeId
 
 
 class Judgement(Protocol):
@@ -59,6 +62,31 @@ class Judgement(Protocol):
 Judge: TypeAlias = Callable[[Trace], Sequence[Judgement]]
 
 
+class Present(NamedTuple):
+    """One living member in one state. Look, and change nothing."""
+
+    life: NodeId
+    machines: Sequence[Machine]
+    now: int  # on its own clock
+
+
+Invariant: TypeAlias = Callable[[Sequence[Present]], str | None]
+"""What is wrong with this state, if anything is."""
+
+
+def anything(present: Sequence[Present]) -> str | None:
+    return None
+
+
+class _Violation(NamedTuple):
+    """What an invariant said, as a judgement."""
+
+    why: str
+    law: str = "the invariant"
+    answer: str = "broken"
+    witness: Sequence[Row] = ()
+
+
 class Broken(NamedTuple):
     """A law that does not hold, or a machine that raised, and the schedule that shows it."""
 
@@ -74,9 +102,11 @@ class Broken(NamedTuple):
             lines.append("     then everything arrives, and timers run out in rounds")
         if self.verdict is None:
             return "\n".join([f"a machine broke: {self.error}", *lines])
+        head = f"{self.verdict.law} is broken: {self.verdict.why}"
+        if not self.verdict.witness:
+            return "\n".join([head, *lines])
         witness = Trace(self.trace.header, list(self.verdict.witness))
         rows = [f"     {line}" for line in format_history(witness).splitlines()[1:]]
-        head = f"{self.verdict.law} is broken: {self.verdict.why}"
         return "\n".join([head, *lines, "  witness:", *rows])
 
 
@@ -128,13 +158,14 @@ def explore(
     *,
     settle: bool = False,
     after: Sequence[str] = (),
+    invariant: Invariant = anything,
 ) -> Report:
     """Tries every schedule within the bounds, until a law breaks.
 
     `after` is a schedule to begin with: what lies too deep for a search may lie near its end. It
     uses nothing up of the bounds but the submissions that it makes.
     """
-    return _Search(where, bounds, judge, settle, tuple(after)).run()
+    return _Search(where, bounds, judge, settle, tuple(after), invariant).run()
 
 
 def replay(
@@ -158,13 +189,21 @@ def replay(
 
 class _Search:
     def __init__(
-        self, where: Setting, bounds: Bounds, judge: Judge, settle: bool, after: tuple[str, ...]
+        self,
+        where: Setting,
+        bounds: Bounds,
+        judge: Judge,
+        settle: bool,
+        after: tuple[str, ...],
+        invariant: Invariant,
     ) -> None:
         self.model = Model(where, bounds, settle)
         self.bounds = bounds
         self.judge = judge
         self.settle = settle
         self.after = after
+        self.invariant = invariant
+        self.looked_at: dict[tuple[int, ...], None] = {}  # by the invariant: cores of a state
         self.begun = begin(self.model)
         states, error = follow(self._free(), self.begun[-1], after)
         if error is not None:
@@ -187,6 +226,7 @@ class _Search:
     def run(self) -> Report:
         depth, first = 0, 0
         self._judge_node(0)
+        self._look_at(0)
         while first < len(self.states) and not self._is_over():
             level = range(first, len(self.states))
             for node in level:
@@ -245,6 +285,8 @@ class _Search:
             self.actions.append(action)
             if after.logs is not state.logs:
                 self._judge_node(len(self.states) - 1)
+            if after.cores is not state.cores:
+                self._look_at(len(self.states) - 1)
 
     # --- judging -------------------------------------------------------------------------------
 
@@ -253,6 +295,20 @@ class _Search:
         if logs not in self.judged_logs:
             self.judged_logs[logs] = None
             self._judge(node, [], Ending.CUT)
+
+    def _look_at(self, node: int) -> None:
+        cores = self.states[node].cores
+        if self.broken is not None or cores in self.looked_at:
+            return
+        self.looked_at[cores] = None
+        members = self.model.members
+        living = [core for core in map(members.cores.__getitem__, cores) if core.alive]
+        wrong = self.invariant(
+            [Present(core.life, core.machines, members.local_time(core)) for core in living]
+        )
+        if wrong is not None:
+            trace = trace_of(self.model, self._run_to(node), Ending.CUT)
+            self.broken = Broken(self._schedule(node), False, _Violation(wrong), None, trace)
 
     def _settle_node(self, node: int) -> None:
         def is_rested(state: State, left: int) -> bool:

@@ -16,6 +16,7 @@ from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim import chance
+from ordercast.sim.clock import TRUE, Clock
 from ordercast.sim.scenario import Scenario
 from ordercast.sim.scenario_file import options_for
 from ordercast.types import NodeId
@@ -60,6 +61,8 @@ class Setting(msgspec.Struct, frozen=True):
     seed: int = 0  # of the chance that machines are built with
     prelude: bool = True  # let the group form in peace before anything is explored
     clocks: bool = False  # let machines read their clocks, which are then part of the state
+    together: bool = False  # all clocks show one time, which a timer that runs out brings forward
+    rates: Mapping[str, float] = {}  # together: who gains how many seconds a second, or loses
     latest_only: bool = False  # a datagram replaces those of its type on the same way
     rounds: int = 16  # of timers, in the prelude and when settling
 
@@ -70,6 +73,9 @@ class Setting(msgspec.Struct, frozen=True):
     @property
     def family(self) -> str | None:
         return self.parts[0][0].name if len(self.parts) == 1 else None
+
+    def clock_of(self, name: str) -> Clock:
+        return TRUE.drifting(0, self.rates[name]) if name in self.rates else TRUE
 
     def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
         """The machines of one life."""

@@ -1,0 +1,125 @@
+"""How packets and records about leased tickets read in interaction files.
+
+A guard set is `2{n1 n2 n3}`, a ballot `1/n2`, an entry `epoch.sequence`. The cluster's id, drawn by
+chance when it was founded, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.tickets.packets import (
+    Ballot,
+    Claim,
+    Configuration,
+    Current,
+    EntryRecord,
+    Grant,
+    GuardianRecord,
+    Held,
+    Install,
+    Installed,
+    List,
+    Listed,
+    Next,
+    Offer,
+    Outbid,
+    Ping,
+    Pong,
+    Propose,
+    Ready,
+    Refusal,
+    Release,
+    Released,
+    Seal,
+    Sealed,
+    Vote,
+    Voted,
+)
+
+
+def _guards(guards: Configuration | None) -> str:
+    return f"{guards.number}{{{' '.join(map(str, guards.guardians))}}}" if guards else "none"
+
+
+def _ballot(ballot: Ballot | None) -> str:
+    return f"{ballot.count}/{ballot.by}" if ballot else "none"
+
+
+def _entry(entry: int) -> str:
+    return f"{entry >> 32}.{entry & (1 << 32) - 1}" if entry else "0"
+
+
+def _clock(clock: Sequence[int]) -> str:
+    return f" at <{' '.join(map(_entry, clock))}>" if clock else ""
+
+
+def _table(table: Sequence[Held]) -> str:
+    words = [
+        f"{held.mode} {held.epoch}" + (f" {held.owner}" if held.owner else "") for held in table
+    ]
+    return f"[{', '.join(words)}]"
+
+
+def _next(next_: Next) -> str:
+    return f"{_guards(next_.configuration)} {_table(next_.table)}"
+
+
+def _vote(vote: Vote | None) -> str:
+    return f"voted {_ballot(vote.ballot)} {_next(vote.next)}" if vote else "no vote"
+
+
+def _pong(pong: Pong) -> str:
+    serves = f", serves {pong.serves}" if pong.serves else ""
+    state = ", sealed" * pong.sealed + ", leaving" * pong.leaving
+    return f"knows {_guards(pong.hint)}{serves}{state}"
+
+
+def _refusal(refusal: Refusal) -> str:
+    if refusal.sealed:
+        return "sealed"
+    live = "may still have it" if refusal.live else "had it"
+    return f"{refusal.owner} {live} in epoch {refusal.epoch}"
+
+
+TICKET_WORDS: dict[type[Packet], Callable[[Any], str]] = {
+    Ping: lambda _: "alive?",
+    Pong: _pong,
+    List: lambda _: "which are free?",
+    Listed: lambda packet: (
+        f"by set {packet.number}: "
+        + (" ".join(f"{ticket} after epoch {epoch}" for ticket, epoch in packet.tickets) or "none")
+    ),
+    Claim: lambda packet: (
+        f"{packet.ticket} in epoch {packet.epoch} of set {packet.number}"
+        + (f", made {packet.sequence}" if packet.sequence else "")
+    ),
+    Grant: lambda packet: f"after {_entry(packet.base)}{_clock(packet.clock)}",
+    Refusal: _refusal,
+    Release: lambda packet: (
+        f"{packet.ticket} in epoch {packet.epoch} of set {packet.number}, "
+        f"last {_entry(packet.last)}{_clock(packet.clock)}"
+    ),
+    Released: lambda packet: f"{packet.ticket} in epoch {packet.epoch}",
+    Offer: lambda packet: f"of set {packet.number}, ballot {_ballot(packet.ballot)}",
+    Ready: lambda packet: f"ballot {_ballot(packet.ballot)}: {packet.guardian}",
+    Seal: lambda packet: f"set {packet.number}, ballot {_ballot(packet.ballot)}",
+    Sealed: lambda packet: (
+        f"set {packet.number}, ballot {_ballot(packet.ballot)}: {_vote(packet.vote)}, "
+        f"{_table(packet.table)}, live [{' '.join(map(str, packet.live))}]"
+    ),
+    Propose: lambda packet: f"ballot {_ballot(packet.ballot)}: {_next(packet.next)}",
+    Voted: lambda packet: f"ballot {_ballot(packet.ballot)}: {packet.guardian}",
+    Install: lambda packet: _next(packet.next),
+    Installed: lambda packet: f"set {packet.number}: {packet.guardian}",
+    Current: lambda packet: _guards(packet.configuration),
+    Outbid: lambda packet: f"set {packet.number}: {_ballot(packet.ballot)} was seen",
+    GuardianRecord: lambda record: (
+        f"{record.guardian} of {_guards(record.configuration)}, ballot {_ballot(record.ballot)}"
+        + (f", {_vote(record.vote)}" if record.vote else "")
+        + ", sealed" * record.sealed
+    ),
+    EntryRecord: lambda record: f"{record.ticket}: {record.mode} {record.epoch} {record.owner}",
+}
