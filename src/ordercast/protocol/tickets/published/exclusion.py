@@ -1,0 +1,70 @@
+"""Algorithm 4: a process that could not reach its successor takes over what lies between.
+
+Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
+configurable levels of consistency (2011), section 4.2.
+
+ 1. EXCLUDE goes to the next successor in Cview, and to the next after that, until one is reached.
+    ImmedSucc moves along at once, before anybody has agreed. If it would come to ourselves, or
+    whom we reached does not answer, we think that we are the ones who failed.
+ 2. Who was reached, q, answers with L_q.
+ 3. REQCOORD goes to all in L_q and R_p, ourselves included; who is not between p and q agrees.
+ 4. After 2δ, k + 1 who agreed make us temporary coordinator for dist(p, q) - 1 rounds. Fewer: we
+    think that we are the ones who failed.
+
+The object is one run of it. It has no numbers, as in the paper: any answer from the right process
+counts, however late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.protocol.tickets.published.packets import Seat
+from ordercast.protocol.tickets.published.ring import between
+
+
+class Exclusion:
+    def __init__(self, tickets: int, own: int, needed: int) -> None:
+        self.tickets = tickets
+        self.own = own  # our ticket
+        self.needed = needed  # k + 1
+        self.successor: Seat | None = None  # q, once somebody is asked
+        self.reached = False  # EXCLUDE arrived there
+        self.known: tuple[Seat, ...] | None = None  # L_q, once it answered
+        self.asked: tuple[str, ...] = ()  # L_q and R_p, once they were asked
+        self.agreed: dict[str, None] = {}
+        self.until = 0  # when we stop to wait for the answer that is due next
+        self.out: tuple[Seat, ...] = ()  # who is excluded, as far as we knew
+
+    def turn_to(self, seat: Seat) -> None:
+        """EXCLUDE is sent to the next one."""
+        self.successor, self.reached, self.known = seat, False, None
+
+    def awaits(self, name: str) -> bool:
+        """Whether L of this process is what we wait for."""
+        return self.known is None and self.successor is not None and self.successor.name == name
+
+    @property
+    def may_request(self) -> bool:
+        return self.reached and self.known is not None and not self.asked
+
+    def request(self, given: Sequence[Seat]) -> tuple[str, ...]:
+        """Whom to send REQCOORD to: those in L_q whom we have told our successor of (R_p)."""
+        assert self.known is not None
+        names = {seat.name for seat in self.known}
+        self.asked = tuple(seat.name for seat in given if seat.name in names)
+        return self.asked
+
+    def agree(self, name: str) -> None:
+        if name in self.asked:
+            self.agreed[name] = None
+
+    @property
+    def interval(self) -> tuple[int, ...]:
+        """E_pq: the tickets that would be ours."""
+        assert self.successor is not None
+        return between(self.tickets, self.own, self.successor.ticket)
+
+    @property
+    def succeeded(self) -> bool:
+        return len(self.agreed) >= self.needed

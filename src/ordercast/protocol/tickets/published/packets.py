@@ -1,0 +1,164 @@
+"""What the ring of tickets says, as it was published; and the few words that had to be added.
+
+Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
+configurable levels of consistency (2011), section 4. Named as there: CJOIN is `Cjoin`, and so on.
+The paper numbers nothing, so nothing is numbered here: a late copy looks like a new message.
+
+Added, as something of the kind is needed to run at all: `Ask` and `View` (the paper says that a
+newcomer can learn the free tickets from any coordinator, not how) and `Gone` (a process that is
+alive but no coordinator must look like one that could not be reached, or nobody reclaims its
+tickets; UPDATE and EXCLUDE name the ticket whose owner they are meant for, so that a process that
+came back elsewhere is not taken for the one it was). Sets of processes travel with their tickets,
+or their order would be unknown.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.tickets.tenure import TicketPacket
+
+MOST_TICKETS = 1024
+MOST_KNOWN = 63
+"""Predecessors that a process knows: 2k + 1 at the most."""
+
+Ticket = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
+Epoch = Annotated[int, Meta(ge=0, lt=1 << 22)]
+Name = Annotated[str, Meta(max_length=100)]
+Refused = Literal["ackcjoin", "update", "exclude"]
+
+
+class Seat(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, order=True, gc=False
+):
+    """A ticket, and the process that owns it as somebody believes."""
+
+    ticket: Ticket
+    name: Name
+
+
+Seats = Annotated[tuple[Seat, ...], Meta(max_length=MOST_TICKETS)]
+Known = Annotated[tuple[Seat, ...], Meta(max_length=MOST_KNOWN)]
+
+
+class Ring(TicketPacket, frozen=True):
+    """Everything that is said about the ring."""
+
+
+# --- joining ---------------------------------------------------------------------------------
+
+
+class Ask(Ring, frozen=True, tag="ring.ask"):
+    """Which tickets are taken, as far as you know?"""
+
+
+class View(Ring, frozen=True, tag="ring.view"):
+    """The Cview of a coordinator; of anybody else, nothing."""
+
+    seats: Seats
+
+
+class Cjoin(Ring, frozen=True, tag="ring.cjoin"):
+    wish: Ticket | None  # the newcomer's random choice, which the coordinator may follow
+
+
+class Ackcjoin(Ring, frozen=True, tag="ring.ackcjoin"):
+    ticket: Ticket
+    successor: Seat
+    view: Seats
+    epoch: Epoch  # beyond those that the coordinator heard of: the paper has none
+    known: Known = ()  # L; the algorithm without failures has none
+
+
+class Reject(Ring, frozen=True, tag="ring.reject"):
+    """Not now, or not here."""
+
+
+# --- without failures ------------------------------------------------------------------------
+
+
+class Newsucc(Ring, frozen=True, tag="ring.newsucc"):
+    ticket: Ticket  # of the sender, which is the receiver's new predecessor
+
+
+class Acksucc(Ring, frozen=True, tag="ring.acksucc"):
+    """You are my predecessor."""
+
+
+class Cleave(Ring, frozen=True, tag="ring.cleave"):
+    successor: Seat
+
+
+class Ackcleave(Ring, frozen=True, tag="ring.ackcleave"):
+    """Your tickets are mine: go."""
+
+
+# --- with failures -----------------------------------------------------------------------------
+
+
+class Alive(Ring, frozen=True, tag="ring.alive"):
+    """Once a round, to the closest successors."""
+
+
+class Update(Ring, frozen=True, tag="ring.update"):
+    to: Ticket
+    known: Known  # R, which becomes the receiver's L
+
+
+class Gone(Ring, frozen=True, tag="ring.gone"):
+    """What you sent was for a coordinator (or for one who joins), and we are none."""
+
+    refused: Refused
+
+
+class Exclude(Ring, frozen=True, tag="ring.exclude"):
+    """Whom do you know before you?"""
+
+    to: Ticket
+
+
+class Ackexclude(Ring, frozen=True, tag="ring.ackexclude"):
+    known: Known  # L of the sender
+
+
+class Reqcoord(Ring, frozen=True, tag="ring.reqcoord"):
+    """Let me coordinate all tickets between these two, which are not among them."""
+
+    after: Ticket
+    before: Ticket
+
+
+class Ackcoord(Ring, frozen=True, tag="ring.ackcoord"):
+    """Do."""
+
+
+def tickets_in(packet: Packet) -> tuple[int, ...]:
+    """Every ticket that a packet speaks of."""
+    if isinstance(packet, Update):
+        return packet.to, *(seat.ticket for seat in packet.known)
+    if isinstance(packet, Ackexclude):
+        return tuple(seat.ticket for seat in packet.known)
+    if isinstance(packet, View):
+        return tuple(seat.ticket for seat in packet.seats)
+    if isinstance(packet, Ackcjoin):
+        seats = (packet.successor, *packet.view, *packet.known)
+        return packet.ticket, *(seat.ticket for seat in seats)
+    if isinstance(packet, Reqcoord):
+        return packet.after, packet.before
+    if isinstance(packet, Cjoin):
+        return () if packet.wish is None else (packet.wish,)
+    if isinstance(packet, Cleave):
+        return (packet.successor.ticket,)
+    if isinstance(packet, Newsucc):
+        return (packet.ticket,)
+    return (packet.to,) if isinstance(packet, Exclude) else ()
+
+
+PACKETS = (
+    *(Ask, View, Cjoin, Ackcjoin, Reject, Newsucc, Acksucc, Cleave, Ackcleave),
+    *(Alive, Update, Gone, Exclude, Ackexclude, Reqcoord, Ackcoord),
+)
