@@ -172,7 +172,7 @@ class Toy:
         step.set_timer(("slow", self.me), 2_000_000)
         step.set_timer("quick", 1_000_000)
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
         return True
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:

@@ -47,6 +47,7 @@ def run(
     """A group, of which the last `crashed` die after a second. Clocks are not compared."""
     if family == "causal":
         options = {"tickets": creators, "join_wait": "100ms", "digests": False, **options}
+        options["ownership"] = "fixed"
     dead = [f"n{number}" for number in range(processes - crashed + 1, processes + 1)]
     document = {
         "name": "claim",

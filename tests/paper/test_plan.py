@@ -77,6 +77,7 @@ def seen(
         options = {name: options[name] for name in GOSSIP}
     else:
         options = {**options, "recovery": "off", "digests": False, "tickets": CREATORS}
+        options["ownership"] = "fixed"
     document = {
         "name": "planned",
         "family": family,

@@ -11,8 +11,14 @@ from ordercast.testing import Simulated, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
+# The published ring breaks its law, and these show how: tests/protocol/tickets/published.
+SOUND = [path for path in SCENARIOS if not path.stem.startswith("tickets-published")]
+# These are there to be broken: tests/protocol/tickets/published.
+UNSOUND = [path for path in SCENARIOS if path.stem.startswith("tickets-published-")]
+LAWFUL = [path for path in SCENARIOS if path not in UNSOUND]
 CHAOS_SEEDS = 1000
 CAUSAL_SEEDS = 500
+TICKET_SEEDS = 200
 CHUNK = 50
 
 
@@ -29,7 +35,7 @@ def regressions() -> list[tuple[str, int]]:
     return [(entry[0], int(entry[1])) for entry in words if entry]
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SOUND, ids=lambda path: path.stem)
 def test_scenario_keeps_its_laws_with_and_without_the_codec(path: Path) -> None:
     for seed in range(1, 6):
         plain = simulate(path, seed)
@@ -53,6 +59,13 @@ def test_chaos_keeps_every_law(first: int) -> None:
 @pytest.mark.parametrize("first", range(1, CAUSAL_SEEDS, CHUNK))
 def test_causal_chaos_keeps_every_law(first: int) -> None:
     scenario = load_scenario(ROOT / "scenarios" / "causal-chaos.toml")
+    for seed in range(first, first + CHUNK):
+        assert_lawful(simulate(scenario, seed))
+
+
+@pytest.mark.parametrize("first", range(1, TICKET_SEEDS, CHUNK))
+def test_tickets_chaos_keeps_every_law(first: int) -> None:
+    scenario = load_scenario(ROOT / "scenarios" / "tickets-chaos.toml")
     for seed in range(first, first + CHUNK):
         assert_lawful(simulate(scenario, seed))
 

@@ -34,7 +34,8 @@ ENDLESS = (1 << 54) - 1
 def cluster(names: str = "n1 n2 n3", *, joined: bool = True, **options: Any) -> Stage:
     """n1 and n2 own a ticket each; the others read. Clocks are compared only where it is said."""
     given = {"tickets": 2, "hops": 1, "fan_out": 2, "recovery": "any-2", "join_wait": "50ms"}
-    stage = Stage.of("causal", names, **{**given, "digests": False, **options})
+    given |= {"ownership": "fixed", "digests": False}
+    stage = Stage.of("causal", names, **{**given, **options})
     if joined:
         stage.settle(ticks=TERMINATED)
     return stage

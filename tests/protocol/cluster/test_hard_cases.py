@@ -40,7 +40,7 @@ N2 = NodeId("n2")
 
 def causal(names: str, **options: Any) -> Stage:
     """A cluster whose members know that they are the first."""
-    stage = Stage.of("causal", names, **options)
+    stage = Stage.of("causal", names, ownership="fixed", **options)
     stage.settle(ticks=25)
     return stage
 
@@ -101,6 +101,7 @@ def test_who_starts_with_the_others_misses_no_large_event() -> None:
         processes = 3
         duration = "2s"
         quiet = "5s"
+        options = { ownership = "fixed" }
         workload = { rate = 40, payload = 1500000 }
     """
     result = simulate(parse_scenario(tomllib.loads(text)), 1)
@@ -114,6 +115,7 @@ def test_mixed_families_are_judged_each_by_its_own_laws() -> None:
         processes = 3
         duration = "2s"
         quiet = "2s"
+        options = { ownership = "fixed" }
         network = { delay = "30ms", jitter = 0.9, loss = 0.1 }
         [[group]]
         name = "a"
@@ -229,7 +231,7 @@ def test_an_own_event_that_never_was_does_not_end_us(entry: int) -> None:
 
 
 def test_a_welcome_beyond_what_we_made_does_not_end_us() -> None:
-    stage = Stage.of("causal", "n1 n2")
+    stage = Stage.of("causal", "n1 n2", ownership="fixed")
     clock = (1 << 53, *[0] * (TICKETS - 1))
     with suppress(PeerError):
         stage.inject(N2, "n1", Welcome(GROUP, clock, clock))
@@ -312,6 +314,7 @@ def test_asking_for_everything_many_times_costs_no_more_than_once(
 
 def test_a_cluster_with_a_reader_can_be_explored() -> None:
     family = FAMILIES["causal"]
-    options = options_for(family, {"hops": 0, "tickets": 1, "join_wait": "1ms"})
+    given = {"hops": 0, "tickets": 1, "join_wait": "1ms", "ownership": "fixed"}
+    options = options_for(family, given)
     report = explore(setting(family, 2, options), Bounds(submissions={"n1": 1}, timers=1), check)
     assert report.broken is None

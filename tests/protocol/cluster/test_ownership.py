@@ -19,7 +19,7 @@ SENDER = NodeId("somebody")
 
 
 def plan(names: str, **options: Any) -> Plan:
-    return Plan("g", tuple(sorted(names.split())), CausalOptions(**options))
+    return Plan("g", tuple(sorted(names.split())), CausalOptions(ownership="fixed", **options))
 
 
 def epoch(number: int, sequence: int) -> int:
@@ -70,7 +70,7 @@ def test_everybody_finds_the_same_owners_in_whatever_order_he_reads_the_names(
     names: list[str],
 ) -> None:
     members = tuple(names)
-    assert updaters_of(Plan("g", members, CausalOptions(tickets=5))) == (
+    assert updaters_of(Plan("g", members, CausalOptions(tickets=5, ownership="fixed"))) == (
         "1", "1y", "2", "2y", "10",
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ def test_an_entry_tells_the_life_of_its_owner_and_which_of_its_events() -> None:
     tickets = owned("n2", incarnation=5)
     assert tickets.entry(7) == epoch(5, 7)
     assert tickets.event_of(1, epoch(5, 7)) == ("n2", event_number(5, 7))
-    assert tickets.owner(2) == "n3"
+    assert tickets.owner(2, epoch(1, 1)) == "n3"
 
 
 def test_a_later_life_has_greater_entries() -> None:
@@ -123,7 +123,7 @@ GOOD = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_what_an_owner_says_is_taken(name: str) -> None:
-    owned().refuse_nonsense(SENDER, GOOD[name], made=3)
+    owned().refuse_nonsense(SENDER, GOOD[name], sequence=3)
 
 
 BAD = {
@@ -153,16 +153,16 @@ BAD = {
 def test_what_nobody_who_follows_the_rules_would_say_is_refused(name: str) -> None:
     nonsense, said = BAD[name]
     with pytest.raises(PeerError, match=said):
-        owned().refuse_nonsense(SENDER, nonsense, made=3)
+        owned().refuse_nonsense(SENDER, nonsense, sequence=3)
 
 
 def test_an_event_that_has_seen_more_of_ours_than_we_made_is_refused() -> None:
     """Else our own clock would be driven beyond our own next event."""
-    owned().refuse_nonsense(SENDER, update(1, 3, 1, 0, 0), made=3)
+    owned().refuse_nonsense(SENDER, update(1, 3, 1, 0, 0), sequence=3)
     with pytest.raises(PeerError):
-        owned().refuse_nonsense(SENDER, update(1, 4, 1, 0, 0), made=3)
+        owned().refuse_nonsense(SENDER, update(1, 4, 1, 0, 0), sequence=3)
     with pytest.raises(PeerError):
-        owned().refuse_nonsense(SENDER, update(1, epoch(1, 1), 1, 0, 0), made=3)
+        owned().refuse_nonsense(SENDER, update(1, epoch(1, 1), 1, 0, 0), sequence=3)
 
 
 entries = st.sampled_from([0, 1, 2, 3, 4, epoch(1, 0), epoch(1, 1), epoch(2, 3), (1 << 54) - 1])
@@ -180,7 +180,7 @@ def test_whatever_is_said_is_taken_or_refused_and_nothing_else(
         return  # such a packet is refused before: see test_packets.py
     said = Update(index, tuple(stamp), NodeId(name, life), number, [], 0, base)
     try:
-        owned().refuse_nonsense(SENDER, said, made=2)
+        owned().refuse_nonsense(SENDER, said, sequence=2)
     except PeerError:
         return
     assert (len(stamp), name) == (4, f"n{index + 1}")

@@ -41,26 +41,34 @@ class Storm(NamedTuple):
 
 
 def storm(
-    seed: int, *, drift: float = 0.05, disks: tuple[str, ...] = ("kept",), fickle: float = 0.02
+    seed: int,
+    *,
+    drift: float = 0.05,
+    disks: tuple[str, ...] = ("kept",),
+    fickle: float = 0.02,
+    restless: float = 0.0,
+    seconds: int = 12,
+    sizes: tuple[int, ...] = SIZES,
 ) -> Storm:
-    """Twelve seconds in which things go wrong, and six in which they do not."""
+    """So many seconds in which things go wrong, and half as many in which they do not."""
     draw = Random(seed)
-    count, tickets = draw.choice(SIZES), draw.choice((1, 2, 4))
+    count, tickets = draw.choice(sizes), draw.choice((1, 2, 4))
     names = [f"n{number + 1}" for number in range(count)]
-    faults = [_fault(draw, names, disks) for _ in range(draw.randrange(4, 16))]
+    most = 16 * seconds // 12
+    faults = [_fault(draw, names, disks, seconds) for _ in range(draw.randrange(most // 4, most))]
     for name in draw.sample(names, min(2, count)):
         sign = draw.choice((-1, 1))
         faults.append({"at": "1ms", "kind": "skew", "nodes": [name], "drift": sign * drift * 0.98})
     document: dict[str, Any] = {
         "name": "storm",
         "processes": count,
-        "duration": "12s",
-        "quiet": "6s",
+        "duration": f"{seconds}s",
+        "quiet": f"{seconds // 2}s",
         "workload": {"rate": 0.001},
         "network": {"delay": "3ms", "jitter": 1.0, "loss": 0.05, "duplicate": 0.05},
         "fault": faults,
     }
-    options = {"tickets": tickets, "drift": drift, "fickle": fickle}
+    options = {"tickets": tickets, "drift": drift, "fickle": fickle, "restless": restless}
     scenario = msgspec.structs.replace(parse_scenario(document), family="holders", options=options)
     sink = MemorySink()
     outcome = World(scenario, seed, sink=sink, families={"holders": FAMILY}).run()
@@ -69,9 +77,9 @@ def storm(
     return Storm(sink.rows, verdict, outcome.error, count, tickets)
 
 
-def _fault(draw: Random, names: list[str], disks: tuple[str, ...]) -> dict[str, Any]:
+def _fault(draw: Random, names: list[str], disks: tuple[str, ...], seconds: int) -> dict[str, Any]:
     kind = draw.choice(KINDS if len(names) > 1 else ("crash", "restart", "pause"))
-    fault: dict[str, Any] = {"at": f"{draw.randrange(300, 11_000)}ms", "kind": kind}
+    fault: dict[str, Any] = {"at": f"{draw.randrange(300, 1000 * (seconds - 1))}ms", "kind": kind}
     mixed = draw.sample(names, len(names))
     if kind in ("partition", "one-way"):
         place = draw.randrange(1, len(mixed))

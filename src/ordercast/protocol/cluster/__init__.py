@@ -8,17 +8,19 @@ cyclon.py         the same, kept by shuffling
 causality.py      optimistic causal order: what waits for what, and what is skipped
 recovery.py       what is kept for others, and what was asked for
 joining.py        where a newcomer begins
-ownership.py      who owns which ticket
+ownership.py      who owns which ticket: fixed, or who decides it
+moving.py         tickets that change hands: our tenure, and what is known of others'
 member.py         the machine of plain gossip, and what both have in common
 causal_member.py  the machine of a causal cluster: the rules that join the parts
+moving_member.py  the same where tickets change hands
 planner.py        which settings give which reliability
 """
 
 from ordercast.kernel.machine import Family
-from ordercast.protocol.cluster import causal_member, member
+from ordercast.protocol.cluster import member, moving_member
 from ordercast.protocol.cluster.member import advice
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
-from ordercast.protocol.cluster.ownership import may_send
+from ordercast.protocol.cluster.ownership import may_send, tickets_move
 from ordercast.protocol.cluster.packets import (
     Ask,
     ClusterMembership,
@@ -30,6 +32,9 @@ from ordercast.protocol.cluster.packets import (
     ThinUpdates,
     Welcome,
 )
+from ordercast.protocol.tickets.packets import PACKETS as TICKET_PACKETS
+from ordercast.protocol.tickets.packets import RECORDS
+from ordercast.protocol.tickets.published.packets import PACKETS as RING_PACKETS
 
 GOSSIP = Family(
     "gossip",
@@ -41,13 +46,15 @@ GOSSIP = Family(
     advice=advice,
     rejoins=True,
 )
+_PACKETS = (ThinUpdates, Recover, ThinRecovered, Digest, Ask, Welcome, ClusterMembership)
 CAUSAL = Family(
     "causal",
     CausalOptions,
-    (ThinUpdates, Recover, ThinRecovered, Digest, Ask, Welcome, ClusterMembership),
-    causal_member.build,
+    (*_PACKETS, *TICKET_PACKETS, *RECORDS, *RING_PACKETS),
+    moving_member.build,
     largest_group=20_000,
     may_send=may_send,
+    licensed=tickets_move,
     tells_stability=False,
     advice=advice,
     rejoins=True,

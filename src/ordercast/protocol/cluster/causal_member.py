@@ -32,12 +32,13 @@ from random import Random
 from ordercast.errors import PeerError
 from ordercast.kernel.buffers import Limit
 from ordercast.kernel.losses import Losses
-from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.machine import Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span, index_and_entry
 from ordercast.protocol.cluster.joining import Joining
 from ordercast.protocol.cluster.member import Spreader, parts
+from ordercast.protocol.cluster.moving import Moving
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.ownership import Fixed
 from ordercast.protocol.cluster.packets import (
@@ -72,7 +73,6 @@ class CausalMember(Spreader[Update]):
         super().__init__(me, plan, chance)
         assert isinstance(plan.options, CausalOptions)
         self.options = options = plan.options
-        self.tickets = Fixed(me, plan)
         limit = Limit(options.waiting, options.waiting_size)
         self.order = CausalOrder(options.tickets, limit)
         self.buffer = RecoveryBuffer(
@@ -92,6 +92,7 @@ class CausalMember(Spreader[Update]):
         self.ahead: tuple[tuple[int, ...], str] | None = None
         self.losses: Losses[int] = Losses(MOST_OF_A_GAP)
         self.welcomed: dict[str, int] = {}  # who asked where we are, and until when that is enough
+        self.tickets: Fixed | Moving = Fixed(me, plan)
         self.late = 0  # events that came after they had been skipped
         self.recovered = 0
 
@@ -107,31 +108,44 @@ class CausalMember(Spreader[Update]):
             self.terminating.clear()
             self.recovering.clear()
             self.ahead = self.behind_since = None
-        if self.tickets.index is not None:
-            step.note("ticket", group=self.group, index=self.tickets.index, cause="acquired")
+        self._start_tickets(step)
         if not self.sampler.sample(1):
             self._settle(step, [0] * self.options.tickets)
 
-    def accepts(self, group: str) -> bool:
-        return self.joining is None and self.tickets.index is not None and super().accepts(group)
+    def _start_tickets(self, step: Step) -> None:
+        if self.tickets.index is not None:
+            step.note("ticket", group=self.group, index=self.tickets.index, cause="acquired")
+
+    def _has_room(self) -> bool:
+        index = self.tickets.index
+        return (
+            self.joining is None
+            and index is not None
+            and self.order.clock[index] < self.tickets.entry(self.sequence + 1)
+            and super()._has_room()
+        )
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
-        assert self.accepts(group), "the driver asks first"
+        assert self._has_room(), "the driver asks first"
         self._refuse_size(size)
         index = self.tickets.index
         assert index is not None
         self._count(size)
-        self.sequence += 1
-        clock = self.order.clock
-        base = clock[index] if self.sequence == 1 else 0
-        stamp = (*clock[:index], self.tickets.entry(self.sequence), *clock[index + 1 :])
-        update = Update(index, stamp, self.me, self.made, payloads, size, base)
-        self.order.made(update)
-        self.buffer.add(update, 0)
+        update = self._make(index, self.made, payloads, size)
         event = self._event(update, 0)
         step.deliver(event)
         self._begin_spreading(step, update)
         return event
+
+    def _make(self, index: int, number: int, payloads: Payloads, size: int) -> Update:
+        self.sequence += 1
+        clock = self.order.clock
+        base = clock[index] if self.sequence == 1 else 0
+        stamp = (*clock[:index], self.tickets.entry(self.sequence), *clock[index + 1 :])
+        update = Update(index, stamp, self.me, number, payloads, size, base)
+        self.order.made(update)
+        self.buffer.add(update, 0)
+        return update
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if isinstance(packet, Updates):
@@ -139,7 +153,8 @@ class CausalMember(Spreader[Update]):
             for _, age in (*news.unknown, *news.changed):
                 self._refuse_age(sender, age)
             for update, _ in news.unknown:
-                self.tickets.refuse_nonsense(sender, update, self.made)
+                self.tickets.refuse_nonsense(sender, update, self.sequence)
+            news = news._replace(unknown=self._believed(step, news.unknown))
             if packet.roster is not None:
                 self._receive_roster(step, sender, packet.roster)
             self.sampler.heard(sender)
@@ -187,6 +202,9 @@ class CausalMember(Spreader[Update]):
 
     def leave(self, step: Step, group: str) -> None:
         super().leave(step, group)
+        self._leave_tickets(step)
+
+    def _leave_tickets(self, step: Step) -> None:
         if self.tickets.index is not None:
             step.note("ticket", group=self.group, index=self.tickets.index, cause="released")
 
@@ -205,6 +223,10 @@ class CausalMember(Spreader[Update]):
             "late": self.late,
             "kept": len(self.buffer),
         }
+
+    def _believed(self, step: Step, updates: list[tuple[Update, int]]) -> list[tuple[Update, int]]:
+        """Those events whose makers own the ticket, where that is not a matter of course."""
+        return updates
 
     # --- events ------------------------------------------------------------------------------
 
@@ -235,7 +257,11 @@ class CausalMember(Spreader[Update]):
             for span in skipped:
                 self.losses.add(span.ticket, range(span.first, span.last + 1))
             self._tell_losses(step)
-            step.deliver(self._event(update, hops))
+            if self._is_for_the_application(step, update):
+                step.deliver(self._event(update, hops))
+
+    def _is_for_the_application(self, step: Step, update: Update) -> bool:
+        return True
 
     def _terminate(self, step: Step, key: int) -> None:
         """Gossip is over, and the event still waits: what it waits for is asked for."""
@@ -247,8 +273,7 @@ class CausalMember(Spreader[Update]):
 
     def _tell_losses(self, step: Step) -> None:
         for index, entry in self.losses.take():
-            self.lost += 1
-            self._note_event(step, "lose", index, entry, cause="unrecovered")
+            self.lost += self._note_event(step, "lose", index, entry, cause="unrecovered")
 
     # --- recovery ----------------------------------------------------------------------------
 
@@ -269,8 +294,9 @@ class CausalMember(Spreader[Update]):
             asked[self.sampler.sample(self.options.asked)] = new
         else:
             for span in new:
-                owner = self.tickets.owner(span.ticket)
-                to = (owner,) if owner != self.me.name else self.sampler.sample(1)
+                owner = self.tickets.owner(span.ticket, span.last)
+                is_other = owner is not None and owner != self.me.name
+                to = (owner,) if owner is not None and is_other else self.sampler.sample(1)
                 asked.setdefault(to, []).append(span)
         for names, wanted in asked.items():
             ranges = [(span.ticket, span.first, span.last) for span in wanted]
@@ -285,7 +311,7 @@ class CausalMember(Spreader[Update]):
         for index, first, last in packet.ranges:
             if index >= self.options.tickets or first > last:
                 raise PeerError(f"{sender} asks for {first} to {last} of ticket {index}")
-            if index == self.tickets.index and last > self.tickets.entry(self.made):
+            if self.tickets.never_made(index, last, self.sequence):
                 raise PeerError(f"{sender} asks for what {self.me} never made")
             spans.append(Span(index, first, last))
         found = self.buffer.find(spans, ANSWER.count)
@@ -306,8 +332,8 @@ class CausalMember(Spreader[Update]):
 
     def _receive_recovered(self, step: Step, sender: NodeId, packet: Recovered) -> None:
         for update, _ in packet.updates:
-            self.tickets.refuse_nonsense(sender, update, self.made)
-        for update, _ in packet.updates:
+            self.tickets.refuse_nonsense(sender, update, self.sequence)
+        for update, _ in self._believed(step, packet.updates):
             self.spreading.remember(update.key)
             self._take(step, update, self.options.hops, asked=True)
 
@@ -371,7 +397,7 @@ class CausalMember(Spreader[Update]):
     def _receive_welcome(self, step: Step, sender: NodeId, packet: Welcome) -> None:
         for clock in (packet.clock, packet.target):
             self.tickets.refuse_clock(sender, clock)
-            self.tickets.refuse_own(sender, clock, self.made)
+            self.tickets.refuse_own(sender, clock, self.sequence)
         if any(map(gt, packet.clock, packet.target)):
             raise PeerError(f"{sender} begins beyond its own clock")
         if packet.state is not None and packet.clock != packet.target:
@@ -414,13 +440,10 @@ class CausalMember(Spreader[Update]):
             size=update.size,
         )
 
-    def _note_event(self, step: Step, kind: str, index: int, entry: int, **columns: object) -> None:
-        origin, number = self.tickets.event_of(index, entry)
-        step.note(kind, group=self.group, index=index, origin=origin, number=number, **columns)
-
-
-def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
-) -> list[Machine]:
-    """One machine a cluster: clusters know nothing of each other."""
-    return [CausalMember(me, plan, chance) for plan in plans]
+    def _note_event(self, step: Step, kind: str, index: int, entry: int, **columns: object) -> bool:
+        """False: there is no such event, or nobody has told us whose it is."""
+        event = self.tickets.event_of(index, entry)
+        if event is not None:
+            origin, number = event
+            step.note(kind, group=self.group, index=index, origin=origin, number=number, **columns)
+        return event is not None

@@ -77,7 +77,10 @@ class Spreader(Generic[E]):
         self._post(step, self.sampler.start())
         step.set_timer(ROUND, self.first_round)
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
+        return self._has_room()
+
+    def _has_room(self) -> bool:
         return (
             self.made_this_round < self.settings.events_per_message
             and self.bytes_this_round < self.settings.window_size
@@ -177,7 +180,7 @@ class GossipMember(Spreader[Rumour]):
         self.seen = Seen()
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
-        assert self.accepts(group), "the driver asks first"
+        assert self._has_room(), "the driver asks first"
         self._refuse_size(size)
         self._count(size)
         rumour = Rumour(self.me, self.made, payloads, size)

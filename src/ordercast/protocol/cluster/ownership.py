@@ -1,18 +1,27 @@
-"""Who owns which ticket, and so may make events: `ownership = "fixed"`.
+"""Who owns which ticket, and so may make events.
 
-A list of names says who owns tickets 0, 1 and so on, for ever. The epoch of a ticket is the
-incarnation of its owner's life, so a restarted owner never repeats an entry.
+`ownership = "fixed"`: a list of names says who owns tickets 0, 1 and so on, for ever. The epoch of
+a ticket is the incarnation of its owner's life, so a restarted owner never repeats an entry.
+
+Otherwise tickets change hands, by leases or by the ring as it was published (moving.py).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from random import Random
 
 from ordercast.errors import PeerError
 from ordercast.kernel.machine import Plan
+from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.protocol.tickets.leased import Leased, Rules
+from ordercast.protocol.tickets.published import ring_of
+from ordercast.protocol.tickets.tenure import Tickets
 from ordercast.types import NodeId, event_number
 
 _SEQUENCE = (1 << SEQUENCE_BITS) - 1
@@ -32,7 +41,60 @@ def _first(members: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def may_send(plan: Plan, name: str) -> bool:
-    return name in updaters_of(plan)
+    """Whether a member may ever make events."""
+    options = plan.options
+    assert isinstance(options, CausalOptions)
+    return options.ownership != "fixed" or name in updaters_of(plan)
+
+
+def tickets_move(plan: Plan) -> bool:
+    options = plan.options
+    assert isinstance(options, CausalOptions)
+    return options.ownership != "fixed"
+
+
+def founder_of(plan: Plan) -> str:
+    """Who begins a cluster in which tickets change hands."""
+    options = plan.options
+    assert isinstance(options, CausalOptions)
+    return options.founder or min(plan.members, key=_natural)
+
+
+def tickets_for(
+    me: NodeId,
+    plan: Plan,
+    sampler: Sampler,
+    clock: Callable[[], tuple[int, ...]],
+    chance: Random,
+    kept: Sequence[Packet],
+) -> Tickets:
+    """Whoever decides about tickets that change hands."""
+    options = plan.options
+    assert isinstance(options, CausalOptions)
+    founder = founder_of(plan)
+    if options.ownership == "published":
+        return ring_of(
+            me,
+            plan.group,
+            options.published,
+            tickets=options.tickets,
+            round_=int(options.lease),
+            k=options.guards // 2,
+            known=sampler.known,
+            chance=chance,
+            founder=me == NodeId(founder),
+        )
+    rules = Rules(options.tickets, int(options.lease), options.drift, options.guards)
+    return Leased(
+        me,
+        plan.group,
+        rules,
+        sampler.known,
+        chance,
+        clock=clock,
+        kept=kept,
+        members=plan.members if founder == me.name else (),
+    )
 
 
 class Fixed:
@@ -48,11 +110,11 @@ class Fixed:
         """The stamp's entry of our event with this place in our epoch."""
         return self._me.incarnation << SEQUENCE_BITS | sequence
 
-    def owner(self, index: int) -> str:
-        """Who is asked for an event of a ticket that is missing."""
+    def owner(self, index: int, entry: int) -> str | None:
+        """Who made an event, and is asked for it if it is missing."""
         return self._updaters[index]
 
-    def event_of(self, index: int, entry: int) -> tuple[str, int]:
+    def event_of(self, index: int, entry: int) -> tuple[str, int] | None:
         """The origin and the number of an event, from its id."""
         return self._updaters[index], event_number(entry >> SEQUENCE_BITS, entry & _SEQUENCE)
 
@@ -66,11 +128,15 @@ class Fixed:
         if any(clock[len(self._updaters) :]):
             raise PeerError(f"{sender} sent a stamp with an entry of a ticket that nobody owns")
 
-    def refuse_own(self, sender: NodeId, clock: tuple[int, ...], made: int) -> None:
-        if self.index is not None and clock[self.index] > self.entry(made):
+    def refuse_own(self, sender: NodeId, clock: tuple[int, ...], sequence: int) -> None:
+        if self.index is not None and self.never_made(self.index, clock[self.index], sequence):
             raise PeerError(f"{sender} knows of what {self._me} never made")
 
-    def refuse_nonsense(self, sender: NodeId, update: Update, made: int) -> None:
+    def never_made(self, index: int, entry: int, sequence: int) -> bool:
+        """Whether this would be an event of ours that does not exist."""
+        return index == self.index and entry > self.entry(sequence)
+
+    def refuse_nonsense(self, sender: NodeId, update: Update, sequence: int) -> None:
         self.refuse_clock(sender, update.stamp)
         index, origin = update.index, update.origin
         if index >= len(self._updaters) or origin.name != self._updaters[index]:
@@ -78,13 +144,13 @@ class Fixed:
                 f"{sender} sent an event of {origin}, which does not own ticket {index}"
             )
         entry = update.entry
-        sequence = entry & _SEQUENCE
-        if entry >> SEQUENCE_BITS != origin.incarnation or sequence != update.number:
+        place = entry & _SEQUENCE
+        if entry >> SEQUENCE_BITS != origin.incarnation or place != update.number:
             raise PeerError(f"{sender} sent event {update.number} of {origin} as entry {entry}")
-        if not sequence or (update.base >= entry if sequence == 1 else update.base):
+        if not place or (update.base >= entry if place == 1 else update.base):
             raise PeerError(f"{sender} sent an event of {origin} whose numbers go backwards")
-        self.refuse_own(sender, update.stamp, made)
-        if origin == self._me and update.number > made:
+        self.refuse_own(sender, update.stamp, sequence)
+        if origin == self._me and update.number > sequence:
             raise PeerError(f"{sender} spreads what {origin} never made")
 
 

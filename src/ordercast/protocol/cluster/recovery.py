@@ -21,9 +21,15 @@ from collections.abc import Callable, Iterable
 
 from ordercast.kernel.buffers import Limit
 from ordercast.protocol.cluster.causality import Span, index_and_entry
-from ordercast.protocol.cluster.packets import INDEX_BITS, MOST_RANGES, Update
+from ordercast.protocol.cluster.packets import (
+    INDEX_BITS,
+    MOST_RANGES,
+    SEQUENCE_BITS,
+    Update,
+)
 
 OLDEST_AGE = 63
+MOST_LOOKED_AT = 4096
 
 
 class RecoveryBuffer:  # paper: B
@@ -106,9 +112,9 @@ class Requests:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._asked: OrderedDict[int, int] = OrderedDict()  # key: the round in which it was asked
-        # By ticket: up to here everything is here, was asked for, or was before our time. Many
-        # events wait for the same ones, and each is looked at once.
-        self._looked_at: dict[int, int] = {}
+        # By ticket and epoch: up to here everything is here, was asked for, or was before our time.
+        # Many events wait for the same ones, and each is looked at once.
+        self._looked_at: dict[tuple[int, int], int] = {}
 
     def new(self, spans: Iterable[Span], is_here: Callable[[int], bool], now: int) -> list[Span]:
         """Of these, what is not here and was not asked for: to be asked for now, joined."""
@@ -116,7 +122,8 @@ class Requests:
         for ticket, first, last in spans:
             room = self.limit - len(self._asked)
             # Where there are too many, the latest: they are the likeliest to be had.
-            first = max(first, self._looked_at.get(ticket, 0) + 1)
+            epoch = (ticket, last >> SEQUENCE_BITS)
+            first = max(first, self._looked_at.get(epoch, 0) + 1)
             left_out = last - room + 1 > first
             first = max(first, last - room + 1)
             for entry in range(first, last + 1):
@@ -131,7 +138,9 @@ class Requests:
                     return found
                 self._asked[key] = now
             if not left_out:
-                self._looked_at[ticket] = max(last, self._looked_at.get(ticket, 0))
+                self._looked_at[epoch] = max(last, self._looked_at.get(epoch, 0))
+                while len(self._looked_at) > MOST_LOOKED_AT:
+                    del self._looked_at[next(iter(self._looked_at))]
         return found
 
     def forget(self) -> None:
@@ -152,7 +161,8 @@ class Requests:
             del self._asked[key]
             gone.append(key)
             ticket, entry = index_and_entry(key)
-            self._looked_at[ticket] = min(self._looked_at.get(ticket, 0), entry - 1)
+            epoch = (ticket, entry >> SEQUENCE_BITS)
+            self._looked_at[epoch] = min(self._looked_at.get(epoch, 0), entry - 1)
         return gone
 
     def __len__(self) -> int:

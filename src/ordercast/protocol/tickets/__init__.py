@@ -5,5 +5,6 @@ register.py   one guardian's entry for each ticket: when a claim is granted; how
 guardian.py   a member of the guard set: claims, and its part in replacing the set
 steward.py    replaces the guard set, when it should have other members
 owner.py      claims a ticket, holds it by leases, gives it back
+refusals.py   what no member that follows the rules would send
 leased.py     these parts as one: what a member of a cluster has
 """

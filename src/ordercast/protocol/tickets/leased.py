@@ -5,14 +5,20 @@ renew there, and ask at every create whether their leases last. Exclusion means 
 out and a higher epoch was granted; the ring of the paper only orders who may become a guardian.
 docs/tickets.md has the assumptions, and what holds under each.
 
-Everybody pings the guard set that it knows of, and somebody by chance; guardians ping all they
-know. Pongs bring newer guard sets, and tell who is alive.
+Whoever has or wants a ticket pings the guard set that it knows of; everybody pings somebody by
+chance. Pongs bring newer guard sets, and tell who is alive. Guardians ping each other, those that
+they know to be alive, and others in turn around the ring, so that there is always somebody to take
+a dead one's place, however large the cluster is.
+
+A cluster is founded once, by the member that is named for it. It asks all members first, and needs
+a majority of them that know of no cluster: a founder that has lost its disk does not found another
+while most of the cluster can be reached.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -46,11 +52,19 @@ from ordercast.protocol.tickets.packets import (
     Sealed,
     Voted,
 )
+from ordercast.protocol.tickets.refusals import refuse_nonsense
 from ordercast.protocol.tickets.steward import Steward
+from ordercast.protocol.tickets.tenure import NOTHING, News, TicketPacket
 from ordercast.types import NodeId
 
-Answers = Ready | Sealed | Voted | Installed
+Answers = Pong | Ready | Sealed | Voted | Installed
 TICKS_A_LEASE = 4
+CANDIDATES = 16
+"""Members that are alive whom a guardian pings, beside the guard set."""
+TRIED = 4
+"""And others, in turn around the ring; whoever knows of no cluster asks as many by chance."""
+READY_TICKS = 6 * TICKS_A_LEASE
+"""How long a set that asked somebody to become a guardian may take over it."""
 MOST_SETS = 8
 """Guard sets that are remembered: leases of older ones have long run out."""
 
@@ -73,14 +87,9 @@ class Rules(NamedTuple):
         return self.lease // TICKS_A_LEASE
 
 
-class News(NamedTuple):
-    """What has become of our ticket in one call."""
-
-    acquired: bool  # ours, in a new epoch
-    lost: bool
-
-
 class Leased:
+    keeps_entries = True
+
     def __init__(
         self,
         me: NodeId,
@@ -88,23 +97,47 @@ class Leased:
         rules: Rules,
         known: Callable[[], Sequence[str]],
         chance: Random,
+        *,
+        clock: Callable[[], tuple[int, ...]] = tuple,
+        kept: Sequence[Packet] = (),
+        members: Sequence[str] = (),
     ) -> None:
+        """`known`: whom we can reach. `clock`: how far we are. `members`: of all, if we found."""
         self.me = me
         self.group = group
         self.rules = rules
+        self.period = rules.tick
         self.cluster = 0  # 0: we have not heard of one
         self.sets: dict[int, Configuration] = {}  # by number, the newest last
         self.hint: Configuration | None = None
-        self.guardian = Guardian(group, me, rules.wait, self._post)
+        self.guardian = Guardian(group, me, rules.wait, self._post, clock)
         self.owner = Owner(me, group, rules.lease, rules.wait, self._post, chance)
         self.steward = Steward(me, self.guardian, rules.lease, rules.guards, self._post, chance)
         self.going = False  # we leave the cluster
-        self.acquired = self.lost = 0
+        self.acquired = self.lost = self.refusals = self.strange = 0
         self._known = known
         self._chance = chance
+        self._kept = kept
+        self._founds = tuple(members)
+        self._strangers: set[str] = set()  # members that know of no cluster
         self._alive: dict[str, tuple[int, Pong]] = {}  # by name: our time of the ping, its answer
+        self._turn = 0  # how far we have pinged around the ring
         self._to_ourselves: deque[About] = deque()
-        self._bound_until = 0  # who said that it would become a guardian stays so long
+        # Who said that it would become a guardian stays for so many ticks, unless a set newer than
+        # the one that asked shows that somebody else was taken.
+        self._bound = self._asked_by = 0
+
+    @property
+    def ticket(self) -> int | None:
+        return self.owner.ticket if self.owner.epoch else None
+
+    @property
+    def epoch(self) -> int:
+        return self.owner.epoch
+
+    @property
+    def base(self) -> int:
+        return self.owner.base
 
     # --- beginnings ----------------------------------------------------------------------------
 
@@ -114,6 +147,18 @@ class Leased:
         self._belong(cluster)
         self.guardian.found(step, self.rules.tickets)
         self._learn(self.guardian.configuration)
+        assert self.hint is not None
+        self._post(step, self._everybody(), Current(self.group, cluster, self.hint))
+        self.owner.ask(step, self.hint)
+
+    def start(self, step: Step) -> News:
+        """At first, or again, after we had left."""
+        self.going = False
+        if self._kept:
+            kept, self._kept = self._kept, ()
+            self.restore(kept, step.now)
+        self._ping(step)
+        return NOTHING
 
     def restore(self, kept: Sequence[Packet], now: int) -> None:
         """What an earlier life of this member kept as a guardian."""
@@ -134,10 +179,22 @@ class Leased:
         while len(self.sets) > MOST_SETS:
             del self.sets[min(self.sets)]
 
+    def _learn_and_ask(self, step: Step, configuration: Configuration | None) -> None:
+        """Whoever wants a ticket asks the first guard set that it hears of at once."""
+        knew_of_none = self.hint is None
+        self._learn(configuration)
+        if knew_of_none:
+            self.owner.ask(step, self.hint)
+
+    def _consider_founding(self, step: Step) -> None:
+        """Once most members, with us, have said that they know of no cluster."""
+        if not self.cluster and 2 * (len(self._strangers) + 1) > len(self._founds) > 0:
+            self.found(step, self._chance.randrange(1, 1 << 40))
+
     # --- what others ask -----------------------------------------------------------------------
 
-    def is_valid(self, now: int) -> bool:
-        """Whether this member may create events right now. Asked at every create."""
+    def may_create(self, now: int) -> bool:
+        """Asked at every create."""
         return self.owner.leaving is None and self.owner.is_valid(now, self.sets)
 
     def valid_until(self) -> int:
@@ -145,13 +202,13 @@ class Leased:
 
     def may_go(self) -> bool:
         """Whether a member that leaves is no longer needed."""
-        if self.owner.leaving is not None:
-            return False
         hint, guardian = self.hint, self.guardian
+        if self.owner.leaving is not None or self._is_bound():
+            return False
+        if hint is not None and guardian.identity in hint.guardians:
+            return False
         if hint is None or not guardian.serves:
             return True
-        if guardian.identity in hint.guardians:
-            return False
         serving = [
             one
             for one in hint.guardians
@@ -159,15 +216,44 @@ class Leased:
         ]
         return len(serving) >= hint.majority
 
+    def _is_bound(self) -> bool:
+        """Whether we said that we would become a guardian, and that may still come to pass."""
+        hint = self.hint
+        if hint is None or hint.number > self._asked_by:
+            return False
+        answers = [self._alive[one.name][1] for one in hint.guardians if one.name in self._alive]
+        return self._bound > 0 or any(pong.sealed for pong in answers)
+
+    def has_heirs(self, now: int) -> bool:
+        """Whether another member is there that stays."""
+        others = [name for name in self._reached(now) if name != self.me.name]
+        return not all(map(self._is_leaving, others))
+
     # --- every tick ----------------------------------------------------------------------------
 
     def tick(self, step: Step, sequence: int) -> News:
-        """`sequence`: of our newest event in our epoch."""
+        self._bound -= self._bound > 0
+        self._consider_founding(step)
         self._ping(step)
+        ticket = self.ticket
         lost = self.owner.tick(step, self.hint, sequence)
         self.lost += lost
-        self.steward.tick(step, self._living(step.now), self._everybody())
-        return News(self._hear_ourselves(step), lost)
+        self._forget_the_dead(step.now)
+        reached = self._reached(step.now)
+        staying = {name: one for name, one in reached.items() if not self._is_leaving(name)}
+        self.steward.tick(step, reached, staying, self._everybody())
+        return self._heard_ourselves(step, NOTHING._replace(lost=ticket if lost else None))
+
+    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
+        """Somebody uses a ticket in an epoch. If it is ours, in a higher one, it was granted."""
+        if owner == self.me or ticket != self.ticket or epoch <= self.epoch:
+            return NOTHING
+        self.lost += 1
+        self.owner.give_up(step, self.hint)
+        return self._heard_ourselves(step, News(lost=ticket))
+
+    def told(self, step: Step, token: Hashable, arrived: bool) -> News:
+        raise AssertionError("leases are asked for by datagram")
 
     def _post(self, step: Step, names: tuple[str, ...], packet: About) -> None:
         """Sends to others, and puts aside what we say to ourselves."""
@@ -177,18 +263,32 @@ class Leased:
         if names:
             step.send(names, packet, DATAGRAM)
 
-    def _hear_ourselves(self, step: Step) -> bool:
-        acquired = False
+    def _heard_ourselves(self, step: Step, news: News) -> News:
+        """With what we have said to ourselves meanwhile."""
         while self._to_ourselves:
-            acquired |= self._receive(step, self.me, self._to_ourselves.popleft())
-        return acquired
+            more = self._receive(step, self.me, self._to_ourselves.popleft())
+            news = News(
+                news.acquired or more.acquired,
+                more.lost if news.lost is None else news.lost,
+                more.clock or news.clock,
+            )
+        return news
 
     def _ping(self, step: Step) -> None:
-        names = dict.fromkeys(one.name for one in self.hint.guardians) if self.hint else {}
+        everybody = self._everybody()
+        names: dict[str, None] = {}
+        if self._founds and not self.cluster:
+            names = dict.fromkeys(self._founds)
+        if self.hint is not None and (self.owner.wanting or self.guardian.serves or self.going):
+            names |= dict.fromkeys(one.name for one in self.hint.guardians)
         if self.guardian.serves:
-            names |= dict.fromkeys(self._everybody())
-        elif others := self._everybody():
-            names[self._chance.choice(others)] = None
+            names |= dict.fromkeys(list(self._alive)[:CANDIDATES])
+            for _ in range(min(TRIED, len(everybody))):
+                self._turn = (self._turn + 1) % len(everybody)
+                names[everybody[self._turn]] = None
+        elif everybody:
+            for _ in range(1 if self.cluster else TRIED):
+                names[self._chance.choice(everybody)] = None
         names.pop(self.me.name, None)
         if names:
             self._post(step, tuple(names), Ping(self.group, self.cluster, step.now))
@@ -196,50 +296,73 @@ class Leased:
     def _everybody(self) -> tuple[str, ...]:
         return tuple(name for name in self._known() if name != self.me.name)
 
-    def _living(self, now: int) -> dict[str, NodeId]:
-        """Who answered a ping of the last lease, and does not leave; ourselves too."""
+    def _forget_the_dead(self, now: int) -> None:
+        patience = 8 * self.rules.lease
+        gone = [name for name, (sent, _) in self._alive.items() if now - sent > patience]
+        for name in gone:
+            del self._alive[name]
+
+    def _reached(self, now: int) -> dict[str, NodeId]:
+        """Who answered a ping of the last lease; ourselves too."""
         found = {
             name: pong.guardian
             for name, (sent, pong) in self._alive.items()
-            if now - sent <= self.rules.lease and not pong.leaving
+            if now - sent <= self.rules.lease
         }
-        if not self.going:
-            found[self.me.name] = self.guardian.identity
+        found[self.me.name] = self.guardian.identity
         return found
+
+    def _is_leaving(self, name: str) -> bool:
+        if name == self.me.name:
+            return self.going
+        return name in self._alive and self._alive[name][1].leaving
 
     # --- packets -------------------------------------------------------------------------------
 
-    def receive(self, step: Step, sender: NodeId, packet: About) -> News:
-        acquired = self._receive(step, sender, packet)
-        return News(self._hear_ourselves(step) or acquired, False)
+    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> News:
+        if not isinstance(packet, About):
+            raise PeerError(f"{sender} sent {type(packet).__name__}: tickets are leased here")
+        return self._heard_ourselves(step, self._receive(step, sender, packet))
 
-    def _receive(self, step: Step, sender: NodeId, packet: About) -> bool:
-        """True: with this the ticket is ours, in a new epoch."""
+    def _receive(self, step: Step, sender: NodeId, packet: About) -> News:
         if isinstance(packet, Ping):
             self._on_ping(step, sender, packet)
-            return False
-        if isinstance(packet, Pong) and self.cluster == 0 and packet.cluster:
-            self._belong(packet.cluster)
+            return NOTHING
+        if not self.cluster and isinstance(packet, (Pong, Current)):
+            if packet.cluster:
+                refuse_nonsense(step.now, sender, packet, self.rules.tickets, self.sets)
+                self._belong(packet.cluster)
+            elif sender.name in self._founds:
+                self._strangers.add(sender.name)
+                self._consider_founding(step)
         if packet.cluster != self.cluster or not self.cluster:
-            return False
-        self._refuse_nonsense(sender, packet)
+            self.strange += packet.cluster != 0  # of a cluster that was founded apart
+            return NOTHING
+        refuse_nonsense(step.now, sender, packet, self.rules.tickets, self.sets)
         if isinstance(packet, Grant):
-            if self.owner.on_grant(step, sender, packet, self.sets):
-                self.acquired += 1
-                return True
-        elif isinstance(packet, Pong):
+            acquired = self.owner.on_grant(step, sender, packet, self.sets)
+            self.acquired += acquired
+            return News(acquired, clock=packet.clock)
+        if isinstance(packet, Release):
+            self._guard(step, sender, packet)
+            return News(clock=packet.clock)
+        if isinstance(packet, Pong):
             self._on_pong(step, sender, packet)
         elif isinstance(packet, Refusal):
-            self.owner.on_refusal(step, sender, packet)
+            ticket = self.owner.ticket
+            if self.owner.on_refusal(step, sender, packet):
+                self.refusals += 1
+                step.note("ticket", group=self.group, index=ticket, cause="refused")
         elif isinstance(packet, Listed):
             self.owner.on_listed(step, packet, self.hint)
         elif isinstance(packet, Released):
-            self.owner.on_released(sender, packet, self.hint)
+            if self.owner.on_released(sender, packet, self.hint):
+                self.owner.ask(step, self.hint)
         elif isinstance(packet, Current):
-            self._learn(packet.configuration)
+            self._learn_and_ask(step, packet.configuration)
         else:
             self._guard(step, sender, packet)
-        return False
+        return NOTHING
 
     def _guard(self, step: Step, sender: NodeId, packet: About) -> None:
         """What concerns guardians and stewards."""
@@ -253,11 +376,11 @@ class Leased:
         elif isinstance(packet, Offer):
             self._on_offer(step, sender, packet)
         elif isinstance(packet, Seal):
-            steward.seen(packet.ballot)
             guardian.on_seal(step, sender, packet)
-        elif isinstance(packet, Propose):
             steward.seen(packet.ballot)
+        elif isinstance(packet, Propose):
             guardian.on_propose(step, sender, packet)
+            steward.seen(packet.ballot)
         elif isinstance(packet, Install):
             guardian.on_install(step, sender, packet)
             self._learn(guardian.configuration)
@@ -291,9 +414,7 @@ class Leased:
         self._post(step, (sender.name,), pong)
 
     def _on_pong(self, step: Step, sender: NodeId, pong: Pong) -> None:
-        if pong.sent > step.now:
-            raise PeerError(f"{sender} answers a ping from the future")
-        self._learn(pong.hint)
+        self._learn_and_ask(step, pong.hint)
         known = self._alive.get(sender.name)
         if known is None or known[0] <= pong.sent:
             self._alive[sender.name] = (pong.sent, pong)
@@ -310,40 +431,31 @@ class Leased:
     def _on_offer(self, step: Step, sender: NodeId, offer: Offer) -> None:
         if self.going:
             return
-        self._bound_until = step.now + 6 * self.rules.lease
+        self._bound, self._asked_by = READY_TICKS, offer.number
         ready = Ready(self.group, self.cluster, offer.number, offer.ballot, self.guardian.identity)
         self._post(step, (sender.name,), ready)
 
-    # --- what no member that follows the rules would send ----------------------------------------
-
-    def _refuse_nonsense(self, sender: NodeId, packet: About) -> None:
-        tickets = self.rules.tickets
-        if isinstance(packet, (Claim, Release)):
-            if packet.owner != sender:
-                raise PeerError(f"{sender} claims a ticket for {packet.owner}")
-            if packet.ticket >= tickets or not packet.epoch:
-                raise PeerError(f"{sender} claims ticket {packet.ticket}, epoch {packet.epoch}")
-        elif isinstance(packet, (Offer, Seal, Propose)):
-            if packet.ballot.by != sender:
-                raise PeerError(f"{sender} uses a ballot of {packet.ballot.by}")
-        elif isinstance(packet, Listed):
-            if any(ticket >= tickets for ticket, _ in packet.tickets):
-                raise PeerError(f"{sender} lists a ticket that does not exist")
-        elif isinstance(packet, Answers) and packet.guardian.name != sender.name:
-            raise PeerError(f"{sender} answers for {packet.guardian}")
-        if isinstance(packet, Sealed) and len(packet.table) != tickets:
-            raise PeerError(f"{sender} has a table of {len(packet.table)} tickets, not {tickets}")
-        if isinstance(packet, (Propose, Install)):
-            new = packet.next
-            if len(new.table) != tickets or not len(new.configuration.guardians) % 2:
-                raise PeerError(f"{sender} names a guard set that cannot be")
-
     # --- giving back -----------------------------------------------------------------------------
 
-    def release(self, step: Step, sequence: int) -> None:
-        """Gives the ticket back, after so many events in its epoch."""
+    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> News:
         owner = self.owner
-        owner.wanting = False
-        last = owner.epoch << SEQUENCE_BITS | sequence if owner.epoch and sequence else 0
-        owner.give_up(step, self.hint, last)
-        self._hear_ourselves(step)
+        owner.wanting = wanted
+        if not wanted:
+            last = owner.epoch << SEQUENCE_BITS | sequence if owner.epoch and sequence else 0
+            owner.give_up(step, self.hint, last, clock)
+        owner.ask(step, self.hint)
+        return self._heard_ourselves(step, NOTHING)
+
+    def retire(self, step: Step) -> None:
+        """Others stop counting on us: stewards put somebody in our place."""
+        self.going = True
+        self._ping(step)
+
+    def figures(self) -> dict[str, int]:
+        return {
+            "tickets_acquired": self.acquired,
+            "tickets_lost": self.lost,
+            "claims_refused": self.refusals,
+            "guards_set": self.guardian.serves,
+            "of_other_clusters": self.strange,
+        }

@@ -9,7 +9,10 @@ Rules.
     over only when a majority says in one tick that somebody else holds the ticket.
  4. Where an epoch cannot be renewed, because the guard set changed, a higher one is claimed; the
     old leases count until they end.
- 5. Whoever gives up says so (`Release`) until a majority knows, or until no lease can be left.
+ 5. Whoever gives up says so (`Release`) until a majority knows, or until no lease can be left; so
+    does a claimant whom so many refused that no majority is left, or what it was granted would be
+    in the way.
+ 6. An answer counts if it is to a claim of this life, from one of those who were asked.
 
 An owner is one life: after a restart nobody goes on with an old epoch.
 """
@@ -20,6 +23,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
+from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
 from ordercast.protocol.tickets.packets import (
     Claim,
@@ -39,13 +43,17 @@ MOST_SENT = 64
 """Claims whose answers still count."""
 MOST_LEASES = 4
 """Pairs of a guard set and an epoch whose leases are kept."""
+LAST_EPOCH = (1 << 22) - 1
+"""A ticket that has come so far cannot be had any more."""
+NONCE_BITS = 24
+LIFE_BITS = 16
 
 
 class Claimed(NamedTuple):
     """A claim that is underway."""
 
     at: int
-    number: int  # of the configuration
+    guards: Configuration  # who were asked
     ticket: int
     epoch: int
 
@@ -57,6 +65,7 @@ class Leaving(NamedTuple):
     epoch: int
     last: int
     until: int  # when no lease can be left
+    clock: tuple[int, ...]
 
 
 class Owner:
@@ -74,15 +83,17 @@ class Owner:
         self.trying = 0  # the epoch that is being claimed
         self.base = 0  # the newest event of the ticket before this epoch
         self.leaving: Leaving | None = None
+        self.stale = 0  # answers that came too late to count
         self._post = post
         self._chance = chance
         self._leases: dict[tuple[int, int], dict[NodeId, int]] = {}
         self._sent: dict[int, Claimed] = {}
-        self._nonce = 0
+        self._claims = 0
         self._since = 0  # when the claim for an unestablished epoch began
         self._rest = 0  # ticks to wait before trying again
         self._highest: dict[int, int] = {}  # by ticket: the highest epoch that we ever tried
         self._taken: set[str] = set()  # guardians that said in this tick that it is another's
+        self._against: set[str] = set()  # guardians that refused what is not established yet
         self._known: set[str] = set()  # guardians that know of what is being given back
 
     # --- asked at every create -----------------------------------------------------------------
@@ -119,12 +130,17 @@ class Owner:
                 self.give_up(step, hint)
             else:
                 self._claim(step, hint, sequence)
-        elif self.wanting:
-            self._rest -= 1
-            if self._rest < 0:
-                to = self._chance.choice(hint.guardians).name
-                self._post(step, (to,), List(self.group, self.cluster))
+        else:
+            self._rest = max(0, self._rest - 1)
+            self.ask(step, hint)
         return lost
+
+    def ask(self, step: Step, hint: Configuration | None) -> None:
+        """Which tickets could be had? If we want one, and have nothing else to wait for."""
+        idle = self.ticket is None and self.leaving is None and not self._rest
+        if self.wanting and idle and hint is not None:
+            to = self._chance.choice(hint.guardians).name
+            self._post(step, (to,), List(self.group, self.cluster))
 
     def _is_lost(self, hint: Configuration) -> bool:
         taken, self._taken = self._taken, set()
@@ -132,8 +148,8 @@ class Owner:
 
     def _claim(self, step: Step, hint: Configuration, sequence: int) -> None:
         assert self.ticket is not None
-        self._nonce += 1
-        self._sent[self._nonce] = Claimed(step.now, hint.number, self.ticket, self.trying)
+        nonce = self._next_nonce()
+        self._sent[nonce] = Claimed(step.now, hint, self.ticket, self.trying)
         while len(self._sent) > MOST_SENT:
             del self._sent[next(iter(self._sent))]
         claim = Claim(
@@ -144,9 +160,24 @@ class Owner:
             self.trying,
             self.me,
             sequence if self.trying == self.epoch else 0,
-            self._nonce,
+            nonce,
         )
         self._post(step, tuple(one.name for one in hint.guardians), claim)
+
+    def _next_nonce(self) -> int:
+        """Another one than any that an answer to an earlier life may still be underway with."""
+        self._claims = (self._claims + 1) % (1 << NONCE_BITS)
+        return self.me.incarnation % (1 << LIFE_BITS) << NONCE_BITS | self._claims
+
+    def _claimed(self, sender: NodeId, nonce: int) -> Claimed | None:
+        """The claim that this is an answer to, if it still counts."""
+        claimed = self._sent.get(nonce)
+        if claimed is None or claimed.ticket != self.ticket:
+            self.stale += 1
+            return None
+        if _named(claimed.guards, sender.name) is None:
+            raise PeerError(f"{sender} answers a claim, and is no guardian")
+        return claimed
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -156,7 +187,9 @@ class Owner:
         if hint is None or listed.number != hint.number or not listed.tickets:
             return
         ticket, epoch = self._chance.choice(listed.tickets)
-        self.ticket, self._since = ticket, step.now
+        if max(epoch, self._highest.get(ticket, 0)) >= LAST_EPOCH:
+            return
+        self.ticket, self._since, self._against = ticket, step.now, set()
         self._try(max(epoch, self._highest.get(ticket, 0)) + 1)
         self._claim(step, hint, 0)
 
@@ -168,14 +201,14 @@ class Owner:
         self, step: Step, sender: NodeId, grant: Grant, sets: Mapping[int, Configuration]
     ) -> bool:
         """True: with this a majority has granted the epoch, and the ticket is ours in it."""
-        claimed = self._sent.get(grant.nonce)
-        if claimed is None or claimed.ticket != self.ticket:
+        claimed = self._claimed(sender, grant.nonce)
+        if claimed is None:
             return False
-        guard_set = sets.get(claimed.number)
-        guardian = None if guard_set is None else _named(guard_set, sender.name)
-        if guard_set is None or guardian is None:
+        guard_set = claimed.guards
+        guardian = _named(guard_set, sender.name)
+        if guardian is None or guard_set.number not in sets:
             return False
-        key = (claimed.number, claimed.epoch)
+        key = (guard_set.number, claimed.epoch)
         leases = self._leases.setdefault(key, {})
         leases[guardian] = max(leases.get(guardian, 0), claimed.at + self.lease)
         while len(self._leases) > MOST_LEASES:
@@ -191,37 +224,57 @@ class Owner:
         self.epoch = self.trying
         return True
 
-    def on_refusal(self, step: Step, sender: NodeId, refusal: Refusal) -> None:
-        claimed = self._sent.get(refusal.nonce)
-        if claimed is None or claimed.ticket != self.ticket or refusal.sealed:
-            return
+    def on_refusal(self, step: Step, sender: NodeId, refusal: Refusal) -> bool:
+        """True: what we claimed is another's, and is given up."""
+        claimed = self._claimed(sender, refusal.nonce)
+        if claimed is None or refusal.sealed or refusal.epoch >= LAST_EPOCH:
+            return False
         if refusal.live and refusal.owner != self.me:
             self._taken.add(sender.name)
-        if refusal.epoch >= self.trying:
-            if self.epoch:
-                self._try(refusal.epoch + 1)  # from the next tick on; old leases still count
-            elif refusal.live:
-                self._forget()  # somebody was quicker
-                self._rest = self._chance.randrange(1, 5)
+        if refusal.epoch < self.trying:
+            return False
+        if self.epoch or not refusal.live:
+            self._try(refusal.epoch + 1)  # from the next tick on; old leases still count
+            return False
+        guards = claimed.guards
+        self._against.add(sender.name)
+        if len(guards.guardians) - len(self._against) >= guards.majority:
+            return False
+        # Where all refused somebody was quicker. Where some had granted it, several were in each
+        # other's way, and should not meet again.
+        split = len(self._against) < len(guards.guardians)
+        self.give_up(step, guards)
+        self._rest = self._chance.randrange(0, 3) if split else 0
+        return True
 
     def on_released(self, sender: NodeId, released: Released, hint: Configuration | None) -> bool:
         """True: a majority knows that it is given back."""
         leaving = self.leaving
         if leaving is None or (released.ticket, released.epoch) != (leaving.ticket, leaving.epoch):
+            self.stale += 1
+            return False
+        if hint is None or _named(hint, sender.name) is None:
+            self.stale += 1  # of a guard set that is no more, or of nobody's
             return False
         self._known.add(sender.name)
-        if hint is None or len(self._known) < hint.majority:
+        if len(self._known) < hint.majority:
             return False
         self.leaving = None
         return True
 
     # --- giving back ---------------------------------------------------------------------------
 
-    def give_up(self, step: Step, hint: Configuration | None, last: int = 0) -> None:
+    def give_up(
+        self,
+        step: Step,
+        hint: Configuration | None,
+        last: int = 0,
+        clock: tuple[int, ...] = (),
+    ) -> None:
         """Stops at once, and says so. Nothing is created any more."""
         if self.ticket is None:
             return
-        self.leaving = Leaving(self.ticket, self.trying, last, step.now + self.wait)
+        self.leaving = Leaving(self.ticket, self.trying, last, step.now + self.wait, clock)
         self._known = set()
         self._forget()
         self._rest = self._chance.randrange(1, 5)
@@ -242,6 +295,7 @@ class Owner:
             leaving.epoch,
             self.me,
             leaving.last,
+            leaving.clock,
         )
         self._post(step, tuple(one.name for one in hint.guardians), release)
 
@@ -250,7 +304,7 @@ class Owner:
         self.epoch = self.trying = self.base = 0
         self._leases = {}
         self._sent = {}
-        self._taken = set()
+        self._taken, self._against = set(), set()
 
 
 def _named(guard_set: Configuration, name: str) -> NodeId | None:

@@ -6,7 +6,7 @@ that is said may come late, twice or never.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
+from ordercast.protocol.tickets.tenure import TicketPacket
 from ordercast.types import NodeId
 
 MOST_TICKETS = 1024
@@ -24,6 +25,7 @@ Ticket = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
 Time = Annotated[int, Meta(ge=0, lt=1 << 62)]  # on the clock of who said it first
 Entry = Annotated[int, Meta(ge=0, lt=1 << 54)]  # epoch << 32 | sequence
 Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
+Clock = Annotated[tuple[Entry, ...], Meta(max_length=MOST_TICKETS)]
 Mode = Literal["free", "held", "block"]
 
 
@@ -73,7 +75,7 @@ class Vote(Value, frozen=True):
     next: Next
 
 
-class About(Packet, frozen=True):
+class About(TicketPacket, frozen=True):
     """Everything about tickets names the cluster: two that were founded apart never mix."""
 
     cluster: Count
@@ -115,10 +117,14 @@ class Claim(About, frozen=True, tag="tickets.claim"):
     sequence: Annotated[int, Meta(ge=0, lt=1 << 32)]  # of its newest event in this epoch
     nonce: Count
 
+    def makers(self) -> tuple[str, ...]:
+        return (self.owner.name,)  # who may not send may not own a ticket
+
 
 class Grant(About, frozen=True, tag="tickets.grant"):
     nonce: Count
     base: Entry  # the newest event of the ticket before this claim
+    clock: Clock = ()  # how far the guardian is, where the grant is of a new epoch
 
 
 class Refusal(About, frozen=True, tag="tickets.refusal"):
@@ -135,6 +141,10 @@ class Release(About, frozen=True, tag="tickets.release"):
     epoch: Epoch
     owner: NodeId
     last: Entry  # its final event
+    clock: Clock = ()  # and how far it was
+
+    def makers(self) -> tuple[str, ...]:
+        return (self.owner.name,)
 
 
 class Released(About, frozen=True, tag="tickets.released"):
@@ -214,6 +224,9 @@ class GuardianRecord(Packet, frozen=True, tag="tickets.guardian"):
     vote: Vote | None
     sealed: bool
 
+    def slot(self) -> Hashable:
+        return self.group
+
 
 class EntryRecord(Packet, frozen=True, tag="tickets.entry"):
     """On disk: a ticket's entry within the configuration of the guardian record before it."""
@@ -223,6 +236,9 @@ class EntryRecord(Packet, frozen=True, tag="tickets.entry"):
     epoch: Epoch
     owner: NodeId | None
     mode: Mode
+
+    def slot(self) -> Hashable:
+        return self.group, self.ticket
 
 
 PACKETS = (

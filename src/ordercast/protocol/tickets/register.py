@@ -62,6 +62,11 @@ class Register:
             or not self.is_live(ticket, now)
         )
 
+    def lapsed(self, ticket: int, owner: NodeId) -> NodeId | None:
+        """Who loses the ticket, if this claimant gets it, and has not given it back."""
+        entry = self.entries[ticket]
+        return entry.owner if entry.mode == "held" and entry.owner != owner else None
+
     def grant(
         self, ticket: int, epoch: int, owner: NodeId, last: int, now: int
     ) -> tuple[int, bool]:
@@ -78,7 +83,7 @@ class Register:
         entry = self.entries[ticket]
         # An owner never comes back to an epoch that it gave up, nor to a lower one.
         if entry.epoch <= epoch and owner == entry.owner and entry.mode == "held":
-            entry.mode = "free"
+            entry.epoch, entry.mode = epoch, "free"
             entry.last = max(entry.last, last)
             return True, True
         return entry.epoch > epoch or entry.owner != owner or entry.mode == "free", False
@@ -100,6 +105,20 @@ def merge(reports: Sequence[tuple[Sequence[Held], Sequence[int]]]) -> tuple[Held
         _merged([(table[ticket], ticket in live) for table, live in told])
         for ticket in range(len(reports[0][0]))
     )
+
+
+def left_out(
+    reports: Sequence[tuple[Sequence[Held], Sequence[int]]], merged: Sequence[Held]
+) -> list[tuple[int, NodeId]]:
+    """Tickets whose owners lose them by merging, though nobody reports that they gave them back."""
+    found = []
+    for ticket, after in enumerate(merged):
+        newest = max(table[ticket].epoch for table, _ in reports)
+        last = [table[ticket] for table, _ in reports if table[ticket].epoch == newest]
+        owners = [held.owner for held in last if held.mode == "held" and held.owner is not None]
+        if after.mode != "held" and owners and all(held.mode != "free" for held in last):
+            found.append((ticket, owners[0]))
+    return found
 
 
 def _merged(found: list[tuple[Held, bool]]) -> Held:

@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from random import Random
 
+from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
-from ordercast.protocol.tickets.guardian import Guardian
+from ordercast.protocol.tickets.guardian import Guardian, refuse_impossible
 from ordercast.protocol.tickets.packets import (
     About,
     Ballot,
@@ -39,7 +40,7 @@ from ordercast.protocol.tickets.packets import (
     Sealed,
     Voted,
 )
-from ordercast.protocol.tickets.register import merge
+from ordercast.protocol.tickets.register import left_out, merge
 from ordercast.types import NodeId
 
 
@@ -65,12 +66,13 @@ class Steward:
         self._hold = lease // 2
         self._post = post
         self._chance = chance
+        self.stale = 0  # answers to what is not underway any more
         self._highest = 0  # the highest count of a ballot that was seen or used
         self._differs_since: int | None = None
         self._rest_until = 0
         # What is underway.
         self.ballot: Ballot | None = None
-        self._number = 0
+        self._guards = Configuration(0, ())  # the set that is to be replaced
         self._since = 0
         self._target: tuple[NodeId, ...] = ()
         self._ready: set[NodeId] = set()
@@ -82,12 +84,22 @@ class Steward:
 
     # --- every tick ----------------------------------------------------------------------------
 
-    def tick(self, step: Step, alive: Mapping[str, NodeId], everybody: Iterable[str]) -> None:
-        """`alive`: who answered lately and is not leaving, by name, with its guardian identity."""
+    def tick(
+        self,
+        step: Step,
+        reached: Mapping[str, NodeId],
+        staying: Mapping[str, NodeId],
+        everybody: Iterable[str],
+    ) -> None:
+        """`reached`: who answered lately, by name, with its guardian identity.
+
+        `staying`: those of them that are not leaving. Whoever leaves still has its vote, and may be
+        the steward: otherwise nobody could replace a set of which most leave at once.
+        """
         configuration = self.guardian.configuration
         if configuration is None:
             return
-        if self.ballot is not None and self._number != configuration.number and not self._decided:
+        if self.ballot is not None and self._guards != configuration and not self._decided:
             self._drop(step)
         if self.ballot is not None:
             if step.now - self._since > 2 * self.lease:
@@ -96,15 +108,21 @@ class Steward:
                 self._push(step, everybody)
             return
         if step.now >= self._rest_until:
-            self._consider(step, configuration, alive)
+            self._consider(step, configuration, reached, staying)
 
-    def _consider(self, step: Step, guards: Configuration, alive: Mapping[str, NodeId]) -> None:
-        reachable = [one for one in guards.guardians if alive.get(one.name) == one]
+    def _consider(
+        self,
+        step: Step,
+        guards: Configuration,
+        reached: Mapping[str, NodeId],
+        staying: Mapping[str, NodeId],
+    ) -> None:
+        reachable = [one for one in guards.guardians if reached.get(one.name) == one]
         if self.guardian.identity not in reachable or len(reachable) < guards.majority:
             self._differs_since = None
             return
         rank = reachable.index(self.guardian.identity)
-        target = target_of(guards.guardians, alive.values(), self.most)
+        target = target_of(guards.guardians, staying.values(), self.most)
         now, hold, sealed_at = step.now, self._hold, self.guardian.sealed_at
         if not target or set(target) == set(guards.guardians):
             self._differs_since = None
@@ -119,7 +137,9 @@ class Steward:
     def _begin(self, step: Step, guards: Configuration, target: tuple[NodeId, ...]) -> None:
         self._highest += 1
         self.ballot = Ballot(self._highest, self.me)
-        self._number, self._since, self._target = guards.number, step.now, target
+        # Our own guardian may go on to another set while this is underway: what counts is the
+        # majority of the one that we began with.
+        self._guards, self._since, self._target = guards, step.now, target
         self._ready = {one for one in target if one in guards.guardians}
         if self.guardian.vote is not None:
             self._ready = set(target)  # what comes next may be decided already: nobody is asked
@@ -130,9 +150,8 @@ class Steward:
     def _push(self, step: Step, everybody: Iterable[str]) -> None:
         """Says again what the next answer is awaited for."""
         assert self.ballot is not None
-        guards = self.guardian.configuration
-        assert guards is not None
-        group, cluster, number = self.guardian.group, self.guardian.cluster, self._number
+        guards, number = self._guards, self._guards.number
+        group, cluster = self.guardian.group, self.guardian.cluster
         if self._decided:
             assert self._next is not None
             new = self._next.configuration
@@ -155,17 +174,19 @@ class Steward:
     # --- answers -------------------------------------------------------------------------------
 
     def on_ready(self, step: Step, ready: Ready) -> None:
-        if self._is_ours(ready.number, ready.ballot) and ready.guardian in self._target:
+        if not self._is_ours(ready.number, ready.ballot):
+            return
+        if ready.guardian in self._target:  # or it was chosen in a life that is over
             self._ready.add(ready.guardian)
             if self._next is None and not self._sealed:
                 self._push(step, ())
 
     def on_sealed(self, step: Step, sealed: Sealed) -> None:
-        guards = self.guardian.configuration
+        guards = self._guards
         if not self._is_ours(sealed.number, sealed.ballot) or self._next is not None:
             return
-        if guards is None or sealed.guardian not in guards.guardians:
-            return
+        self._refuse_strangers(sealed.guardian)
+        self._refuse_nonsense(sealed)
         self._sealed[sealed.guardian] = sealed
         if len(self._sealed) < guards.majority:
             return
@@ -176,16 +197,18 @@ class Steward:
             reports = [(one.table, one.live) for one in self._sealed.values()]
             new = Configuration(guards.number + 1, self._target)
             self._next = Next(new, merge(reports))
+            for ticket, owner in left_out(reports, self._next.table):
+                step.note("exclude", group=self.guardian.group, index=ticket, peer=owner.name)
         self._push(step, ())
 
     def on_voted(self, step: Step, voted: Voted) -> None:
-        guards = self.guardian.configuration
-        if not self._is_ours(voted.number, voted.ballot) or self._next is None or self._decided:
+        if not self._is_ours(voted.number, voted.ballot) or self._decided:
             return
-        if guards is None or voted.guardian not in guards.guardians:
-            return
+        self._refuse_strangers(voted.guardian)
+        if self._next is None:
+            raise PeerError(f"{voted.guardian} votes for what was not proposed")
         self._voted.add(voted.guardian)
-        if len(self._voted) >= guards.majority:
+        if len(self._voted) >= self._guards.majority:
             self._decided = True
             self._push(step, ())
 
@@ -200,7 +223,8 @@ class Steward:
 
     def on_outbid(self, step: Step, outbid: Outbid) -> None:
         self._highest = max(self._highest, outbid.ballot.count)
-        if self.ballot is not None and outbid.number == self._number and not self._decided:
+        ours = self.ballot is not None and outbid.number == self._guards.number
+        if ours and not self._decided:
             self._drop(step)
 
     def seen(self, ballot: Ballot) -> None:
@@ -208,7 +232,22 @@ class Steward:
         self._highest = max(self._highest, ballot.count)
 
     def _is_ours(self, number: int, ballot: Ballot) -> bool:
-        return self.ballot is not None and (number, ballot) == (self._number, self.ballot)
+        ours = self.ballot is not None and (number, ballot) == (self._guards.number, self.ballot)
+        self.stale += not ours
+        return ours
+
+    def _refuse_strangers(self, guardian: NodeId) -> None:
+        if guardian not in self._guards.guardians:
+            raise PeerError(f"{guardian} answers a steward, and is no guardian")
+
+    def _refuse_nonsense(self, sealed: Sealed) -> None:
+        tickets = len(sealed.table)
+        if any(ticket >= tickets for ticket in sealed.live):
+            raise PeerError(f"{sealed.guardian} holds a ticket that does not exist")
+        if sealed.vote is not None:
+            if sealed.vote.ballot > sealed.ballot:
+                raise PeerError(f"{sealed.guardian} has voted after what it promises")
+            refuse_impossible(sealed.vote.next, sealed.number, tickets, sealed.guardian)
 
     def _drop(self, step: Step) -> None:
         self._finish()

@@ -1,0 +1,88 @@
+"""What no member that follows the rules would send about tickets: refused, and its sender named.
+
+This is what a packet shows by itself, or beside the guard sets that are known. What depends on how
+far a guardian, a steward or an owner has come, these refuse themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ordercast.errors import PeerError
+from ordercast.protocol.tickets.packets import (
+    About,
+    Claim,
+    Configuration,
+    Current,
+    Grant,
+    Install,
+    Installed,
+    Listed,
+    Offer,
+    Outbid,
+    Pong,
+    Propose,
+    Ready,
+    Release,
+    Seal,
+    Sealed,
+    Voted,
+)
+from ordercast.types import NodeId
+
+Answers = Pong | Ready | Sealed | Voted | Installed
+
+
+def refuse_nonsense(
+    now: int, sender: NodeId, packet: About, tickets: int, sets: Mapping[int, Configuration]
+) -> None:
+    """Raises PeerError. `sets`: the guard sets that are known, by number."""
+    if isinstance(packet, (Grant, Release)) and len(packet.clock) not in (0, tickets):
+        raise PeerError(f"{sender} sent a clock of {len(packet.clock)} entries, not {tickets}")
+    if isinstance(packet, (Claim, Release)):
+        if packet.owner != sender:
+            raise PeerError(f"{sender} claims a ticket for {packet.owner}")
+        if packet.ticket >= tickets or not packet.epoch:
+            raise PeerError(f"{sender} claims ticket {packet.ticket}, epoch {packet.epoch}")
+    elif isinstance(packet, (Offer, Seal, Propose)):
+        if packet.ballot.by != sender:
+            raise PeerError(f"{sender} uses a ballot of {packet.ballot.by}")
+    elif isinstance(packet, Listed):
+        if any(ticket >= tickets for ticket, _ in packet.tickets):
+            raise PeerError(f"{sender} lists a ticket that does not exist")
+    elif isinstance(packet, Answers) and packet.guardian.name != sender.name:
+        raise PeerError(f"{sender} answers for {packet.guardian}")
+    if isinstance(packet, Pong) and packet.sent > now:
+        raise PeerError(f"{sender} answers a ping from the future")
+    if isinstance(packet, Sealed) and len(packet.table) != tickets:
+        raise PeerError(f"{sender} has a table of {len(packet.table)} tickets, not {tickets}")
+    if isinstance(packet, (Propose, Install)) and len(packet.next.table) != tickets:
+        raise PeerError(f"{sender} has a table of {len(packet.next.table)} tickets")
+    _refuse_contradictions(sender, packet, sets)
+
+
+def _refuse_contradictions(
+    sender: NodeId, packet: About, sets: Mapping[int, Configuration]
+) -> None:
+    """Each number has one guard set, and only its members speak for it."""
+    named: Configuration | None = None
+    may_speak: tuple[Configuration | None, ...] = ()
+    if isinstance(packet, (Pong, Current)):
+        named = packet.hint if isinstance(packet, Pong) else packet.configuration
+    elif isinstance(packet, (Offer, Listed, Outbid)):
+        may_speak = (sets.get(packet.number),)
+    elif isinstance(packet, Install):
+        named = packet.next.configuration
+        may_speak = (named, sets.get(named.number - 1))
+    if named is not None:
+        names = {one.name for one in named.guardians}
+        if not named.number or not len(names) % 2 or len(names) < len(named.guardians):
+            raise PeerError(f"{sender} names a guard set that cannot be")
+        if sets.get(named.number, named) != named:
+            raise PeerError(f"{sender} names another guard set {named.number} than there is")
+    known = [one for one in may_speak if one is not None]
+    # Who is not told which set came before cannot say who was in it.
+    if known and len(known) == len(may_speak):
+        speakers = {one.name for each in known for one in each.guardians}
+        if sender.name not in speakers:
+            raise PeerError(f"{sender} speaks for a guard set that it is not in")

@@ -1,0 +1,94 @@
+"""What a causal member asks of whoever decides who may update.
+
+There are two: leases (leased.py), and the ring as it was published (published/), which is there to
+be studied. A member calls these doors from its own, with the step that it was given, and acts on
+the news.
+
+A tenure is one ticket in one epoch. Epochs of a ticket only grow, so the entries that a tenure
+stamps its events with, `epoch << 32 | sequence`, are not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol
+
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
+from ordercast.types import NodeId
+
+
+class TicketPacket(Packet, frozen=True):
+    """What those who decide about tickets say to each other."""
+
+
+class News(NamedTuple):
+    """What has become of our ticket in one call."""
+
+    acquired: bool = False  # one is ours, in a new epoch: `ticket`, `epoch` and `base` say which
+    lost: int | None = None  # the ticket that is no longer ours, though we did not give it back
+    clock: tuple[int, ...] = ()  # how far somebody is who granted or gave back; (): nobody said
+
+
+NOTHING = News()
+
+
+class Tickets(Protocol):
+    @property
+    def ticket(self) -> int | None:
+        """The one that is ours, suspended or not."""
+
+    @property
+    def epoch(self) -> int:
+        """Of our tenure."""
+
+    @property
+    def base(self) -> int:
+        """The newest entry of the ticket before it, as far as those who granted know."""
+
+    @property
+    def keeps_entries(self) -> bool:
+        """Whether no two tenures ever have the same ticket and epoch."""
+
+    @property
+    def period(self) -> int:
+        """Nanoseconds between ticks, on our clock."""
+
+    def start(self, step: Step) -> News:
+        """Once, before all else; ticks follow."""
+
+    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> News:
+        """The application wants to update, or no longer does: then a ticket is given back.
+
+        `sequence` of our newest event in our epoch (0: none), `clock` of our causal order.
+        """
+
+    def tick(self, step: Step, sequence: int) -> News:
+        """Every `period`."""
+
+    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> News:
+        """One of the packets of this kind of ownership."""
+
+    def told(self, step: Step, token: Hashable, arrived: bool) -> News:
+        """The answer to a STATUS send of ours. Our tokens are of a type of our own."""
+
+    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
+        """Gossip has brought an event of a tenure that we had not heard of.
+
+        None: only a stamp that names its entries, and not who made them.
+        """
+
+    def may_create(self, now: int) -> bool:
+        """Whether an event may be created right now. Asked at every create."""
+
+    def valid_until(self) -> int | None:
+        """When that ends on our clock, unless it is renewed. None: it has no end."""
+
+    def retire(self, step: Step) -> None:
+        """We are about to leave the cluster: others should not count on us."""
+
+    def may_go(self) -> bool:
+        """Whether nobody needs us any more."""
+
+    def figures(self) -> dict[str, int]:
+        """What it counts, by plain names."""

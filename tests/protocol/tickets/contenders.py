@@ -1,0 +1,227 @@
+"""A family for the explorer: members that contend for tickets with the real parts, and say little.
+
+Pings only tell who seems to be alive, and a steward may be wrong about that in any way. So here
+nobody pings: what each steward believes is given, and everything else is said as in a cluster. A
+guard set is there from the beginning. Who wants a ticket at once has just been told that it could
+be had, in every life, whether that is still so or not; who wants one later asks.
+
+What is looked for, in every state and on every way:
+  one valid owner      no two members may create events for one ticket at one moment
+  one successor        no two guard sets have one number
+  one owner an epoch   no ticket is acquired twice in one epoch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+
+from ordercast.check.verdict import Verdict, broken, holds
+from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.tickets.leased import Leased, Rules
+from ordercast.protocol.tickets.packets import (
+    PACKETS,
+    RECORDS,
+    About,
+    Configuration,
+    GuardianRecord,
+    Held,
+    Listed,
+    Pong,
+)
+from ordercast.protocol.tickets.tenure import News
+from ordercast.sim.explore import Present, Setting, setting
+from ordercast.trace.schema import Row, Trace
+from ordercast.types import Event, NodeId, Payloads
+
+TICK, BACK, PASS = "tick", "give back", "time passes"
+CLUSTER = 7
+LEASE = 8
+"""D, in nanoseconds: a small number has few different moments."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    tickets: int = 1
+    drift: float = 0.0
+    guards: int = 3  # at the most
+    first: tuple[str, ...] = ("n1", "n2", "n3")  # the guard set that is there
+    wants: Mapping[str, tuple[int, ...]] = {}  # who wants a ticket at once: which, life by life
+    later: tuple[str, ...] = ()  # who asks for one when it ticks
+    sees: Mapping[str, tuple[str, ...]] = {}  # who is a steward, and whom it takes to be alive
+    gives_back: tuple[str, ...] = ()  # who gives its ticket back at some time
+    ticks: Mapping[str, int] = {}  # when a member ticks, after each time; others never do
+    waits: Mapping[str, int] = {}  # time passes at this member without anything being done
+
+
+class Fixed:
+    """No chance: the first of whatever could be drawn."""
+
+    def choice(self, things: Sequence[Any]) -> Any:
+        return things[0]
+
+    def randrange(self, first: int, end: int) -> int:
+        return first
+
+
+class Silent(Leased):
+    """Nobody is asked whether it is alive."""
+
+    believed: Mapping[str, NodeId] = {}
+
+    def _ping(self, step: Step) -> None:
+        pass
+
+    def _reached(self, now: int) -> dict[str, NodeId]:
+        return dict(self.believed)
+
+
+class Contender:
+    def __init__(self, me: NodeId, plan: Plan, kept: Sequence[Packet]) -> None:
+        assert isinstance(plan.options, Options)
+        self.me, self.group, self.groups = me, plan.group, (plan.group,)
+        self.options = options = plan.options
+        self.names = plan.members
+        self.first = Configuration(1, tuple(NodeId(name) for name in options.first))
+        rules = Rules(options.tickets, LEASE, options.drift, options.guards)
+        chance: Any = Fixed()
+        self.kept = tuple(kept)
+        self.leased = Silent(self.owner_of(me), plan.group, rules, self._names, chance)
+        self.leased.steward._hold = 0  # patience only makes it rarer that two try at once
+        seen = options.sees.get(me.name, ())
+        self.leased.believed = {name: NodeId(name) for name in seen}
+
+    def owner_of(self, me: NodeId) -> NodeId:
+        return me
+
+    def _names(self) -> tuple[str, ...]:
+        return self.names
+
+    def start(self, step: Step) -> None:
+        name, options = self.me.name, self.options
+        table = (Held(),) * options.tickets
+        if name in options.first:
+            kept = self.kept
+            if not kept:
+                record = GuardianRecord(
+                    self.group, CLUSTER, NodeId(name), self.first, table, None, None, False
+                )
+                kept = (record,)
+                step.keep(record)
+            self.leased.restore(kept, step.now)
+        else:
+            guardian = self.first.guardians[0]
+            pong = Pong(self.group, CLUSTER, 0, self.first, guardian, 1)
+            self.leased.receive(step, guardian, pong)
+        self.leased._alive = {}
+        wants = options.wants.get(name, ())[self.me.incarnation :]
+        if wants or name in options.later:
+            self.leased.seek(step, True, 0, ())
+        if wants:
+            self._hear_of_a_ticket(step, wants[0])
+        for timer, after in (
+            *((TICK, options.ticks.get(name)), (PASS, options.waits.get(name))),
+            (BACK, 0 if name in options.gives_back else None),
+        ):
+            if after is not None:
+                step.set_timer(timer, after)
+
+    def _hear_of_a_ticket(self, step: Step, ticket: int) -> None:
+        hint = self.leased.hint
+        assert hint is not None
+        listed = Listed(self.group, CLUSTER, hint.number, [(ticket, 0)])
+        self._tell(step, self.leased.receive(step, hint.guardians[0], listed))
+
+    def accepts(self, group: str, now: int) -> bool:
+        return False
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        assert isinstance(packet, About)
+        self._tell(step, self.leased.receive(step, self.owner_of(sender), packet))
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        if timer == TICK:
+            self._tell(step, self.leased.tick(step, 0))
+            step.set_timer(TICK, self.options.ticks[self.me.name])
+        elif timer == BACK:
+            self._tell(step, self.leased.seek(step, False, 0, ()))
+        else:
+            step.set_timer(PASS, self.options.waits[self.me.name])
+
+    def _tell(self, step: Step, news: News) -> None:
+        step.outputs.clear()  # what is only told to people makes more states, and no other ones
+        if news.acquired:
+            ticket, epoch = self.leased.ticket, self.leased.epoch
+            step.note("ticket", group=self.group, index=ticket, cause=f"epoch {epoch}")
+
+    def told(self, step: Step, token: Hashable, arrived: bool) -> None: ...
+
+    def stable_up_to(self, group: str) -> int:
+        return 0
+
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        raise AssertionError("nobody submits")
+
+    def throttle(self, step: Step, group: str, full: bool) -> None: ...
+
+    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None: ...
+
+    def figures(self, group: str) -> dict[str, int]:
+        return {}
+
+    def leave(self, step: Step, group: str) -> None: ...
+
+
+def contest(members: int, *, rates: Mapping[str, float] | None = None, **options: Any) -> Setting:
+    """So many members with these options, as a setting for the explorer."""
+
+    def build(
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    ) -> list[Machine]:
+        return [Contender(me, plan, kept) for plan in plans]
+
+    family = Family("contenders", Options, (*PACKETS, *RECORDS), build, largest_group=9)
+    return setting(
+        family,
+        members,
+        Options(**options),
+        prelude=False,
+        clocks=True,
+        together=True,
+        rates=rates or {},
+    )
+
+
+def never_two(present: Sequence[Present]) -> str | None:
+    """One valid owner, and one successor."""
+    owners: dict[int, NodeId] = {}
+    sets: dict[int, Configuration] = {}
+    for life, machines, now in present:
+        for machine in machines:
+            assert isinstance(machine, Contender)
+            leased = machine.leased
+            if leased.ticket is not None and leased.may_create(now):
+                other = owners.setdefault(leased.ticket, life)
+                if other != life:
+                    return f"{other} and {life} both may use ticket {leased.ticket}"
+            for number, guards in leased.sets.items():
+                if sets.setdefault(number, guards) != guards:
+                    return f"{sets[number]} and {guards}"
+    return None
+
+
+def one_owner_an_epoch(trace: Trace) -> list[Verdict]:
+    """Over all lives."""
+    law = "one owner an epoch"
+    seen: dict[tuple[int | None, str | None], Row] = {}
+    for row in trace.rows:
+        if row.kind == "ticket" and (row.cause or "").startswith("epoch"):
+            other = seen.setdefault((row.index, row.cause), row)
+            if other is not row:
+                why = f"ticket {row.index} is acquired twice in {row.cause}"
+                return [broken(law, (other, row), why)]
+    return [holds(law)]

@@ -1,0 +1,331 @@
+"""What is refused: packets of those who are not who they must be, and what contradicts itself.
+
+Whoever refuses is afterwards as it was before, but for what it counts, and says nothing.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.protocol.tickets.holders import FAMILY
+
+from ordercast.errors import PeerError
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
+from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.tickets.leased import Leased, Rules
+from ordercast.protocol.tickets.packets import (
+    About,
+    Ballot,
+    Claim,
+    Configuration,
+    Current,
+    Grant,
+    GuardianRecord,
+    Held,
+    Install,
+    Installed,
+    List,
+    Listed,
+    Next,
+    Offer,
+    Outbid,
+    Pong,
+    Propose,
+    Ready,
+    Refusal,
+    Release,
+    Seal,
+    Sealed,
+    Vote,
+    Voted,
+)
+from ordercast.sim.explore.fingerprint import encode
+from ordercast.sim.scenario_file import options_for
+from ordercast.types import NodeId
+from ordercast.wire.codec import Codec
+
+A, B, C, D = (NodeId(name) for name in "abcd")
+NAMES = ("a", "b", "c", "d")
+CLUSTER = 7
+GUARDS = Configuration(1, (A, B, C))
+TABLE = (Held(), Held(1, D, "held", 1 << 32 | 5))
+RULES = Rules(tickets=2, lease=1000, drift=0.1, guards=3)
+G: tuple[Any, ...] = ("g", CLUSTER)
+
+
+def names() -> tuple[str, ...]:
+    return NAMES
+
+
+def member(me: NodeId = A, guards: Configuration = GUARDS) -> Leased:
+    """One of the guard set, as it is after a restart with its disk; or who has heard of that."""
+    if me not in guards.guardians:
+        found = Leased(me, "g", RULES, names, Random(1))
+        found.receive(Step(0), A, Pong(*G, 0, guards, A, 1))
+        return found
+    record = GuardianRecord(*G, me, guards, TABLE, None, None, False)
+    found = Leased(me, "g", RULES, names, Random(1), kept=(record,))
+    found.start(Step(0))
+    return found
+
+
+def assert_refused(who: Leased, sender: NodeId, packet: Packet, why: str, now: int = 10) -> None:
+    before, step = encode(who), Step(now)
+    with pytest.raises(PeerError, match=why):
+        who.receive(step, sender, packet)
+    assert encode(who) == before
+    assert not step.sent
+    assert not step.kept
+
+
+def sets(number: int, *guardians: NodeId) -> Configuration:
+    return Configuration(number, guardians)
+
+
+BALLOT = Ballot(1, B)
+NEXT = Next(sets(2, A, B, D), TABLE)
+
+
+@pytest.mark.parametrize(
+    ("sender", "packet", "why"),
+    [
+        (B, Claim(*G, 1, 0, 1, D, 0, 1), "claims a ticket for d"),
+        (NodeId("d", 1), Claim(*G, 1, 1, 1, D, 0, 1), "claims a ticket for d"),
+        (D, Claim(*G, 1, 2, 1, D, 0, 1), "claims ticket 2"),
+        (D, Claim(*G, 1, 0, 0, D, 0, 1), "epoch 0"),
+        (B, Release(*G, 1, 1, 1, D, 0), "claims a ticket for d"),
+        (D, Release(*G, 1, 7, 1, D, 0), "claims ticket 7"),
+        (D, Release(*G, 1, 1, 1, D, 0, (1, 2, 3)), "a clock of 3 entries, not 2"),
+        (B, Grant(*G, 1, 0, (1,)), "a clock of 1 entries, not 2"),
+        (B, Listed(*G, 1, [(2, 0)]), "a ticket that does not exist"),
+        (D, Listed(*G, 1, [(0, 0)]), "speaks for a guard set that it is not in"),
+        (D, Seal(*G, 1, Ballot(1, D)), "would replace the guard set, and is no guardian"),
+        (C, Seal(*G, 1, BALLOT), "uses a ballot of b"),
+        (NodeId("b", 3), Seal(*G, 1, BALLOT), "uses a ballot of b"),
+        (C, Offer(*G, 1, BALLOT), "uses a ballot of b"),
+        (D, Offer(*G, 1, Ballot(1, D)), "speaks for a guard set that it is not in"),
+        (D, Outbid(*G, 1, Ballot(9, D)), "speaks for a guard set that it is not in"),
+        (D, Propose(*G, 1, Ballot(1, D), NEXT), "would replace the guard set"),
+        (C, Propose(*G, 1, BALLOT, NEXT), "uses a ballot of b"),
+        (B, Propose(*G, 1, BALLOT, Next(sets(2, A), TABLE[:1])), "a table of 1 tickets"),
+        (B, Propose(*G, 1, BALLOT, Next(sets(3, A), TABLE)), "names a guard set 3"),
+        (B, Propose(*G, 1, BALLOT, Next(sets(2, A, B), TABLE)), "cannot be"),
+        (
+            B,
+            Propose(*G, 1, BALLOT, Next(sets(2, A, B, NodeId("b", 1)), TABLE)),
+            "cannot be",
+        ),
+        (D, Install(*G, Next(sets(2, A), TABLE)), "speaks for a guard set that it is not in"),
+        (B, Install(*G, Next(sets(1, A), TABLE)), "another guard set 1 than there is"),
+        (B, Install(*G, Next(GUARDS, TABLE[::-1])), "installs another guard set 1"),
+        (B, Install(*G, Next(sets(2, A, B), TABLE)), "cannot be"),
+        (B, Install(*G, Next(sets(2, A), (*TABLE, Held()))), "a table of 3 tickets"),
+        (B, Sealed(*G, 1, BALLOT, C, None, TABLE, []), "answers for c"),
+        (B, Sealed(*G, 1, BALLOT, B, None, TABLE[:1], []), "a table of 1 tickets, not 2"),
+        (B, Voted(*G, 1, BALLOT, C), "answers for c"),
+        (B, Ready(*G, 1, BALLOT, C), "answers for c"),
+        (B, Installed(*G, 1, C), "answers for c"),
+        (B, Pong(*G, 0, GUARDS, C, 1), "answers for c"),
+        (B, Pong(*G, 11, GUARDS, B, 1), "from the future"),
+        (B, Pong(*G, 0, sets(1, B), B, 1), "another guard set 1 than there is"),
+        (B, Pong(*G, 0, sets(2, B, C), B, 1), "cannot be"),
+        (B, Current(*G, sets(1, B, C, D)), "another guard set 1 than there is"),
+        (B, Current(*G, sets(2)), "cannot be"),
+        (B, Current(*G, sets(0, B)), "cannot be"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, About) else "",
+)
+def test_what_a_guardian_refuses(sender: NodeId, packet: About, why: str) -> None:
+    assert_refused(member(), sender, packet, why)
+
+
+def test_a_ballot_is_for_one_proposal() -> None:
+    guardian = member()
+    guardian.receive(Step(5), B, Propose(*G, 1, BALLOT, NEXT))
+    other = Propose(*G, 1, BALLOT, Next(sets(2, B), TABLE))
+    assert_refused(guardian, B, other, "two guard sets in one ballot")
+    again = Step(6)
+    guardian.receive(again, B, Propose(*G, 1, BALLOT, NEXT))
+    assert [type(packet) for _, packet, *_ in again.sent] == [Voted]
+
+
+def claiming() -> tuple[Leased, int]:
+    """Somebody that has claimed ticket 0, and the nonce of that."""
+    who, step = member(D), Step(1)
+    who.seek(step, True, 0, ())
+    who.receive(step, B, Listed(*G, 1, [(0, 0)]))
+    (claim,) = [packet for _, packet, *_ in step.sent if isinstance(packet, Claim)]
+    return who, claim.nonce
+
+
+def test_who_claims_believes_guardians_alone_and_each_of_them_once() -> None:
+    who, nonce = claiming()
+    stranger = NodeId("e")
+    assert_refused(who, stranger, Grant(*G, nonce, 0), "answers a claim, and is no guardian")
+    refusal = Refusal(*G, nonce, False, 5, A, True)
+    assert_refused(who, stranger, refusal, "answers a claim, and is no guardian")
+    for _ in range(3):
+        who.receive(Step(2), B, Grant(*G, nonce, 0))
+    assert who.ticket is None
+    assert not who.may_create(2)
+    assert who.receive(Step(3), C, Grant(*G, nonce, 0)).acquired
+    assert (who.ticket, who.epoch) == (0, 1)
+
+
+def test_a_grant_that_is_played_again_lengthens_nothing() -> None:
+    who, nonce = claiming()
+    for sender in (B, C):
+        who.receive(Step(2), sender, Grant(*G, nonce, 0))
+    until = who.valid_until()
+    assert until == 1 + RULES.lease
+    for sender in (A, B, C):
+        who.receive(Step(900), sender, Grant(*G, nonce, 0))
+    assert who.valid_until() == until
+    assert not who.may_create(until)
+    who.receive(Step(901), B, Grant(*G, nonce + 1, 0))  # to a claim that was never made
+    assert (who.valid_until(), who.owner.stale) == (until, 1)
+
+
+def test_stale_epochs_and_other_owners_are_refused_in_words_and_change_nothing() -> None:
+    guardian = member()
+    table = guardian.guardian.register.table()
+    for claim in (
+        Claim(*G, 1, 1, 1, B, 0, 1),  # another's epoch
+        Claim(*G, 1, 1, 2, B, 0, 2),  # a higher one, while the lease lasts
+    ):
+        step = Step(10)
+        guardian.receive(step, B, claim)
+        ((_, answer, *_),) = step.sent
+        assert answer == Refusal(*G, claim.nonce, False, 1, D, True)
+    before = Step(10)
+    guardian.receive(before, B, Release(*G, 1, 1, 1, B, 0))  # was never its own
+    assert guardian.guardian.register.table() == table
+    for number in (0, 5):
+        guardian.receive(Step(10), D, Claim(*G, number, 1, 1, D, 0, 3))
+    assert guardian.guardian.stale == 2
+    assert guardian.guardian.register.table() == table
+
+
+def test_a_claim_that_is_played_again_after_it_was_given_back_is_refused() -> None:
+    guardian = member()
+    claim = Claim(*G, 1, 1, 1, D, 5, 1)
+    guardian.receive(Step(10), D, claim)
+    guardian.receive(Step(20), D, Release(*G, 1, 1, 1, D, 1 << 32 | 9))
+    step = Step(30)
+    guardian.receive(step, D, claim)
+    assert [type(packet) for _, packet, *_ in step.sent] == [Refusal]
+    assert guardian.guardian.register.entries[1].mode == "free"
+    assert guardian.guardian.register.entries[1].last == 1 << 32 | 9
+
+
+def test_other_clusters_are_counted_and_not_answered() -> None:
+    guardian = member()
+    table, step = guardian.guardian.register.table(), Step(10)
+    other = CLUSTER + 1
+    for packet in (
+        Claim("g", other, 1, 1, 2, B, 0, 1),
+        Seal("g", other, 1, BALLOT),
+        Install("g", other, Next(sets(2, A), TABLE)),
+        List("g", other),
+    ):
+        guardian.receive(step, B, packet)
+    assert not step.sent
+    assert guardian.figures()["of_other_clusters"] == 4
+    assert guardian.guardian.register.table() == table
+    assert not guardian.guardian.sealed
+
+
+def test_a_steward_refuses_votes_of_strangers_and_before_it_proposes() -> None:
+    steward = member()
+    step = Step(10)
+    steward.steward._begin(step, GUARDS, (A,))
+    ballot = steward.steward.ballot
+    assert ballot is not None
+    assert_refused(steward, D, Voted(*G, 1, ballot, D), "answers a steward, and is no guardian")
+    assert_refused(steward, B, Voted(*G, 1, ballot, B), "votes for what was not proposed")
+    late = Vote(Ballot(99, C), NEXT)
+    sealed = Sealed(*G, 1, ballot, B, late, TABLE, [])
+    assert_refused(steward, B, sealed, "has voted after what it promises")
+    sealed = Sealed(*G, 1, ballot, B, None, TABLE, [5])
+    assert_refused(steward, B, sealed, "holds a ticket that does not exist")
+    sealed = Sealed(*G, 1, ballot, D, None, TABLE, [])
+    assert_refused(steward, D, sealed, "answers a steward, and is no guardian")
+
+
+def test_who_said_that_it_would_guard_stays_until_that_is_decided() -> None:
+    newcomer = member(D)
+    newcomer.receive(Step(5), B, Offer(*G, 1, BALLOT))
+    newcomer.retire(Step(6))
+    assert not newcomer.may_go()
+    newcomer.receive(Step(7), B, Current(*G, sets(2, A, B, D)))
+    assert not newcomer.may_go()  # it was taken
+    newcomer.receive(Step(8), B, Current(*G, sets(3, A, B, C)))
+    assert newcomer.may_go()
+
+
+def test_who_said_so_goes_when_nothing_comes_of_it() -> None:
+    newcomer = member(D)
+    newcomer.receive(Step(5), B, Offer(*G, 1, BALLOT))
+    newcomer.retire(Step(6))
+    ticks = 0
+    while not newcomer.may_go():
+        ticks += 1
+        newcomer.tick(Step(6 + ticks * RULES.tick), 0)
+    assert ticks == 24
+
+
+def test_a_set_of_which_most_leave_is_replaced_all_the_same() -> None:
+    """Whoever leaves still answers: it has its vote, and may be the steward."""
+    steward = member().steward
+    everybody = {one.name: one for one in (A, B, C, D)}
+    begun = []
+    for now in range(0, 5 * RULES.lease, RULES.tick):
+        steward.tick(Step(now), everybody, {"b": B, "d": D}, NAMES)
+        begun.append(steward.ballot is not None)
+    assert any(begun)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Claim(*G, 1, 0, 1 << 22, D, 0, 1),
+        Claim(*G, 1, 1024, 1, D, 0, 1),
+        Claim(*G, 1, 0, 1, D, 1 << 32, 1),
+        Claim(*G, 1, 0, 1, D, -1, 1),
+        Claim(*G, 1 << 40, 0, 1, D, 0, 1),
+        Grant(*G, 1, 1 << 54),
+        Grant(*G, 1, 0, (0,) * 1025),
+        Seal(*G, 1, Ballot(1 << 40, B)),
+        Current(*G, sets(1, *(NodeId(f"n{place}") for place in range(16)))),
+        Install(*G, Next(GUARDS, (Held(),) * 1025)),
+        Pong(*G, 1 << 62, None, B),
+    ],
+    ids=lambda packet: type(packet).__name__,
+)
+def test_numbers_beyond_the_limits_do_not_pass_the_codec(packet: About) -> None:
+    codec = Codec([FAMILY])
+    with pytest.raises(PeerError):
+        codec.decode(codec.encode(packet))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"round": "50ms", "lease": "199ms"}, "lease must be at least 4 rounds"),
+        ({"drift": 0.21}, "drift"),
+        ({"drift": -0.01}, "drift"),
+        ({"guards": 2}, "guards must be odd"),
+        ({"guards": 17}, "guards"),
+        ({"tickets": 1025}, "tickets"),
+        ({"ownership": "leased", "updaters": ["n1"]}, "ownership = 'fixed'"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_settings_that_break_what_it_rests_on_are_refused(
+    options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        options_for(FAMILIES["causal"], options)
