@@ -140,6 +140,7 @@ def simulated() -> Table:
             options={
                 "round": str(ROUND),
                 "tickets": 25,
+                "ownership": "fixed",
                 "hops": 5 if processes < 1000 else 7,
                 "join_wait": str(ROUND),
             },

@@ -158,7 +158,7 @@ def _one_run(lake: Path) -> Table:
     assert found is not None
     note = f"{len(found.verdicts)} of {len(found.laws)} laws settled without a task."
     name = f"all laws on {found.rows:,} rows"
-    return Table("One run by windows of Spark SQL", COLUMNS, [cost.row(name, found.rows)], note)
+    return Table("One run in slices", COLUMNS, [cost.row(name, found.rows)], note)
 
 
 DUCKDB = {

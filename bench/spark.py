@@ -5,9 +5,13 @@ bench/sweep.py, laws.py and rounds.py are its parts, and can be run alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bench import laws, rounds, sweep
 from bench.table import Table
 
 
-def measure() -> list[Table]:
-    return [*sweep.measure(), *laws.measure(), *rounds.measure()]
+def measure() -> Iterator[Table]:
+    """One after the other, so that what is measured is shown even if the rest never ends."""
+    for part in (sweep, laws, rounds):
+        yield from part.measure()

@@ -31,7 +31,7 @@ DOCUMENT = {
     "processes": 20,
     "duration": "3s",
     "quiet": "1s",
-    "options": {"tickets": 10, "join_wait": "50ms"},
+    "options": {"tickets": 10, "join_wait": "50ms", "ownership": "fixed"},
 }
 
 

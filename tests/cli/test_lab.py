@@ -12,7 +12,7 @@ family = "causal"
 processes = 3
 duration = "1s"
 quiet = "1s"
-options = { tickets = 2, join_wait = "50ms" }
+options = { tickets = 2, join_wait = "50ms", ownership = "fixed" }
 """
 
 

@@ -27,13 +27,34 @@ def spark() -> Iterator[Any]:
         yield session
 
 
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""The rows here are few: compiling the queries would take far longer than running them."""
+
+
+@pytest.fixture
+def quick(spark: Any) -> Iterator[Any]:
+    before = {name: spark.conf.get(name, None) for name in QUICK}
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+
+
 class Lab:
     """`ordercast lab` in a process of its own, and the folder that it writes."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "base.toml").write_text(
             'name = "base"\nfamily = "causal"\nprocesses = 6\nduration = "3s"\nquiet = "1s"\n'
-            'options = { tickets = 2, join_wait = "50ms" }\n',
+            'options = { tickets = 2, join_wait = "50ms", ownership = "fixed" }\n',
             encoding="utf-8",
         )
         self.file = folder / "e.toml"

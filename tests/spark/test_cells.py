@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ DOCUMENT = {
     "processes": 4,
     "duration": "1s",
     "quiet": "1s",
-    "options": {"tickets": 2, "join_wait": "50ms"},
+    "options": {"tickets": 2, "join_wait": "50ms", "ownership": "fixed"},
     "network": {"bandwidth": "100MB/s"},
 }
 
@@ -154,6 +155,13 @@ def test_a_folder_that_may_not_be_written_to_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(DiskError, match="Permission denied"):
         run_cell(cell(), tmp_path, "none")
+
+
+def test_a_disk_that_may_only_be_read_is_told(small_disk: Path) -> None:
+    """Even root may not write there."""
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(DiskError, match="cannot be written to: Read-only file system"):
+        run_cell(cell(), small_disk, "none")
 
 
 def test_manifests_are_read_back_as_they_were(tmp_path: Path) -> None:

@@ -36,6 +36,15 @@ def test_a_cell_is_known_by_what_it_runs_and_not_by_its_place(tmp_path: Path) ->
     assert narrow[0].id == wide[2].id
 
 
+def test_a_label_is_a_setting_for_readers_alone(tmp_path: Path) -> None:
+    text = '[grid]\n"label.load, workload.rate" = [["low", 1], ["high", 9]]\n'
+    text += '[[figure]]\ntitle = "t"\nx = "label.load"\ny = "submitted"\n'
+    labelled = load_experiment(written(tmp_path, text))[1]
+    plain = load_experiment(written(tmp_path, '[grid]\n"workload.rate" = [1, 9]\n'))[1]
+    assert [cell.settings["label.load"] for cell in labelled] == ["low", "high"]
+    assert [cell.id for cell in labelled] == [cell.id for cell in plain]  # the same runs
+
+
 def test_without_a_grid_there_is_one_combination(tmp_path: Path) -> None:
     _, cells = load_experiment(written(tmp_path, ""))
     assert [cell.settings for cell in cells] == [{}]
@@ -47,10 +56,13 @@ def test_without_a_grid_there_is_one_combination(tmp_path: Path) -> None:
         ("seed = 3\n", "e.toml:3: unknown key of an experiment 'seed': did you mean 'seeds'?"),
         ("seeds = 0\n", "e.toml:3: seeds: give a number that is >= 1"),
         ('[grid]\n"workload.rate" = []\n', "grid.workload.rate has no values"),
-        ('[grid]\n"workload.rat" = [1]\n', "with workload.rat = 1: "),
+        ('[grid]\n"workload.rat" = [1]\n', "base.toml: unknown key of workload 'rat'"),
         ('[grid]\n"name.rate" = [1]\n', "name is not a table there"),
         ('[keep]\ntraces = "some"\n', "unknown word 'some'"),
-        ("seeds = 100000\n[grid]\n" + '"workload.rate" = [' + "1," * 11 + "]\n", "runs"),
+        (
+            "seeds = 100000\n[grid]\n" + '"workload.rate" = [' + "1," * 11 + "]\n",
+            "11 combinations of 100000 seeds: at most",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_runs(tmp_path: Path, text: str, told: str) -> None:

@@ -23,7 +23,7 @@ from ordercast.spark.figures import (
 from ordercast.spark.results import Combination, Estimate, combine, write_results
 from ordercast.trace.parquet import load_pyarrow
 
-EXPERIMENTS = sorted((Path(__file__).resolve().parents[2] / "experiments").glob("*[0-9l].toml"))
+EXPERIMENTS = sorted((Path(__file__).resolve().parents[2] / "experiments").glob("*[0-9ls].toml"))
 LOSS = Figure(
     title="Loss & load",
     x="load",

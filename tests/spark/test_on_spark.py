@@ -17,7 +17,7 @@ from ordercast.spark.cells import manifest_path
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.laws import judge_lake
 from ordercast.spark.results import write_results
-from ordercast.spark.session import open_session, with_retries
+from ordercast.spark.session import open_session, resource_managers, with_retries
 from ordercast.spark.sweep import do_tasks, sweep
 from ordercast.trace.lake import find_runs
 from ordercast.trace.parquet import write_trace
@@ -30,7 +30,7 @@ HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.history"))
 def experiment(folder: Path) -> Path:
     (folder / "base.toml").write_text(
         'name = "base"\nfamily = "causal"\nprocesses = 4\nduration = "1s"\nquiet = "1s"\n'
-        'options = { tickets = 2, join_wait = "50ms" }\n',
+        'options = { tickets = 2, join_wait = "50ms", ownership = "fixed" }\n',
         encoding="utf-8",
     )
     path = folder / "e.toml"
@@ -166,7 +166,45 @@ def test_a_task_is_tried_four_times_unless_the_url_says_otherwise(url: str, mean
     assert with_retries(url) == meant
 
 
-@pytest.mark.parametrize("url", ["spark://127.0.0.1:1", "sc://127.0.0.1:1"])
+UNREACHABLE = ["spark", "sc", "k8s", "k8s://https"]
+
+
+@pytest.mark.parametrize("url", [f"{kind}://127.0.0.1:1" for kind in UNREACHABLE])
 def test_a_cluster_that_is_not_there_is_told_at_once(url: str) -> None:
     with pytest.raises(UnreachableError, match=r"no Spark at 127\.0\.0\.1:1"), open_session(url):
         pass
+
+
+def yarn_site(folder: Path, **properties: str) -> Path:
+    told = "".join(
+        f"<property><name>yarn.resourcemanager.{name}</name><value>{value}</value></property>"
+        for name, value in properties.items()
+    )
+    file = folder / "yarn-site.xml"
+    file.write_text(f"<configuration>{told}</configuration>", encoding="utf-8")
+    return file
+
+
+def test_yarn_that_is_not_there_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hadoop itself would try for a quarter of an hour."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    with pytest.raises(UnreachableError, match="HADOOP_CONF_DIR"), open_session("yarn"):
+        pass
+    monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path))
+    with pytest.raises(UnreachableError, match="name no resource manager"), open_session("yarn"):
+        pass
+    yarn_site(tmp_path, address="127.0.0.1:1")
+    with pytest.raises(UnreachableError, match=r"no YARN at 127\.0\.0\.1:1"), open_session("yarn"):
+        pass
+
+
+def test_resource_managers_are_found_by_address_and_by_host(tmp_path: Path) -> None:
+    file = yarn_site(tmp_path, **{"address": "a:99", "hostname.rm1": "b", "scheduler.address": "c"})
+    assert resource_managers(file) == [("a", 99), ("b", 8032)]
+    yarn_site(tmp_path, address="${yarn.resourcemanager.hostname}:8032", hostname="d")
+    assert resource_managers(file) == [("d", 8032)]
+    file.write_text("<configuration>", encoding="utf-8")
+    assert resource_managers(file) == []

@@ -131,10 +131,10 @@ def test_keys_that_go_together_are_one_line_of_the_grid(tmp_path: Path) -> None:
         ('[grid]\n"processes, workload.rate" = [[3]]\n', "[3] is not a list of 2 values"),
         ('[grid]\nvariant = ["b"]\n[variants.a]\n', "unknown variant 'b'"),
         ('[grid]\nvariant = ["a"]\n[variants.a]\n"name.x" = 1\n', "name is not a table there"),
-        ('[tune]\nkey = "options.round"\nat = 2.0\nfrom = "1ms"\nto = "2ms"\n', "tune.at"),
-        ('[tune]\nkey = "options.roun"\nat = 0.1\nfrom = "1ms"\nto = "2ms"\n', "roun"),
+        ('[tune]\nkey = "options.round"\nat = 2.0\nfrom = "1ms"\nto = "2ms"\n', "tune.at: give"),
+        ('[tune]\nkey = "options.roun"\nat = 0.1\nfrom = "1ms"\nto = "2ms"\n', "'roun'"),
         ('[tune]\nkey = "options.round"\nat = 0.1\nfrom = "3ms"\nto = "2ms"\n', "no range"),
-        ('[tune]\nkey = "options.round"\nat = 0.1\nfrom = "3"\nto = "2ms"\n', "tune.from"),
+        ('[tune]\nkey = "options.round"\nat = 0.1\nfrom = "3"\nto = "2ms"\n', "tune.from: '3' is"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_runs(tmp_path: Path, text: str, told: str) -> None:

@@ -1,27 +1,36 @@
-"""Laws as windows of Spark SQL, for a run too large for one task: equal to the plain reference.
+"""Laws on a run too large for one task, judged in slices: equal to the plain reference.
 
-What windows settle must be what the reference says, and on sound runs they must settle all of it,
-or the whole of a huge run would have to go through one task after all.
+What slices settle must be what the reference says, and on sound runs they must settle all of it,
+or the whole of a huge run would have to go through one task after all. What Spark only carries is
+tested without it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+from pyarrow import parquet
 from tests.check.mutations import MUTATIONS, renumbered
+from tests.check.small_groups import SmallGroups
 from tests.check.sound_runs import SoundRun
+from tests.check.test_oracles import random_tickets, random_trace
+from tests.spark.test_vector_laws import spoilt as spoilt_anyhow
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer
 from ordercast.consistency import LAWS
 from ordercast.errors import TraceError
+from ordercast.spark.columns import Doubt
 from ordercast.spark.laws import judge_lake
-from ordercast.spark.windows import settle
-from ordercast.trace.lake import read_run
+from ordercast.spark.slices import Stream
+from ordercast.spark.walks import FEW, SAID, Said, look, walk
+from ordercast.spark.windows import Slices, prepare, settle
+from ordercast.trace.lake import read_header, read_run
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Row, Trace
 from ordercast.trace.text import parse_history
@@ -49,7 +58,7 @@ def written(lake: Path, name: str, trace: Trace, **fields: Any) -> tuple[Path, T
 
 
 @pytest.mark.slow
-def test_windows_settle_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> None:
+def test_slices_settle_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> None:
     folder, trace = written(tmp_path, "sound", sound(1))
     settled = settle(spark, folder, ALL)
     assert settled is not None
@@ -61,28 +70,162 @@ def test_windows_settle_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> 
     assert (judged.verdicts, judged.rows) == (check(trace), len(trace.rows))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("law", ALL)
-def test_windows_never_hold_what_is_broken(spark: Any, tmp_path: Path, law: str) -> None:
-    """A handwritten history of the law, and a sound run that was spoilt."""
+def passed(folder: Path, laws: list[str], cores: int) -> Slices | None:
+    """Both passes in this process, task by task; None where a slice is in doubt."""
+    header = read_header(folder)
+    ask = prepare(folder, header, laws, cores)
+    messages = [one for number in range(ask.slices) for one in look(ask, number)]
+    few: list[Row] = []
+    said: list[Said] = []
+    for one in messages:
+        if one.kind == FEW:
+            few += msgspec.msgpack.decode(one.data, type=list[Row])
+        elif one.kind == SAID:
+            said.append(msgspec.msgpack.decode(one.data, type=Said))
+    if any(one.doubt or not one.kept["steps"] for one in said):
+        return None
+    assert all(one.streams == said[0].streams for one in said)
+    streams = [Stream(*one) for one in said[0].streams]
+    walked = []
+    for task in range(ask.walkers + 2):
+        mail = [one._asdict() for one in messages if task in one.tasks]
+        if mail:
+            walked.append(walk(streams, ask.walkers, task, mail))
+    return Slices(ask, header, few, said, walked)
+
+
+def in_row_groups(folder: Path, rows: int) -> None:
+    """The same file, in row groups so small that every task has some to read as a whole."""
+    (part,) = folder.glob("part-*.parquet")
+    table = parquet.ParquetFile(part).read()
+    parquet.write_table(table, part, row_group_size=rows, write_page_checksum=True)
+
+
+def spoilt(law: str, count: int) -> list[Trace]:
+    """A handwritten history that breaks the law, and sound runs that were spoilt."""
     path = HISTORIES / f"broken-{law}.history"
     traces = [parse_history(path.read_text(encoding="utf-8"), path.name)]
+    ways = [one for name, one in MUTATIONS if name == law]
     seed = ALL.index(law)
-    while len(traces) < 2:
+    while len(traces) <= count:
         run = sound(seed)
-        ways = [one for name, one in MUTATIONS if name == law]
         if law == "virtual-synchrony":
             run = SoundRun(seed, faults=True, size=80).trace()
         rows = ways[seed % len(ways)](run.rows, Random(seed))
         seed += 1
         if rows is not None:
             traces.append(Trace(run.header, renumbered(rows)))
-    for number, trace in enumerate(traces):
+    return traces
+
+
+@pytest.mark.parametrize("law", ALL)
+def test_no_pass_holds_what_is_broken(tmp_path: Path, law: str) -> None:
+    """Whatever is settled of a broken run, of all laws, is what the reference says."""
+    for number, trace in enumerate(spoilt(law, 6)):
         folder, named = written(tmp_path, f"broken-{number}", trace)
-        (expected,) = check(named, [law])
-        assert expected.answer is Answer.BROKEN
+        in_row_groups(folder, 5)
+        expected = {one.law: one for one in check(named, ALL)}
+        assert expected[law].answer is Answer.BROKEN
+        run = passed(folder, ALL, cores=1 + number % 3)
+        assert run is not None
+        for told in run.settle(ALL).values():
+            assert told == expected[told.law]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_passes_settle_runs_with_faults_and_groups_as_the_reference(
+    tmp_path: Path, seed: int
+) -> None:
+    """In whatever order the rows stand in the file, and for families that outlive a crash."""
+    trace = SoundRun(seed, faults=seed % 2 == 1, groups=1 + seed % 3, size=40).trace()
+    rows = list(trace.rows)
+    if seed % 4 > 1:
+        Random(seed).shuffle(rows)
+    family = (None, "fifo", "causal")[seed // 3 % 3]
+    folder, named = written(tmp_path, "run", Trace(trace.header, rows), family=family)
+    in_row_groups(folder, 11)
+    run = passed(folder, ALL, cores=1 + seed % 4)
+    assert run is not None
+    expected = {one.law: one for one in check(named, ALL)}
+    found = run.settle(ALL)
+    assert {"fifo", "no-duplication", "no-creation", "virtual-synchrony"} <= found.keys()
+    assert found == {law: expected[law] for law in found}
+
+
+def anything(count: int) -> Iterator[Trace]:
+    """Histories that nobody made sound, and sound runs that were spoilt in any way."""
+    for path in sorted(HISTORIES.glob("*.history")):
+        yield parse_history(path.read_text(encoding="utf-8"), path.name)
+    for seed in range(count):
+        yield spoilt_anyhow(seed)
+        yield (random_trace, lambda seed: SmallGroups(seed).trace(), random_tickets)[seed % 3](seed)
+
+
+def test_whatever_is_settled_of_any_run_is_what_the_reference_says(tmp_path: Path) -> None:
+    read, broken = 0, 0
+    for number, trace in enumerate(anything(200)):
+        folder, named = written(tmp_path, f"any-{number}", trace)
+        in_row_groups(folder, 7)
+        try:
+            run = passed(folder, ALL, cores=1 + number % 3)
+        except Doubt:
+            continue
+        if run is None:
+            continue
+        expected = {one.law: one for one in check(named, ALL)}
+        for told in run.settle(ALL).values():
+            assert told == expected[told.law], number
+        read += 1
+        broken += sum(one.answer is Answer.BROKEN for one in expected.values())
+    assert read > 300
+    assert broken > 500
+
+
+HARD = {
+    "total": "n1 deliver n9:1 at=5\nn1 deliver n9:2 at=5\nn2 deliver n9:2 at=5\n"
+    "n2 deliver n9:1 at=5\nn9 submit n9:1 at=4\nn9 submit n9:2 at=4\n",
+    "no-creation": "n1 deliver n2:1 at=5\nn1 submit n1:1 at=5\nn2 deliver n1:1 at=5\n"
+    "n2 submit n2:1 at=5\n",
+    "no-duplication": "n1 submit n1:1\nn2 deliver n1:1 at=5\nn2 deliver n1:1 at=5\n",
+}
+"""All within one instant: a law is broken, and no time tells."""
+
+
+@pytest.mark.parametrize("law", HARD)
+def test_what_happens_within_one_instant_is_no_proof(tmp_path: Path, law: str) -> None:
+    folder, trace = written(tmp_path, "tie", parse_history(f"run r ending=finished\n{HARD[law]}"))
+    assert check(trace, [law])[0].answer is Answer.BROKEN
+    run = passed(folder, ALL, cores=2)
+    assert run is not None
+    assert law not in run.settle(ALL)
+
+
+def test_an_event_of_a_later_life_is_not_known_before(tmp_path: Path) -> None:
+    text = "run r ending=finished\nn1 deliver n1#1:1 at=1\nn1#1 submit n1#1:1 at=2\n"
+    folder, trace = written(tmp_path, "lives", parse_history(text))
+    assert check(trace, ["no-creation"])[0].answer is Answer.BROKEN
+    run = passed(folder, ALL, cores=2)
+    assert run is not None
+    assert "no-creation" not in run.settle(ALL)
+
+
+def test_tickets_of_one_group_prove_nothing_about_another(tmp_path: Path) -> None:
+    text = "run r ending=finished\nn1 ticket group=g index=0 cause=acquired\n"
+    text += "n1 submit n1:1 group=g index=0 stamp=1\nn1 submit n1:1 group=h index=0 stamp=1\n"
+    folder, trace = written(tmp_path, "groups", parse_history(text))
+    assert check(trace, ["ticket-uniqueness"])[0].answer is Answer.UNKNOWN
+    run = passed(folder, ALL, cores=2)
+    assert run is not None
+    assert "ticket-uniqueness" not in run.settle(ALL)
+
+
+@pytest.mark.slow
+def test_what_is_broken_in_a_huge_run_is_told_with_its_witness(spark: Any, tmp_path: Path) -> None:
+    for law in ("fifo", "causal", "total", "ticket-uniqueness"):
+        folder, named = written(tmp_path, f"broken-{law}", spoilt(law, 1)[-1])
         (judged,) = judge_lake(spark, [folder], [law], huge_rows=0)
-        assert judged.verdicts == [expected]
+        assert judged.verdicts == check(named, [law])
+        assert judged.verdicts[0].answer is Answer.BROKEN
 
 
 def doubtful(trace: Trace) -> dict[str, list[Row]]:

@@ -52,8 +52,9 @@ def demo_page(live: Told, sweep: Path, bug: Bug) -> Page:
         _bug(bug),
     ]
     about = [
-        "Five real processes formed a causal cluster, and one was killed and came back. Spark "
-        "judged what they wrote down, and swept simulations of a larger cluster.",
+        "Five real processes formed a causal cluster in which three may update at a time. One of "
+        "these was killed, and another process took its ticket over. Spark judged what they wrote "
+        "down, and swept simulations of a larger cluster.",
     ]
     lead = f"{lived}. In the sweep: {swept[0].lower()}{swept[1:]}"
     return Page("ordercast demo", lead, tone if held else "bad", about, sections)

@@ -175,6 +175,7 @@ def _run(cell: Cell, out: Path, traces: str) -> Manifest:
             world.network.bytes,
             getattr(options, "round", None),
             answers.failed_share,
+            getattr(options, "lease", None),
         ),
     )
 

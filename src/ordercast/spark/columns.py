@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,7 +33,7 @@ from ordercast.trace.parquet import (
     arrow_schema,
     load_pyarrow,
 )
-from ordercast.trace.schema import COLUMNS, KINDS, SCHEMA_VERSION, Header, Row, Trace
+from ordercast.trace.schema import COLUMNS, KINDS, READABLE, Header, Row, Trace
 
 Vector: TypeAlias = npt.NDArray[Any]
 
@@ -105,8 +105,6 @@ class Columns:
     def rows(self, wanted: Vector) -> list[Row]:
         """These rows as the reference wants them, given by their places in local order."""
         places = np.sort(self.place[wanted])
-        pyarrow = load_pyarrow()
-        told = Path("the run")
         found: list[Row] = []
         cuts = np.searchsorted(places, self._starts)
         for number, batch in enumerate(self._batches):
@@ -114,13 +112,7 @@ class Columns:
             if not len(inside):
                 continue
             taken = batch if len(inside) == batch.num_rows else batch.take(inside)
-            lists = [
-                to_lists(pyarrow, told, name, taken.column(name))
-                if name in taken.schema.names
-                else [None] * taken.num_rows
-                for name in COLUMNS
-            ]
-            found.extend(map(Row, *lists))
+            found.extend(rows_of(taken))
         return found
 
     def only(self, groups: Sequence[str], header: Header) -> Columns:
@@ -146,21 +138,10 @@ class Columns:
         entries = np.zeros(self.count, np.int64)
         stamped = np.zeros(self.count, bool)
         for number, batch in enumerate(self._batches):
-            if "stamp" not in batch.schema.names or "index" not in batch.schema.names:
-                continue
             begin, end = self._starts[number], self._starts[number + 1]
-            column = batch.column("stamp")
-            if column.null_count == len(column):
-                continue
-            offsets = column.offsets.to_numpy()
-            lengths, wanted = np.diff(offsets), index[begin:end]
-            valid = ~column.is_null().to_numpy(zero_copy_only=False)
-            valid &= (wanted >= 0) & (wanted < lengths)
-            if no_index is not None:
-                valid &= ~no_index[begin:end]
-            values = column.values.to_numpy()
-            entries[begin:end][valid] = values[(offsets[:-1] + wanted)[valid]]
-            stamped[begin:end] = valid
+            absent = None if no_index is None else no_index[begin:end]
+            found = stamp_entries(batch, index[begin:end], absent)
+            entries[begin:end], stamped[begin:end] = found
         where = self.place[rows]
         return index[where], entries[where], stamped[where]
 
@@ -170,21 +151,10 @@ class Columns:
         """A column of names as codes, -1 where there is none. New names get the next codes."""
         codes = np.full(self.count, -1, np.int32)
         for number, batch in enumerate(self._batches):
-            if name not in batch.schema.names:
-                continue
-            column = batch.column(name)
-            words = column.dictionary.to_pylist()
-            indices = column.indices
-            if column.null_count:
-                indices = indices.fill_null(len(words))
-            spots = indices.to_numpy(zero_copy_only=False)
-            used = np.bincount(spots, minlength=len(words) + 1)[: len(words)]
-            mapped = [
-                known.setdefault(word, len(known)) if count else -1
-                for word, count in zip(words, used.tolist(), strict=True)
-            ]
-            table = np.array([*mapped, -1], np.int32)
-            codes[self._starts[number] : self._starts[number + 1]] = table[spots]
+            if name in batch.schema.names:
+                codes[self._starts[number] : self._starts[number + 1]] = codes_of(
+                    batch.column(name), known
+                )
         return codes
 
     def _integers(self, name: str) -> tuple[Vector, Vector | None]:
@@ -193,13 +163,10 @@ class Columns:
         absent: Vector | None = None
         for number, batch in enumerate(self._batches):
             begin, end = self._starts[number], self._starts[number + 1]
-            column = batch.column(name) if name in batch.schema.names else None
-            if column is None or column.null_count:
+            values[begin:end], missing = integers_of(batch, name)
+            if missing is not None:
                 absent = np.zeros(self.count, bool) if absent is None else absent
-                absent[begin:end] = True if column is None else column.is_null()
-            if column is not None and column.null_count < len(column):
-                filled = column.fill_null(0) if column.null_count else column
-                values[begin:end] = filled.to_numpy(zero_copy_only=False)
+                absent[begin:end] = missing
         return values, absent
 
     def _number_lives(self, process: Vector) -> Vector:
@@ -226,6 +193,60 @@ class Columns:
             ordered = life[order]
             self.step_twice = not _grow(step[order], ordered)
         return order, ordered
+
+
+def codes_of(column: Any, known: dict[str, int]) -> Vector:
+    """A dictionary column as codes, -1 where there is no name. New names get the next codes."""
+    words = column.dictionary.to_pylist()
+    indices = column.indices
+    if column.null_count:
+        indices = indices.fill_null(len(words))
+    spots = indices.to_numpy(zero_copy_only=False)
+    used = np.bincount(spots, minlength=len(words) + 1)[: len(words)]
+    mapped = [
+        known.setdefault(word, len(known)) if count else -1
+        for word, count in zip(words, used.tolist(), strict=True)
+    ]
+    found: Vector = np.array([*mapped, -1], np.int32)[spots]
+    return found
+
+
+def integers_of(batch: Any, name: str) -> tuple[Vector, Vector | None]:
+    """A column of integers, 0 where there is none, and where that is, if anywhere."""
+    column = batch.column(name) if name in batch.schema.names else None
+    if column is None:
+        return np.zeros(batch.num_rows, np.int64), np.ones(batch.num_rows, bool)
+    if not column.null_count:
+        return column.to_numpy(zero_copy_only=False), None
+    absent = column.is_null().to_numpy(zero_copy_only=False)
+    return column.fill_null(0).to_numpy(zero_copy_only=False), absent
+
+
+def rows_of(batch: Any) -> list[Row]:
+    """The rows of a batch as the reference wants them."""
+    pyarrow, told = load_pyarrow(), Path("the run")
+    lists = [
+        to_lists(pyarrow, told, name, batch.column(name))
+        if name in batch.schema.names
+        else [None] * batch.num_rows
+        for name in COLUMNS
+    ]
+    return list(map(Row, *lists))
+
+
+def stamp_entries(batch: Any, index: Vector, no_index: Vector | None) -> tuple[Vector, Vector]:
+    """The entry of each row's stamp at the row's index, and whether there is one."""
+    entries = np.zeros(batch.num_rows, np.int64)
+    column = batch.column("stamp") if "stamp" in batch.schema.names else None
+    if column is None or column.null_count == len(column):
+        return entries, np.zeros(batch.num_rows, bool)
+    offsets = column.offsets.to_numpy()
+    valid = ~column.is_null().to_numpy(zero_copy_only=False)
+    valid &= (index >= 0) & (index < np.diff(offsets))
+    if no_index is not None:
+        valid &= ~no_index
+    entries[valid] = column.values.to_numpy()[(offsets[:-1] + index)[valid]]
+    return entries, valid
 
 
 def _grow(step: Vector, life: Vector) -> bool:
@@ -266,16 +287,6 @@ def count_rows(folder: Path) -> int:
         return 0
 
 
-def is_beyond_doubt(part: Path, run: str) -> bool:
-    """Whether a part is as `read_columns` wants it; nothing of it is kept."""
-    pyarrow = load_pyarrow()
-    try:
-        promised = pyarrow.parquet.read_metadata(str(part)).num_rows
-        return bool(promised == sum(batch.num_rows for batch in _read_part(pyarrow, part, run)))
-    except (Doubt, pyarrow.core.ArrowException, OSError, UnicodeDecodeError):
-        return False
-
-
 def columns_of(trace: Trace) -> Columns:
     """The columns of a trace that is in memory already."""
     pyarrow = load_pyarrow()
@@ -301,7 +312,7 @@ def _read(folder: Path, rows_limit: int) -> tuple[Header, list[Any]]:
         if missing > rows_limit:
             raise Doubt
         for part in parts:
-            batches += _read_part(pyarrow, part, header.run)
+            batches += read_part(pyarrow, part, header.run)
     except (pyarrow.core.ArrowException, OSError, UnicodeDecodeError, TraceError) as error:
         raise Doubt from error
     if missing != sum(batch.num_rows for batch in batches):
@@ -309,7 +320,14 @@ def _read(folder: Path, rows_limit: int) -> tuple[Header, list[Any]]:
     return header, batches
 
 
-def _read_part(pyarrow: Pyarrow, part: Path, run: str) -> Iterator[Any]:
+def read_part(
+    pyarrow: Pyarrow,
+    part: Path,
+    run: str,
+    columns: Collection[str] = tuple(COLUMN_TYPES),
+    row_groups: list[int] | None = None,
+) -> Iterator[Any]:
+    """The rows of a part, some at a time, of these columns. Doubt if they are not as we want."""
     with part.open("rb") as start:
         if start.read(len(_MAGIC)) != _MAGIC:
             raise Doubt
@@ -323,11 +341,14 @@ def _read_part(pyarrow: Pyarrow, part: Path, run: str) -> Iterator[Any]:
         names = file.schema_arrow.names
         present = [name for name in COLUMN_TYPES if name in names]
         known = [name for name in names if name in COLUMN_TYPES]
-        if version != str(SCHEMA_VERSION).encode() or len(known) != len(present):
+        if version not in (b"%d" % one for one in READABLE) or len(known) != len(present):
             raise Doubt
         if not set(REQUIRED) <= set(names):
             raise Doubt
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=present, use_threads=False):
+        asked = [name for name in present if name in columns]
+        for batch in file.iter_batches(
+            ROWS_AT_ONCE, row_groups=row_groups, columns=asked, use_threads=False
+        ):
             batch.validate(full=True)
             yield _settle(pyarrow, batch, run)
 

@@ -7,6 +7,7 @@
     variant = ["gossip", "R4"]               # names of variants: several settings at once
     "workload.per_round" = [0.05, 0.1]
     "processes, options.tickets" = [[25, 25], [50, 50]]    # settings that go together
+    "label.share, network.loss" = [["1 in 10", 0.1]]       # a label sets nothing
     [variants."R4"]
     family = "causal"
     "options.recovery" = "any-4"
@@ -45,6 +46,8 @@ MOST_CELLS = 10_000
 MOST_RUNS = 1_000_000
 VARIANT = "variant"
 """The key of the grid that names variants. Without variants it is a mere label."""
+LABEL = "label."
+"""Keys of the grid that begin so set nothing: they say what the settings beside them mean."""
 
 
 class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -177,7 +180,7 @@ def _with(
     for key, value in variant.items():
         _put(changed, key, value, source, "variants")
     for key, value in settings.items():
-        if key != VARIANT:
+        if key != VARIANT and not key.startswith(LABEL):
             _put(changed, key, value, source, "grid")
     return changed
 

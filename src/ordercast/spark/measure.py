@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ordercast.check.history import History, Log
+from ordercast.spark.measure_tickets import TICKET_FIGURES, measure_tickets
 from ordercast.trace.schema import Header, Row, Trace
 from ordercast.units import SECOND
 
@@ -55,6 +56,7 @@ FIGURES = (
     "delivery_bytes",
     "load_max_mean",
     "load_cv",
+    *TICKET_FIGURES,
 )
 """The names of the figures, in the order in which they are shown."""
 
@@ -79,6 +81,7 @@ def measure(
     packet_bytes: int,
     round_ns: int | None,
     failed_share: float | None = None,
+    lease_ns: int | None = None,
 ) -> dict[str, float]:
     """The figures of one run. What it does not have is not there.
 
@@ -110,6 +113,7 @@ def measure(
     figures |= _views(rows)
     figures |= _sizes([row for row in rows if row.kind == "submit"])
     figures |= _wire(rows, deliveries)
+    figures |= measure_tickets(rows, lease_ns)
     return figures
 
 

@@ -26,6 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
 from ordercast.errors import UnreachableError, UsageError
 from ordercast.spark import java
@@ -34,7 +35,8 @@ EMBEDDED = "local[*,4]"
 TRIES = 4
 REACH_SECONDS = 10
 TRAIN_SECONDS = 300
-DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
+DEFAULT_PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
+YARN_PORT = 8032
 KNOWN = ("local", "spark", "sc", "yarn", "k8s")
 LOOPBACK = "127.0.0.1"
 CONNECT_RETRIES = 6  # some ten seconds; Spark's own fifteen are ten minutes
@@ -52,6 +54,12 @@ _SETTINGS = {
     "spark.task.maxFailures": str(TRIES),
 }
 # The gateway tells how to change the level of its log unless it has that of all.
+# Spark and Hadoop would try for a quarter of an hour to find one of these that does not answer.
+_IMPATIENT = {
+    "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": "10000",
+    "spark.hadoop.yarn.resourcemanager.connect.retry-interval.ms": "2000",
+    "spark.hadoop.ipc.client.connect.max.retries": "2",
+}
 _QUIET = """rootLogger.level = {level}
 rootLogger.appenderRef.out.ref = out
 appender.out.type = Console
@@ -79,17 +87,24 @@ def open_session(url: str = EMBEDDED, *, light: bool = False, **settings: str) -
         sql = import_module("pyspark.sql")
     except ImportError as error:
         raise UsageError('this needs Spark: pip install "ordercast[spark]"') from error
-    address = _reach(url, kind) if kind in DEFAULT_PORTS else None
+    address: str | None = None
+    if kind == "yarn":
+        address = _reach_yarn()
+    elif kind in DEFAULT_PORTS:
+        address = _reach(url, kind)
     builder = sql.SparkSession.builder.appName("ordercast")
     if kind == "sc":
         yield from _run(_configured(builder.remote(url), {**_SQL_SETTINGS, **settings}), url)
         return
-    with _environment(LOOPBACK if kind == "local" else address) as options:
+    # These two log every failed try with where in the code it was; the sentence is ours to say.
+    level = "off" if kind in ("yarn", "k8s") else "error"
+    with _environment(LOOPBACK if kind == "local" else address, level) as options:
         if light:
             options.append("-XX:TieredStopAtLevel=1")
         chosen = {
             **_SETTINGS,
             **_SQL_SETTINGS,
+            **(_IMPATIENT if kind == "yarn" else {}),
             **_listening(LOOPBACK if kind == "local" else address),
             **settings,
         }
@@ -148,19 +163,64 @@ def _listening(address: str | None) -> dict[str, str]:
 
 def _reach(url: str, kind: str) -> str:
     """Our address on the way there. Spark tries for minutes before it says that nobody is there."""
-    place = urlsplit(url.partition(";")[0])
+    inner = url.partition("://")[2] if kind == "k8s" else ""
+    place = urlsplit(inner if "://" in inner else url.partition(";")[0])
     try:
         port = place.port or DEFAULT_PORTS[kind]
     except ValueError as error:
         raise UsageError(f"--master {url}: {error}") from error
     if not place.hostname:
         raise UsageError(f"--master {url}: write {kind}://host:{port}")
+    return _way_to(place.hostname, port)
+
+
+def _way_to(host: str, port: int) -> str:
     try:
-        with socket.create_connection((place.hostname, port), REACH_SECONDS) as connection:
+        with socket.create_connection((host, port), REACH_SECONDS) as connection:
             return str(connection.getsockname()[0])
     except OSError as error:
         why = error.strerror or str(error)
-        raise UnreachableError(f"no Spark at {place.hostname}:{port}: {why}") from error
+        raise UnreachableError(f"no Spark at {host}:{port}: {why}") from error
+
+
+def _reach_yarn() -> str:
+    """Our address on the way to a resource manager. Hadoop's settings say where there is one."""
+    folders = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    files = [Path(folder) / "yarn-site.xml" for folder in folders if folder]
+    if not files:
+        raise UnreachableError(
+            "--master yarn: HADOOP_CONF_DIR or YARN_CONF_DIR has to name the folder with the "
+            "cluster's settings"
+        )
+    managers = [manager for file in files for manager in resource_managers(file)]
+    told = f"{' and '.join(map(str, files))} name no resource manager"
+    for host, port in managers:
+        try:
+            return _way_to(host, port)
+        except UnreachableError as error:
+            told = str(error).replace("no Spark", "no YARN")
+    raise UnreachableError(f"--master yarn: {told}")
+
+
+def resource_managers(file: Path) -> list[tuple[str, int]]:
+    """Those that a yarn-site.xml names, by address or by host; none if it cannot be read."""
+    try:
+        root = ElementTree.parse(file).getroot()
+    except (OSError, ElementTree.ParseError):
+        return []
+    found = {}
+    for entry in root.iter("property"):
+        name, value = (entry.findtext(part, "").strip() for part in ("name", "value"))
+        if "${" not in value:
+            found[name] = value
+    places: list[tuple[str, int]] = []
+    for name, value in found.items():
+        for kind in ("address", "hostname"):
+            if re.fullmatch(rf"yarn\.resourcemanager\.{kind}(\.\w+)?", name):
+                host, _, port = value.partition(":")
+                if host and (not port or port.isdecimal()):
+                    places.append((host, int(port or YARN_PORT)))
+    return places
 
 
 def is_reachable(url: str) -> bool:
@@ -173,11 +233,11 @@ def is_reachable(url: str) -> bool:
 
 
 @contextmanager
-def _environment(address: str | None) -> Iterator[list[str]]:
+def _environment(address: str | None, level: str) -> Iterator[list[str]]:
     """What the JVM reads when it starts, and our workers; inside, the JVM's own options."""
     cache = java.cache_folder()
     chosen = java.find_java(cache)
-    wanted = {**quiet_environment(cache, chosen), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    wanted = {**quiet_environment(cache, chosen, level), "PYSPARK_DRIVER_PYTHON": sys.executable}
     if address is not None:
         wanted["SPARK_LOCAL_IP"] = address
     options = [wanted.pop("SPARK_SUBMIT_OPTS"), *java.startup_flags(chosen, _spark_version())]
@@ -214,7 +274,11 @@ def quiet_environment(cache: Path, chosen: java.Java, level: str = "error") -> d
 
 
 def first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
+    """Why it failed. Where Java says it, what caused all else says most."""
+    told, inner = str(error), getattr(error, "java_exception", None)
+    while inner is not None:
+        told, inner = str(inner.getMessage() or told), inner.getCause()
+    lines = told.strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
 
 

@@ -34,7 +34,7 @@ SCHEMA = ", ".join(f"`{name}` {_SPARK_TYPES[kind]}" for name, kind in COLUMN_TYP
 
 RUNS_SCHEMA = (
     "run string, family string, seed bigint, ending string, level string, start bigint, "
-    "`end` bigint, processes int, round bigint, parameters string"
+    "`end` bigint, processes int, round bigint, lease bigint, parameters string"
 )
 
 
@@ -59,7 +59,8 @@ def trace_frame(spark: Any, run: str, rows: Sequence[Any]) -> Any:
 
 
 def runs_frame(spark: Any, lake: Path) -> Any:
-    """One row a run: what produced it. `round` is in nanoseconds, null where there are none."""
+    """One row a run: what produced it. `round` and `lease` are in nanoseconds, null where there are
+    none."""
     rows = [_header_row(_read_header(folder)) for folder in _complete(lake)]
     return spark.createDataFrame(rows, RUNS_SCHEMA)
 
@@ -86,14 +87,15 @@ def _header_row(header: Header) -> tuple[Any, ...]:
         header.start,
         header.end,
         parameters.get("processes"),
-        _round_of(parameters),
+        _time_of(parameters, "round"),
+        _time_of(parameters, "lease"),
         msgspec.json.encode(parameters, order="deterministic").decode(),
     )
 
 
-def _round_of(parameters: dict[str, Any]) -> int | None:
+def _time_of(parameters: dict[str, Any], name: str) -> int | None:
     options = parameters.get("options")
-    told = options.get("round") if isinstance(options, dict) else None
+    told = options.get(name) if isinstance(options, dict) else None
     if isinstance(told, int):
         return told
     return int(Duration.parse(told)) if isinstance(told, str) else None

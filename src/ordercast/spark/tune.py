@@ -41,6 +41,7 @@ from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
+from ordercast.settings import convert
 from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.types import NodeId
@@ -107,7 +108,7 @@ def settled(document: dict[str, Any], seed: int) -> dict[str, Any]:
     if KEY not in document:
         return document
     rest = {name: value for name, value in document.items() if name != KEY}
-    return tuned(rest, seed, msgspec.convert(document[KEY], Tune, dec_hook=_duration))
+    return tuned(rest, seed, convert(document[KEY], Tune))
 
 
 def tuned(document: dict[str, Any], seed: int, tune: Tune) -> dict[str, Any]:
@@ -174,9 +175,3 @@ def _range(tune: Tune) -> tuple[Duration, Duration]:
     if not 0 < tune.low < tune.high:
         raise UsageError(f"tune: from {tune.low} to {tune.high} is no range")
     return tune.low, tune.high
-
-
-def _duration(kind: type, value: object) -> object:
-    if issubclass(kind, Duration):
-        return kind.parse(value)
-    raise NotImplementedError

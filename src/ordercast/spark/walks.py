@@ -1,0 +1,264 @@
+"""The two passes over a huge run: `look` at each slice, then `walk` along what all of them tell.
+
+`look` is a task a slice. What it finds goes to the driver (`Said`), or as messages to the tasks of
+the second pass, which `walk` does. These are
+
+  0 ... walkers - 1   causal order: each looks at some streams. Pasts are what their line had
+                      delivered before, a number a stream. Along every line the running maximum of
+                      the pasts of its deliveries stays below the event delivered, within what was
+                      delivered (`causal`), and within the past of what the line submits, or else
+                      these are not the pasts
+  walkers             `total`: the time of an event's first delivery increases along every line;
+                      and how many events of each group were delivered at all
+  walkers + 1         tickets: no two submissions have one entry
+
+A message is at most a megabyte, so that Spark moves it without effort; larger ones come in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ordercast.spark.columns import Doubt, Vector
+from ordercast.spark.lines import Found, Line, judge_process
+from ordercast.spark.slices import Ask, Events, Slice, Stream
+from ordercast.trace.parquet import load_pyarrow
+from ordercast.trace.schema import Row
+
+ENTRIES_LIMIT = 150_000_000
+"""The most entries of pasts, a number for each event and stream of its group, four bytes each."""
+
+SAID, FEW, LINE, BEFORE, PAST, FIRST, ENTRY = range(7)
+"""What a message is about."""
+
+DRIVER = -1
+MESSAGE_BYTES = 1 << 20
+ROWS_A_MESSAGE = 1024
+NEVER = np.iinfo(np.int64).max
+
+
+class Message(NamedTuple):
+    """Something for these tasks; a, b and c say more about what it is."""
+
+    tasks: list[int]
+    kind: int
+    a: int
+    b: int
+    c: int
+    part: int
+    data: bytes
+
+
+SCHEMA = "tasks array<int>, kind int, a int, b int, c int, part int, data binary"
+"""Message, for Spark."""
+
+
+class Said(msgspec.Struct, kw_only=True):
+    """What one slice shows; see lines.Found. `streams` has (group, first event, last + 1)."""
+
+    doubt: bool = False
+    kept: dict[str, bool] = {}
+    streams: list[tuple[int, int, int]] = []
+    delivered: list[tuple[int, int, int, int]] = []
+    spans: list[tuple[int, int, int, int, int, int]] = []
+    stamped: bool = True
+    walks: bool = False
+
+
+class Walked(msgspec.Struct, kw_only=True):
+    """What one task of the second pass shows; `events`: how many of each group were delivered."""
+
+    kept: dict[str, bool] = {}
+    events: dict[int, int] = {}
+
+
+# --- the first pass ---
+
+
+def look(ask: Ask, number: int) -> Iterator[Message]:
+    """All that one slice has to say."""
+    try:
+        rows = Slice(ask, number)
+        rows.read()
+        events = Events(ask, rows)
+    except (Doubt, OSError, UnicodeDecodeError, load_pyarrow().core.ArrowException):
+        yield _to_driver(SAID, number, 0, Said(doubt=True))
+        return
+    found = Found(events)
+    walks = ask.causal and _entries(events.streams) <= ENTRIES_LIMIT
+    for process in np.flatnonzero(rows.mine).tolist():
+        for line in judge_process(ask, rows, events, found, process):
+            yield from _tell_line(ask, events, line, walks=walks)
+    if ask.order:
+        yield from _parts([ask.walkers], FIRST, number, 0, 0, found.first)
+    if ask.tickets:
+        yield from _parts([ask.walkers + 1], ENTRY, number, 0, 0, rows.entries())
+    few = rows.few_rows()
+    for part, begin in enumerate(range(0, len(few), ROWS_A_MESSAGE)):
+        yield _to_driver(FEW, number, part, few[begin : begin + ROWS_A_MESSAGE])
+    said = Said(
+        kept={**found.kept, "submitted-once": events.increasing},
+        streams=[(one.group, one.first, one.last) for one in events.streams],
+        delivered=found.delivered,
+        spans=[(*views, *held) for views, held in found.spans.items()],
+        stamped=rows.stamped,
+        walks=walks,
+    )
+    yield _to_driver(SAID, number, 0, said)
+
+
+def _entries(streams: list[Stream]) -> int:
+    sizes: dict[int, tuple[int, int]] = {}
+    for group, first, last in streams:
+        count, events = sizes.get(group, (0, 0))
+        sizes[group] = count + 1, events + last - first
+    return sum(count * events for count, events in sizes.values())
+
+
+def _to_driver(kind: int, number: int, part: int, told: Said | list[Row]) -> Message:
+    return Message([DRIVER], kind, number, 0, 0, part, msgspec.msgpack.encode(told))
+
+
+def _parts(tasks: list[int], kind: int, a: int, b: int, c: int, data: Vector) -> Iterator[Message]:
+    told = data.tobytes()
+    for part, begin in enumerate(range(0, max(1, len(told)), MESSAGE_BYTES)):
+        yield Message(tasks, kind, a, b, c, part, told[begin : begin + MESSAGE_BYTES])
+
+
+def _tell_line(ask: Ask, events: Events, line: Line, *, walks: bool) -> Iterator[Message]:
+    """The events that a line delivered, where it submitted between them, and with which pasts."""
+    walkers = list(range(ask.walkers)) if walks else []
+    tasks = [*walkers, ask.walkers] if ask.order else walkers
+    if tasks:
+        yield from _parts(tasks, LINE, line.process, line.number, 0, line.delivered)
+    for own, before in line.before.items() if walks else ():
+        yield from _parts(walkers, BEFORE, line.process, line.number, own, before)
+        for task in walkers:
+            streams = _streams_of(events.streams, ask.walkers, task, events.streams[own].group)
+            if streams:
+                block = np.stack([line.past(own, stream) for stream in streams])
+                yield from _parts([task], PAST, own, 0, 0, block)
+
+
+def _streams_of(streams: list[Stream], walkers: int, task: int, group: int) -> list[int]:
+    """The streams of a group at which one task looks."""
+    return [at for at in range(task, len(streams), walkers) if streams[at].group == group]
+
+
+# --- the second pass ---
+
+
+class Mail:
+    """All messages for one task, their parts put together."""
+
+    def __init__(self, messages: Iterable[dict[str, Any]]) -> None:
+        self._parts: dict[tuple[int, int, int, int], list[tuple[int, bytes]]] = {}
+        for one in messages:
+            key = one["kind"], one["a"], one["b"], one["c"]
+            self._parts.setdefault(key, []).append((one["part"], one["data"]))
+
+    def take(self, kind: int, dtype: Any) -> Iterator[tuple[tuple[int, int, int], Vector]]:
+        """All of a kind, which are then forgotten."""
+        for key in [one for one in self._parts if one[0] == kind]:
+            data = b"".join(part for _, part in sorted(self._parts.pop(key)))
+            yield key[1:], np.frombuffer(data, dtype)
+
+
+def walk(
+    streams: list[Stream], walkers: int, task: int, messages: Iterable[dict[str, Any]]
+) -> Walked:
+    mail = Mail(messages)
+    if task == walkers:
+        return _walk_in_order(streams, mail)
+    if task > walkers:
+        return _compare_entries(mail)
+    return _walk_pasts(streams, walkers, task, mail)
+
+
+def _walk_in_order(streams: list[Stream], mail: Mail) -> Walked:
+    size = streams[-1].last if streams else 0
+    first = np.full(size, NEVER)
+    for _, times in mail.take(FIRST, np.int64):
+        np.minimum(first, times, out=first)
+    kept = all(np.all(np.diff(first[ids]) > 0) for _, ids in mail.take(LINE, np.int32))
+    events: dict[int, int] = {}
+    for group, begin, end in streams:
+        count = int(np.count_nonzero(first[begin:end] < NEVER))
+        events[group] = events.get(group, 0) + count
+    return Walked(kept={"total": kept}, events=events)
+
+
+def _compare_entries(mail: Mail) -> Walked:
+    told = [entries.reshape(-1, 3) for _, entries in mail.take(ENTRY, np.int64)]
+    entries = np.concatenate([np.zeros((0, 3), np.int64), *told])
+    entries = entries[np.lexsort(entries.T)]
+    alike = np.all(entries[1:] == entries[:-1], axis=1)
+    return Walked(kept={"ticket-uniqueness": not alike.any()})
+
+
+def _walk_pasts(streams: list[Stream], walkers: int, task: int, mail: Mail) -> Walked:
+    groups = {
+        group: Walker(streams, group, _streams_of(streams, walkers, task, group))
+        for group in sorted({one.group for one in streams})
+    }
+    for (own, _, _), block in mail.take(PAST, np.int32):
+        groups[streams[own].group].learn(own, block)
+    before: dict[tuple[int, int], dict[int, Vector]] = {}
+    for (process, line, own), places in mail.take(BEFORE, np.int32):
+        before.setdefault((process, line), {})[own] = places
+    kept = {"optimistic-causal": True, "causal": True}
+    for (process, line, _), ids in mail.take(LINE, np.int32):
+        for group, walker in groups.items():
+            known = before.get((process, line), {})
+            mine = {own: known[own] for own in known if streams[own].group == group}
+            for law, good in walker.follow(ids, mine, alone=len(groups) == 1).items():
+                kept[law] = kept[law] and good
+    return Walked(kept=kept)
+
+
+class Walker:
+    """Some streams of a group, and how far the past of each event of the group reaches there."""
+
+    def __init__(self, streams: list[Stream], group: int, mine: list[int]) -> None:
+        self._streams, self._mine = streams, mine
+        members = [one for one in streams if one.group == group]
+        self._begin, self._end = members[0].first, members[-1].last
+        self._pasts = [np.zeros(self._end - self._begin, np.int32) for _ in mine]
+
+    def learn(self, own: int, block: Vector) -> None:
+        """The pasts of the events of one stream."""
+        first, last = self._streams[own].first - self._begin, self._streams[own].last - self._begin
+        for past, known in zip(self._pasts, block.reshape(len(self._mine), -1), strict=True):
+            past[first:last] = known
+
+    def follow(self, ids: Vector, own: dict[int, Vector], *, alone: bool) -> dict[str, bool]:
+        """Along the deliveries of one line, which submitted the streams `own` between them."""
+        if not alone:
+            inside = (ids >= self._begin) & (ids < self._end)
+            rank = np.concatenate([[0], np.cumsum(inside)])
+            own = {one: rank[before] for one, before in own.items()}
+            ids = ids[inside]
+        events = ids - np.int32(self._begin)
+        reach = np.zeros(len(ids) + 1, np.int32)  # before each delivery, and at the end
+        kept = {"optimistic-causal": True, "causal": True}
+        for past, stream in zip(self._pasts, self._mine, strict=True):
+            np.maximum.accumulate(past[events], out=reach[1:])
+            _, first, last = self._streams[stream]
+            spots = np.flatnonzero((ids >= first) & (ids < last))
+            places = ids[spots] - np.int32(first - 1)
+            good = not np.any(reach[spots] >= places)
+            for one, before in own.items():
+                begin, end = (self._streams[one][at] - self._begin for at in (1, 2))
+                good = good and not np.any(reach[before] > past[begin:end])
+            # What was delivered of the stream changes only at its own events, and the reach never
+            # falls: it is enough to look there, and at the end.
+            known = np.zeros(len(spots) + 1, np.int32)
+            np.maximum.accumulate(places, out=known[1:])
+            whole = reach[-1] <= known[-1] and not np.any(reach[spots + 1] > known[:-1])
+            kept["optimistic-causal"] = kept["optimistic-causal"] and bool(good)
+            kept["causal"] = kept["causal"] and bool(good and whole)
+        return kept
