@@ -11,18 +11,22 @@ async with ordercast.open("ordercast.toml") as node:
 
 __version__ = "0.1.0"
 
-from ordercast.errors import OrdercastError, PeerError, UsageError
+from ordercast.errors import DiskError, OrdercastError, PeerError, UsageError
 from ordercast.levels import Causal, Fifo, Gossip
 from ordercast.net.config import Config
-from ordercast.net.group import Ejected, Group, GroupClosed, Message, Receipt
+from ordercast.net.group import Group
+from ordercast.net.licence import TicketLost
+from ordercast.net.message import Ejected, GroupClosed, Message
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
-from ordercast.types import Event, NodeId, View
+from ordercast.net.receipt import Receipt
+from ordercast.types import Event, NodeId, Updating, View
 from ordercast.units import Duration, Size
 
 __all__ = [
     "Causal",
     "Config",
+    "DiskError",
     "Duration",
     "Ejected",
     "Event",
@@ -37,6 +41,8 @@ __all__ = [
     "PeerError",
     "Receipt",
     "Size",
+    "TicketLost",
+    "Updating",
     "UsageError",
     "View",
     "__version__",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -18,10 +19,12 @@ import pytest
 from ordercast.cli import live
 from ordercast.net.namespaces import Namespaces, Unavailable
 from ordercast.net.supervisor import Gathered, Supervisor
+from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
 
 ROOT = Path(__file__).resolve().parents[2]
 CRASH = "scenarios/fifo-crash.toml"
+TICKETS = "scenarios/tickets-kill.toml"
 PARTITION = "scenarios/fifo-partition.toml"
 BOUND_SECONDS = 120
 
@@ -70,6 +73,37 @@ def test_a_causal_cluster_keeps_the_same_laws_in_both_worlds(
     assert laws_of(lived.out) == laws_of(simulated.out)
     assert set(laws_of(lived.out).values()) == {"holds"}
     assert json.loads(lived.out)["crashes"] == 2
+
+
+@pytest.mark.slow
+def test_owners_that_are_stopped_and_killed_are_never_two_in_either_world(
+    ordercast, tmp_path: Path
+) -> None:
+    simulated = ordercast("sim", TICKETS, "--seed", 1, "--json")
+    lived = ordercast("live", TICKETS, "--json", "--out", tmp_path)
+    assert lived.code == simulated.code == 0, lived.out + lived.err
+    assert laws_of(lived.out) == laws_of(simulated.out)
+    assert laws_of(lived.out)["ticket-uniqueness"] == "holds"
+    told = json.loads(lived.out)
+    assert told["crashes"] == 4
+    # Two of the four who want the three tickets stand still, and later the other two are killed:
+    # whoever had them, some change hands each time.
+    assert told["tickets"]["granted"] > 3
+    assert told["tickets"]["reclaimed"] >= 1
+    (trace,) = read_lake(tmp_path)
+    last_fault = max(row.at for row in trace.rows if row.kind == "crash")
+    later = [row for row in trace.rows if row.kind == "submit" and row.at > last_fault]
+    assert later, "updates do not go on"
+
+
+@pytest.mark.slow
+def test_processes_take_turns_live_and_tickets_are_told_of(ordercast) -> None:
+    """With wishes that come and go, and whatever this seed draws."""
+    lived = ordercast("live", "scenarios/tickets-turns.toml", "--seed", 3)
+    assert lived.code == 0, lived.out + lived.err
+    line = lived.out.splitlines()[-1]
+    assert re.match(r"tickets: \d+ granted after .* given back, \d+ lost; \d+ reclaimed", line)
+    assert int(line.split(" given back")[0].split()[-1]) > 0
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ async def test_nobody_can_wait_for_stability(cluster: Cluster) -> None:
 @live
 async def test_updaters_must_be_named_where_members_are_not(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
-    with pytest.raises(UsageError, match="who updates 'world/7'"):
+    with pytest.raises(UsageError, match="who updates 'world/7', and who begins it"):
         n1.join(WORLD, Causal())
 
 

@@ -40,8 +40,8 @@ def link_to(node: Node, peer: Node) -> Link:
 
 def is_held_up(group: Group) -> bool:
     """It waits, and not because its own window is full."""
-    machine = group._node.driver.machines[group.name]
-    return group.status()["waiting_out"] > 0 and machine.accepts(group.name)
+    has_room = group._node.driver.room(group.name) is not None
+    return group.status()["waiting_out"] > 0 and has_room
 
 
 def numbered(count: int) -> list[bytes]:

@@ -269,7 +269,7 @@ class Probe:
 
     def start(self, step: Step) -> None: ...
 
-    def accepts(self, group: str) -> bool:
+    def accepts(self, group: str, now: int) -> bool:
         return False
 
     def stable_up_to(self, group: str) -> int:

@@ -17,6 +17,7 @@ from rich.text import Text
 from ordercast import __version__
 from ordercast.check.explain import explain
 from ordercast.check.laws import check
+from ordercast.check.tenures import tenures_of
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
@@ -31,6 +32,7 @@ from ordercast.sim.scenario_file import load_scenario
 from ordercast.sim.world import run_name
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Header, Trace
+from ordercast.units import SECOND
 
 MOST_PROCESSES = 100
 WHY_NOT = {
@@ -119,6 +121,8 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             batch=load.batch,
             pattern=load.pattern,
             seed=seed,
+            tenure=None if load.tenure is None else load.tenure / SECOND,
+            begins={name: (scenario.duration - at) / SECOND for name, at in load.begins.items()},
         ),
         tuple(_trouble(fault, scenario.names) for fault in faults),
         int(scenario.duration),
@@ -233,6 +237,9 @@ def _print(lived: Lived) -> None:
     row = f"{header.seed:8}  {header.ending:9} {lived.count('crash'):7} "
     row += f"{lived.count('submit'):8} {lived.count('deliver'):10} {lived.count('lose'):8}  "
     out.print(Text(row) + line)
+    tenures = tenures_of(lived.trace.rows)
+    if tenures.granted:
+        out.print(screen.tickets_in_short(tenures), markup=False)
     for verdict in lived.verdicts:
         if verdict.answer is Answer.BROKEN:
             out.print()
@@ -249,6 +256,7 @@ def _print_json(lived: Lived) -> None:
         "submitted": lived.count("submit"),
         "delivered": lived.count("deliver"),
         "given_up": lived.count("lose"),
+        "tickets": screen.tenure_fields(tenures_of(lived.trace.rows)),
         "laws": [screen.verdict_fields(verdict) for verdict in lived.verdicts],
     }
     if lived.error:

@@ -91,16 +91,26 @@ def _tell(path: Path, error: OSError) -> None:
     print(f"ordercast: {path}: no node answers there: {why}", file=sys.stderr)
 
 
+def _updates(group: dict[str, Any]) -> str:
+    """What a node may do where it takes a ticket to send."""
+    updating = group.get("updating")
+    if updating is None:
+        return ""
+    if updating["ticket"] is None:
+        return "wants a ticket" if updating["wanted"] else "no"
+    return f"ticket {updating['ticket']}{' (suspended)' if updating['suspended'] else ''}"
+
+
 def _shown(status: dict[str, Any]) -> Stack:
     groups = Table(box=box.SIMPLE_HEAD, title=f"{status['node']} in {status['cluster']}")
-    for column in ("group", "members", "waiting in", "waiting out"):
+    for column in ("group", "members", "updates", "waiting in", "waiting out"):
         groups.add_column(column, justify="right" if column.startswith("waiting") else "left")
     for name, group in sorted(status["groups"].items()):
         waiting = f"{group['waiting_in']}{' (full)' if group['throttled'] else ''}"
         who = " ".join(group["members"])
         if not who and "known" in group.get("figures", {}):
             who = f"no view; knows {group['figures']['known']} others"
-        groups.add_row(name, who, waiting, str(group["waiting_out"]))
+        groups.add_row(name, who, _updates(group), waiting, str(group["waiting_out"]))
     peers = Table(box=box.SIMPLE_HEAD)
     for column in ("peer", "where", "connected", "bytes underway"):
         peers.add_column(column, justify="right" if column == "bytes underway" else "left")

@@ -9,18 +9,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ordercast import Group, Message
+from ordercast import Group, Message, TicketLost, Updating
 from ordercast import open as open_node
 from ordercast.cli import screen
-from ordercast.errors import OrdercastError, UsageError, unknown_word
+from ordercast.errors import DiskError, OrdercastError, UsageError, unknown_word
 from ordercast.levels import LEVELS, Level
 from ordercast.net.config import table_of
 from ordercast.settings import convert
@@ -53,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         return code
     except UsageError:
         raise
+    except DiskError as error:
+        raise UsageError(str(error)) from error
     except OrdercastError as error:
         print(f"ordercast: {error}", file=sys.stderr)
         return UNREACHABLE
@@ -122,6 +127,8 @@ async def _print_all(group: Group, json: bool) -> None:
             screen.json_line(_fields(event))
         elif isinstance(event, View):
             print(f"{group.name}: view {' '.join(str(member) for member in event.members)}")
+        elif isinstance(event, Updating):
+            print(f"{group.name}: ticket {event.ticket} {event.cause}")
         else:
             print(f"{group.name}: {event.sender}: {_printable(event.data)}")
         sys.stdout.flush()
@@ -133,7 +140,9 @@ def _printable(data: bytes) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def _fields(event: Message | View) -> dict[str, Any]:
+def _fields(event: Message | View | Updating) -> dict[str, Any]:
+    if isinstance(event, Updating):
+        return {"group": event.group, "ticket": event.ticket, "updating": event.cause}
     if isinstance(event, View):
         return {"group": event.group, "members": [str(member) for member in event.members]}
     text = event.data.decode(errors="replace")
@@ -141,15 +150,40 @@ def _fields(event: Message | View) -> dict[str, Any]:
 
 
 async def _send_lines(group: Group) -> None:
-    """Standard input, whatever it is: a pipe, a file, a terminal. A thread reads it."""
+    """Standard input, whatever it is: a pipe, a file, a terminal. A thread reads it.
+
+    Where it takes a ticket to send, one is had from the first line on.
+    """
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes] = asyncio.Queue(MOST_LINES)
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_LINES)
 
     def read() -> None:
-        for line in sys.stdin.buffer:
+        for line in _lines_of(sys.stdin.fileno()):
             asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()  # waits for room
-        asyncio.run_coroutine_threadsafe(lines.put(b""), loop)
+        asyncio.run_coroutine_threadsafe(lines.put(None), loop)
 
     threading.Thread(target=read, daemon=True).start()
-    while line := await lines.get():
-        await group.send(line.rstrip(b"\n"))
+    while (line := await lines.get()) is not None:
+        if group.licence is None:
+            await group.send(line)
+        else:
+            await _send_as_updater(group, line)
+
+
+def _lines_of(descriptor: int) -> Iterator[bytes]:
+    """Without a buffer of Python's: who ends while a thread waits in one ends with an abort."""
+    rest = b""
+    while chunk := os.read(descriptor, 1 << 16):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+async def _send_as_updater(group: Group, line: bytes) -> None:
+    """With the next ticket, if one is lost before the line is sent."""
+    while True:
+        await group.become_updater()
+        with suppress(TicketLost):
+            await group.send(line, until="delivered")
+            return

@@ -3,6 +3,10 @@
 The order is the kernel's: what is kept is durable, then packets leave, then timers are set, then
 the application and the trace hear. Machines are only ever called from here, one door at a time:
 what an application does in reaction comes later, in a turn of its own.
+
+The disk is waited for right here, with the event loop standing still. Records are few: a guardian
+keeps one when a ticket gets another owner or the guard set changes, and none for a renewal. So it
+is some milliseconds now and then, and no step can overtake another.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ import time
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal, Protocol
 
-from ordercast.errors import OrdercastError, PeerError
-from ordercast.kernel.machine import Machine
+from ordercast.errors import DiskError, OrdercastError, PeerError
+from ordercast.kernel.machine import Licensed, Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Channel, Note, Step, Timer
 from ordercast.net.datagrams import Datagrams
@@ -22,7 +26,7 @@ from ordercast.net.link import Link
 from ordercast.net.mesh import Contact, Mesh
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
-from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, View
+from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, Updating, View
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import Kind, frame
 
@@ -36,7 +40,7 @@ Action = Literal["join", "send"]
 class Listener(Protocol):
     """The application's side of a group."""
 
-    def take(self, item: Event | View | StateWanted | StateGiven) -> None: ...
+    def take(self, item: Event | View | StateWanted | StateGiven | Updating) -> None: ...
 
     def stepped(self) -> None:
         """A step ended: perhaps there is room now, or something has become stable."""
@@ -113,6 +117,7 @@ class Driver:
         self.mesh: Mesh  # both are given before the first machine
         self.datagrams: Datagrams
         self.store: Store | None = None
+        self.disk_failed: Callable[[DiskError], None]  # a step could not be kept
         self.journal = Journal(me, trace.write) if trace else None
         self._trace = trace
         self.machines: dict[str, Machine] = {}
@@ -159,10 +164,15 @@ class Driver:
 
     # --- doors -------------------------------------------------------------------------------
 
-    def submit(self, group: str, payloads: Payloads, size: int) -> Event:
+    def room(self, group: str) -> Step | None:
+        """The step in which one more batch may be submitted, right now. None: none may."""
+        step = self._step()
+        return step if self.machines[group].accepts(group, step.now) else None
+
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        """In a step of `room`: what was accepted at a time is made at that time."""
         machine = self.machines[group]
         assert self._may(self.me.name, group, "send"), "the group refuses it before"
-        step = self._step()
         event = machine.submit(step, group, payloads, size)
         if self.journal is not None:
             self.journal.submit(time.time_ns(), event)
@@ -172,6 +182,31 @@ class Driver:
     def leave(self, group: str) -> None:
         machine = self.machines[group]
         self._enter(machine, machine.leave, group)
+
+    def seek(self, group: str, wanted: bool) -> None:
+        """The application wants to send, or no longer does."""
+        machine = self.machines[group]
+        assert isinstance(machine, Licensed), "the group refuses it before"
+        self._enter(machine, machine.seek, group, wanted)
+
+    def retire(self, group: str) -> None:
+        """The application will leave."""
+        machine = self.machines[group]
+        if isinstance(machine, Licensed):
+            self._enter(machine, machine.retire, group)
+
+    def may_go(self, group: str) -> bool:
+        """Whether others can do without us, now and for ever."""
+        machine = self.machines[group]
+        return not isinstance(machine, Licensed) or machine.may_go(group)
+
+    def has_heirs(self, group: str) -> bool:
+        """Whether anybody is there to hand over to what others need us for."""
+        machine = self.machines[group]
+        return isinstance(machine, Licensed) and machine.has_heirs(group, time.monotonic_ns())
+
+    def has_company(self) -> bool:
+        return any(contact.connection is not None for contact in self.mesh.contacts.values())
 
     def throttle(self, group: str, full: bool) -> None:
         machine = self.machines[group]
@@ -293,6 +328,8 @@ class Driver:
     def _apply(self, machine: Machine, step: Step) -> None:
         try:
             self._apply_all(machine, step)
+        except DiskError as error:
+            self.disk_failed(error)  # nothing of the step has left
         except Exception as error:
             # The machine believes in what did not happen. Better no member than a wrong one.
             log.exception("%s: a step of %s could not be applied", self.me, machine.groups)
@@ -306,6 +343,8 @@ class Driver:
                 raise OrdercastError("a machine wants to keep a record, but there is no store")
             self.store.append(step.kept)
             self.store.sync()
+        # The time of all its rows: nobody may have heard that a ticket is free before it is so.
+        now = time.time_ns()
         for to, packet, channel, tokens in step.sent:
             self._send(machine, to, packet, channel, tokens)
         for timer, after in step.timers:
@@ -314,12 +353,12 @@ class Driver:
         for output in step.outputs:
             if isinstance(output, Event):
                 if journal is not None:
-                    journal.deliver(time.time_ns(), output)
+                    journal.deliver(now, output)
             elif isinstance(output, View):
                 if journal is not None:
-                    journal.view(time.time_ns(), output)
+                    journal.view(now, output)
             elif isinstance(output, Note):
-                self.row(output.kind, **output.columns)
+                self._note(now, output)
                 continue
             listener = self.listeners.get(output.group)
             if listener is not None:
@@ -370,6 +409,13 @@ class Driver:
             old.cancel()
         if after is not None:
             self._timers[key] = self._loop.call_later(after / 1e9, self._expire, machine, timer)
+
+    def _note(self, now: int, note: Note) -> None:
+        columns, until = note.columns, note.columns.get("until")
+        if isinstance(until, int):  # the machine knows its own clock only
+            columns = {**columns, "until": until - time.monotonic_ns() + time.time_ns()}
+        if self.journal is not None:
+            self.journal.row(now, note.kind, **columns)
 
     def row(self, kind: str, **columns: object) -> None:
         if self.journal is not None:

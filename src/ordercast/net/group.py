@@ -14,6 +14,9 @@ What is delivered waits in a queue for the application. When that is over its li
 told, and acknowledges no more: so the senders' windows fill, and a slow consumer slows its senders
 by exactly what it cannot take. Its own sends wait too. After `eject_after` without a sign of life
 it is put out of the group, with an error in its stream.
+
+Where it takes a ticket to send, `licence.py` has it: nothing is accepted without one, and what was
+accepted and not sent when it is lost is given up.
 """
 
 from __future__ import annotations
@@ -22,23 +25,23 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError, unknown_word
 from ordercast.net.bell import Bell
-from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, View
-from ordercast.wire.codec import LARGEST_PACKET
+from ordercast.net.licence import Licence
+from ordercast.net.message import LARGEST_BATCH, GroupClosed, Message, as_bytes, state_of
+from ordercast.net.receipt import UNTIL, Receipt, Until
+from ordercast.types import Event, Payloads, StateGiven, StateWanted, Updating, View
 
 if TYPE_CHECKING:
     from ordercast.net.node import Node
 
 log = logging.getLogger("ordercast.net")
-
-Until = Literal["queued", "delivered", "stable"]
-UNTIL = ("queued", "delivered", "stable")
 
 BATCH_BYTES = 64 << 10
 GATHER = 300_000  # nanoseconds
@@ -49,55 +52,8 @@ CREDIT_COUNT = 16_384
 QUEUE_BYTES = 4 << 20
 QUEUE_COUNT = 65_536
 LEAVE_SECONDS = 2.0
-LARGEST_STATE = 32 << 20
-"""Bytes of an application's state that a newcomer is given in one packet."""
-LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
-"""Bytes of the messages of one batch: what is around them is at most a few bytes a message."""
-
-
-class GroupClosed(OrdercastError):
-    """The group was left, or this member was put out of it."""
-
-
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """One application message, as it was sent."""
-
-    sender: NodeId
-    data: bytes
-    group: str
-    number: int  # of the event that carried it: equal for the messages of one batch
-
-
-class Receipt:
-    """What became of a send. Shared by the messages of one batch, which share their fate."""
-
-    __slots__ = ("_group", "number")
-
-    def __init__(self, group: Group, number: int | None = None) -> None:
-        self._group = group
-        self.number = number  # of the event, once it was submitted
-
-    def __repr__(self) -> str:
-        return f"Receipt(group={self._group.name!r}, number={self.number})"
-
-    @property
-    def delivered(self) -> bool:
-        """This member has delivered it to its own stream."""
-        return self.number is not None and self.number <= self._group.delivered_up_to
-
-    @property
-    def stable(self) -> bool:
-        """Every present member has it."""
-        return self.number is not None and self.number <= self._group.stable_up_to
-
-    async def wait(self, until: Until = "stable") -> Receipt:
-        """Waits until it is so. GroupClosed if the group ends before."""
-        self._group.check_until(until)
-        if self.number is None:
-            self._group.hurry()
-        while until != "queued" and not (self.stable if until == "stable" else self.delivered):
-            await self._group.change()
-        return self
+Item: TypeAlias = Event | View | Updating
+"""What an application is handed, in order."""
 
 
 class Group:
@@ -111,11 +67,14 @@ class Group:
         may_send: bool = True,
         largest: int = LARGEST_BATCH,
         *,
+        family: str = "fifo",
+        lease: float | None = None,  # of tickets, in seconds; None: it takes none to send
         tells_stability: bool = True,
         snapshot: Callable[[], bytes] | None = None,
         restore: Callable[[bytes], None] | None = None,
     ) -> None:
         self.name = name
+        self.family = family
         self.may_send = may_send
         self.largest = min(int(largest), LARGEST_BATCH)  # bytes of one batch, and so of one message
         self.view: View | None = None  # the last one that the application has taken
@@ -129,6 +88,9 @@ class Group:
         self._loop = asyncio.get_running_loop()
         self._eject_after = eject_after
         self._closed: Exception | None = None
+        self.licence: Licence | None = None
+        if lease is not None:
+            self.licence = Licence(self, node.driver, lease)
         # Out.
         self._batch: Payloads = []
         self._batch_size = 0
@@ -140,10 +102,10 @@ class Group:
         self._in_line = 0
         self._hurried = False  # somebody waits for the open batch
         self._turns_gathered = 0  # that the open batch has been held back
-        self._flushed_at = 0
+        self._flushed_at = -(1 << 62)  # long ago, however short this machine has been up
         self._changed = Bell(self._loop)  # whoever waits for anything about sends waits here
         # In.
-        self._queue: deque[Event | View | StateWanted | StateGiven] = deque()
+        self._queue: deque[Item | StateWanted | StateGiven] = deque()
         self._queue_size = 0
         self._queue_count = 0
         self._throttled: asyncio.TimerHandle | None = None
@@ -159,7 +121,7 @@ class Group:
     async def send(self, data: bytes, *, until: Until = "queued") -> Receipt:
         """Sends to every member. Returns when the message is queued, delivered here, or stable."""
         if type(data) is not bytes:
-            data = _as_bytes(data)
+            data = as_bytes(data)
         size = len(data)
         if self._needs_attention(size, 1, until):
             await self._wait_for_credit(size, 1)
@@ -172,7 +134,7 @@ class Group:
         """Sends several messages as part of one batch: cheaper than one by one, the same else."""
         if not isinstance(messages, list):
             raise UsageError("send_many takes a list of messages; send takes one")
-        messages = [each if type(each) is bytes else _as_bytes(each) for each in messages]
+        messages = [each if type(each) is bytes else as_bytes(each) for each in messages]
         size, count = sum(map(len, messages)), len(messages)
         if self._needs_attention(size, count, until):
             await self._wait_for_credit(size, count)
@@ -198,7 +160,9 @@ class Group:
         if self._closed is not None:
             raise self._closed
         if not self.may_send:
-            raise UsageError(f"{self._node.me.name} may not send in {self.name!r}: it only reads")
+            raise self._only_reads()
+        if self.licence is not None:
+            self.licence.refuse()
         self.check_until(until)
         if size > self.largest:
             what = f"a message of {size} bytes" if count == 1 else f"{count} messages, {size} bytes"
@@ -209,6 +173,9 @@ class Group:
         if count > CREDIT_COUNT:
             raise UsageError(f"{count} messages at once; send_many takes {CREDIT_COUNT}")
         return self._in_line > 0 or not self._has_credit(size, count)
+
+    def _only_reads(self) -> UsageError:
+        return UsageError(f"{self._node.me.name} may not send in {self.name!r}: it only reads")
 
     def _has_credit(self, size: int, count: int) -> bool:
         waiting = len(self._batch)
@@ -226,8 +193,11 @@ class Group:
                         await self.change()
         finally:
             self._in_line -= 1
+            self._changed.ring()
         if self._closed is not None:
             raise self._closed
+        if self.licence is not None:
+            self.licence.refuse(waited=True)
 
     def _added(self) -> Receipt:
         """The open batch has grown: it leaves now if it is large, or else when the turn ends."""
@@ -268,13 +238,14 @@ class Group:
             return  # our own events would lie in our own queue, without a bound
         if self._node.driver.crowd.full and self._must_wait_for_a_peer():
             return  # the driver tells when there is room; a view without that peer does as well
-        if not self._node.driver.machines[self.name].accepts(self.name):
+        step = self._node.driver.room(self.name)
+        if step is None:
             return  # `stepped` tries again after every step
         payloads, size, receipt = self._batch, self._batch_size, self._receipt
         self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
         self._hurried, self._turns_gathered, self._flushed_at = False, 0, monotonic_ns()
         try:
-            receipt.number = self._node.driver.submit(self.name, payloads, size).number
+            receipt.number = self._node.driver.submit(step, self.name, payloads, size).number
         except Exception as error:
             self.failed(error)  # reaches whoever sends or waits, and not the event loop
         self._changed.ring()
@@ -290,6 +261,8 @@ class Group:
             self._flush()
         if self._closed is not None:
             return  # that flush has failed, and this member is out
+        if self._leaving and self.licence is not None:
+            self._changed.ring()  # perhaps we may go
         stable = self._node.driver.machines[self.name].stable_up_to(self.name)
         if stable != self.stable_up_to:
             self.stable_up_to = stable
@@ -308,9 +281,50 @@ class Group:
         if self._closed is not None:
             raise self._closed
 
+    # --- tickets -----------------------------------------------------------------------------
+
+    @property
+    def updating(self) -> int | None:
+        """The ticket with which we may send, where that takes one."""
+        return self.licence.updating if self.licence is not None else None
+
+    async def become_updater(self, timeout: float | None = None) -> int:
+        """Returns our ticket once we have one. TimeoutError: nobody gave one up in time."""
+        if self._closed is not None:
+            raise self._closed
+        if not self.may_send:
+            raise self._only_reads()
+        return await self._licence_or_refuse().become(timeout)
+
+    async def stop_updating(self) -> None:
+        """Gives our ticket back, after what was accepted before has been sent."""
+        if self._closed is not None:
+            raise self._closed
+        await self._licence_or_refuse().stop()
+
+    def _licence_or_refuse(self) -> Licence:
+        if self.licence is None:
+            why = "its updaters are named for ever" if self.family == "causal" else "all may send"
+            raise UsageError(f"{self.name!r} is {self.family}, without tickets: {why}")
+        return self.licence
+
+    @property
+    def is_open(self) -> bool:
+        return self._closed is None
+
+    @property
+    def unsent(self) -> int:
+        """Messages that were accepted and are in no event yet; those who wait for room count."""
+        return len(self._batch) + self._in_line
+
+    def give_up_unsent(self, why: OrdercastError) -> None:
+        """Whoever asks for the receipt of what waits is told."""
+        self._receipt.failure = why
+        self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
+
     # --- receiving ---------------------------------------------------------------------------
 
-    def take(self, item: Event | View | StateWanted | StateGiven) -> None:
+    def take(self, item: Item | StateWanted | StateGiven) -> None:
         """The driver hands over what the machine delivered, or asks of the application."""
         if isinstance(item, Event):
             if item.origin == self._node.me:
@@ -321,6 +335,13 @@ class Group:
                 self._loop.call_soon(self._throttle)
         elif isinstance(item, View):
             self._installed = item
+        elif isinstance(item, Updating):
+            assert self.licence is not None
+            told = self.licence.heard(item)
+            self._changed.ring()
+            if told is None:
+                return
+            item = told
         self._queue.append(item)
         self._arrived.ring()
 
@@ -354,7 +375,7 @@ class Group:
     def __aiter__(self) -> Group:
         return self
 
-    async def __anext__(self) -> Message | View:
+    async def __anext__(self) -> Message | View | Updating:
         place = self._place
         if place < len(self._payloads):
             self._place = place + 1
@@ -366,21 +387,22 @@ class Group:
                 item = await self._next_item()
             except GroupClosed:
                 raise StopAsyncIteration from None
-            if isinstance(item, View):
+            if not isinstance(item, Event):
                 return item
             if item.payloads:
                 self._event, self._payloads, self._place = item, item.payloads, 1
                 return Message(item.origin, item.payloads[0], item.group, item.number)
 
-    async def next_batch(self) -> Event | View:
-        """The next whole event or view: one call a batch, for those who count microseconds."""
+    async def next_batch(self) -> Item:
+        """The next whole event, or what comes in between: one call a batch, for those who count
+        microseconds."""
         if self._place < len(self._payloads) and self._event is not None:
             rest = msgspec.structs.replace(self._event, payloads=self._payloads[self._place :])
             self._payloads = []
             return rest
         return await self._next_item()
 
-    async def _next_item(self) -> Event | View:
+    async def _next_item(self) -> Item:
         while True:
             while not self._queue:
                 if self._closed is not None:
@@ -391,7 +413,7 @@ class Group:
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
             if isinstance(item, StateWanted):
-                self._node.driver.provide(self.name, item.token, self._state())
+                self._node.driver.provide(self.name, item.token, state_of(self._snapshot))
             elif isinstance(item, StateGiven):
                 if item.state is None:
                     log.warning("%s begins without the state that others have", self.name)
@@ -400,20 +422,9 @@ class Group:
             else:
                 return self._taken(item)
 
-    def _state(self) -> bytes | None:
-        """What the application's snapshot says. What cannot be handed over is its mistake."""
-        state = self._snapshot() if self._snapshot is not None else None
-        if state is not None and not isinstance(state, bytes):
-            raise UsageError(f"snapshot must return bytes, not {type(state).__name__}")
-        if state is not None and len(state) > LARGEST_STATE:
-            raise UsageError(
-                f"snapshot returned {len(state)} bytes; a state has at most {LARGEST_STATE}"
-            )
-        return state
-
-    def _taken(self, item: Event | View) -> Event | View:
-        if isinstance(item, View):
-            self.view = item
+    def _taken(self, item: Item) -> Item:
+        if not isinstance(item, Event):
+            self.view = item if isinstance(item, View) else self.view
             return item
         self._queue_count -= len(item.payloads)
         self._queue_size -= item.size
@@ -430,6 +441,7 @@ class Group:
             "waiting_in": self._queue_count,
             "waiting_out": len(self._batch),
             "throttled": self._throttled is not None,
+            "updating": self.licence.status() if self.licence is not None else None,
             "delivered_up_to": self.delivered_up_to,
             "stable_up_to": self.stable_up_to,
             "figures": machine.figures(self.name) if machine is not None else {},
@@ -444,24 +456,32 @@ class Group:
         await self.leave()
 
     async def leave(self) -> None:
-        """Leaves in an orderly way: what was sent reaches the others first, if they answer."""
+        """Leaves in an orderly way: what was sent reaches the others first, if they answer, and
+        what they need us for is handed over."""
         if self._closed is not None:
             return
         self._leaving = True
         try:
-            async with asyncio.timeout(LEAVE_SECONDS):
-                self._flush()
-                while self._batch or (
-                    self._tells_stability and self.stable_up_to < self.delivered_up_to
-                ):
-                    await self.change()
-        except TimeoutError:
-            pass  # somebody does not answer; the others have it, or get it from each other
+            self._flush()
+            await self._wait_while(self._is_underway, LEAVE_SECONDS)
+            if self.licence is not None:
+                await self._wait_while(self.licence.is_needed, self.licence.retire())
         except OrdercastError:
             return  # it was closed meanwhile
         finally:
             if self._closed is None:  # also if we were told to hurry: the others must hear of it
                 self._node.leave(self)
+
+    def _is_underway(self) -> bool:
+        unstable = self._tells_stability and self.stable_up_to < self.delivered_up_to
+        return bool(self._batch) or unstable
+
+    async def _wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
+        """Not for ever: somebody may not answer, and the others have it or get it somehow."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while busy():
+                    await self.change()
 
     def close(self, why: Exception) -> None:
         """No more sends; what was delivered can still be read."""
@@ -470,13 +490,3 @@ class Group:
             self._throttled.cancel()
         self._changed.ring()
         self._arrived.ring()
-
-
-class Ejected(OrdercastError):
-    """This member was put out of the group, because it could not keep up."""
-
-
-def _as_bytes(data: object) -> bytes:
-    if isinstance(data, (bytearray, memoryview)):
-        return bytes(data)
-    raise UsageError(f"a message is bytes, not {type(data).__name__}")

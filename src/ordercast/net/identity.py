@@ -16,6 +16,7 @@ from ordercast.types import INCARNATION_BITS, NodeId
 
 class Identity:
     def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = (folder / "lock").open("a", encoding="utf-8")

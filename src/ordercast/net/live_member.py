@@ -9,9 +9,11 @@ one `Command` a line:
   cut    nothing passes from and to these names any more, but for what the last cut named
   stop   writes the `stop` row and ends, without leaving a group: for the others it just is no more
 
-It consumes its groups all the time. When its input ends it ends too, at once: nobody is left who
-could tell it anything. Whatever goes wrong ends it with a sentence or a traceback on standard error
-and exit code 1, for a member that goes on after a bug would prove nothing.
+Where it takes a ticket to send, it wants one as the simulator's load does: all the time, or now and
+then for a while. It consumes its groups all the time. When its input ends it ends too, at once:
+nobody is left who could tell it anything. Whatever goes wrong ends it with a sentence or a
+traceback on standard error and exit code 1, for a member that goes on after a bug would prove
+nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +25,19 @@ import signal
 import sys
 import traceback
 from collections.abc import Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any, Literal
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.levels import LEVELS, Level
-from ordercast.net.group import Group, Receipt
+from ordercast.levels import LEVELS, Causal, Level
+from ordercast.net.group import Group
+from ordercast.net.licence import TicketLost
 from ordercast.net.node import Node, open_node
+from ordercast.net.receipt import Receipt
+from ordercast.protocol.cluster.options import NOT_LIVE
 from ordercast.settings import convert, located
 
 READY = "READY "
@@ -63,6 +69,8 @@ class LoadPlan(_Line, frozen=True):
     batch: int = 1
     pattern: Literal["poisson", "steady"] = "poisson"
     seed: int = 0
+    tenure: float | None = None  # seconds for which a ticket is wanted, about; None: always
+    begins: dict[str, float] = {}  # who begins late: so many seconds before the load is over
 
 
 class Settings(_Line, frozen=True):
@@ -120,15 +128,20 @@ class LiveMember:
     def _start(self, seconds: float) -> None:
         node, load = self._node, self._load
         until = asyncio.get_running_loop().time() + seconds
+        earliest = until - load.begins.get(node.me.name, seconds)
         for plan, level in self._levels:
             group = node.join(plan.name, level, plan.members)
             self._begin(consume(group))
             if plan.rate and node.me.name in load.senders and group.may_send:
-                draw = Random(f"{load.seed}/workload/{plan.name}/{node.me.name}")
-                self._begin(send(group, load, plan.rate, draw, until))
+                place = f"{plan.name}/{node.me.name}"
+                draw = Random(f"{load.seed}/workload/{place}")
+                self._begin(send(group, load, plan.rate, draw, until), earliest)
+                if group.licence is not None:
+                    draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
+                    self._begin(want_a_ticket(group, load.tenure, draw, until), earliest)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(_or_die(work)))
+    def _begin(self, work: Coroutine[Any, Any, None], earliest: float = 0.0) -> None:
+        self._tasks.append(asyncio.create_task(_or_die(work, earliest)))
 
     def _stop(self) -> None:
         self._node.driver.row("stop")
@@ -140,6 +153,36 @@ async def consume(group: Group) -> None:
     """The application: it takes what comes, as fast as it comes."""
     while True:
         await group.next_batch()
+
+
+async def want_a_ticket(group: Group, tenure: float | None, draw: Random, until: float) -> None:
+    """For about so long, then for about as long none, and so on while the load runs."""
+    loop = asyncio.get_running_loop()
+    while True:
+        updating = asyncio.create_task(update_again_and_again(group))
+        span = None if tenure is None else draw.expovariate(1 / tenure)
+        if span is None or loop.time() + span >= until:
+            await updating
+        else:
+            await asyncio.wait({updating}, timeout=span)
+            if updating.done():
+                await updating  # it has failed
+            updating.cancel()
+            await asyncio.wait({updating})
+            with suppress(TicketLost):
+                await group.stop_updating()
+            pause = draw.expovariate(1 / (tenure or 1))
+            if loop.time() + pause >= until:
+                return
+            await asyncio.sleep(pause)
+
+
+async def update_again_and_again(group: Group) -> None:
+    """Whoever loses its ticket wants another."""
+    while True:
+        await group.become_updater()
+        while group.updating is not None:
+            await group.change()
 
 
 async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: float) -> None:
@@ -156,11 +199,14 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
         if max(due, loop.time()) >= until:
             return
         await asyncio.sleep(due - loop.time())
-        if receipt is None or receipt.number is not None:
+        if group.licence is not None and group.updating is None:
+            continue
+        if receipt is None or receipt.number is not None or receipt.failure is not None:
             backlog = 0
         if backlog < BACKLOG_LIMIT:
-            receipt = await group.send_many(messages)
-            backlog += load.batch
+            with suppress(TicketLost):
+                receipt = await group.send_many(messages)
+                backlog += load.batch
 
 
 def level_of(group: GroupPlan) -> Level:
@@ -168,10 +214,13 @@ def level_of(group: GroupPlan) -> Level:
     for level, family in LEVELS.items():
         if family == group.family:
             try:
-                return convert(group.options, level)
+                chosen = convert(group.options, level)
             except msgspec.ValidationError as error:
                 what = located(str(error), level)[1]
                 raise UsageError(f"the options of group {group.name!r}: {what}") from error
+            if isinstance(chosen, Causal) and chosen.ownership == "published":
+                raise UsageError(f"group {group.name!r}: {NOT_LIVE}")
+            return chosen
     raise UsageError(f"family {group.family!r} does not run live in this version")
 
 
@@ -187,8 +236,9 @@ async def run() -> None:
         await _or_die(member.obey(commands))
 
 
-async def _or_die(work: Coroutine[Any, Any, None]) -> None:
+async def _or_die(work: Coroutine[Any, Any, None], earliest: float = 0.0) -> None:
     try:
+        await asyncio.sleep(earliest - asyncio.get_running_loop().time())
         await work
     except BaseException as error:
         _die(error)

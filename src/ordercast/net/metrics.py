@@ -56,12 +56,19 @@ class Metrics:
         yield underway
         members = gauge("ordercast_group_members", "Members in the view", labels=["group"])
         waiting = gauge("ordercast_group_waiting", "Messages not taken yet", labels=["group"])
+        updates = gauge(
+            "ordercast_group_updating", "1 while it may send by a ticket", labels=["group"]
+        )
         figures = gauge("ordercast_group", "What its protocol counts", labels=["group", "what"])
         for name, group in sorted(status["groups"].items()):
             members.add_metric([name], len(group["members"]))
             waiting.add_metric([name], group["waiting_in"])
+            if group["updating"] is not None:
+                valid = group["updating"]["ticket"] is not None
+                updates.add_metric([name], int(valid and not group["updating"]["suspended"]))
             for what, value in group["figures"].items():
                 figures.add_metric([name, what], value)
         yield members
         yield waiting
+        yield updates
         yield figures

@@ -23,20 +23,24 @@ from typing import Any
 
 import msgspec
 
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import DiskError, OrdercastError, UsageError
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.levels import LEVELS, Causal, Level
 from ordercast.net.config import Config, objection_to, table_of
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams, Plain, Wrapper
 from ordercast.net.driver import Driver
-from ordercast.net.group import Ejected, Group, GroupClosed
+from ordercast.net.group import Group
 from ordercast.net.identity import Identity
 from ordercast.net.mesh import Mesh
+from ordercast.net.message import Ejected, GroupClosed
 from ordercast.net.metrics import Metrics
 from ordercast.net.security import Sealed, Tls, may
+from ordercast.protocol.cluster.options import NOT_LIVE
+from ordercast.protocol.cluster.ownership import founder_of
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Source, convert, dotted, located, read_source
+from ordercast.store.file import FileStore
 from ordercast.trace.log import RowLog
 from ordercast.types import NodeId
 from ordercast.units import Quantity
@@ -47,8 +51,8 @@ log = logging.getLogger("ordercast.net")
 
 SECURITY_SECONDS = 2.0
 MOST_LEFT = 100
-REMEMBERED_RULES = 4096
 """Groups that were left and can be joined again in the same life."""
+REMEMBERED_RULES = 4096
 
 
 class Node:
@@ -66,6 +70,9 @@ class Node:
         self._plans: dict[str, Plan] = {}  # of the groups that we are in
         self._identity: Identity | None = None
         self._trace: RowLog | None = None
+        self._codec = Codec(FAMILIES.values())
+        self._store: FileStore | None = None
+        self._broken: DiskError | None = None
         self._control: Control | None = None
         self._metrics: Metrics | None = None
         self._tls: Tls | None = None
@@ -90,10 +97,11 @@ class Node:
         self._identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
         self.me = self._identity.life
         try:
+            self._store = _opened_store(self._identity.folder, self._codec)
             if config.trace is not None:
                 self._trace = RowLog(Path(config.trace))
         except BaseException:
-            self._identity.release()
+            self._release()
             raise
         self._connect_parts()
         if config.insecure and not _is_loopback(host):
@@ -128,9 +136,9 @@ class Node:
     def _connect_parts(self) -> None:
         """Driver, mesh and datagrams, which know each other."""
         config, tls, sealed = self.config, self._tls, self._sealed
-        codec = Codec(FAMILIES.values())
         rules = lru_cache(REMEMBERED_RULES)(partial(may, config))
-        self.driver = Driver(self.me, codec, self._trace, rules, config.peer_limit)
+        self.driver = Driver(self.me, self._codec, self._trace, rules, config.peer_limit)
+        self.driver.store, self.driver.disk_failed = self._store, self._stop
         self.mesh = Mesh(
             self.me,
             config.cluster,
@@ -198,8 +206,26 @@ class Node:
                 trace, self._trace = self._trace, None
                 trace.close()
         finally:
-            if self._identity is not None:
-                self._identity.release()
+            self._release()
+
+    def _release(self) -> None:
+        """The folder is another's: a new life's, perhaps."""
+        if self._store is not None:
+            self._store.close()
+        if self._identity is not None:
+            self._identity.release()
+
+    def _stop(self, error: DiskError) -> None:
+        """The disk does not keep what we would promise: we say nothing more to anybody."""
+        log.error("%s stops: %s", self.me, error)
+        self._broken = DiskError(f"{self.me} stops: {error}")
+        self._broken.__cause__ = error
+        self.driver.row("crash", cause="disk")
+        self._open = False
+        self.driver.close()
+        for group in list(self.groups.values()):
+            group.close(self._broken)
+        self.groups.clear()
 
     def status(self) -> dict[str, Any]:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""
@@ -240,6 +266,8 @@ class Node:
         With `Causal(state=True)`, `snapshot` tells the application's state to who comes later, and
         `restore` takes another's when we come; both are called while the group is read.
         """
+        if self._broken is not None:
+            raise self._broken
         if not self._open:
             raise UsageError("join needs an open node: async with ordercast.open(...) as node")
         if objection := objection_to(name):
@@ -266,6 +294,8 @@ class Node:
             self.config.eject_after / 1e9,
             may(self.config, self.me.name, name, "send") and family.may_send(plan, self.me.name),
             level.window_size,
+            family=family.name,
+            lease=_lease_of(level) if family.licensed(plan) else None,
             tells_stability=family.tells_stability,
             snapshot=snapshot,
             restore=restore,
@@ -279,7 +309,9 @@ class Node:
         """A new one; or the one with which this life was in the group before."""
         earlier = self._left.pop(plan.group, None)
         if earlier is None:
-            (machine,) = family.build(self.me, (plan,), Random(), ())
+            assert self._store is not None
+            kept = self._store.records(plan.group)
+            (machine,) = family.build(self.me, (plan,), Random(), kept)
             return machine
         if not family.rejoins or earlier[1] is None or earlier[0].options != plan.options:
             self._left[plan.group] = earlier
@@ -309,10 +341,15 @@ class Node:
         snapshot: object,
         restore: object,
     ) -> None:
-        if not level.updaters and members is None:
+        if level.ownership == "published":
+            raise UsageError(f"{name!r}: {NOT_LIVE}")
+        if not level.updaters and members is None and not level.founder:
             raise UsageError(
-                f"who updates {name!r}? Name them: updaters = [...], the same at every node"
+                f"who updates {name!r}, and who begins it? Give join its members, or name its "
+                "founder or its updaters, the same at every node"
             )
+        if level.founder and members is not None and level.founder not in members:
+            raise UsageError(f"the founder of {name!r} is {level.founder}, which is no member")
         if level.state and (snapshot is None or restore is None):
             raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
         if not level.state and (snapshot is not None or restore is not None):
@@ -320,7 +357,21 @@ class Node:
 
     def leave(self, group: Group) -> None:
         """Tells the others and forgets the group. `group.leave()` waits for stability before."""
+        plan, nobody_needs_us = self._plans[group.name], self.driver.may_go(group.name)
         self._over(group, GroupClosed(f"{self.me} has left {group.name}"))
+        # A founder that forgot its cluster could begin it a second time.
+        if group.licence is not None and nobody_needs_us and founder_of(plan) != self.me.name:
+            self._forget_records(group.name)
+
+    def _forget_records(self, group: str) -> None:
+        """We are nobody's guardian there. If we come again it is as somebody new."""
+        assert self._store is not None
+        try:
+            if self._store.records(group):
+                self._store.forget(group)
+                self._store.sync()
+        except DiskError as error:
+            self._stop(error)
 
     def eject(self, group: Group, why: str) -> None:
         log.error("%s is put out of %s: %s", self.me, group.name, why)
@@ -358,6 +409,19 @@ def _checked(level: Level) -> Level:
     except msgspec.ValidationError as error:
         where, what = located(str(error), kind)
         raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
+
+
+def _opened_store(folder: Path, codec: Codec) -> FileStore:
+    try:
+        return FileStore(folder, codec)
+    except DiskError as error:
+        raise UsageError(str(error)) from error
+
+
+def _lease_of(level: Level) -> float:
+    """In seconds."""
+    assert isinstance(level, Causal)
+    return level.lease / 1e9
 
 
 def _is_loopback(host: str) -> bool:

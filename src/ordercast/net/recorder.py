@@ -41,7 +41,7 @@ import msgspec
 from ordercast.errors import DiskError, OrdercastError, TraceError, UsageError, unknown_word
 from ordercast.levels import LEVELS, Level
 from ordercast.net.config import GroupRules
-from ordercast.net.group import GroupClosed
+from ordercast.net.message import GroupClosed
 from ordercast.net.node import open_node
 from ordercast.settings import convert, dotted, located
 from ordercast.trace.recording import (
@@ -64,7 +64,7 @@ from ordercast.trace.recording import (
     pack_header,
     read_header,
 )
-from ordercast.types import Event, NodeId, View
+from ordercast.types import Event, NodeId, Updating, View
 
 SEGMENT_BYTES = 64 << 20
 KEEP_BYTES = 64 << 30
@@ -280,7 +280,7 @@ def _unpack_summary(path: Path, body: bytes) -> Recorded:
 class Feed(Protocol):
     """Where items come from, one by one, until it raises GroupClosed: a group is one."""
 
-    async def next_batch(self) -> Event | View: ...
+    async def next_batch(self) -> Event | View | Updating: ...
 
 
 class Recorder:
@@ -383,8 +383,10 @@ class Recorder:
                 taken.clear()
                 await taken.wait()
 
-    def _record_of(self, item: Event | View) -> Record | None:
-        """None: an earlier life has recorded it."""
+    def _record_of(self, item: Event | View | Updating) -> Record | None:
+        """None: an earlier life has recorded it, or it is about our ticket and so no delivery."""
+        if isinstance(item, Updating):
+            return None
         me, at = self._me, self._clock()
         if isinstance(item, View):
             names = tuple(sorted(member.name for member in item.members))

@@ -1,0 +1,163 @@
+"""Our right to send in a group where that comes and goes: wanted, had, suspended, lost.
+
+Rules.
+ 1. Whoever calls `become` has the machine seek a ticket. Who stops waiting withdraws that, unless
+    somebody else waits or has become an updater already.
+ 2. A ticket that was lost is not sought again by itself: the application says whether it wants one.
+    Until then whoever sends is told of the loss.
+ 3. Before a ticket is given back, what was accepted is sent. Meanwhile nothing more is accepted.
+ 4. The application hears of tickets that it had: neither of one that was gone again before it could
+    be used, nor of a new epoch of the same one.
+
+The machine is never called from inside one of its own steps: what is to be done about a loss is
+done in a turn of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.types import Updating
+
+if TYPE_CHECKING:
+    from ordercast.net.driver import Driver
+    from ordercast.net.group import Group
+
+
+LEASES_TO_RETIRE = 6
+"""In so many a guard set surely replaces one of its members, if it can at all."""
+
+
+class TicketLost(OrdercastError):
+    """Somebody else has our ticket, or will have: what was not sent is not sent."""
+
+    def __init__(self, why: str, unsent: int) -> None:
+        super().__init__(why)
+        self.unsent = unsent  # messages that were accepted, and given up with it
+
+
+class Licence:
+    def __init__(self, group: Group, driver: Driver, lease: float) -> None:
+        self.ticket: int | None = None  # ours, suspended or not
+        self.suspended = False
+        self._group = group
+        self._driver = driver
+        self._lease = lease  # seconds
+        self._retired_at = 0.0
+        self._sought = False  # the machine knows that we want one
+        self._waiting = 0  # calls of `become`
+        self._had = False  # one of them has returned
+        self._stopping = 0  # calls of `stop`
+        self._loss: TicketLost | None = None
+
+    @property
+    def updating(self) -> int | None:
+        """The ticket with which more can be sent, now or when it is no longer suspended."""
+        return None if self._stopping else self.ticket
+
+    def status(self) -> dict[str, Any]:
+        return {"ticket": self.ticket, "suspended": self.suspended, "wanted": self._sought}
+
+    # --- what the application does -----------------------------------------------------------
+
+    def refuse(self, *, waited: bool = False) -> None:
+        """Raises why nothing can be sent. Who has `waited` was accepted before."""
+        if self.ticket is not None and (waited or not self._stopping):
+            return
+        if self._loss is not None:
+            raise self._loss
+        name, me = self._group.name, self._driver.me.name
+        why = f"{me} is not an updater of {name!r}: await group.become_updater() before it sends"
+        raise UsageError(why)
+
+    async def become(self, timeout: float | None) -> int:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(timeout):
+                while self.ticket is None or self._stopping:
+                    if not self._sought and not self._stopping:
+                        self._seek(True)
+                    else:
+                        await self._group.change()
+            self._had = True
+            return self.ticket
+        finally:
+            self._waiting -= 1
+            self._withdraw()
+
+    async def stop(self) -> None:
+        before = self._loss
+        self._stopping += 1
+        try:
+            while self.ticket is not None and self._group.unsent:
+                self._group.hurry()
+                await self._group.change()
+        finally:
+            self._stopping -= 1
+        if self.ticket is not None:
+            self._had = False
+            self._seek(False)
+        elif self._loss is not None and self._loss is not before and self._loss.unsent:
+            raise self._loss
+
+    def retire(self) -> float:
+        """We are about to leave the group. How many seconds that should be waited for."""
+        self._retired_at = monotonic()
+        self._driver.retire(self._group.name)
+        return LEASES_TO_RETIRE * self._lease
+
+    def is_needed(self) -> bool:
+        """Whether there is something to be handed over, and somebody who takes it.
+
+        It takes a while to hear who is there, and who is about to leave as well.
+        """
+        driver, name = self._driver, self._group.name
+        if driver.may_go(name) or not driver.has_company():
+            return False
+        return monotonic() < self._retired_at + self._lease or driver.has_heirs(name)
+
+    def _withdraw(self) -> None:
+        """Nobody wants it any more."""
+        if self._sought and not self._had and not self._waiting and self._group.is_open:
+            self._seek(False)
+
+    def _seek(self, wanted: bool) -> None:
+        self._sought = wanted
+        if wanted:
+            self._loss = None
+        self._driver.seek(self._group.name, wanted)
+
+    # --- what the machine tells --------------------------------------------------------------
+
+    def heard(self, told: Updating) -> Updating | None:
+        """What of it the application should hear, if anything."""
+        had, was_suspended = self.ticket, self.suspended
+        if told.cause == "acquired":
+            self.ticket, self.suspended = told.ticket, False
+            if had == told.ticket:
+                return msgspec.structs.replace(told, cause="resumed") if was_suspended else None
+            return told
+        if had is None:
+            return None
+        self.suspended = told.cause == "suspended"
+        if told.cause in ("released", "disconnected"):
+            self.ticket = None
+        if told.cause == "disconnected":
+            self._had = False
+            self._loss = self._lost(told.ticket)
+            self._group.give_up_unsent(self._loss)
+            asyncio.get_running_loop().call_soon(self._withdraw)
+        return told
+
+    def _lost(self, ticket: int) -> TicketLost:
+        unsent = self._group.unsent
+        return TicketLost(
+            f"{self._driver.me} has lost ticket {ticket} of {self._group.name!r}, and {unsent} "
+            "messages were not sent: group.become_updater() asks for another",
+            unsent,
+        )

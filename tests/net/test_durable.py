@@ -1,0 +1,179 @@
+"""What a node keeps on its disk: read again by its next life, and no word without it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.net.nodes import Cluster, data_of, live, place_of, until
+from tests.net.test_updaters import LEASE, ROUND, joined, next_word
+
+from ordercast import Causal, DiskError, Fifo, Group, Node, UsageError
+from ordercast.cli.main import main
+from ordercast.store.file import NAME
+
+GUARDED = Causal(round=ROUND, lease=LEASE, tickets=1, guards=1, join_wait=ROUND)
+"""The founder alone guards the one ticket, whoever else is there."""
+WORLD = "world/7"
+MEMBERS = ["n1", "n2", "n3"]
+
+
+# --- a guardian that is killed --------------------------------------------------------------------
+
+
+class Killed:
+    """n1, the founder, as a process of its own that can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._listen = "127.0.0.1:0"
+        self._process: asyncio.subprocess.Process
+
+    async def start(self, *others: Node) -> None:
+        pipe = asyncio.subprocess.PIPE
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ordercast.net.live_member"), stdin=pipe, stdout=pipe
+        )
+        options = {"round": "10ms", "lease": "400ms", "join_wait": "10ms"}
+        options |= {"tickets": 1, "guards": 1}
+        group = {"name": WORLD, "family": "causal", "members": MEMBERS, "options": options}
+        node = {"name": "n1", "listen": self._listen, "data": str(self._folder / "n1")}
+        self._tell({"node": node, "groups": [group]})
+        assert process.stdout is not None
+        word, _, ready = (await process.stdout.readline()).decode().partition(" ")
+        assert word == "READY"
+        self._listen = json.loads(ready)["place"]
+        places = {node.me.name: place_of(node) for node in others}
+        self._tell({"do": "start", "places": places})
+        for node in others:
+            node.mesh.know("n1", self._listen)
+
+    def _tell(self, line: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(line).encode() + b"\n")
+
+    async def kill(self) -> None:
+        self._process.kill()
+        await self._process.communicate()
+
+
+@live
+async def test_a_guardian_that_is_killed_keeps_its_promises(cluster: Cluster) -> None:
+    n2, n3 = await cluster.nodes("n2", "n3")
+    founder = Killed(cluster.folder)
+    await founder.start(n2, n3)
+    try:
+        second, third = (node.join(WORLD, GUARDED, MEMBERS) for node in (n2, n3))
+        await second.become_updater()
+        assert await next_word(second) == "acquired"
+        await founder.kill()
+        assert await next_word(second) == "suspended"
+        waiting = asyncio.create_task(third.become_updater())
+        await founder.start(n2, n3)
+        assert await next_word(second) == "resumed", "it knows whom it gave the ticket to"
+        await second.send(b"still mine")
+        assert await data_of(third, 1) == [b"still mine"]
+        assert not waiting.done()
+        await second.stop_updating()
+        assert await waiting == 0
+    finally:
+        await founder.kill()
+
+
+@live
+async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -> None:
+    """Two groups in one node: the next life is the guardian of both."""
+    for _ in range(2):
+        n1 = await cluster.open("n1")
+        for name in ("west", "east"):
+            (group,) = joined(n1, level=GUARDED, name=name)
+            await group.become_updater()
+            await group.send(name.encode(), until="delivered")
+        assert n1._store is not None
+        kinds = [(record.group, type(record).__name__) for record in n1._store.records()]
+        assert sorted(kinds) == [
+            (name, kind) for name in ("east", "west") for kind in ("EntryRecord", "GuardianRecord")
+        ]
+        await n1._close()
+    # The second life found its cluster, and did not begin another one.
+    epochs = {record.epoch for record in n1._store.records() if hasattr(record, "epoch")}
+    assert min(epochs) > 1
+
+
+# --- a disk that fails ----------------------------------------------------------------------------
+
+
+def fail_to_sync(_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def next_error(group: Group) -> Exception:
+    with pytest.raises(DiskError) as caught:
+        while True:
+            await group.next_batch()
+    return caught.value
+
+
+@live
+async def test_a_node_whose_disk_fails_stops_and_says_nothing_more(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes("n1", "n2")
+    first, second = joined(n1, n2, level=GUARDED)
+    other = n1.join("orders", Fifo(), ["n1"])
+    await until(lambda: first.status()["figures"]["guards_set"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", fail_to_sync)
+        waiting = asyncio.create_task(second.become_updater())
+        for group in (first, other):
+            error = str(await next_error(group))
+            assert error.startswith("n1 stops: ")
+            assert f"{cluster.folder / 'n1' / NAME} cannot be used: No space left" in error
+    for act in (first.become_updater(), first.send(b"a"), other.send(b"a")):
+        with pytest.raises(DiskError, match="No space left"):
+            await act
+    with pytest.raises(DiskError, match="n1 stops"):
+        n1.join("more", Fifo(), ["n1"])
+    assert n1.status()["groups"] == {}
+    # What it would have said is that the ticket is n2's.
+    assert second.status()["figures"]["tickets_acquired"] == 0
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert "n1 stops" in cluster.log.text
+
+
+@live
+async def test_a_damaged_file_is_refused_before_anything_is_said(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    (group,) = joined(n1, level=GUARDED)
+    await group.become_updater()
+    await n1._close()
+    path = cluster.folder / "n1" / NAME
+    data = bytearray(path.read_bytes())
+    data[60] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=r"records is damaged at byte \d+"):
+        await cluster.open("n1")
+    path.unlink()
+    again = await cluster.open("n1")  # the folder is not locked any more
+    assert again.me.incarnation == 2
+
+
+def test_the_command_ends_2_for_a_damaged_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "n1"
+    folder.mkdir()
+    (folder / NAME).write_bytes(b"a letter to somebody else")
+    settings = tmp_path / "n1.toml"
+    settings.write_text(f'name = "n1"\ndata = "{folder}"\n[group.g]\n', encoding="utf-8")
+    assert main(["node", str(settings)]) == 2
+    said = capsys.readouterr().err
+    assert (
+        said
+        == f"ordercast: {folder / NAME} is no store of records: something else is in its place\n"
+    )

@@ -1,0 +1,86 @@
+"""`ordercast node` and `members` where it takes a ticket to send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.net.nodes import Cluster, live
+from tests.net.test_updaters import ONE as ONE_TICKET
+from tests.net.test_updaters import WORLD, disconnect, joined, next_word, reconnect, three
+
+from ordercast.cli.members import _updates
+
+BOUND_SECONDS = 60
+
+
+async def started(*arguments: str) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "ordercast", *arguments)
+    return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_node_that_sends_lines_becomes_an_updater(tmp_path: Path, form: list[str]) -> None:
+    settings = tmp_path / "n1.toml"
+    settings.write_text(
+        f'name = "n1"\ndata = "{tmp_path / "n1"}"\n[group.g]\nfamily = "causal"\n'
+        'members = ["n1"]\noptions = { tickets = 1, lease = "400ms", round = "10ms" }\n',
+        encoding="utf-8",
+    )
+
+    async def scene() -> list[str]:
+        process = await started("node", str(settings), "--send", "g", *form)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"hello\n")
+        lines = [(await process.stdout.readline()).decode().strip() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        _, errors = await process.communicate()
+        assert process.returncode == 0, errors
+        return lines
+
+    lines = asyncio.run(asyncio.wait_for(scene(), BOUND_SECONDS))
+    if form:
+        assert [json.loads(line) for line in lines] == [
+            {"group": "g", "ticket": 0, "updating": "acquired"},
+            {"group": "g", "sender": "n1", "data": "hello"},
+        ]
+    else:
+        assert lines == ["g: ticket 0 acquired", "g: n1: hello"]
+
+
+@live
+async def test_members_shows_whether_a_node_updates(cluster: Cluster) -> None:
+    socket = cluster.folder / "n1.sock"
+    n1 = await cluster.open("n1", control=str(socket), metrics="127.0.0.1:0")
+    (group,) = joined(n1, level=ONE_TICKET)
+    assert _updates(group.status()) == "no"
+    await group.become_updater()
+    process = await started("members", str(socket))
+    said, _ = await process.communicate()
+    (row,) = [line for line in said.decode().splitlines() if WORLD in line]
+    assert "ticket 0" in row
+    assert n1._metrics is not None
+    samples = [sample for family in n1._metrics.collect() for sample in family.samples]
+    (updates,) = [each for each in samples if each.name == "ordercast_group_updating"]
+    assert (updates.labels, updates.value) == ({"group": WORLD}, 1)
+
+
+@live
+async def test_who_waits_or_is_suspended_is_shown_so(cluster: Cluster) -> None:
+    first, _, third = await three(cluster, ONE_TICKET)
+    await third.become_updater()
+    waiting = asyncio.create_task(first.become_updater())
+    await asyncio.sleep(0)
+    assert _updates(first.status()) == "wants a ticket"
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert await next_word(third) == "acquired"
+    disconnect(third)
+    assert await next_word(third) == "suspended"
+    assert _updates(third.status()) == "ticket 0 (suspended)"
+    reconnect(third)
