@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
 from ordercast.cli import demo
+from ordercast.sim.scenario_file import parse_scenario
+from ordercast.testing import simulate
 
 
 @pytest.mark.slow
@@ -17,6 +20,8 @@ def test_the_demo_tells_of_the_kill_the_laws_the_sweep_and_the_bug(ordercast, tm
         "n2 is killed (SIGKILL)",
         "n2 is started again",
         "n2 crashes",
+        "n4 wants to update",
+        "s ago when it died",
         "n2 starts again, as incarnation 1",
         "✓ optimistic-causal",
         "✓ ticket-uniqueness",
@@ -29,7 +34,19 @@ def test_the_demo_tells_of_the_kill_the_laws_the_sweep_and_the_bug(ordercast, tm
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert "The live group kept all that it promised. In the sweep: all promised laws hold" in page
     assert page.count("<svg") >= 4, "two figures, a diagram, and the head of its arrows"
-    assert re.search(r"n2 starts again, as incarnation 1", page)
+    assert re.search(r"n4 may update: it has ticket \d, which n2 left \d\.\d s ago", page)
+
+
+def test_simulated_too_another_takes_the_ticket_of_who_was_killed() -> None:
+    scenario = parse_scenario(tomllib.loads(demo.LIVE))
+    for seed in (1, 2, 3):
+        run = simulate(scenario, seed)
+        assert not run.broken
+        story = [line.text for line in demo._told(run.trace)]
+        takes = [text for text in story if text.endswith("ago when it died")]
+        assert len(takes) == 1
+        assert takes[0].startswith("n4 may update: it has ticket ")
+        assert story.index("n4 wants to update") < story.index("n2 crashes") < story.index(takes[0])
 
 
 def test_the_planted_bug_is_found_and_another_seed_finds_it_too() -> None:

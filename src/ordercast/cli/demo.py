@@ -1,8 +1,8 @@
 """`ordercast demo`: the main job in a minute or two, without configuration.
 
-Real processes form a causal cluster, one of them is killed and comes back. Their traces go through
-Spark: were the promises kept? A small sweep of simulations shows what recovery is good for. Then a
-bug is planted, to show that the laws can fail. All of it ends on one page.
+Real processes form a causal cluster; an updater is killed, and another takes its ticket over. Their
+traces go through Spark: were the promises kept? A small sweep of simulations shows what recovery is
+good for. Then a bug is planted, to show that the laws can fail. All of it ends on one page.
 """
 
 from __future__ import annotations
@@ -40,21 +40,24 @@ LIVE = """
 name = "demo"
 family = "causal"
 processes = 5
-duration = "7s"
+duration = "9s"
 quiet = "3s"
 
 [options]
-tickets = 3              # n1, n2 and n3 may update; n4 and n5 only read
+tickets = 3              # so many may update at a time
+lease = "1s"             # a dead updater's ticket can be had after a little more than this
 round = "20ms"
 
 [workload]
+senders = 4              # n5 only reads
 rate = 40
+begins = { n4 = "2500ms" }   # by then all tickets are taken, so it waits
 
 [[fault]]                # an updater is killed, and comes back as a new incarnation
-at = "2s"
+at = "4s"
 kind = "crash"
 nodes = ["n2"]
-for = "2s"
+for = "3s"
 """
 
 SWEPT = """
@@ -65,6 +68,7 @@ duration = "2s"
 quiet = "2s"
 
 [options]
+ownership = "fixed"
 tickets = 5
 fan_out = 2              # thrifty: gossip alone does not reach everybody
 hops = 4
@@ -172,7 +176,7 @@ def _welcome(out: Console, folder: Path) -> None:
     out.print()
     out.print(
         Panel(
-            "1  five real processes, n1 to n5, form a causal cluster; n2 is killed\n"
+            "1  five real processes form a causal cluster; n2 is killed, n4 takes its place\n"
             "2  their traces go through Spark: was the promised order kept?\n"
             "3  a small sweep of simulations: what is recovery good for?\n"
             "4  a bug is planted: can a promise be seen to break?\n"
@@ -194,7 +198,11 @@ def _title(out: Console, title: str, *lines: str) -> None:
 
 
 def _live(out: Console, seed: int, folder: Path) -> Lived:
-    _title(out, "A live group", "Three update, two only read; gossip every 20 ms. Ten seconds.")
+    _title(
+        out,
+        "A live group",
+        "Three tickets to update with: n1, n2 and n3 take them, n4 will want one. Twelve seconds.",
+    )
     scenario = parse_scenario(tomllib.loads(LIVE))
 
     def watch(trouble: Trouble, begins: bool) -> None:

@@ -19,7 +19,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from ordercast.check.tenures import Tenures
 from ordercast.check.verdict import Answer, Verdict
+from ordercast.units import SECOND
 
 
 class _Console(Console):
@@ -102,3 +104,33 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
             for row in verdict.witness
         ]
     return fields
+
+
+def tenure_fields(tenures: Tenures) -> dict[str, Any]:
+    """Tickets as JSON has them; times in seconds."""
+    return {
+        "granted": tenures.granted,
+        "refused": tenures.refused,
+        "given_back": tenures.given_back,
+        "lost": tenures.lost,
+        "reclaimed": len(tenures.reclaims),
+        "waits": [wait / SECOND for wait in tenures.waits],
+        "reclaims": [reclaim / SECOND for reclaim in tenures.reclaims],
+    }
+
+
+def tickets_in_short(tenures: Tenures) -> str:
+    """How often tickets were had, turned down and taken over, and how long that took."""
+    found = f"tickets: {tenures.granted} granted{_times(tenures.waits, 'after')}, "
+    found += f"{tenures.refused} claims refused, {tenures.given_back} given back, "
+    found += f"{tenures.lost} lost; {len(tenures.reclaims)} reclaimed"
+    return found + _times(tenures.reclaims, "after")
+
+
+def _times(times: tuple[int, ...], word: str) -> str:
+    if not times:
+        return ""
+    ordered = sorted(times)
+    middle = ordered[len(ordered) // 2] / SECOND
+    late = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] / SECOND
+    return f" {word} {middle:.2f} s (median; 99 %: {late:.2f} s)"

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ordercast.check.explain import explain
+from ordercast.check.tenures import Tenures, tenures_of, together
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError, unknown_word
@@ -50,6 +51,7 @@ class Ran(NamedTuple):
     seed: int
     outcome: Outcome
     verdicts: list[Verdict]
+    tenures: Tenures
 
 
 def add_to(commands: Any) -> None:
@@ -83,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = screen.stdout()
     printer = _print_json if arguments.json else _Table(out)
     totals = {"broken": 0, "undecided": 0}
+    tenures: list[Tenures] = []
     # On one terminal rows and bar go through one console, which keeps them apart.
     console = out if out.is_terminal else screen.stderr()
     progress = screen.progress(console, hidden=arguments.json or len(seeds) == 1)
@@ -90,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         task = progress.add_task("runs", total=len(seeds))
         for ran in _run_all(wanted, seeds, jobs):
             progress.advance(task)
+            tenures.append(ran.tenures)
             broken = [verdict for verdict in ran.verdicts if verdict.answer is Answer.BROKEN]
             if broken or ran.outcome.error:
                 totals["broken"] += 1
@@ -97,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
                 totals["undecided"] += 1
             first = totals["broken"] == 1
             printer(ran, _replay(arguments, ran.seed), first)
+    if not arguments.json and any(one.granted for one in tenures):
+        out.print(screen.tickets_in_short(together(tenures)), markup=False)
     return _conclude(arguments, len(seeds), totals)
 
 
@@ -165,7 +171,8 @@ def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
         )
         if wanted.lake is not None:
             write_trace(wanted.lake, simulated.trace)
-        done.append(Ran(seed, simulated.outcome, simulated.verdicts))
+        tenures = tenures_of(simulated.trace.rows)
+        done.append(Ran(seed, simulated.outcome, simulated.verdicts, tenures))
     return done
 
 
@@ -210,6 +217,7 @@ def _print_json(ran: Ran, replay: str, first_failure: bool) -> None:
         "submitted": outcome.submitted,
         "delivered": outcome.delivered,
         "packets": outcome.packets,
+        "tickets": screen.tenure_fields(ran.tenures),
         "laws": [screen.verdict_fields(verdict) for verdict in ran.verdicts],
     }
     if outcome.error:

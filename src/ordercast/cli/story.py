@@ -18,9 +18,9 @@ class Line(NamedTuple):
 
 
 def tell(trace: Trace) -> list[Line]:
-    """Crashes, returns, suspicions and views, and how much was delivered in between."""
+    """Crashes, returns, suspicions, views and tickets, and how much was delivered in between."""
     rows = sorted(trace.rows, key=lambda row: row.at)
-    lines = _lives(rows) + _opinions(rows) + _views(rows) + _load(rows)
+    lines = _lives(rows) + _opinions(rows) + _views(rows) + _tickets(rows) + _load(rows)
     return sorted(lines, key=lambda line: line.at)
 
 
@@ -83,6 +83,37 @@ def _views(rows: list[Row]) -> list[Line]:
             for members, holders in sets.items()
         )
         lines.append(Line(wave[-1].at, f"view{'s' if len(sets) > 1 else ''}: {told}", "view"))
+    return lines
+
+
+def _tickets(rows: list[Row]) -> list[Line]:
+    """Who may update, where that changes: who wants to, who got whose ticket, who has none more."""
+    lines: list[Line] = []
+    held: dict[tuple[str | None, int | None], str] = {}  # by group and ticket: its last owner
+    gone: dict[tuple[str | None, int | None], int] = {}  # and since when that one is no more
+    if not any(row.kind == "ticket" and row.cause == "wanted" for row in rows):
+        return lines  # fixed owners: nothing happens
+    for row in rows:
+        if row.kind == "crash":
+            for ticket in [ticket for ticket, owner in held.items() if owner == row.process]:
+                gone.setdefault(ticket, row.at)
+        if row.kind != "ticket":
+            continue
+        who, ticket = row.process, (row.group, row.index)
+        if row.cause == "wanted":
+            lines.append(Line(row.at, f"{who} wants to update", ""))
+        elif row.cause == "acquired" and (held.get(ticket) != who or ticket in gone):
+            since = gone.pop(ticket, None)
+            text = f"{who} may update: it has ticket {row.index}"
+            if since is not None:
+                after = (row.at - since) / SECOND
+                text += f", which {held[ticket]} left {after:.1f} s ago when it died"
+            held[ticket] = who
+            lines.append(Line(row.at, text, "good"))
+        elif row.cause in ("released", "disconnected"):
+            held.pop(ticket, None)
+            verb = "gives back" if row.cause == "released" else "has lost"
+            lines.append(Line(row.at, f"{who} {verb} ticket {row.index}", ""))
     return lines
 
 
