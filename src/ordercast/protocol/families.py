@@ -1,9 +1,8 @@
 """The families that this version can run, by the name that scenarios and levels use."""
 
 from ordercast.kernel.machine import Family
-from ordercast.protocol import cluster, fifo, newtop
+from ordercast.protocol import cluster, fifo
 
 FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (fifo.FAMILY, cluster.GOSSIP, cluster.CAUSAL, newtop.FAMILY)
+    family.name: family for family in (fifo.FAMILY, cluster.GOSSIP, cluster.CAUSAL)
 }
