@@ -30,7 +30,7 @@ from ordercast.spark.columns import DELIVER, LOSE, SUBMIT, Columns, Vector
 from ordercast.trace.schema import Row, Trace
 from ordercast.types import COUNTER_BITS
 
-MEMBERSHIP_KINDS = ("stop", "crash", "join", "leave", "view", "ticket", "suspect")
+MEMBERSHIP_KINDS = ("stop", "crash", "join", "leave", "view", "ticket", "exclude", "suspect")
 """The kinds that are read row by row; there are few of them."""
 
 SPARSE = 4
