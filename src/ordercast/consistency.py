@@ -110,6 +110,7 @@ FAMILIES: dict[str, Promise] = {
             (),
             "Ezhilchelvan, Macêdo, Shrivastava: Newtop, a fault-tolerant group communication "
             "protocol, 1995",
+            available=True,
         ),
         Promise(
             "synchrony",

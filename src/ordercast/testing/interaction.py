@@ -43,6 +43,7 @@ from ordercast.protocol.cluster.packets import (
 )
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.newtop.packets import PACKETS as TOTAL_PACKETS
 from ordercast.testing.stage import (
     Happening,
     Kept,
@@ -188,7 +189,18 @@ def _causal_state(member: Any) -> list[str]:
     ]
 
 
+def _total_text(packet: Any) -> str:
+    """`6 after 5, delivered 1, asks for 4`, then what is its own."""
+    asks = f", asks for {packet.solicits}" if packet.solicits else ""
+    said = f"{packet.order} after {packet.previous}, delivered {packet.delivered_up_to}{asks}"
+    own = {name: getattr(packet, name) for name in packet.__struct_fields__[5:]}
+    if "origin" in own:
+        return f"{said}: {own['origin']}:{own['number']}"
+    return said + (":" if own else "") + _columns_text(own)
+
+
 PACKETS: dict[type[Packet], Callable[[Any], str]] = {
+    **dict.fromkeys(TOTAL_PACKETS, _total_text),
     Data: lambda data: f"{data.origin}:{data.number}",
     Start: lambda start: f"{start.origin} after {start.after}",
     Alive: lambda alive: (

@@ -1,0 +1,35 @@
+"""What can be set for a totally ordered group. Every default works."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.units import MILLISECOND, Duration, Size, take_units
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    window: Annotated[int, Meta(ge=1, le=100_000)] = 64  # own events that are not stable yet
+    window_size: Size = Size(4 << 20)  # and their bytes
+    # How long a member stays silent at the most: while something waits for it, and when idle.
+    prompt_after: Duration = Duration(20 * MILLISECOND)
+    silence_limit: Duration = Duration(250 * MILLISECOND)  # paper: omega
+    suspicion_limit: Duration = Duration(1000 * MILLISECOND)  # paper: Omega
+
+    def __post_init__(self) -> None:
+        take_units(self)
+        if self.prompt_after <= 0:
+            raise ValueError("prompt_after must be longer than nothing")
+        if self.silence_limit < self.prompt_after:
+            raise ValueError("silence_limit must be at least prompt_after")
+        # One null message may be on its way for as long as the next is waited for.
+        if self.suspicion_limit < 2 * self.silence_limit:
+            raise ValueError("suspicion_limit must be at least two silence_limits")
+
+
+class SequencedOptions(Options, frozen=True):
+    """The same for groups that may have a sequencer."""
+
+    by: Literal["everyone", "sequencer"] = "everyone"  # who decides the order

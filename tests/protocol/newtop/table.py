@@ -1,0 +1,95 @@
+"""Members of totally ordered groups on a stage, and what the tests ask of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ordercast.kernel.machine import Plan
+from ordercast.kernel.step import Step
+from ordercast.protocol.newtop import FAMILY
+from ordercast.protocol.newtop.group import Group
+from ordercast.protocol.newtop.member import Member
+from ordercast.protocol.newtop.options import Options
+from ordercast.testing.stage import Stage
+from ordercast.types import NodeId, View
+
+
+def staged(groups: dict[str, str], **options: Any) -> Stage:
+    """A started stage: groups by name, with their members."""
+    plans = [
+        Plan(group, tuple(sorted(names.split())), Options(**options))
+        for group, names in groups.items()
+    ]
+    stage = Stage(FAMILY, plans)
+    stage.start()
+    return stage
+
+
+def member(stage: Stage, name: str) -> Member:
+    for machine in stage.actors[name].machines.values():
+        assert isinstance(machine, Member)
+        return machine
+    raise AssertionError(f"{name} is down")
+
+
+def group(stage: Stage, name: str, of: str = "g") -> Group:
+    return member(stage, name).joined[of]
+
+
+def life(name: str) -> NodeId:
+    return NodeId(name, 0)
+
+
+def heard(stage: Stage, name: str) -> list[str]:
+    """What the application of a first life was told: messages, and views as {members}."""
+    told: list[str] = []
+    for who, what in stage.log:
+        if who != life(name):
+            continue
+        if isinstance(what, View):
+            told.append(f"{what.group}{{{' '.join(one.name for one in what.members)}}}")
+        elif hasattr(what, "payloads") and hasattr(what, "stamp"):
+            told += [one.decode() for one in what.payloads]
+    return told
+
+
+def messages(stage: Stage, name: str) -> list[str]:
+    return [one for one in heard(stage, name) if "{" not in one]
+
+
+def views(stage: Stage, name: str, of: str = "g") -> list[str]:
+    return [one for one in heard(stage, name) if one.startswith(f"{of}{{")]
+
+
+def carry(stage: Stage, source: str, target: str) -> None:
+    """All that is under way from one to the other arrives."""
+    for parcel in stage.underway(source, target):
+        stage.deliver(parcel)
+
+
+def fall_silent(stage: Stage, name: str) -> None:
+    """Cuts a member off from everybody, both ways."""
+    for other in stage.actors:
+        if other != name:
+            stage.cut(name, other)
+
+
+def wait(stage: Stage, rounds: int = 120) -> None:
+    """Long enough for suspicions to arise and to be settled."""
+    stage.settle(ticks=rounds)
+
+
+def leave(stage: Stage, name: str, of: str = "g") -> None:
+    """The application of a member leaves a group."""
+    step = Step(stage.now)
+    machine = member(stage, name)
+    machine.leave(step, of)
+    stage._apply(stage.actors[name], machine, step)
+
+
+def die(stage: Stage, name: str) -> None:
+    """A member crashes, and nothing that it had under way arrives anywhere."""
+    stage.crash(name)
+    for parcel in stage.underway(name):
+        if parcel in stage.underway(name):  # what is behind it goes with it
+            stage.drop(parcel)
