@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 MODULES = ("kernel", "simulator", "traces", "samplers", "cluster", "live", "spark")
-PARTS = ("sweep", "laws", "rounds")  # of the bench of Spark, which may be run alone
+PARTS = ("sweep", "laws", "stream", "rounds")  # of the bench of Spark, which may be run alone
 
 
 def main(wanted: list[str]) -> int:

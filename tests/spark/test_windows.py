@@ -182,8 +182,8 @@ def test_whatever_is_settled_of_any_run_is_what_the_reference_says(tmp_path: Pat
 
 
 HARD = {
-    "total": "n1 deliver n9:1 at=5\nn1 deliver n9:2 at=5\nn2 deliver n9:2 at=5\n"
-    "n2 deliver n9:1 at=5\nn9 submit n9:1 at=4\nn9 submit n9:2 at=4\n",
+    "total": "n1 deliver n8:1 at=5\nn1 deliver n9:1 at=5\nn2 deliver n9:1 at=5\n"
+    "n2 deliver n8:1 at=5\nn8 submit n8:1 at=4\nn9 submit n9:1 at=4\n",
     "no-creation": "n1 deliver n2:1 at=5\nn1 submit n1:1 at=5\nn2 deliver n1:1 at=5\n"
     "n2 submit n2:1 at=5\n",
     "no-duplication": "n1 submit n1:1\nn2 deliver n1:1 at=5\nn2 deliver n1:1 at=5\n",

@@ -15,8 +15,8 @@ from tests.protocol.tickets.published.rings import Run, run
 from ordercast.check.verdict import Answer
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
-from ordercast.protocol.tickets.published.failure_free import FailureFree
-from ordercast.protocol.tickets.published.packets import Ackcjoin, Alive, Newsucc, Seat
+from ordercast.protocol.tickets.published.failure_free import MOST_QUEUED, FailureFree
+from ordercast.protocol.tickets.published.packets import Ackcjoin, Alive, Cleave, Newsucc, Seat
 from ordercast.protocol.tickets.published.ring import coordinated
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId
@@ -235,3 +235,16 @@ def test_a_ticket_that_does_not_exist_is_refused() -> None:
 def test_what_belongs_to_the_other_algorithm_is_refused() -> None:
     with pytest.raises(PeerError, match="sent Alive, which this ring does not know"):
         member().receive(Step(0), SOMEBODY, Alive("g"))
+
+
+@pytest.mark.parametrize("packet", [Newsucc("g", 1), Cleave("g", Seat(0, "n2"))])
+def test_a_queue_has_an_end(packet: Any) -> None:
+    """A newcomer keeps what it cannot use yet, and an owner what it cannot serve yet."""
+    part = member(founder=isinstance(packet, Cleave))
+    part.start(Step(0))
+    part.seek(Step(0), True, 0, ())
+    part.awaited = Seat(3, "n3")
+    for _ in range(MOST_QUEUED):
+        part.receive(Step(0), SOMEBODY, packet)
+    with pytest.raises(PeerError, match="more than anybody can serve"):
+        part.receive(Step(0), SOMEBODY, packet)

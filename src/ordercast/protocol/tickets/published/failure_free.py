@@ -230,7 +230,7 @@ class FailureFree:
 
     def _on_newsucc(self, step: Step, name: str, packet: Newsucc) -> None:
         if self.state == "joining":
-            assert len(self._early) < MOST_QUEUED
+            _refuse_a_flood(name, len(self._early))
             self._early.append((name, packet))
         elif self.state == "leaving":
             assert self.successor is not None
@@ -272,7 +272,7 @@ class FailureFree:
             if self.awaited is not None and self.awaited.name == name:
                 self._serve_cleave(step, name, packet)
             else:
-                assert len(self._requests) < MOST_QUEUED
+                _refuse_a_flood(name, len(self._requests))
                 self._requests.append((name, packet))
 
     def _go_on(self, step: Step) -> None:
@@ -352,3 +352,9 @@ class FailureFree:
     def _news(self) -> News:
         acquired, self._acquired = self._acquired, False
         return News(acquired)
+
+
+def _refuse_a_flood(name: str, waiting: int) -> None:
+    """In a ring nobody waits in such a queue twice, and no ring is so large."""
+    if waiting >= MOST_QUEUED:
+        raise PeerError(f"{name} sends more than anybody can serve")
