@@ -70,8 +70,11 @@ def test_slices_settle_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> N
     assert (judged.verdicts, judged.rows) == (check(trace), len(trace.rows))
 
 
-def passed(folder: Path, laws: list[str], cores: int) -> Slices | None:
-    """Both passes in this process, task by task; None where a slice is in doubt."""
+def passed(folder: Path, laws: list[str], cores: int, silent: int = -1) -> Slices | None:
+    """Both passes in this process, task by task; None where a slice is in doubt.
+
+    The task `silent` of the second pass never answers.
+    """
     header = read_header(folder)
     ask = prepare(folder, header, laws, cores)
     messages = [one for number in range(ask.slices) for one in look(ask, number)]
@@ -89,7 +92,7 @@ def passed(folder: Path, laws: list[str], cores: int) -> Slices | None:
     walked = []
     for task in range(ask.walkers + 2):
         mail = [one._asdict() for one in messages if task in one.tasks]
-        if mail:
+        if mail and task != silent:
             walked.append(walk(streams, ask.walkers, task, mail))
     return Slices(ask, header, few, said, walked)
 
@@ -198,6 +201,29 @@ def test_what_happens_within_one_instant_is_no_proof(tmp_path: Path, law: str) -
     run = passed(folder, ALL, cores=2)
     assert run is not None
     assert law not in run.settle(ALL)
+
+
+def test_what_is_delivered_twice_between_two_views_proves_nothing(tmp_path: Path) -> None:
+    """Twice the same cancels itself out in a digest."""
+    text = "run r ending=finished\nn3 submit n3:1 at=1\nn3 submit n3:2 at=1\n"
+    for member, number in (("n1", 1), ("n2", 2)):
+        twice = f"{member} deliver n3:{number} at=5\n" * 2
+        text += f"{member} view 1 n1,n2 at=4\n{twice}{member} view 2 n1,n2 at=6\n"
+    folder, trace = written(tmp_path, "twice", parse_history(text))
+    assert check(trace, ["virtual-synchrony"])[0].answer is Answer.BROKEN
+    run = passed(folder, ALL, cores=2)
+    assert run is not None
+    assert "virtual-synchrony" not in run.settle(ALL)
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_a_task_that_does_not_answer_proves_nothing(tmp_path: Path, silent: int) -> None:
+    folder, _ = written(tmp_path, "sound", sound(3))
+    unproved = {0: "causal", 1: "causal", 2: "total"}[silent]
+    for task in (silent, -1):
+        run = passed(folder, ALL, cores=2, silent=task)
+        assert run is not None
+        assert (unproved in run.settle(ALL)) == (task == -1)
 
 
 def test_an_event_of_a_later_life_is_not_known_before(tmp_path: Path) -> None:
