@@ -2,7 +2,7 @@
 
 The lake is made here: runs of eight processes that submit at random times, in one group, with
 views, tickets and stamps of five entries. In an *ordered* run everybody delivers in one order, and
-all twelve laws are asked. In a *causal* run an event takes as long as its way through a plane is,
+all laws are asked. In a *causal* run an event takes as long as its way through a plane is,
 which keeps causal order (no detour is shorter) but no total order; it is asked what the family
 causal promises. Half of the runs are of either sort, and those of one sort are alike.
 """

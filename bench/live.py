@@ -44,6 +44,7 @@ class Members:
             assert self._hear(process)[0] == "READY"
 
     senders = 0  # who send, where not all do
+    sent = 0  # bytes that all of them put on their links in the last phase
 
     def phase(self, count: int, size: int, rate: float = 0.0, stamp: int = 0) -> tuple[float, ...]:
         """Rate a member, CPU µs a delivery, and the latencies (median over members)."""
@@ -55,6 +56,7 @@ class Members:
         cpu = sum(map(self._cpu, self.processes)) - before
         seconds = max(float(words[2]) for words in heard)
         delivered = count * (self.senders or self.n)
+        self.sent = sum(int(words[5]) for words in heard)
         p50, p99 = (median(float(words[place]) for words in heard) for place in (3, 4))
         return delivered / seconds, cpu / (delivered * self.n) * 1e6, p50, p99
 

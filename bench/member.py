@@ -5,12 +5,17 @@
 HOW is `message` (one iteration a message) or `batch` (one a batch); after `causal-` it is a causal
 cluster in which everybody updates, and `causal2-` one in which two do and the others read. After
 `lone-` only the first sends, one message a turn of its loop; after `single-` these do not gather,
-so that every message is a batch of its own. A driver speaks to it by lines:
+so that every message is a batch of its own. After `total-` it is a totally ordered group, after
+`prompt-` one whose members are silent for less, after `sequenced-` one with a sequencer; after
+`idle-` it has another totally ordered group beside it in which nothing happens, and after `halves-`
+half of the load. A driver speaks to it by lines:
 
     member -> READY
     driver -> GO phase count size rate stamp     rate 0: as fast as flow control lets it
-    member -> DONE phase seconds p50_us p99_us -
+    member -> DONE phase seconds p50_us p99_us bytes
     driver -> QUIT
+
+Bytes are those that it has put on its links in that phase, all frames and peers together.
 
 Every member sends `count` messages of `size` bytes and waits until it has delivered those of all;
 who only reads sends none.
@@ -25,14 +30,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from ordercast import open as open_node
-from ordercast.levels import Causal, Fifo
+from ordercast.levels import Causal, Fifo, Total
 from ordercast.net import group as group_module
 from ordercast.net.group import Group, Message
 from ordercast.net.node import Node
-from ordercast.types import Event
+from ordercast.types import Event, NodeId
 from ordercast.units import MILLISECOND, Duration, Size
 
 STAMP = struct.Struct("<qII")
@@ -142,12 +148,39 @@ async def run_phases(
     senders: int,
     lines: asyncio.Queue[str],
     burst: int = BURST,
+    sent: Callable[[], int] = lambda: 0,  # bytes so far
 ) -> None:
     """Obeys the driver until it says QUIT."""
     print("READY", flush=True)
     while (words := (await lines.get()).split())[0] == "GO":
+        before = sent()
         seconds, p50, p99 = await phase(group, counted, rank, senders, words[2:6], burst)
-        print("DONE", words[1], f"{seconds:.6f}", p50, p99, "-", flush=True)
+        print("DONE", words[1], f"{seconds:.6f}", p50, p99, sent() - before, flush=True)
+
+
+class Halves:
+    """Two groups, in turn."""
+
+    def __init__(self, groups: list[Group]) -> None:
+        self._groups = groups
+        self._turn = 0
+
+    async def send_many(self, messages: list[bytes]) -> object:
+        self._turn += 1
+        return await self._groups[self._turn % len(self._groups)].send_many(messages)
+
+
+def count_bytes(node: Node) -> Callable[[], int]:
+    """Of all frames that are put on links from now on."""
+    total, send = 0, node.mesh.send
+
+    def counted(to: NodeId, data: bytes) -> None:
+        nonlocal total
+        total += len(data)
+        send(to, data)
+
+    node.mesh.send = counted  # type: ignore[method-assign]
+    return lambda: total
 
 
 def causal(n: int, updaters: int) -> Causal:
@@ -166,6 +199,15 @@ def causal(n: int, updaters: int) -> Causal:
     )
 
 
+TOTAL = {
+    "total": Total(),
+    "prompt": Total(prompt_after=Duration(2 * MILLISECOND)),
+    "sequenced": Total(by="sequencer"),
+    "idle": Total(),
+    "halves": Total(),
+}
+
+
 async def main(base: int, how: str, rank: int, n: int) -> None:
     lines = read_lines()
     kind, _, how = how.rpartition("-")
@@ -173,8 +215,8 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
     if kind == "single":
         group_module.GATHER_TURNS = 0
     senders = 1 if alone else 2 if kind == "causal2" else n
-    is_fifo = alone or not kind
-    level = Fifo() if is_fifo else causal(n, senders)
+    has_views = alone or not kind or kind in TOTAL
+    level = TOTAL.get(kind) or (Fifo() if has_views else causal(n, senders))
     peers = {f"n{other}": f"127.0.0.1:{base + other}" for other in range(n) if other != rank}
     with tempfile.TemporaryDirectory() as folder:
         place = f"127.0.0.1:{base + rank}"
@@ -183,13 +225,19 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
             node.join("bench", level) as group,
         ):
             counted = Counted()
-            if is_fifo:
-                await group.__anext__()  # the first view: the group has formed
-            else:
+            groups = [group]
+            if kind in ("idle", "halves"):
+                groups.append(node.join("other", level))
+            for each in groups if has_views else ():
+                await each.__anext__()  # the first view: the group has formed
+            if not has_views:
                 await settled(node, n)
-            delivering = asyncio.create_task(deliver(group, counted, how))
-            await run_phases(group, counted, rank, senders, lines, 1 if alone else BURST)
-            delivering.cancel()
+            tasks = [asyncio.create_task(deliver(each, counted, how)) for each in groups]
+            load: Sends = Halves(groups) if kind == "halves" else group
+            burst, sent = 1 if alone else BURST, count_bytes(node)
+            await run_phases(load, counted, rank, senders, lines, burst, sent)
+            for task in tasks:
+                task.cancel()
 
 
 async def settled(node: Node, n: int) -> None:

@@ -12,18 +12,21 @@ async with ordercast.open("ordercast.toml") as node:
 __version__ = "0.1.0"
 
 from ordercast.errors import DiskError, OrdercastError, PeerError, UsageError
-from ordercast.levels import Causal, Fifo, Gossip
+from ordercast.levels import Atomic, Causal, Fifo, Gossip, Total
 from ordercast.net.config import Config
+from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
 from ordercast.net.licence import TicketLost
 from ordercast.net.message import Ejected, GroupClosed, Message
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
 from ordercast.net.receipt import Receipt
-from ordercast.types import Event, NodeId, Updating, View
+from ordercast.net.together import Together
+from ordercast.types import Event, Invitation, NodeId, Subgroup, Updating, View
 from ordercast.units import Duration, Size
 
 __all__ = [
+    "Atomic",
     "Causal",
     "Config",
     "DiskError",
@@ -34,14 +37,20 @@ __all__ = [
     "Gossip",
     "Group",
     "GroupClosed",
+    "Invitation",
     "Message",
     "Node",
     "NodeId",
+    "NotFormed",
     "OrdercastError",
     "PeerError",
     "Receipt",
+    "Reformed",
     "Size",
+    "Subgroup",
     "TicketLost",
+    "Together",
+    "Total",
     "Updating",
     "UsageError",
     "View",

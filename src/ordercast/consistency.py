@@ -46,6 +46,11 @@ LAWS: dict[str, Law] = {
             "all their common groups",
         ),
         Law(
+            "total-in-view",
+            "two processes that are in the same view of a group deliver any two events that both "
+            "deliver of it in that view in the same order",
+        ),
+        Law(
             "virtual-synchrony",
             "two processes that install the same two consecutive views of a group deliver the "
             "same events between them",
@@ -81,6 +86,9 @@ class Promise(NamedTuple):
 
 _VIEWS = ("virtual-synchrony", "view-agreement", "disjoint-views")
 _BASIC = ("no-creation", "no-duplication")
+_NEWTOP = (
+    "Ezhilchelvan, Macêdo, Shrivastava: Newtop, a fault-tolerant group communication protocol, 1995"
+)
 _CLUSTERS = (
     "Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting "
     "configurable levels of consistency; and the same: Lightweight causal cluster consistency"
@@ -108,8 +116,21 @@ FAMILIES: dict[str, Promise] = {
             "total",
             (*_BASIC, "fifo", "optimistic-causal", "causal", "total", *_VIEWS, "completeness"),
             (),
-            "Ezhilchelvan, Macêdo, Shrivastava: Newtop, a fault-tolerant group communication "
-            "protocol, 1995",
+            _NEWTOP,
+            available=True,
+        ),
+        Promise(
+            "sequenced",
+            (*_BASIC, "fifo", "total-in-view", *_VIEWS, "completeness"),
+            ("optimistic-causal", "causal", "total"),
+            _NEWTOP,
+            available=True,
+        ),
+        Promise(
+            "atomic",
+            (*_BASIC, "fifo", *_VIEWS, "completeness"),
+            (),
+            _NEWTOP,
             available=True,
         ),
         Promise(

@@ -39,7 +39,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """A batch of application messages: the unit that is ordered, delivered or lost, never split.
 
     (group, origin.name, number) identifies it. The next four fields are filled by the families
-    that have them, and reach the trace under the same names.
+    that have them, and reach the trace under the same names. The formation is which of the groups
+    that bore this name one after the other it belongs to (see `label_of`).
     """
 
     group: str
@@ -51,6 +52,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     order: int | None = None
     hops: int | None = None
     size: int = 0  # bytes of the payloads, counted where they were submitted
+    formation: str = ""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -59,6 +61,35 @@ class View(msgspec.Struct, frozen=True):
     group: str
     id: int
     members: tuple[NodeId, ...]
+    formation: str = ""
+
+
+class Subgroup(msgspec.Struct, frozen=True):
+    """A view that others are missing from though they did not leave: they crashed, or went on
+    without us. Comes right after the view."""
+
+    group: str
+    view: View  # who came along
+    gone: tuple[NodeId, ...]  # and who did not
+
+
+class Invitation(msgspec.Struct, frozen=True):
+    """Somebody wants the group formed anew of these. Asks the application whether we come."""
+
+    group: str
+    formation: str
+    initiator: NodeId
+    members: tuple[NodeId, ...]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A formation that the application waits for does not come about, and why.
+
+    Nothing has changed: who is in a group is still in it, and may ask again.
+    """
+
+    group: str
+    why: str
 
 
 class StateWanted(msgspec.Struct, frozen=True):
@@ -101,6 +132,16 @@ def event_number(incarnation: int, counter: int) -> int:
     """The number of an origin's counter-th event (from 1) in one of its lives."""
     assert 0 < counter < 1 << COUNTER_BITS and 0 <= incarnation < 1 << INCARNATION_BITS
     return incarnation << COUNTER_BITS | counter
+
+
+def label_of(group: str, formation: str) -> str:
+    """What the trace calls a group: those that bear one name one after the other are many."""
+    return f"{group}+{formation}" if formation else group
+
+
+def name_of(label: str) -> str:
+    """The name of a group by what the trace calls it."""
+    return label.partition("+")[0]
 
 
 def view_identity(group: str, *parts: object) -> int:

@@ -126,6 +126,29 @@ def swap_deliveries(rows: list[Row], chance: Random) -> list[Row] | None:
     return swapped(rows, chance.choice(pairs)) if pairs else None
 
 
+@breaks("total-in-view")
+def swap_deliveries_in_a_view(rows: list[Row], chance: Random) -> list[Row] | None:
+    """Two of one group that another delivers in the same view."""
+    views: dict[tuple[str, str | None], int | None] = {}
+    stretches: dict[tuple[object, ...], set[str]] = {}  # (group, view, event): who delivers it
+    place: dict[int, tuple[object, ...]] = {}
+    for at, row in enumerate(rows):
+        if row.kind == "view":
+            views[row.process, row.group] = row.view
+        elif row.kind == "deliver":
+            place[at] = row.group, views.get((row.process, row.group)), row.origin, row.number
+            stretches.setdefault(place[at], set()).add(row.process)
+    pairs = [
+        (one, other)
+        for one, other in local_pairs(rows, "deliver", "view")
+        if one in place
+        and other in place
+        and place[one][:2] == place[other][:2]
+        and len(stretches[place[one]] & stretches[place[other]]) > 1
+    ]
+    return swapped(rows, chance.choice(pairs)) if pairs else None
+
+
 def delivers_both(rows: list[Row], one: int, other: int) -> Iterator[bool]:
     wanted = {(row.group, row.origin, row.number) for row in (rows[one], rows[other])}
     for process in {row.process for row in rows}:

@@ -137,10 +137,11 @@ def causal_broken(rows: list[Row], durable: bool) -> bool:
 
 def shortest_disorder(rows: list[Row], durable: bool) -> int:
     """The least number of events that the lines put into a circle; 0 if there is none."""
-    before: set[tuple[Event, Event]] = set()
-    for log in lines(rows, durable):
-        first_times = list(dict.fromkeys(delivered(log)))
-        before.update(combinations(first_times, 2))
+    return shortest_circle([list(dict.fromkeys(delivered(log))) for log in lines(rows, durable)])
+
+
+def shortest_circle(orders: list[list[Event]]) -> int:
+    before = {pair for order in orders for pair in combinations(order, 2)}
     events = {one for pair in before for one in pair}
     ways, length = before, 1  # pairs joined by so many steps
     while ways and length <= len(events):
@@ -149,6 +150,28 @@ def shortest_disorder(rows: list[Row], durable: bool) -> int:
         ways = {(one, far) for one, other in ways for near, far in before if near == other}
         length += 1
     return 0
+
+
+def total_in_view_broken(rows: list[Row]) -> bool:
+    """Asked view by view: who was in it, and what of its group did they first deliver there."""
+    views = {(row.group, row.view) for row in rows if row.kind == "view"}
+    return any(shortest_circle(orders_in(rows, group, view)) for group, view in views)
+
+
+def orders_in(rows: list[Row], group: str | None, view: int | None) -> list[list[Event]]:
+    found: list[list[Event]] = []
+    for log in lives(rows):
+        inside, had = False, set[Event]()
+        for row in log:
+            if row.kind == "view" and row.group == group:
+                inside = row.view == view
+                if inside:
+                    found.append([])
+            elif row.kind == "deliver" and row.group == group:
+                if inside and event(row) not in had:
+                    found[-1].append(event(row))
+                had.add(event(row))
+    return found
 
 
 def virtual_synchrony_broken(rows: list[Row]) -> bool:
@@ -262,12 +285,20 @@ def stayed(rows: list[Row], group: str) -> list[list[Row]]:
 def connected(rows: list[Row], group: str, one: list[Row], other: list[Row]) -> bool:
     for log, peer in ((one, other), (other, one)):
         me, name = log[0].process, peer[0].process
-        if any((row.kind, row.process, bare(row.peer)) == ("suspect", me, name) for row in rows):
-            return False
+        for row in rows:
+            if (row.kind, row.process, bare(row.peer)) == ("suspect", me, name):
+                other_formation = row.group != group and bare_group(row.group) == bare_group(group)
+                if row.group is None or not other_formation:
+                    return False
         for view in of_group(log, group, "view"):
             if not holds(view, name) and not stopped_before(peer, view.at):
                 return False
     return True
+
+
+def bare_group(group: str | None) -> str:
+    """What stands before the formation."""
+    return (group or "").split("+")[0]
 
 
 def all_groups(rows: list[Row]) -> set[str]:

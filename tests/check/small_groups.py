@@ -22,7 +22,7 @@ class SmallGroups:
         self.header = Header(f"small-{seed}", ending=ending)
         self.chance = Random(seed)
         self.names = ["n1", "n2", "n3", "n4"][: self.chance.randint(2, 4)]
-        self.groups = ["g", "h"][: self.chance.randint(1, 2)]
+        self.groups = ["g", self.chance.choice(["h", "g+n1.0.1"])][: self.chance.randint(1, 2)]
         self.incarnations = dict.fromkeys(self.names, 0)
         self.dead: set[str] = set()
         self.counters: Counter[tuple[str, int, str]] = Counter()
@@ -108,7 +108,8 @@ class SmallGroups:
                 self.enter(name, group, self.chance.choice(["join", "view"]))
         elif kind == "suspect":
             other = self.chance.choice(self.names)
-            self.write(name, "suspect", peer=self.chance.choice([other, f"{other}#0"]))
+            where = self.chance.choice([None, group])
+            self.write(name, "suspect", group=where, peer=self.chance.choice([other, f"{other}#0"]))
         else:
             self.dead.discard(name)
             self.incarnations[name] += 1

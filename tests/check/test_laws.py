@@ -49,6 +49,15 @@ def test_a_run_is_judged_by_what_its_family_promises(family: str) -> None:
     assert set(asked(CALM.format(family=family))) == {*promise.laws, *promise.when_nothing_fails}
 
 
+def test_the_family_of_the_only_group_counts_not_that_of_the_run() -> None:
+    trace = parse_history(CALM.format(family="fifo"))
+    groups = {"group": [{"name": "g", "family": "sequenced"}]}
+    header = msgspec.structs.replace(trace.header, parameters=groups)
+    promise = FAMILIES["sequenced"]
+    laws = [verdict.law for verdict in check(Trace(header, trace.rows))]
+    assert set(laws) == {*promise.laws, *promise.when_nothing_fails}
+
+
 @pytest.mark.parametrize(
     "failure", ["n1 crash", "n1 suspect peer=n2", "n1 lose n1:1", "n2#1 start"]
 )
@@ -155,10 +164,11 @@ def test_the_complete_run_keeps_every_law() -> None:
 READ_BY = {
     "submit": "no-creation agreement completeness optimistic-causal causal ticket-uniqueness",
     "deliver": "no-creation no-duplication fifo agreement completeness optimistic-causal causal "
-    "total virtual-synchrony",
+    "total total-in-view virtual-synchrony",
     "join": "agreement completeness causal view-agreement disjoint-views",
     "leave": "agreement completeness view-agreement disjoint-views",
-    "view": "agreement completeness causal virtual-synchrony view-agreement disjoint-views",
+    "view": "agreement completeness causal total-in-view virtual-synchrony view-agreement "
+    "disjoint-views",
     "suspect": "agreement completeness view-agreement",
     "lose": "agreement",
     "ticket": "ticket-uniqueness",
@@ -232,7 +242,9 @@ def test_a_run_that_was_not_traced_shows_nothing(law: str) -> None:
     assert check(Trace(header, []), [law])[0].answer is Answer.UNKNOWN
 
 
-@pytest.mark.parametrize("law", ["virtual-synchrony", "view-agreement", "disjoint-views"])
+@pytest.mark.parametrize(
+    "law", ["total-in-view", "virtual-synchrony", "view-agreement", "disjoint-views"]
+)
 def test_traffic_without_a_single_view_row_shows_nothing_about_views(law: str) -> None:
     assert judge(law, CALM.format(family="fifo")).answer is Answer.UNKNOWN
     assert judge(law, CALM.format(family="fifo") + "n1 view 1 n1").answer is Answer.HOLDS

@@ -22,6 +22,7 @@ from tests.net.nodes import (
 from ordercast import Ejected, Fifo, Group, GroupClosed, Message, Size, UsageError, View
 from ordercast.errors import OrdercastError
 from ordercast.net import group as group_module
+from ordercast.net import inbox as inbox_module
 from ordercast.net.group import BATCH_BYTES, CREDIT_COUNT, GATHER_TURNS
 from ordercast.types import Event
 from ordercast.units import MILLISECOND, SECOND, Duration
@@ -37,7 +38,8 @@ def narrow(window: int, **more) -> Fifo:
 def limits(**changed: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in changed.items():
-            patch.setattr(group_module, name, value)
+            module = inbox_module if name.startswith("QUEUE") else group_module
+            patch.setattr(module, name, value)
         yield
 
 
@@ -402,9 +404,9 @@ async def test_who_takes_a_little_is_slow_but_alive(cluster: Cluster) -> None:
         await until(lambda: slow.status()["throttled"])
         for number in range(3):
             assert (await anext(slow)).data == b"%d" % number
-            slow._eject()  # its time is over
+            slow._patience._eject()  # its time is over
             assert slow.status()["throttled"] and slow.name in n2.groups
-        slow._eject()
+        slow._patience._eject()
         assert slow.name not in n2.groups
 
 

@@ -40,7 +40,7 @@ def link_to(node: Node, peer: Node) -> Link:
 
 def is_held_up(group: Group) -> bool:
     """It waits, and not because its own window is full."""
-    has_room = group._node.driver.room(group.name) is not None
+    has_room = group.node.driver.room(group.name) is not None
     return group.status()["waiting_out"] > 0 and has_room
 
 

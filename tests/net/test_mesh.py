@@ -279,7 +279,7 @@ async def test_a_group_goes_on_over_connections_that_break(cluster: Cluster) -> 
             if number % 10 == 0:
                 await asyncio.sleep(0)
             if number % 200 == 100:
-                cut_off(group._node)
+                cut_off(group.node)
 
     reading = [asyncio.create_task(data_of(group, 3 * count)) for group in groups]
     await asyncio.gather(*map(send, groups, [b"a", b"b", b"c"]))

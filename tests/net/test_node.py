@@ -25,6 +25,7 @@ from tests.net.nodes import (
 import ordercast
 from ordercast import Config, Fifo, GroupClosed, UsageError, View
 from ordercast.errors import OrdercastError, TraceError
+from ordercast.kernel.machine import Plan
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.net.config import GroupRules
 from ordercast.protocol.fifo.packets import Leave
@@ -301,7 +302,7 @@ async def probes(cluster: Cluster) -> list[tuple[ordercast.Node, Probe]]:
     nodes = await cluster.nodes("n1", "n2")
     found = [(node, Probe()) for node in nodes]
     for node, probe in found:
-        node.driver.add(probe, probe)
+        node.driver.add(probe, Plan("probe", ("n1", "n2"), None), probe)
     await until(lambda: connected(*nodes))
     return found
 

@@ -33,13 +33,13 @@ async def next_word(group: Group) -> str:
 
 def disconnect(group: Group) -> None:
     """Cuts a member off from all the others."""
-    others = frozenset(name for name in group._node.mesh.contacts)
-    group._node.mesh.set_cuts(others, others)
+    others = frozenset(name for name in group.node.mesh.contacts)
+    group.node.mesh.set_cuts(others, others)
 
 
 def reconnect(*groups: Group) -> None:
     for group in groups:
-        group._node.mesh.set_cuts(frozenset(), frozenset())
+        group.node.mesh.set_cuts(frozenset(), frozenset())
 
 
 # --- becoming an updater, and stopping ----------------------------------------------------------
@@ -327,7 +327,7 @@ async def test_who_waits_for_room_when_the_ticket_is_lost_is_told_too(cluster: C
 async def test_the_ticket_of_who_died_is_had_by_another(cluster: Cluster) -> None:
     first, _, third = await three(cluster, ONE)
     await third.become_updater()
-    await kill(third._node)
+    await kill(third.node)
     assert await first.become_updater() == 0
 
 
@@ -350,7 +350,7 @@ async def test_who_leaves_hands_over_what_it_guards(cluster: Cluster) -> None:
 async def test_who_leaves_forgets_what_it_guarded_but_not_that_it_founded(cluster: Cluster) -> None:
     first, second, _ = await three(cluster, MANY)
     for group in (second, first):
-        store = group._node._store
+        store = group.node._store
         assert store is not None and store.records(WORLD)
         await group.leave()
         assert bool(store.records(WORLD)) == (group is first)

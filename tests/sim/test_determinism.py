@@ -21,6 +21,7 @@ from ordercast.trace.schema import Level, Row
 from ordercast.trace.sinks import MemorySink
 from ordercast.units import SECOND
 
+FAULTS = [kind for kind in get_args(FaultKind) if kind != "reform"]  # fifo groups do not form
 CHAOS: dict[str, Any] = {
     "name": "all at once",
     "processes": 5,
@@ -34,7 +35,7 @@ CHAOS: dict[str, Any] = {
         "reorder": 0.05,
         "bandwidth": "1MB/s",
     },
-    "chaos": {"faults": list(get_args(FaultKind)), "every": "500ms"},
+    "chaos": {"faults": FAULTS, "every": "500ms"},
 }
 CALM: dict[str, Any] = {"name": "calm", "duration": "5s", "quiet": "1s"}
 
@@ -144,7 +145,7 @@ def test_one_more_sender_does_not_change_when_the_first_one_submits() -> None:
     assert submits(two, "n2") != submits(two, "n1")
 
 
-@pytest.mark.parametrize("kind", get_args(FaultKind))
+@pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_changes_nothing_before_it_begins(kind: str) -> None:
     fault = {"at": "3s", "kind": kind, "nodes": ["n2"]}
     if kind == "skew":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import pytest
 from tests.sim.probes import (
     DATAGRAM,
@@ -25,8 +27,9 @@ from tests.sim.probes import (
 
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
+from ordercast.sim.process import Heard
 from ordercast.sim.scenario import NetworkSettings
-from ordercast.types import Event, NodeId, View
+from ordercast.types import Event, NodeId, StateWanted, View
 
 SECOND_LIFE = NodeId("n2", 1)
 
@@ -283,6 +286,32 @@ def test_outputs_come_in_the_order_in_which_they_were_said() -> None:
     assert rows[2].members == ("n1", "n2")
     assert [type(item) for _, item in heard] == [Event, View, Event]
     assert {life for life, _ in heard} == {first("n1")}
+
+
+class Giver(Probe):
+    """Delivers the state that it is given."""
+
+    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
+        step.deliver(Event(group, self.me, 9, [state or b""]))
+
+
+def test_what_comes_of_an_answer_comes_after_the_rest_of_the_step() -> None:
+    def act(step: Step) -> None:
+        step.deliver(Event(GROUP, first("n1"), 1, [b"before"]))
+        step.ask_state(GROUP, "token")
+        step.deliver(Event(GROUP, first("n1"), 2, [b"after"]))
+
+    known: list[bytes] = []
+
+    def application(life: NodeId, item: Heard) -> bytes | None:
+        if isinstance(item, StateWanted):
+            return b" ".join(known)
+        assert isinstance(item, Event)
+        known.extend(item.payloads)
+        return None
+
+    Stage(2, probe=Giver, application=application).at(SECOND, "n1", act).run()
+    assert known == [b"before", b"after", b"before"]
 
 
 def test_a_door_that_raises_did_nothing() -> None:

@@ -143,6 +143,8 @@ def test_a_wait_lasts_until_the_next_submission() -> None:
     figures = figures_of(text)
     assert figures["blocked"] == 2
     assert figures["blocked_time"] == pytest.approx(0.5)
+    formed = text.replace("n1:2 at", "n1:2 group=g+n1.0.1 at")
+    assert figures_of(formed)["blocked_time"] == pytest.approx(0.5), "in whichever formation"
 
 
 def test_a_view_changes_from_its_first_sign() -> None:

@@ -113,7 +113,8 @@ class History:
         self.flaws: list[Flaw] = []
         self.submits: dict[int, Row] = {}
         self.submitters: dict[int, Log] = {}  # the life that submitted the event
-        self.suspicions: set[tuple[str, str]] = set()  # (who, whom), by name
+        # (who, whom), by name: in which groups.
+        self.suspicions: dict[tuple[str, str], set[str | None]] = {}
         self.kinds: set[str] = set()  # but for deliver, which nobody asks about
         self._ids: defaultdict[EventKey, int] = defaultdict(count().__next__)
         self.lives = [
@@ -269,7 +270,8 @@ class History:
         elif kind == "ticket":
             self._take_ticket(life, row)
         elif kind == "suspect":
-            self.suspicions.add((life.process, bare_name(row.peer or "")))
+            pair = life.process, bare_name(row.peer or "")
+            self.suspicions.setdefault(pair, set()).add(row.group)
         elif kind == "crash":
             life.crash = life.crash or row
         elif kind == "stop":

@@ -6,7 +6,7 @@ trace, with no I/O. What each law means exactly is said at the top of its theme'
   delivery.py     no-creation, no-duplication, fifo
   reliability.py  agreement, completeness       (whom they bind: membership.py)
   causality.py    optimistic-causal, causal     (what precedes what: past.py)
-  order.py        total
+  order.py        total, total-in-view
   views.py        virtual-synchrony, view-agreement, disjoint-views
   tickets.py      ticket-uniqueness
 
@@ -24,7 +24,7 @@ import msgspec
 from ordercast.check.causality import causal, optimistic_causal
 from ordercast.check.delivery import fifo, no_creation, no_duplication
 from ordercast.check.history import History
-from ordercast.check.order import total
+from ordercast.check.order import total, total_in_view
 from ordercast.check.reliability import agreement, completeness
 from ordercast.check.tickets import ticket_uniqueness
 from ordercast.check.verdict import Answer, Verdict, unknown
@@ -32,6 +32,7 @@ from ordercast.check.views import disjoint_views, view_agreement, virtual_synchr
 from ordercast.consistency import FAMILIES, LAWS
 from ordercast.errors import UsageError, unknown_word
 from ordercast.trace.schema import Header, Level, Trace
+from ordercast.types import name_of
 
 
 class Judge(NamedTuple):
@@ -53,6 +54,7 @@ JUDGES: dict[str, Judge] = {
     "optimistic-causal": Judge(optimistic_causal, _EVENTS),
     "causal": Judge(causal, (*_EVENTS, "join", "view")),
     "total": Judge(total, ("deliver",)),
+    "total-in-view": Judge(total_in_view, ("deliver", "view")),
     "virtual-synchrony": Judge(virtual_synchrony, ("deliver", "view")),
     "view-agreement": Judge(view_agreement, _MEMBERS),
     "disjoint-views": Judge(disjoint_views, ("join", "leave", "view")),
@@ -68,7 +70,7 @@ def check(trace: Trace, laws: Sequence[str] | None = None) -> list[Verdict]:
     """
     if laws is not None:
         _refuse_unknown(laws)
-    elif len(families := families_of(trace.header)) > 1:
+    elif families := families_of(trace.header):
         return _check_each(trace, families)
     history = History(trace)
     wanted = promised(history) if laws is None else list(dict.fromkeys(laws))
@@ -76,20 +78,23 @@ def check(trace: Trace, laws: Sequence[str] | None = None) -> list[Verdict]:
 
 
 def families_of(header: Header) -> dict[str, list[str]]:
-    """The families of a run and their groups, as far as its parameters tell."""
+    """The families of a run and their groups, as far as its parameters tell.
+
+    Empty where the header's own family stands for all groups.
+    """
     found: dict[str, list[str]] = {}
     groups = header.parameters.get("group")
     for group in groups if isinstance(groups, list) else ():
         if isinstance(group, dict) and isinstance(group.get("name"), str):
             found.setdefault(group.get("family") or header.family or "", []).append(group["name"])
-    return found
+    return {} if found.keys() <= {header.family or ""} else found
 
 
 def _check_each(trace: Trace, families: dict[str, list[str]]) -> list[Verdict]:
     """Each family by its own promise, on its own groups. Of two answers to a law the worse one."""
     worst: dict[str, Verdict] = {}
     for family, groups in families.items():
-        rows = [row for row in trace.rows if row.group is None or row.group in groups]
+        rows = [row for row in trace.rows if row.group is None or name_of(row.group) in groups]
         header = msgspec.structs.replace(trace.header, family=family, parameters={})
         for verdict in check(Trace(header, rows)):
             known = worst.get(verdict.law)

@@ -11,9 +11,9 @@ of whom that can be asked without doubt:
              group's last submission, for that would be leaving too
   lasted     said of a submitter: it is the last life of its process, it did not crash, and it
              did not stop before the group's last submission
-  connected  no suspect row names one of the two at the other, in any group; and every view that
-             one of them installed in the group holds the other, unless the other had stopped by
-             then
+  connected  no suspect row names one of the two at the other, in any group but in other
+             formations of this one; and every view that one of them installed in the group holds
+             the other, unless the other had stopped by then
 
 `at` is compared across processes only here, to tell early from late; a clock that is off makes a
 member exempt or not, never two rows of one log change places.
@@ -25,6 +25,7 @@ from functools import cached_property
 
 from ordercast.check.history import History, Log, bare_name
 from ordercast.trace.schema import Row
+from ordercast.types import name_of
 
 
 class Membership:
@@ -50,12 +51,18 @@ class Membership:
         )
 
     def connected(self, one: Log, other: Log) -> bool:
-        suspicions = self.history.suspicions
         return (
-            (one.process, other.process) not in suspicions
-            and (other.process, one.process) not in suspicions
+            not self._suspects(one, other)
+            and not self._suspects(other, one)
             and self._always_sees(one, other)
             and self._always_sees(other, one)
+        )
+
+    def _suspects(self, one: Log, other: Log) -> bool:
+        name = name_of(self.group)
+        return any(
+            group is None or group == self.group or name_of(group) != name
+            for group in self.history.suspicions.get((one.process, other.process), ())
         )
 
     def _is_member(self, life: Log) -> bool:

@@ -38,10 +38,10 @@ VIRTUAL_SYNCHRONY = "virtual-synchrony"
 VIEW_AGREEMENT = "view-agreement"
 DISJOINT_VIEWS = "disjoint-views"
 
-_NO_VIEWS = "events were submitted or delivered, but the trace has no view row"
+NO_VIEWS = "events were submitted or delivered, but the trace has no view row"
 
 
-def _nothing_to_judge(history: History) -> bool:
+def nothing_to_judge(history: History) -> bool:
     return bool(history.events) and "view" not in history.kinds
 
 
@@ -55,8 +55,8 @@ class Span(NamedTuple):
 
 
 def virtual_synchrony(history: History) -> Verdict:
-    if _nothing_to_judge(history):
-        return unknown(VIRTUAL_SYNCHRONY, _NO_VIEWS)
+    if nothing_to_judge(history):
+        return unknown(VIRTUAL_SYNCHRONY, NO_VIEWS)
     spans: dict[tuple[str | None, int | None, int | None], tuple[Span, frozenset[int]]] = {}
     for life in history.lives:
         for span in _spans(history, life):
@@ -115,8 +115,8 @@ def _content(row: Row) -> _Content:
 
 
 def view_agreement(history: History) -> Verdict:
-    if _nothing_to_judge(history):
-        return unknown(VIEW_AGREEMENT, _NO_VIEWS)
+    if nothing_to_judge(history):
+        return unknown(VIEW_AGREEMENT, NO_VIEWS)
     for life in history.lives:
         for _, row in life.views:
             if life.process not in map(bare_name, row.members or ()):
@@ -187,8 +187,8 @@ def disjoint_views(history: History) -> Verdict:
     if not history.finished:
         why = f"the run is {history.header.ending}, not finished: views may still have changed"
         return unknown(DISJOINT_VIEWS, why)
-    if _nothing_to_judge(history):
-        return unknown(DISJOINT_VIEWS, _NO_VIEWS)
+    if nothing_to_judge(history):
+        return unknown(DISJOINT_VIEWS, NO_VIEWS)
     last_views: dict[str, dict[_Content, Row]] = {}
     for row in _last_views(history):
         last_views.setdefault(row.group or "", {}).setdefault(_content(row), row)

@@ -124,7 +124,7 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             tenure=None if load.tenure is None else load.tenure / SECOND,
             begins={name: (scenario.duration - at) / SECOND for name, at in load.begins.items()},
         ),
-        tuple(_trouble(fault, scenario.names) for fault in faults),
+        tuple(_trouble(fault, scenario) for fault in faults),
         int(scenario.duration),
         int(scenario.quiet),
     )
@@ -145,15 +145,17 @@ def _group(scenario: Scenario, number: int) -> GroupPlan:
     return msgspec.structs.replace(plan, rate=scenario.workload.rate_in(level_of(plan)))
 
 
-def _trouble(fault: Fault, names: tuple[str, ...]) -> Trouble:
+def _trouble(fault: Fault, scenario: Scenario) -> Trouble:
     end = end_of(fault)
+    first = scenario.groups()[0]
     return Trouble(
         fault.kind,
         int(fault.at),
         None if end is None else int(end),
         tuple(fault.nodes),
-        tuple(cut_paths(fault, names)) if fault.kind in ("partition", "one-way") else (),
+        tuple(cut_paths(fault, scenario.names)) if fault.kind in ("partition", "one-way") else (),
         fault.disk == "lost",
+        (fault.group or first.name) if fault.kind == "reform" else "",
     )
 
 

@@ -101,16 +101,25 @@ def _updates(group: dict[str, Any]) -> str:
     return f"ticket {updating['ticket']}{' (suspended)' if updating['suspended'] else ''}"
 
 
+def _who(group: dict[str, Any]) -> str:
+    """Who is in it, and where groups form, in which formation."""
+    who, figures = " ".join(group["members"]), group.get("figures", {})
+    if not who and "known" in figures:
+        return f"no view; knows {figures['known']} others"
+    if not who and "forming" in figures:
+        return "not formed yet"
+    formation = group.get("formation")
+    who = f"{who} ({formation})" if formation else who
+    return f"{who}, {figures['suspected']} suspected" if figures.get("suspected") else who
+
+
 def _shown(status: dict[str, Any]) -> Stack:
     groups = Table(box=box.SIMPLE_HEAD, title=f"{status['node']} in {status['cluster']}")
     for column in ("group", "members", "updates", "waiting in", "waiting out"):
         groups.add_column(column, justify="right" if column.startswith("waiting") else "left")
     for name, group in sorted(status["groups"].items()):
         waiting = f"{group['waiting_in']}{' (full)' if group['throttled'] else ''}"
-        who = " ".join(group["members"])
-        if not who and "known" in group.get("figures", {}):
-            who = f"no view; knows {group['figures']['known']} others"
-        groups.add_row(name, who, _updates(group), waiting, str(group["waiting_out"]))
+        groups.add_row(name, _who(group), _updates(group), waiting, str(group["waiting_out"]))
     peers = Table(box=box.SIMPLE_HEAD)
     for column in ("peer", "where", "connected", "bytes underway"):
         peers.add_column(column, justify="right" if column == "bytes underway" else "left")

@@ -20,13 +20,12 @@ from typing import Any
 
 import msgspec
 
-from ordercast import Group, Message, TicketLost, Updating
+from ordercast import Group, Message, Subgroup, TicketLost, Updating
 from ordercast import open as open_node
 from ordercast.cli import screen
-from ordercast.errors import DiskError, OrdercastError, UsageError, unknown_word
-from ordercast.levels import LEVELS, Level
+from ordercast.errors import DiskError, OrdercastError, UsageError
+from ordercast.levels import Level, level_of
 from ordercast.net.config import table_of
-from ordercast.settings import convert
 from ordercast.types import View
 
 UNREACHABLE = 4
@@ -112,13 +111,10 @@ async def _until(event: asyncio.Event) -> None:
 
 
 def _level(name: str, family: str, options: dict[str, Any]) -> Level:
-    for level, kept in LEVELS.items():
-        if kept == family:
-            try:
-                return convert(options, level)
-            except msgspec.ValidationError as error:
-                raise UsageError(f"group {name!r}: {error}") from error
-    raise UsageError(f"group {name!r}: {unknown_word('family', family, LEVELS.values())}")
+    try:
+        return level_of(family, options)
+    except (UsageError, msgspec.ValidationError) as error:
+        raise UsageError(f"group {name!r}: {error}") from error
 
 
 async def _print_all(group: Group, json: bool) -> None:
@@ -129,6 +125,8 @@ async def _print_all(group: Group, json: bool) -> None:
             print(f"{group.name}: view {' '.join(str(member) for member in event.members)}")
         elif isinstance(event, Updating):
             print(f"{group.name}: ticket {event.ticket} {event.cause}")
+        elif isinstance(event, Subgroup):
+            print(f"{group.name}: without {' '.join(str(member) for member in event.gone)}")
         else:
             print(f"{group.name}: {event.sender}: {_printable(event.data)}")
         sys.stdout.flush()
@@ -140,9 +138,11 @@ def _printable(data: bytes) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def _fields(event: Message | View | Updating) -> dict[str, Any]:
+def _fields(event: Message | View | Updating | Subgroup) -> dict[str, Any]:
     if isinstance(event, Updating):
         return {"group": event.group, "ticket": event.ticket, "updating": event.cause}
+    if isinstance(event, Subgroup):
+        return {"group": event.group, "without": [str(member) for member in event.gone]}
     if isinstance(event, View):
         return {"group": event.group, "members": [str(member) for member in event.members]}
     text = event.data.decode(errors="replace")

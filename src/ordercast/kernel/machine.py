@@ -14,7 +14,7 @@ Laws of the kernel, which every machine keeps:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -91,12 +91,58 @@ class Licensed(Machine, Protocol):
         """Whether anybody is there to hand it over to. If not, waiting is in vain."""
 
 
+@runtime_checkable
+class Formed(Machine, Protocol):
+    """Machines that serve all groups of a process together, each by formations that come and go.
+
+    `groups` changes with `join` and `leave`. What becomes of a formation is told by views, and
+    by `step.tell` of a `Subgroup`, an `Invitation` or a `Refused`.
+    """
+
+    def join(self, step: Step, plan: Plan) -> None:
+        """One more group of this process: it forms when all its members are there."""
+
+    def form(self, step: Step, group: str, members: tuple[str, ...] | None = None) -> None:
+        """The application wants the group formed anew, of whoever is there, or of these.
+
+        The part that we are in goes on: the others take over the state of our application.
+        """
+
+    def answer(self, step: Step, group: str, formation: str, yes: bool, why: str = "") -> None:
+        """The application's vote on an `Invitation`. Of one that is over it changes nothing."""
+
+    def blocked_by(self, group: str) -> str:
+        """Why `accepts` says no, as the trace has it: `window`, `view` or `rule`.
+
+        `view`: there is no view to send in. `rule`: what we sent in another group has no place in
+        the order yet, and what comes now must come after it.
+        """
+
+
+@runtime_checkable
+class Bundled(Machine, Protocol):
+    """Machines to which packets that come together cost less than one by one.
+
+    A driver may call `take` for each of several and `settle` after the last, in one step: like
+    `receive` of each of them, but what follows from them is looked for once.
+    """
+
+    def take(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        """A packet arrived, and more may come at once. `settle` comes before any other door."""
+
+    def settle(self, step: Step) -> None:
+        """No more have come: all that follows from them."""
+
+
 class Plan(NamedTuple):
     """One group as a member is configured with it."""
 
     group: str
     members: tuple[str, ...]  # names, sorted
     options: object  # the family's own options struct
+    # Where groups form: whether this one is there from the beginning, made of first lives. Only a
+    # simulation can have it so. What is joined through the door `join` forms in any case.
+    formed: bool = True
 
 
 class Build(Protocol):
@@ -133,3 +179,15 @@ class Family(NamedTuple):
     )
     licensed: Callable[[Plan], bool] = _never  # whether its machines are `Licensed`
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
+    # One machine of a process, which is `Formed`, serves all groups of all families that have the
+    # same `build`.
+    shared: bool = False
+
+
+def by_machine(plans: Iterable[tuple[Family, Plan]]) -> list[tuple[Family, tuple[Plan, ...]]]:
+    """Which plans are built together: those of a family, or of all families that share machines."""
+    found: dict[object, tuple[Family, list[Plan]]] = {}
+    for family, plan in plans:
+        key = family.build if family.shared else family.name
+        found.setdefault(key, (family, []))[1].append(plan)
+    return [(family, tuple(together)) for family, together in found.values()]

@@ -29,7 +29,17 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from ordercast.kernel.packet import Packet
-from ordercast.types import Event, NodeId, StateGiven, StateWanted, Updating, View
+from ordercast.types import (
+    Event,
+    Invitation,
+    NodeId,
+    Refused,
+    StateGiven,
+    StateWanted,
+    Subgroup,
+    Updating,
+    View,
+)
 
 
 class Channel(Enum):
@@ -59,7 +69,9 @@ class Note(NamedTuple):
     columns: dict[str, object]
 
 
-Output: TypeAlias = Event | View | Note | StateWanted | StateGiven | Updating
+Output: TypeAlias = (
+    Event | View | Note | StateWanted | StateGiven | Updating | Subgroup | Invitation | Refused
+)
 """What the application and the trace hear of, in order."""
 
 
@@ -111,9 +123,10 @@ class Step:
         """Hands the application a state to begin with. None: others have one, and gave none."""
         self.outputs.append(StateGiven(group, state))
 
-    def tell(self, updating: Updating) -> None:
-        """Tells the application what has become of its right to send, in order with the events."""
-        self.outputs.append(updating)
+    def tell(self, news: Updating | Subgroup | Invitation | Refused) -> None:
+        """Tells the application what has become of its right to send, of those who were with it,
+        or of a formation; in order with the events."""
+        self.outputs.append(news)
 
     def set_timer(self, timer: Timer, after: int | None) -> None:
         """Asks for `expire(timer)` after so many nanoseconds; again replaces, None cancels."""

@@ -18,15 +18,16 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal, Protocol
 
 from ordercast.errors import DiskError, OrdercastError, PeerError
-from ordercast.kernel.machine import Licensed, Machine
+from ordercast.kernel.machine import Bundled, Formed, Licensed, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Channel, Note, Step, Timer
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.link import Link
 from ordercast.net.mesh import Contact, Mesh
+from ordercast.net.message import Told
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
-from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, Updating, View
+from ordercast.types import Event, NodeId, Payloads, View
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import Kind, frame
 
@@ -37,10 +38,14 @@ PEER_FRAMES = 1 << 16
 Action = Literal["join", "send"]
 
 
+def _nobody(step: Step, sender: NodeId, packet: Packet) -> None:
+    raise AssertionError("a packet is for a machine, or for nobody")
+
+
 class Listener(Protocol):
     """The application's side of a group."""
 
-    def take(self, item: Event | View | StateWanted | StateGiven | Updating) -> None: ...
+    def take(self, item: Told) -> None: ...
 
     def stepped(self) -> None:
         """A step ended: perhaps there is room now, or something has become stable."""
@@ -122,6 +127,7 @@ class Driver:
         self._trace = trace
         self.machines: dict[str, Machine] = {}
         self.listeners: dict[str, Listener] = {}
+        self._bundled: dict[int, Bundled] = {}  # machines that take packets together, by identity
         self._codec = codec
         self._loop = asyncio.get_running_loop()
         self._timers: dict[tuple[int, Timer], asyncio.TimerHandle] = {}
@@ -131,25 +137,40 @@ class Driver:
 
     # --- groups ------------------------------------------------------------------------------
 
-    def add(self, machine: Machine, listener: Listener) -> None:
-        for group in machine.groups:
-            assert group not in self.machines
-            self.machines[group] = machine
-            self.listeners[group] = listener
-            self.row("join", group=group)
+    def add(self, machine: Machine, plan: Plan, listener: Listener) -> None:
+        """The group is joined. A machine that groups share has been started before."""
+        group = plan.group
+        assert group not in self.machines
+        self.machines[group] = machine
+        self.listeners[group] = listener
+        self.row("join", group=group)
+        if isinstance(machine, Formed):
+            self._enter(machine, machine.join, plan)
+        else:
+            self._enter(machine, machine.start)
+
+    def start(self, machine: Machine) -> None:
+        """A machine that groups will share."""
+        if isinstance(machine, Bundled):
+            self._bundled[id(machine)] = machine
         self._enter(machine, machine.start)
 
     def remove(self, group: str) -> None:
         """The group is left: nothing of it is driven any more."""
         machine = self.machines.pop(group, None)
         self.listeners.pop(group, None)
-        if machine is not None:
-            self.row("leave", group=group)
-        if machine is not None and not any(other is machine for other in self.machines.values()):
-            for key in [key for key in self._timers if key[0] == id(machine)]:
-                self._timers.pop(key).cancel()
-            for number in [n for n, waiting in self._statuses.items() if waiting[1] is machine]:
-                self._statuses.pop(number)[3].cancel()
+        if machine is None:
+            return
+        self.row("leave", group=group)
+        if not isinstance(machine, Formed):  # what groups share may serve others later
+            self._forget_waits(machine)
+
+    def _forget_waits(self, machine: Machine) -> None:
+        """Nothing that it has set or asked for comes to it any more."""
+        for key in [key for key in self._timers if key[0] == id(machine)]:
+            self._timers.pop(key).cancel()
+        for number in [n for n, waiting in self._statuses.items() if waiting[1] is machine]:
+            self._statuses.pop(number)[3].cancel()
 
     def close(self) -> None:
         """Nothing is driven any more, whatever still comes in by connections that are ending."""
@@ -173,7 +194,11 @@ class Driver:
         """In a step of `room`: what was accepted at a time is made at that time."""
         machine = self.machines[group]
         assert self._may(self.me.name, group, "send"), "the group refuses it before"
-        event = machine.submit(step, group, payloads, size)
+        try:
+            event = machine.submit(step, group, payloads, size)
+        except Exception as error:
+            self._break(machine, error)
+            raise
         if self.journal is not None:
             self.journal.submit(time.time_ns(), event)
         self._apply(machine, step)
@@ -188,6 +213,18 @@ class Driver:
         machine = self.machines[group]
         assert isinstance(machine, Licensed), "the group refuses it before"
         self._enter(machine, machine.seek, group, wanted)
+
+    def form(self, group: str, members: tuple[str, ...] | None) -> None:
+        """The application wants the group formed anew, of these members or of all who are there."""
+        machine = self.machines[group]
+        assert isinstance(machine, Formed), "the node refuses it before"
+        self._enter(machine, machine.form, group, members)
+
+    def answer(self, group: str, formation: str, yes: bool, why: str) -> None:
+        """Whether the application wants to be in a formation that it was asked about."""
+        machine = self.machines.get(group)
+        if isinstance(machine, Formed):
+            self._enter(machine, machine.answer, group, formation, yes, why)
 
     def retire(self, group: str) -> None:
         """The application will leave."""
@@ -226,21 +263,25 @@ class Driver:
         """
         machine: Machine | None = None
         step = self._step()
+        take: Callable[[Step, NodeId, Packet], None] = _nobody
         try:
             for body in bodies:
                 packet = self._codec.decode(body)
                 found = self._machine_for(sender, packet)
                 if found is not machine:
                     if machine is not None:
-                        self._apply(machine, step)
+                        self._taken(machine, step)
                     machine = found
                     step = self._step()
+                    if machine is not None:
+                        bundled = self._bundled.get(id(machine))
+                        take = machine.receive if bundled is None else bundled.take
                 if machine is not None:
-                    machine.receive(step, sender, packet)
+                    take(step, sender, packet)
         except PeerError:
             # The machine did nothing at all about this one, and the peer is told.
             if machine is not None:
-                self._apply(machine, step)
+                self._taken(machine, step)
             raise
         except Exception as error:
             assert machine is not None
@@ -248,8 +289,19 @@ class Driver:
             return True
         if machine is None:
             return False
-        self._apply(machine, step)
+        self._taken(machine, step)
         return True
+
+    def _taken(self, machine: Machine, step: Step) -> None:
+        """The last of some packets has come to a machine."""
+        bundled = self._bundled.get(id(machine))
+        if bundled is not None:
+            try:
+                bundled.settle(step)
+            except Exception as error:
+                self._break(machine, error)
+                return
+        self._apply(machine, step)
 
     def receive_datagram(self, sender: NodeId, body: bytes) -> None:
         try:
@@ -315,10 +367,12 @@ class Driver:
         self._fail(machine, error)
 
     def _fail(self, machine: Machine, error: Exception) -> None:
-        for group in machine.groups:
+        """All its groups fail: what a group shares with others is not only its own."""
+        for group in [group for group, other in self.machines.items() if other is machine]:
             listener = self.listeners.get(group)
             if listener is not None:
                 listener.failed(error)
+        self._forget_waits(machine)
 
     def _step(self) -> Step:
         return Step(time.monotonic_ns())

@@ -23,20 +23,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ordercast.errors import OrdercastError, UsageError, unknown_word
+from ordercast.errors import OrdercastError, UsageError
 from ordercast.net.bell import Bell
+from ordercast.net.formations import Formations, Vote
+from ordercast.net.inbox import Inbox
 from ordercast.net.licence import Licence
-from ordercast.net.message import LARGEST_BATCH, GroupClosed, Message, as_bytes, state_of
-from ordercast.net.receipt import UNTIL, Receipt, Until
-from ordercast.types import Event, Payloads, StateGiven, StateWanted, Updating, View
+from ordercast.net.message import (
+    LARGEST_BATCH,
+    GroupClosed,
+    Handed,
+    Handover,
+    Item,
+    Message,
+    Told,
+    as_bytes,
+    too_much,
+)
+from ordercast.net.patience import Patience
+from ordercast.net.receipt import Receipt, Until, check_until
+from ordercast.types import (
+    Event,
+    Invitation,
+    Payloads,
+    Refused,
+    StateGiven,
+    StateWanted,
+    Updating,
+    View,
+)
 
 if TYPE_CHECKING:
     from ordercast.net.node import Node
@@ -49,11 +70,7 @@ GATHER_TURNS = 8
 """A batch that follows another one this closely may grow for so many turns of the event loop."""
 CREDIT_BYTES = 512 << 10
 CREDIT_COUNT = 16_384
-QUEUE_BYTES = 4 << 20
-QUEUE_COUNT = 65_536
 LEAVE_SECONDS = 2.0
-Item: TypeAlias = Event | View | Updating
-"""What an application is handed, in order."""
 
 
 class Group:
@@ -72,6 +89,8 @@ class Group:
         tells_stability: bool = True,
         snapshot: Callable[[], bytes] | None = None,
         restore: Callable[[bytes], None] | None = None,
+        formed: bool = False,  # whether it is formed again and again under one name
+        vote: Vote | None = None,
     ) -> None:
         self.name = name
         self.family = family
@@ -81,16 +100,15 @@ class Group:
         self._installed: View | None = None  # the last one that the machine installed
         self.delivered_up_to = 0
         self.stable_up_to = 0
-        self._tells_stability = tells_stability
-        self._snapshot = snapshot
-        self._restore = restore
-        self._node = node
+        self.tells_stability = tells_stability
+        self._handover = Handover(snapshot, restore)
+        self.node = node
         self._loop = asyncio.get_running_loop()
-        self._eject_after = eject_after
         self._closed: Exception | None = None
         self.licence: Licence | None = None
         if lease is not None:
             self.licence = Licence(self, node.driver, lease)
+        self.formations = Formations(self, node, vote) if formed else None
         # Out.
         self._batch: Payloads = []
         self._batch_size = 0
@@ -105,12 +123,8 @@ class Group:
         self._flushed_at = -(1 << 62)  # long ago, however short this machine has been up
         self._changed = Bell(self._loop)  # whoever waits for anything about sends waits here
         # In.
-        self._queue: deque[Item | StateWanted | StateGiven] = deque()
-        self._queue_size = 0
-        self._queue_count = 0
-        self._throttled: asyncio.TimerHandle | None = None
-        self._items_taken = 0
-        self._sign_of_life = (0, 0)  # what the application had taken when that was last looked at
+        self._inbox = Inbox(node.arrivals)
+        self._patience = Patience(self, self._inbox, eject_after, self._progress)
         self._payloads: Payloads = []  # of the event that is being handed out
         self._place = 0
         self._event: Event | None = None
@@ -143,15 +157,6 @@ class Group:
         receipt = self._added() if count else Receipt(self, 0)  # nothing has arrived everywhere
         return receipt if until == "queued" else await receipt.wait(until)
 
-    def check_until(self, until: str) -> None:
-        if until not in UNTIL:
-            raise UsageError(unknown_word("word for until", str(until), UNTIL))
-        if until == "stable" and not self._tells_stability:
-            raise UsageError(
-                f"{self.name!r} is a cluster, in which nobody knows who has what: wait until "
-                "'delivered', there is no 'stable'"
-            )
-
     def _needs_attention(self, size: int, count: int, until: str) -> bool:
         """Whether somebody must wait before this can join the open batch. Refuses what never can.
 
@@ -163,19 +168,15 @@ class Group:
             raise self._only_reads()
         if self.licence is not None:
             self.licence.refuse()
-        self.check_until(until)
+        check_until(until, self.name, self.tells_stability)
         if size > self.largest:
-            what = f"a message of {size} bytes" if count == 1 else f"{count} messages, {size} bytes"
-            raise UsageError(
-                f"{what}: {self.name!r} takes {self.largest} at once (its window_size, at most "
-                f"{LARGEST_BATCH})"
-            )
+            raise too_much(size, count, self.name, self.largest)
         if count > CREDIT_COUNT:
             raise UsageError(f"{count} messages at once; send_many takes {CREDIT_COUNT}")
         return self._in_line > 0 or not self._has_credit(size, count)
 
     def _only_reads(self) -> UsageError:
-        return UsageError(f"{self._node.me.name} may not send in {self.name!r}: it only reads")
+        return UsageError(f"{self.node.me.name} may not send in {self.name!r}: it only reads")
 
     def _has_credit(self, size: int, count: int) -> bool:
         waiting = len(self._batch)
@@ -234,18 +235,21 @@ class Group:
         """The open batch becomes an event, if the machine has room for one."""
         if not self._batch or self._closed is not None:
             return
-        if self._throttled is not None and not self._leaving:
+        if self._patience.is_tried and not self._leaving:
             return  # our own events would lie in our own queue, without a bound
-        if self._node.driver.crowd.full and self._must_wait_for_a_peer():
+        if self.node.driver.crowd.full and self._must_wait_for_a_peer():
             return  # the driver tells when there is room; a view without that peer does as well
-        step = self._node.driver.room(self.name)
+        step = self.node.driver.room(self.name)
         if step is None:
             return  # `stepped` tries again after every step
         payloads, size, receipt = self._batch, self._batch_size, self._receipt
         self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
         self._hurried, self._turns_gathered, self._flushed_at = False, 0, monotonic_ns()
         try:
-            receipt.number = self._node.driver.submit(step, self.name, payloads, size).number
+            event = self.node.driver.submit(step, self.name, payloads, size)
+            receipt.number = event.number
+            if self.formations is not None:
+                self.formations.sent(event, receipt)
         except Exception as error:
             self.failed(error)  # reaches whoever sends or waits, and not the event loop
         self._changed.ring()
@@ -253,7 +257,7 @@ class Group:
     def _must_wait_for_a_peer(self) -> bool:
         """Too much of all our groups is on its way to a member. Who leaves adds one batch more."""
         view = self._installed
-        crowd = self._node.driver.crowd
+        crowd = self.node.driver.crowd
         return view is not None and not self._leaving and crowd.holds_up(view.members)
 
     def stepped(self) -> None:
@@ -263,15 +267,17 @@ class Group:
             return  # that flush has failed, and this member is out
         if self._leaving and self.licence is not None:
             self._changed.ring()  # perhaps we may go
-        stable = self._node.driver.machines[self.name].stable_up_to(self.name)
+        stable = self.node.driver.machines[self.name].stable_up_to(self.name)
         if stable != self.stable_up_to:
             self.stable_up_to = stable
+            if self.formations is not None:
+                self.formations.stable(stable)
             self._changed.ring()
 
     def failed(self, error: Exception) -> None:
         """The driver could not do what the machine decided: this member cannot go on."""
         if self._closed is None:
-            self._node.fail(self, error)
+            self.node.fail(self, error)
 
     async def change(self) -> None:
         """Until something about this group's sends has changed."""
@@ -290,19 +296,17 @@ class Group:
 
     async def become_updater(self, timeout: float | None = None) -> int:
         """Returns our ticket once we have one. TimeoutError: nobody gave one up in time."""
-        if self._closed is not None:
-            raise self._closed
-        if not self.may_send:
+        if self._closed is None and not self.may_send:
             raise self._only_reads()
         return await self._licence_or_refuse().become(timeout)
 
     async def stop_updating(self) -> None:
         """Gives our ticket back, after what was accepted before has been sent."""
-        if self._closed is not None:
-            raise self._closed
         await self._licence_or_refuse().stop()
 
     def _licence_or_refuse(self) -> Licence:
+        if self._closed is not None:
+            raise self._closed
         if self.licence is None:
             why = "its updaters are named for ever" if self.family == "causal" else "all may send"
             raise UsageError(f"{self.name!r} is {self.family}, without tickets: {why}")
@@ -311,6 +315,11 @@ class Group:
     @property
     def is_open(self) -> bool:
         return self._closed is None
+
+    @property
+    def ended(self) -> Exception | None:
+        """Why it is closed."""
+        return self._closed
 
     @property
     def unsent(self) -> int:
@@ -324,17 +333,25 @@ class Group:
 
     # --- receiving ---------------------------------------------------------------------------
 
-    def take(self, item: Item | StateWanted | StateGiven) -> None:
+    def take(self, item: Told) -> None:
         """The driver hands over what the machine delivered, or asks of the application."""
         if isinstance(item, Event):
-            if item.origin == self._node.me:
+            if item.origin == self.node.me:
                 self.delivered_up_to = item.number
-            self._queue_count += len(item.payloads)
-            self._queue_size += item.size
-            if self._throttled is None and self._is_over_limit():
-                self._loop.call_soon(self._throttle)
         elif isinstance(item, View):
             self._installed = item
+            if self.formations is not None:
+                self.formations.installed(item)
+                self._changed.ring()
+        elif isinstance(item, Invitation | Refused):
+            assert self.formations is not None
+            self.formations.told(item)
+            self._changed.ring()
+            return
+        elif isinstance(item, StateWanted) and self._handover.snapshot is None:
+            # There is none: nobody has to wait until the application reads.
+            self._loop.call_soon(self.node.driver.provide, self.name, item.token, None)
+            return
         elif isinstance(item, Updating):
             assert self.licence is not None
             told = self.licence.heard(item)
@@ -342,56 +359,51 @@ class Group:
             if told is None:
                 return
             item = told
-        self._queue.append(item)
+        self._inbox.put(item)
+        self._patience.look()
         self._arrived.ring()
+        self.node.arrived.ring()
 
-    def _is_over_limit(self) -> bool:
-        return self._queue_size > QUEUE_BYTES or self._queue_count > QUEUE_COUNT
-
-    def _throttle(self) -> None:
-        """Outside the step that delivered: machines are called one door at a time."""
-        if self._throttled is None and self._closed is None and self._is_over_limit():
-            self._sign_of_life = (self._items_taken, self._place)
-            self._throttled = self._loop.call_later(self._eject_after, self._eject)
-            self._node.driver.throttle(self.name, True)
-
-    def _relieve(self) -> None:
-        """The application has caught up to half the limit: more may come."""
-        caught_up = 2 * self._queue_size <= QUEUE_BYTES and 2 * self._queue_count <= QUEUE_COUNT
-        if self._throttled is not None and self._closed is None and caught_up:
-            self._throttled.cancel()
-            self._throttled = None
-            self._node.driver.throttle(self.name, False)
-
-    def _eject(self) -> None:
-        """The time is over. Who has taken anything meanwhile is slow, but alive."""
-        taken = (self._items_taken, self._place)
-        if taken != self._sign_of_life:
-            self._sign_of_life = taken
-            self._throttled = self._loop.call_later(self._eject_after, self._eject)
-            return
-        self._node.eject(self, "the application took nothing for too long")
+    def _progress(self) -> tuple[int, int]:
+        return self._inbox.taken, self._place
 
     def __aiter__(self) -> Group:
         return self
 
-    async def __anext__(self) -> Message | View | Updating:
+    async def __anext__(self) -> Handed:
         place = self._place
         if place < len(self._payloads):
             self._place = place + 1
             event = self._event
             assert event is not None
             return Message(event.origin, self._payloads[place], event.group, event.number)
-        while True:
+        while (handed := self.next_ready()) is None:
             try:
-                item = await self._next_item()
+                await self._arrival()
             except GroupClosed:
                 raise StopAsyncIteration from None
+        return handed
+
+    def next_ready(self) -> Handed | None:
+        """What comes next, if it is here."""
+        place = self._place
+        if place < len(self._payloads) and self._event is not None:
+            self._place, event = place + 1, self._event
+            return Message(event.origin, self._payloads[place], event.group, event.number)
+        while (item := self._take_item()) is not None:
             if not isinstance(item, Event):
                 return item
             if item.payloads:
                 self._event, self._payloads, self._place = item, item.payloads, 1
                 return Message(item.origin, item.payloads[0], item.group, item.number)
+        return None
+
+    @property
+    def next_arrival(self) -> int | None:
+        """The place of what comes next among all that came to this node; None: nothing is here."""
+        if self._place < len(self._payloads):
+            return self._inbox.last
+        return self._inbox.arrivals[0] if self._inbox.arrivals else None
 
     async def next_batch(self) -> Item:
         """The next whole event, or what comes in between: one call a batch, for those who count
@@ -400,47 +412,41 @@ class Group:
             rest = msgspec.structs.replace(self._event, payloads=self._payloads[self._place :])
             self._payloads = []
             return rest
-        return await self._next_item()
+        while (item := self._take_item()) is None:
+            await self._arrival()
+        return item
 
-    async def _next_item(self) -> Item:
-        while True:
-            while not self._queue:
-                if self._closed is not None:
-                    raise self._closed
-                await self._arrived.wait()
-            item = self._queue.popleft()
-            self._items_taken += 1
+    async def _arrival(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+        await self._arrived.wait()
+
+    def _take_item(self) -> Item | None:
+        while self._inbox.items:
+            item = self._inbox.take()
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
             if isinstance(item, StateWanted):
-                self._node.driver.provide(self.name, item.token, state_of(self._snapshot))
+                self.node.driver.provide(self.name, item.token, self._handover.give())
             elif isinstance(item, StateGiven):
-                if item.state is None:
-                    log.warning("%s begins without the state that others have", self.name)
-                elif self._restore is not None:
-                    self._restore(item.state)
+                self._handover.take(item)
             else:
-                return self._taken(item)
-
-    def _taken(self, item: Item) -> Item:
-        if not isinstance(item, Event):
-            self.view = item if isinstance(item, View) else self.view
-            return item
-        self._queue_count -= len(item.payloads)
-        self._queue_size -= item.size
-        if self._throttled is not None:
-            self._relieve()
-        return item
+                self.view = item if isinstance(item, View) else self.view
+                if self._patience.is_tried:
+                    self._patience.relieve()
+                return item
+        return None
 
     def status(self) -> dict[str, Any]:
         """How the group is, as plain values."""
         members = self._installed.members if self._installed else ()
-        machine = self._node.driver.machines.get(self.name)
+        machine = self.node.driver.machines.get(self.name)
         return {
             "members": [str(member) for member in members],
-            "waiting_in": self._queue_count,
+            "formation": self._installed.formation if self._installed else "",
+            "waiting_in": self._inbox.count,
             "waiting_out": len(self._batch),
-            "throttled": self._throttled is not None,
+            "throttled": self._patience.is_tried,
             "updating": self.licence.status() if self.licence is not None else None,
             "delivered_up_to": self.delivered_up_to,
             "stable_up_to": self.stable_up_to,
@@ -470,10 +476,10 @@ class Group:
             return  # it was closed meanwhile
         finally:
             if self._closed is None:  # also if we were told to hurry: the others must hear of it
-                self._node.leave(self)
+                self.node.leave(self)
 
     def _is_underway(self) -> bool:
-        unstable = self._tells_stability and self.stable_up_to < self.delivered_up_to
+        unstable = self.tells_stability and self.stable_up_to < self.delivered_up_to
         return bool(self._batch) or unstable
 
     async def _wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
@@ -486,7 +492,7 @@ class Group:
     def close(self, why: Exception) -> None:
         """No more sends; what was delivered can still be read."""
         self._closed = why
-        if self._throttled is not None:
-            self._throttled.cancel()
+        self._patience.end()
         self._changed.ring()
         self._arrived.ring()
+        self.node.arrived.ring()

@@ -7,6 +7,7 @@ one `Command` a line:
   meet   is connected with everybody at these places, and then prints `MET`
   start  joins its groups and sends for so many seconds
   cut    nothing passes from and to these names any more, but for what the last cut named
+  reform has a group formed anew, if that can be
   stop   writes the `stop` row and ends, without leaving a group: for the others it just is no more
 
 Where it takes a ticket to send, it wants one as the simulator's load does: all the time, or now and
@@ -31,14 +32,17 @@ from typing import Any, Literal
 
 import msgspec
 
+from ordercast import levels
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.levels import LEVELS, Causal, Level
+from ordercast.levels import LIVE, Causal, Level
+from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
 from ordercast.net.licence import TicketLost
 from ordercast.net.node import Node, open_node
 from ordercast.net.receipt import Receipt
 from ordercast.protocol.cluster.options import NOT_LIVE
-from ordercast.settings import convert, located
+from ordercast.protocol.families import FAMILIES
+from ordercast.settings import located
 
 READY = "READY "
 MET = "MET"
@@ -85,11 +89,12 @@ class Ready(_Line, frozen=True):
 
 
 class Command(_Line, frozen=True):
-    do: Literal["meet", "start", "cut", "stop"]
+    do: Literal["meet", "start", "cut", "reform", "stop"]
     places: dict[str, str] = {}  # meet and start: where everybody is
     seconds: float = 0.0  # start: how long the load runs
     incoming: list[str] = []  # cut: who must not reach us
     outgoing: list[str] = []  # cut: whom we must not reach
+    group: str = ""  # reform: which
 
 
 class LiveMember:
@@ -115,6 +120,8 @@ class LiveMember:
                 self._begin(self._meet(list(command.places)))
             elif command.do == "start":
                 self._start(command.seconds)
+            elif command.do == "reform":
+                self._begin(self._reform(command.group))
             else:
                 mesh.set_cuts(frozenset(command.incoming), frozenset(command.outgoing))
         os._exit(1)
@@ -139,6 +146,11 @@ class LiveMember:
                 if group.licence is not None:
                     draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
                     self._begin(want_a_ticket(group, load.tenure, draw, until), earliest)
+
+    async def _reform(self, group: str) -> None:
+        """As in the simulator, nothing has gone wrong if the others do not want it."""
+        with suppress(NotFormed):
+            await self._node.reform(group)
 
     def _begin(self, work: Coroutine[Any, Any, None], earliest: float = 0.0) -> None:
         self._tasks.append(asyncio.create_task(_or_die(work, earliest)))
@@ -211,17 +223,16 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
 
 def level_of(group: GroupPlan) -> Level:
     """The guarantee that a group's family and options stand for."""
-    for level, family in LEVELS.items():
-        if family == group.family:
-            try:
-                chosen = convert(group.options, level)
-            except msgspec.ValidationError as error:
-                what = located(str(error), level)[1]
-                raise UsageError(f"the options of group {group.name!r}: {what}") from error
-            if isinstance(chosen, Causal) and chosen.ownership == "published":
-                raise UsageError(f"group {group.name!r}: {NOT_LIVE}")
-            return chosen
-    raise UsageError(f"family {group.family!r} does not run live in this version")
+    if group.family not in LIVE:
+        raise UsageError(f"family {group.family!r} does not run live in this version")
+    try:
+        chosen = levels.level_of(group.family, group.options)
+    except msgspec.ValidationError as error:
+        what = located(str(error), FAMILIES[group.family].options)[1]
+        raise UsageError(f"the options of group {group.name!r}: {what}") from error
+    if isinstance(chosen, Causal) and chosen.ownership == "published":
+        raise UsageError(f"group {group.name!r}: {NOT_LIVE}")
+    return chosen
 
 
 async def run() -> None:

@@ -67,6 +67,7 @@ class Contact:
         "broken",
         "connection",
         "dialler",
+        "expected",
         "greeting",
         "key",
         "learned",
@@ -84,6 +85,7 @@ class Contact:
         self.life: NodeId | None = None  # the newest that greeted us
         self.broken: NodeId | None = None  # a life that we lost frames to: we are through with it
         self.link: Link | None = None
+        self.expected: Link | None = None  # to a life that others told us of, until it greets us
         self.connection: Connection | None = None  # the one that counts, once it is ready
         self.greeting: Connection | None = None  # the last that we told how much we have
         self.udp: tuple[Any, ...] | None = None  # where datagrams go: host, port, and IPv6's more
@@ -211,20 +213,36 @@ class Mesh:
     # --- sending -----------------------------------------------------------------------------
 
     def send(self, to: NodeId, data: bytes) -> None:
-        """Puts a framed packet on the link to a life. A life that is gone gets nothing."""
+        """Puts a framed packet on the link to a life. A life that is gone gets nothing.
+
+        One that we have not met may be known to a machine by others, who have: it gets all of it
+        when we meet.
+        """
         contact = self.contacts.get(to.name)
-        if contact is None or contact.life != to or contact.link is None:
+        link = self._link(contact, to) if contact is not None else None
+        if contact is None or link is None:
             return
         try:
-            contact.link.keep(data)
+            link.keep(data)
         except LinkFull as error:
             self.count("links_broken")
             log.error("breaking the link: %s", error)
-            self._forget_life(contact)
-            contact.broken = to
+            if link is contact.link:
+                self._forget_life(contact)
+            contact.broken, contact.expected = to, None
             return
-        if contact.connection is not None:
+        if link is contact.link and contact.connection is not None:
             contact.connection.put(data)
+
+    def _link(self, contact: Contact, to: NodeId) -> Link | None:
+        if contact.life == to:
+            return contact.link
+        known = contact.life or contact.broken
+        if known is not None and to.incarnation <= known.incarnation:
+            return None
+        if contact.expected is None or contact.expected.peer != to:
+            contact.expected = Link(to, LINK_LIMIT)
+        return contact.expected
 
     def send_frame(self, contact: Contact, kind: Kind, *parts: bytes) -> bool:
         """Sends what is not part of the link, if there is a connection."""
@@ -326,7 +344,11 @@ class Mesh:
             if contact.life is not None:
                 self._forget_life(contact)
             contact.life, contact.broken = life, None
-            contact.link = Link(life, LINK_LIMIT)
+            expected = contact.expected
+            if expected is not None and expected.peer.incarnation <= life.incarnation:
+                contact.expected = None
+            is_it = expected is not None and expected.peer == life
+            contact.link = expected if is_it else Link(life, LINK_LIMIT)
         assert contact.link is not None
         # What still comes by the old connection must not count: we tell now how much we have.
         self._detach(contact)

@@ -59,6 +59,9 @@ class Metrics:
         updates = gauge(
             "ordercast_group_updating", "1 while it may send by a ticket", labels=["group"]
         )
+        formed = gauge(
+            "ordercast_group_formation", "1 for the one it is in", labels=["group", "formation"]
+        )
         figures = gauge("ordercast_group", "What its protocol counts", labels=["group", "what"])
         for name, group in sorted(status["groups"].items()):
             members.add_metric([name], len(group["members"]))
@@ -66,9 +69,12 @@ class Metrics:
             if group["updating"] is not None:
                 valid = group["updating"]["ticket"] is not None
                 updates.add_metric([name], int(valid and not group["updating"]["suspended"]))
+            if group["formation"]:
+                formed.add_metric([name, group["formation"]], 1)
             for what, value in group["figures"].items():
                 figures.add_metric([name, what], value)
         yield members
         yield waiting
         yield updates
+        yield formed
         yield figures

@@ -16,6 +16,7 @@ import ipaddress
 import logging
 from collections.abc import Callable
 from functools import lru_cache, partial
+from itertools import count
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -24,14 +25,17 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import DiskError, OrdercastError, UsageError
-from ordercast.kernel.machine import Family, Machine, Plan
-from ordercast.levels import LEVELS, Causal, Level
+from ordercast.kernel.machine import Plan
+from ordercast.levels import Causal, Level, family_of, is_level, options_of
+from ordercast.net.bell import Bell
 from ordercast.net.config import Config, objection_to, table_of
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams, Plain, Wrapper
 from ordercast.net.driver import Driver
+from ordercast.net.formations import Vote
 from ordercast.net.group import Group
 from ordercast.net.identity import Identity
+from ordercast.net.machines import Machines
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import Ejected, GroupClosed
 from ordercast.net.metrics import Metrics
@@ -42,7 +46,7 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Source, convert, dotted, located, read_source
 from ordercast.store.file import FileStore
 from ordercast.trace.log import RowLog
-from ordercast.types import NodeId
+from ordercast.types import NodeId, View
 from ordercast.units import Quantity
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import Kind
@@ -50,8 +54,6 @@ from ordercast.wire.framing import Kind
 log = logging.getLogger("ordercast.net")
 
 SECURITY_SECONDS = 2.0
-MOST_LEFT = 100
-"""Groups that were left and can be joined again in the same life."""
 REMEMBERED_RULES = 4096
 
 
@@ -62,11 +64,12 @@ class Node:
         self.config = config
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
+        self.arrivals = count(1)  # what was delivered in any group, numbered
+        self.arrived: Bell  # rung for each of them
         self.driver: Driver
         self.mesh: Mesh
         self._datagrams: Datagrams
-        # Groups of this life that are over, with the machine where it can go on.
-        self._left: dict[str, tuple[Plan, Machine | None]] = {}
+        self._machines: Machines
         self._plans: dict[str, Plan] = {}  # of the groups that we are in
         self._identity: Identity | None = None
         self._trace: RowLog | None = None
@@ -137,8 +140,11 @@ class Node:
         """Driver, mesh and datagrams, which know each other."""
         config, tls, sealed = self.config, self._tls, self._sealed
         rules = lru_cache(REMEMBERED_RULES)(partial(may, config))
+        self.arrived = Bell(asyncio.get_running_loop())
         self.driver = Driver(self.me, self._codec, self._trace, rules, config.peer_limit)
         self.driver.store, self.driver.disk_failed = self._store, self._stop
+        assert self._store is not None
+        self._machines = Machines(self.me, self._store.records, self.driver.start)
         self.mesh = Mesh(
             self.me,
             config.cluster,
@@ -260,11 +266,14 @@ class Node:
         *,
         snapshot: Callable[[], bytes] | None = None,
         restore: Callable[[bytes], None] | None = None,
+        vote: Vote | None = None,
     ) -> Group:
         """Joins a group. Its members are those given, those configured, or all known nodes.
 
-        With `Causal(state=True)`, `snapshot` tells the application's state to who comes later, and
-        `restore` takes another's when we come; both are called while the group is read.
+        `snapshot` tells the application's state to who comes later, and `restore` takes another's
+        when we come; both are called while the group is read. They are for `Causal(state=True)`,
+        and for `Total` and `Atomic` groups, which hand it over whenever they are formed anew. There
+        `vote` says whether we come, at any time and at once.
         """
         if self._broken is not None:
             raise self._broken
@@ -274,20 +283,22 @@ class Node:
             raise UsageError(objection)
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
-        if type(level) not in LEVELS:
+        if not is_level(level):
             raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
         level = _checked(level)
-        family = FAMILIES[LEVELS[type(level)]]
+        family = FAMILIES[family_of(level)]
         rules = self.config.group.get(name)
         names = members or (rules.members if rules else None)
         if isinstance(level, Causal):
-            self._check_causal(name, level, names, snapshot, restore)
+            self._check_causal(name, level, names)
+        _check_hooks(name, level, family.shared, snapshot, restore, vote)
         names = names or [self.me.name, *self.config.peers]
         self._check_members(name, names, family.largest_group)
-        plan = Plan(name, tuple(sorted(set(names))), level)
+        options = options_of(level, asks=vote is not None)
+        plan = Plan(name, tuple(sorted(set(names))), options)
         for told in family.advice(plan, 0.0):
             log.warning("%s: %s", name, told)
-        machine = self._machine(family, plan)
+        machine = self._machines.take(family, plan)
         group = Group(
             self,
             name,
@@ -299,27 +310,13 @@ class Node:
             tells_stability=family.tells_stability,
             snapshot=snapshot,
             restore=restore,
+            formed=family.shared,
+            vote=vote,
         )
         self.groups[name] = group
         self._plans[name] = plan
-        self.driver.add(machine, group)
+        self.driver.add(machine, plan, group)
         return group
-
-    def _machine(self, family: Family, plan: Plan) -> Machine:
-        """A new one; or the one with which this life was in the group before."""
-        earlier = self._left.pop(plan.group, None)
-        if earlier is None:
-            assert self._store is not None
-            kept = self._store.records(plan.group)
-            (machine,) = family.build(self.me, (plan,), Random(), kept)
-            return machine
-        if not family.rejoins or earlier[1] is None or earlier[0].options != plan.options:
-            self._left[plan.group] = earlier
-            again = "with other options" if family.rejoins and earlier[1] else "again"
-            raise UsageError(
-                f"{self.me} has left {plan.group!r}: only a new life can join it {again}"
-            )
-        return earlier[1]
 
     def _check_members(self, name: str, names: list[str], most: int) -> None:
         if not may(self.config, self.me.name, name, "join"):
@@ -333,14 +330,7 @@ class Node:
         if len(names) > most:
             raise UsageError(f"{name!r} would have {len(names)} members: at most {most} members")
 
-    def _check_causal(
-        self,
-        name: str,
-        level: Causal,
-        members: list[str] | None,
-        snapshot: object,
-        restore: object,
-    ) -> None:
+    def _check_causal(self, name: str, level: Causal, members: list[str] | None) -> None:
         if level.ownership == "published":
             raise UsageError(f"{name!r}: {NOT_LIVE}")
         if not level.updaters and members is None and not level.founder:
@@ -350,10 +340,30 @@ class Node:
             )
         if level.founder and members is not None and level.founder not in members:
             raise UsageError(f"the founder of {name!r} is {level.founder}, which is no member")
-        if level.state and (snapshot is None or restore is None):
-            raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
-        if not level.state and (snapshot is not None or restore is not None):
-            raise UsageError(f"{name!r} hands over no state: say Causal(state=True)")
+
+    async def reform(
+        self, name: str, members: list[str] | None = None, *, timeout: float | None = None
+    ) -> View:
+        """Forms a group anew, of all its members who are there or of these: its first view.
+
+        The part of the group that this node is in goes on: who comes from elsewhere takes over its
+        state. NotFormed: somebody does not want it, or nobody else is there; nothing has changed.
+        TimeoutError: nobody knows yet.
+        """
+        group = self.groups.get(name)
+        if group is None:
+            raise UsageError(f"{self.me.name} is not in group {name!r}: join it first")
+        if group.formations is None:
+            raise UsageError(f"{name!r} is {group.family}: only Total and Atomic groups are formed")
+        planned = self._plans[name].members
+        for one in members or ():
+            if one not in planned:
+                raise UsageError(f"{one} is not a member of {name!r}: {', '.join(planned)}")
+        if members is not None and self.me.name not in members:
+            raise UsageError(f"{self.me.name} forms {name!r}, and so is in it: give it too")
+        wanted = None if members is None else tuple(sorted(set(members)))
+        async with asyncio.timeout(timeout):
+            return await group.formations.reform(wanted)
 
     def leave(self, group: Group) -> None:
         """Tells the others and forgets the group. `group.leave()` waits for stability before."""
@@ -377,6 +387,10 @@ class Node:
         log.error("%s is put out of %s: %s", self.me, group.name, why)
         self._over(group, Ejected(f"put out of {group.name}: {why}"))
 
+    def refuse(self, group: Group, why: OrdercastError) -> None:
+        log.error("%s is not taken into %s: %s", self.me, group.name, why)
+        self._over(group, why)
+
     def fail(self, group: Group, error: Exception) -> None:
         """Something of ours went wrong in the middle: this member stops, the others go on."""
         log.error("%s cannot go on in %s: %s", self.me, group.name, error)
@@ -390,10 +404,7 @@ class Node:
         self.driver.leave(group.name)
         self.driver.remove(group.name)
         self.groups.pop(group.name, None)
-        self._left[group.name] = (self._plans.pop(group.name), machine if sound else None)
-        remembered = [name for name, (_, earlier) in self._left.items() if earlier is not None]
-        for name in remembered[:-MOST_LEFT]:  # each keeps the events that it kept for others
-            self._left[name] = (self._left[name][0], None)
+        self._machines.over(self._plans.pop(group.name), machine, sound)
 
 
 def _checked(level: Level) -> Level:
@@ -409,6 +420,22 @@ def _checked(level: Level) -> Level:
     except msgspec.ValidationError as error:
         where, what = located(str(error), kind)
         raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
+
+
+def _check_hooks(
+    name: str, level: Level, formed: bool, snapshot: object, restore: object, vote: object
+) -> None:
+    """What an application may be asked, and what it must be able to answer."""
+    hooks = (snapshot is not None) + (restore is not None)
+    if hooks == 1 or (hooks == 0 and isinstance(level, Causal) and level.state):
+        raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
+    if hooks and not formed and not (isinstance(level, Causal) and level.state):
+        more = ": say Causal(state=True)" if isinstance(level, Causal) else ""
+        raise UsageError(f"{name!r} hands over no state{more}")
+    if vote is not None and not formed:
+        raise UsageError(f"{name!r} is not formed by invitations: there is nothing to vote on")
+    if vote is None and getattr(level, "invitations", "accept") == "ask":
+        raise UsageError(f"{name!r} asks its application about invitations: give join a vote")
 
 
 def _opened_store(folder: Path, codec: Codec) -> FileStore:

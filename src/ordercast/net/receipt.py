@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ordercast.errors import OrdercastError
+from ordercast.errors import OrdercastError, UsageError, unknown_word
 
 if TYPE_CHECKING:
     from ordercast.net.group import Group
 
 Until = Literal["queued", "delivered", "stable"]
 UNTIL = ("queued", "delivered", "stable")
+
+
+def check_until(until: str, group: str, tells_stability: bool) -> None:
+    if until not in UNTIL:
+        raise UsageError(unknown_word("word for until", str(until), UNTIL))
+    if until == "stable" and not tells_stability:
+        raise UsageError(
+            f"{group!r} is a cluster, in which nobody knows who has what: wait until "
+            "'delivered', there is no 'stable'"
+        )
 
 
 class Receipt:
@@ -34,12 +44,13 @@ class Receipt:
     @property
     def stable(self) -> bool:
         """Every present member has it."""
-        return self.number is not None and self.number <= self._group.stable_up_to
+        known = self.number is not None and self.failure is None
+        return known and (self.number or 0) <= self._group.stable_up_to
 
     async def wait(self, until: Until = "stable") -> Receipt:
         """Waits until it is so. GroupClosed if the group ends before, TicketLost if our right to
-        send does."""
-        self._group.check_until(until)
+        send does, Reformed if the group is formed anew."""
+        check_until(until, self._group.name, self._group.tells_stability)
         if self.number is None:
             self._group.hurry()
         while until != "queued" and not (self.stable if until == "stable" else self.delivered):

@@ -38,12 +38,13 @@ from typing import Protocol
 
 import msgspec
 
-from ordercast.errors import DiskError, OrdercastError, TraceError, UsageError, unknown_word
-from ordercast.levels import LEVELS, Level
+from ordercast.errors import DiskError, OrdercastError, TraceError, UsageError
+from ordercast.levels import Level, level_of
 from ordercast.net.config import GroupRules
-from ordercast.net.message import GroupClosed
+from ordercast.net.message import GroupClosed, Item
 from ordercast.net.node import open_node
-from ordercast.settings import convert, dotted, located
+from ordercast.protocol.families import FAMILIES
+from ordercast.settings import dotted, located
 from ordercast.trace.recording import (
     COMMIT,
     HEADER,
@@ -64,7 +65,7 @@ from ordercast.trace.recording import (
     pack_header,
     read_header,
 )
-from ordercast.types import Event, NodeId, Updating, View
+from ordercast.types import NodeId, Subgroup, Updating, View
 
 SEGMENT_BYTES = 64 << 20
 KEEP_BYTES = 64 << 30
@@ -280,7 +281,7 @@ def _unpack_summary(path: Path, body: bytes) -> Recorded:
 class Feed(Protocol):
     """Where items come from, one by one, until it raises GroupClosed: a group is one."""
 
-    async def next_batch(self) -> Event | View | Updating: ...
+    async def next_batch(self) -> Item: ...
 
 
 class Recorder:
@@ -383,9 +384,9 @@ class Recorder:
                 taken.clear()
                 await taken.wait()
 
-    def _record_of(self, item: Event | View | Updating) -> Record | None:
-        """None: an earlier life has recorded it, or it is about our ticket and so no delivery."""
-        if isinstance(item, Updating):
+    def _record_of(self, item: Item) -> Record | None:
+        """None: an earlier life has recorded it, or it is no delivery but news about us."""
+        if isinstance(item, Updating | Subgroup):
             return None
         me, at = self._me, self._clock()
         if isinstance(item, View):
@@ -443,14 +444,13 @@ async def run_recorder(settings: Path, name: str, folder: Path) -> None:
 
 
 def _level(name: str, rules: GroupRules) -> Level:
-    for level, family in LEVELS.items():
-        if family == rules.family:
-            try:
-                return convert(rules.options, level)
-            except msgspec.ValidationError as error:
-                where, what = located(str(error), level)
-                raise UsageError(f"group {name!r}: options.{dotted(where)}: {what}") from error
-    raise UsageError(f"group {name!r}: {unknown_word('family', rules.family, LEVELS.values())}")
+    try:
+        return level_of(rules.family, rules.options)
+    except UsageError as error:
+        raise UsageError(f"group {name!r}: {error}") from error
+    except msgspec.ValidationError as error:
+        where, what = located(str(error), FAMILIES[rules.family].options)
+        raise UsageError(f"group {name!r}: options.{dotted(where)}: {what}") from error
 
 
 def main() -> int:

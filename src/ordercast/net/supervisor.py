@@ -7,7 +7,8 @@ SIGSTOP, a cut the kernel's (`namespaces.py`) or, where that cannot be had, the 
 the end of the load it heals everything, waits for the quiet phase, and tells all to stop.
 
 Faults overlap as in the simulator: each is ended by itself; a member is down until the last of its
-crashes ends, and stands still until the last of its pauses does.
+crashes ends, and stands still until the last of its pauses does. That a group is formed anew
+happens at a time like a fault, and is over at once.
 
 Rules. Every process is in `lives` from its first moment, and whatever happens none outlives `run`.
 Every wait has a bound. A member that ends without being told to breaks the run off. What a killed
@@ -53,6 +54,7 @@ class Trouble(NamedTuple):
     nodes: tuple[str, ...] = ()
     paths: tuple[tuple[str, str], ...] = ()  # cuts: from whom to whom nothing passes
     disk_lost: bool = False
+    group: str = ""  # reform: which is formed anew, by each of the nodes
 
 
 class LivePlan(NamedTuple):
@@ -296,8 +298,13 @@ class Supervisor:
     # --- faults ------------------------------------------------------------------------------
 
     async def _begin(self, trouble: Trouble) -> None:
-        self._active.append(trouble)
         self._trouble(trouble, True)
+        if trouble.kind == "reform":
+            for name in trouble.nodes:
+                if self._current[name].started:
+                    self._current[name].tell(Command(do="reform", group=trouble.group))
+            return
+        self._active.append(trouble)
         if trouble.kind in ("crash", "restart"):
             for name in trouble.nodes:
                 self._current[name].crash()

@@ -4,5 +4,13 @@ from ordercast.kernel.machine import Family
 from ordercast.protocol import cluster, fifo, newtop
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (fifo.FAMILY, cluster.GOSSIP, cluster.CAUSAL, newtop.FAMILY)
+    family.name: family
+    for family in (
+        fifo.FAMILY,
+        cluster.GOSSIP,
+        cluster.CAUSAL,
+        newtop.FAMILY,
+        newtop.SEQUENCED,
+        newtop.ATOMIC,
+    )
 }

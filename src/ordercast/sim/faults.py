@@ -43,6 +43,7 @@ class Faults:
             "slow": lambda fault: self._weigh(),
             "disk": lambda fault: self._disks(),
             "skew": self._skew,
+            "reform": self._reform,
         }
 
     def schedule(self, faults: list[Fault], until: int) -> None:
@@ -83,8 +84,7 @@ class Faults:
                     for other in self._active
                 ):
                     process.resume()
-        else:
-            assert fault.kind == "skew"
+        elif fault.kind == "skew":
             for process in self._named(fault):
                 self._drift(process)
 
@@ -117,6 +117,11 @@ class Faults:
         for process in self._named(fault):
             process.clock = process.clock.jumped(self._agenda.now, fault.by)
             self._drift(process)
+
+    def _reform(self, fault: Fault) -> None:
+        """No fault, but it happens at a given time like one."""
+        for process in self._named(fault):
+            process.form(fault.group or next(iter(process.machines), ""))
 
     def _drift(self, process: Process) -> None:
         """A clock drifts as the newest of its faults says. A jump is never undone."""
@@ -191,7 +196,11 @@ def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[F
         shortest = min(MILLISECOND, chaos.longest)
         lasts: Duration | None = Duration(draw.randint(shortest, chaos.longest))
         sides: list[list[str]] = []
-        if kind in ("crash", "restart"):
+        group = ""
+        if kind == "reform":
+            chosen = draw.choice(scenario.groups())
+            nodes, lasts, group = [draw.choice(chosen.members)], None, chosen.name
+        elif kind in ("crash", "restart"):
             nodes = nodes[:1]
             if kind == "crash" and draw.random() < 0.5:
                 room = len(names) - len(crashed_for_good) > chaos.survivors
@@ -218,5 +227,6 @@ def draw_chaos(chaos: ChaosSettings, scenario: Scenario, draw: Random) -> list[F
                 by=Duration(draw.randint(0, chaos.jump)),
                 drift=draw.uniform(-0.05, 0.05),
                 mode=draw.choice(("fail", "full", "slow")),
+                group=group,
             )
         )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 from ordercast.errors import DiskError
-from ordercast.kernel.machine import Licensed, Machine
+from ordercast.kernel.machine import Formed, Licensed, Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Note, Step, Timer
 from ordercast.sim.agenda import Agenda
@@ -24,14 +24,28 @@ from ordercast.sim.network import Link, Network, Parcel
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
-from ordercast.types import Event, NodeId, Payloads, StateGiven, StateWanted, Updating, View
+from ordercast.types import (
+    Event,
+    Invitation,
+    NodeId,
+    Payloads,
+    Refused,
+    StateGiven,
+    StateWanted,
+    Subgroup,
+    Updating,
+    View,
+)
 
 DISK_RECORDS = 10_000_000
 
 Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
-Heard: TypeAlias = Event | View | StateWanted | StateGiven | Updating
-Application: TypeAlias = Callable[[NodeId, Heard], bytes | None]
-"""What an application is handed, in order. What it returns is its state, if that was asked."""
+Heard: TypeAlias = (
+    Event | View | StateWanted | StateGiven | Updating | Subgroup | Invitation | Refused
+)
+Application: TypeAlias = Callable[[NodeId, Heard], bytes | bool | None]
+"""What an application is handed, in order. What it returns is its state, if that was asked for,
+or False if it was invited and does not come."""
 Act: TypeAlias = tuple[Callable[[Any], None], Any]
 """What is to be done, and its one argument, as on the agenda."""
 
@@ -219,11 +233,23 @@ class Process:
         if life == self.life:
             self.seek(group, wanted)
 
+    def form(self, group: str) -> None:
+        """The application wants the group formed anew."""
+        machine = self.machines.get(group)
+        if self._paused is not None:
+            self._paused.append((self.form, group))
+        elif isinstance(machine, Formed) and group in machine.groups:
+            step = self._step()
+            machine.form(step, group)
+            self._apply(machine, step)
+
     def await_room(self, group: str, retry: Callable[[], None]) -> None:
         """The load is blocked, and wants to be called when a step may have made room."""
         if self.alive and group not in self.on_room:
             self.on_room[group] = retry
-            self._row("blocked", group=group, cause="window")
+            machine = self.machines.get(group)
+            cause = machine.blocked_by(group) if isinstance(machine, Formed) else "window"
+            self._row("blocked", group=group, cause=cause)
 
     def _expire(self, setting_of: tuple[Machine, Timer, int]) -> None:
         machine, timer, setting = setting_of
@@ -238,6 +264,12 @@ class Process:
     def _provide(self, machine: Machine, asked: StateWanted, state: bytes | None) -> None:
         step = self._step()
         machine.provide(step, asked.group, asked.token, state)
+        self._apply(machine, step)
+
+    def _answer(self, machine: Machine, invited: Invitation, yes: bool) -> None:
+        assert isinstance(machine, Formed)
+        step = self._step()
+        machine.answer(step, invited.group, invited.formation, yes)
         self._apply(machine, step)
 
     def _step(self) -> Step:
@@ -281,6 +313,7 @@ class Process:
             post(self, machine, to, packet, channel, tokens)
         for timer, after in step.timers:
             self._set_timer(machine, timer, after)
+        answers: list[tuple[StateWanted | Invitation, bytes | bool | None]] = []
         for output in step.outputs:
             if isinstance(output, Event):
                 self.delivered += 1
@@ -295,8 +328,14 @@ class Process:
             answer = None
             if self._application is not None:
                 answer = self._application(self.life, output)
-            if isinstance(output, StateWanted):
-                self._provide(machine, output, answer)
+            if isinstance(output, StateWanted | Invitation):
+                answers.append((output, answer))
+        # What comes of an answer comes after all that the application hears of this step.
+        for asked, answer in answers:
+            if self.alive and isinstance(asked, StateWanted):
+                self._provide(machine, asked, answer if isinstance(answer, bytes) else None)
+            elif self.alive and isinstance(asked, Invitation):
+                self._answer(machine, asked, answer is not False)
         if self.on_room:
             for retry in list(self.on_room.values()):
                 retry()

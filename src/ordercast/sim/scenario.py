@@ -14,7 +14,7 @@ from ordercast.units import MILLISECOND, SECOND, Duration, Rate, Size
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 FaultKind = Literal[
-    "crash", "restart", "pause", "partition", "one-way", "loss", "slow", "disk", "skew"
+    "crash", "restart", "pause", "partition", "one-way", "loss", "slow", "disk", "skew", "reform"
 ]
 
 
@@ -64,6 +64,7 @@ class Fault(Part, frozen=True):
     drift: Annotated[float, Meta(gt=-0.5, le=1)] = 0.0  # skew: seconds gained a second
     mode: Literal["fail", "full", "slow"] = "fail"  # disk
     sync: Duration = Duration(20 * MILLISECOND)  # disk, slow: what one sync takes
+    group: str = ""  # reform: which group; "" is the only one
 
 
 class GroupSettings(Part, frozen=True):
@@ -71,6 +72,7 @@ class GroupSettings(Part, frozen=True):
     members: list[str]
     family: str | None = None
     options: dict[str, Any] = {}
+    formed: bool | None = None  # None: as at the top
 
 
 class ChaosSettings(Part, frozen=True):
@@ -89,6 +91,7 @@ class Scenario(Part, frozen=True):
     duration: Duration = Duration(10 * SECOND)
     quiet: Duration = Duration(5 * SECOND)
     options: dict[str, Any] = {}
+    formed: bool = True  # where groups form: whether they are there from the beginning
     workload: WorkloadSettings = WorkloadSettings()
     network: NetworkSettings = NetworkSettings()
     fault: list[Fault] = []
@@ -113,6 +116,9 @@ class Scenario(Part, frozen=True):
         if self.family_of(group) != self.family:
             return group.options
         return {**self.options, **group.options}
+
+    def begins_formed(self, group: GroupSettings) -> bool:
+        return self.formed if group.formed is None else group.formed
 
     def senders(self) -> tuple[str, ...]:
         wanted = self.workload.senders

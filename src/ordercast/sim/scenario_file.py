@@ -54,6 +54,7 @@ FAULT_KEYS: dict[str, tuple[str, ...]] = {
     "drift": ("skew",),
     "mode": ("disk",),
     "sync": ("disk",),
+    "group": ("reform",),
 }
 """Keys that only some kinds of fault have."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ordercast.errors import unknown_word
 from ordercast.kernel.machine import Plan
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Finding, Where
@@ -143,6 +144,10 @@ def _groups(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
         if len(set(group.members)) < len(group.members):
             yield where, f"group {group.name!r} lists a member twice"
         family = FAMILIES[scenario.family_of(group)]
+        if "+" in group.name:
+            yield where, f"group {group.name!r}: a name has no +, which is for its formations"
+        if not (scenario.begins_formed(group) or family.shared):
+            yield where, f"group {group.name!r}: {family.name} groups do not form: leave formed out"
         if len(group.members) > family.largest_group:
             yield (
                 where,
@@ -152,6 +157,10 @@ def _groups(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
 
 
 def _chaos(chaos: ChaosSettings, scenario: Scenario) -> Iterator[Finding]:
+    if "reform" in chaos.faults and not all(
+        FAMILIES[scenario.family_of(group)].shared for group in scenario.groups()
+    ):
+        yield ("chaos", "faults"), "chaos.faults: not all groups here can be formed anew"
     if not chaos.faults:
         yield ("chaos", "faults"), "chaos.faults is empty: name at least one kind"
     for key, span in (("every", chaos.every), ("longest", chaos.longest)):
@@ -199,6 +208,26 @@ def _fault(fault: Fault, scenario: Scenario, names: frozenset[str]) -> Iterator[
         yield "sides", "only a partition and a one-way cut have sides: say nodes"
     elif not fault.nodes and fault.kind != "loss":
         yield "", 'says nobody: add nodes = ["n1"]'
+    if fault.kind == "reform":
+        yield from _reform(fault, scenario)
+
+
+def _reform(fault: Fault, scenario: Scenario) -> Iterator[tuple[str, str]]:
+    groups = {group.name: group for group in scenario.groups()}
+    if not fault.group and len(groups) > 1:
+        yield "", f"there are several groups: say which, as group = {next(iter(groups))!r}"
+        return
+    group = groups.get(fault.group or next(iter(groups)))
+    if group is None:
+        yield "group", unknown_word("group", fault.group, groups)
+    elif not FAMILIES[scenario.family_of(group)].shared:
+        yield "kind", f"groups of {scenario.family_of(group)} do not form"
+    else:
+        for name in fault.nodes:
+            if name not in group.members:
+                yield "nodes", f"{name} is not a member of group {group.name!r}"
+    if fault.lasts is not None:
+        yield "for", "a group is formed anew at a time, not for a while"
 
 
 def _sides(fault: Fault) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ import msgspec
 
 from ordercast import __version__
 from ordercast.errors import UsageError, failure_line
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.machine import Family, Machine, Plan, by_machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim import chance
@@ -69,11 +69,13 @@ class World:
         self._families = families or FAMILIES
         self._most_events = most_events
         self._groups = [(group, self._plan(group)) for group in scenario.groups()]
-        self._plans: dict[str, dict[str, list[Plan]]] = {}  # by process and family
-        for group, plan in self._groups:
+        in_order = list(self._families)
+        self._plans: dict[str, list[tuple[Family, Plan]]] = {name: [] for name in scenario.names}
+        for group, plan in sorted(
+            self._groups, key=lambda each: in_order.index(scenario.family_of(each[0]))
+        ):
             for name in plan.members:
-                by_family = self._plans.setdefault(name, {})
-                by_family.setdefault(scenario.family_of(group), []).append(plan)
+                self._plans[name].append((self._families[scenario.family_of(group)], plan))
         self.network = Network(
             self.agenda,
             scenario.network,
@@ -140,16 +142,16 @@ class World:
     def _plan(self, group: GroupSettings) -> Plan:
         family = self.scenario.family_of(group)
         options = options_for(self._families[family], self.scenario.options_of(group))
-        return Plan(group.name, tuple(sorted(group.members)), options)
+        return Plan(
+            group.name, tuple(sorted(group.members)), options, self.scenario.begins_formed(group)
+        )
 
     def _machines(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
-        """The machines of one life: families build all their groups at once."""
+        """The machines of one life: what is built together is built at once."""
         machines: list[Machine] = []
-        plans = self._plans.get(me.name, {})
-        for name, family in self._families.items():
-            if name in plans:
-                draw: Random = chance.stream(self.seed, "member", name, me)
-                machines += family.build(me, tuple(plans[name]), draw, kept)
+        for family, plans in by_machine(self._plans[me.name]):
+            draw: Random = chance.stream(self.seed, "member", family.name, me)
+            machines += family.build(me, plans, draw, kept)
         return machines
 
     def _outcome(self, ending: Ending, error: str | None) -> Outcome:

@@ -34,6 +34,7 @@ from ordercast.trace.parquet import (
     load_pyarrow,
 )
 from ordercast.trace.schema import COLUMNS, KINDS, READABLE, Header, Row, Trace
+from ordercast.types import name_of
 
 Vector: TypeAlias = npt.NDArray[Any]
 
@@ -116,8 +117,8 @@ class Columns:
         return found
 
     def only(self, groups: Sequence[str], header: Header) -> Columns:
-        """The rows of these groups, and those of no group."""
-        codes = [code for name, code in self.groups.items() if name in groups]
+        """The rows of these groups in all their formations, and those of no group."""
+        codes = [code for label, code in self.groups.items() if name_of(label) in groups]
         kept = np.zeros(self.count, bool)
         kept[self.place] = np.isin(self.group, [-1, *codes])
         pyarrow = load_pyarrow()

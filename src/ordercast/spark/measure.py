@@ -21,6 +21,7 @@ import numpy as np
 from ordercast.check.history import History, Log
 from ordercast.spark.measure_tickets import TICKET_FIGURES, measure_tickets
 from ordercast.trace.schema import Header, Row, Trace
+from ordercast.types import name_of
 from ordercast.units import SECOND
 
 FIGURES = (
@@ -167,7 +168,7 @@ def _blocked(rows: list[Row]) -> dict[str, float]:
     times, waits = 0, 0
     since: dict[tuple[str, int, str | None], int] = {}
     for row in rows:
-        key = (row.process, row.incarnation, row.group)
+        key = (row.process, row.incarnation, row.group and name_of(row.group))
         if row.kind == "blocked":
             times += 1
             since.setdefault(key, row.at)

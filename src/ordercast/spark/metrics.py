@@ -311,10 +311,11 @@ def view_changes(rows: Any) -> Any:
 
 def blocked(rows: Any) -> Any:
     """run, process, cause, times, blocked_time: until the next submission of that process in that
-    group; a wait that none ended counts in `times` alone."""
+    group, whichever formation; a wait that none ended counts in `times` alone."""
     f = _functions()
     window = import_module("pyspark.sql.window").Window
     seen = rows.where("kind in ('blocked', 'submit')")
+    seen = seen.withColumn("group", f.substring_index("group", "+", 1))
     later = (
         window.partitionBy(*LIFE, "group").orderBy("step").rowsBetween(1, window.unboundedFollowing)
     )

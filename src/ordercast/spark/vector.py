@@ -29,7 +29,7 @@ FINISHED_ONLY = ("agreement", "completeness", "disjoint-views")
 
 def judge_columns(run: Columns, laws: Sequence[str] | None = None) -> list[Verdict]:
     """What `check` says of the same run."""
-    if laws is None and len(families := families_of(run.header)) > 1:
+    if laws is None and (families := families_of(run.header)):
         return _judge_each(run, families)
     vectors = Vectors(run)
     wanted = promised(vectors.events.history) if laws is None else dict.fromkeys(laws)
@@ -64,7 +64,10 @@ class Vectors:
             "completeness": lambda: vector_members.completeness(self.events, self.members),
             "optimistic-causal": lambda: self.causal[0],
             "causal": lambda: self.causal[1],
-            "total": lambda: vector_delivery.total(self.events, self.sequences),
+            "total": lambda: self.total,
+            "total-in-view": lambda: vector_delivery.total_in_view(
+                self.events, self.sequences, proved=self._one_order
+            ),
             "virtual-synchrony": lambda: vector_members.virtual_synchrony(
                 self.events, self.sequences
             ),
@@ -110,6 +113,15 @@ class Vectors:
     @cached_property
     def clock(self) -> Vector | None:
         return vector_delivery.find_clock(self.events)
+
+    @cached_property
+    def total(self) -> Vector:
+        return vector_delivery.total(self.events, self.sequences)
+
+    @property
+    def _one_order(self) -> bool:
+        """Whether all lives agree with one order. Durable lines hide what a later life repeats."""
+        return not len(self.total) and (self.sequences.increasing or not self._durable)
 
     @cached_property
     def causal(self) -> tuple[Vector | None, Vector | None]:

@@ -1,11 +1,14 @@
-"""Cuts for `no-creation`, `no-duplication`, `fifo` and `total`. What a cut is: vector_events.py.
+"""Cuts for `no-creation`, `no-duplication`, `fifo`, `total` and `total-in-view`.
+
+What a cut is: vector_events.py.
 
 `no-duplication` and `fifo` look at a list for each line and sender, deliveries in local order.
 If its numbers increase strictly, nothing in it matters to either.
 
 `total` looks for a number that increases along every line's deliveries: where each event was first
 delivered in the file, or at what time, or its order number. One is enough to prove the law. If
-none does, two lines that contradict each other are searched for, and then events are merged.
+none does, two lines that contradict each other are searched for, and then events are merged. For
+`total-in-view` the same is done view by view, unless `total` is proved by such a number.
 
 `no-creation` needs a clock: a number a row that never falls within a process and grows from every
 submission to its deliveries. Where there is one, nothing was delivered before it was submitted.
@@ -158,46 +161,50 @@ def total(events: Events, sequences: Sequences) -> Vector:
     The two lines are those that the reference would find: what it merges before comes first in
     both and in the same order. And what is left cannot be merged any further.
     """
-    rows, ids = _first_deliveries(events, sequences)
+    rows, ids = _first_deliveries(events, sequences, events.delivered_lines)
     starts = events.line_starts(rows)
-    same_line = np.ones(max(0, len(rows) - 1), bool)
+    scratch = np.full(events.size, LAST)
+    return rows[_disorder(events, rows, ids, starts, scratch)]
+
+
+def _disorder(events: Events, rows: Vector, ids: Vector, starts: Vector, scratch: Vector) -> Vector:
+    """Of sequences of deliveries (`starts` says where each begins) the entries that matter.
+
+    `scratch` has an entry for every event, and is left as it was.
+    """
+    same = np.ones(max(0, len(rows) - 1), bool)
     inner = starts[(starts > 0) & (starts < len(rows))]
-    same_line[inner - 1] = False
-    for key in _order_candidates(events, rows, ids):
-        along = key[ids]
-        if not np.any(same_line & (along[1:] <= along[:-1])):
-            return rows[:0]
-    pair = _contradiction(rows, ids, starts, events.size)
+    same[inner - 1] = False
+    for column in (events.run.place, events.run.at):  # either may be the order that all agree with
+        np.minimum.at(scratch, ids, column[rows])
+        along = scratch[ids]
+        scratch[ids] = LAST
+        if not np.any(same & (along[1:] <= along[:-1])):
+            return NOTHING
+    pair = _contradiction(ids, starts, events.size)
     if pair is not None:
         return pair
     lists = [ids[begin:end].tolist() for begin, end in pairwise(starts.tolist())]
     left = merge(lists)
-    kept = [rows[end - len(rest) : end] for rest, end in zip(left, starts[1:], strict=True)]
-    return np.concatenate([rows[:0], *kept])
+    kept = [np.arange(end - len(rest), end) for rest, end in zip(left, starts[1:], strict=True)]
+    return np.concatenate([NOTHING, *kept])
 
 
-def _first_deliveries(events: Events, sequences: Sequences) -> tuple[Vector, Vector]:
+LAST = np.iinfo(np.int64).max
+"""Later than anything."""
+
+
+def _first_deliveries(events: Events, sequences: Sequences, lines: Vector) -> tuple[Vector, Vector]:
     """The rows of deliveries and their events, repetitions within a line left out."""
     rows, ids = events.delivered, events.delivered_ids
     if sequences.increasing:
         return rows, ids
-    key = events.delivered_lines.astype(np.int64) * events.size + ids
+    key = lines.astype(np.int64) * events.size + ids
     first = np.sort(np.unique(key, return_index=True)[1])
     return rows[first], ids[first]
 
 
-def _order_candidates(events: Events, rows: Vector, ids: Vector) -> list[Vector]:
-    """Numbers for events that may be the order that all agree with."""
-    run = events.run
-    found = []
-    for column in (run.place, run.at):
-        first = np.full(events.size, np.iinfo(np.int64).max)
-        np.minimum.at(first, ids, column[rows])
-        found.append(first)
-    return found
-
-
-def _contradiction(rows: Vector, ids: Vector, starts: Vector, size: int) -> Vector | None:
+def _contradiction(ids: Vector, starts: Vector, size: int) -> Vector | None:
     """Two deliveries of each of the first two lines that contradict each other."""
     bounds = [(begin, end) for begin, end in pairwise(starts.tolist()) if end > begin]
     where = np.full(size, -1, np.int64)
@@ -213,6 +220,59 @@ def _contradiction(rows: Vector, ids: Vector, starts: Vector, size: int) -> Vect
         falls = np.flatnonzero(np.diff(there[both]) < 0)
         if len(falls):
             ahead, then = both[falls[0]], both[falls[0] + 1]
-            found = [begin + ahead, begin + then, there[then], there[ahead]]
-            return np.sort(rows[found])
+            return np.sort([begin + ahead, begin + then, there[then], there[ahead]])
     return None
+
+
+def total_in_view(events: Events, sequences: Sequences, proved: bool) -> Vector:
+    """Nothing if an order is known; else of the first view without one what `total` would take, if
+    it were all that there is, and the views in which these deliveries are.
+
+    `proved`: one order suits all that was delivered anywhere.
+    """
+    run = events.run
+    if run.code_of("view") < 0:
+        return events.bones
+    if proved:
+        return NOTHING
+    views = np.flatnonzero((run.kind == run.code_of("view")) & (run.group >= 0))
+    rows, ids = _first_deliveries(events, sequences, run.life[events.delivered])
+    within = _stretches(events, views, rows)
+    inside = np.flatnonzero(within >= 0)
+    key = _numbered_views(events, views)
+    order = inside[np.lexsort((inside, within[inside], key[within[inside]]))]
+    rows, ids, within = rows[order], ids[order], within[order]
+    bounds = np.flatnonzero(np.diff(key[within], prepend=-1, append=-1))
+    scratch = np.full(events.size, LAST)
+    for begin, end in pairwise(bounds.tolist()):
+        stretch = within[begin:end]
+        starts = np.append(np.flatnonzero(np.diff(stretch, prepend=-1)), end - begin)
+        if len(starts) > 2:
+            some = _disorder(events, rows[begin:end], ids[begin:end], starts, scratch)
+            if len(some):
+                return np.unique(np.concatenate([rows[begin:end][some], views[stretch[some]]]))
+    return NOTHING
+
+
+def _stretches(events: Events, views: Vector, rows: Vector) -> Vector:
+    """By delivery: the last view of its group that its life installed before; -1 for none."""
+    run = events.run
+    found = np.full(len(rows), -1, np.int64)
+    group, delivered = run.group[views], run.group[rows]
+    for code in range(len(run.groups)):
+        mine, theirs = np.flatnonzero(group == code), np.flatnonzero(delivered == code)
+        if len(mine) and len(theirs):
+            at = np.searchsorted(views[mine], rows[theirs]) - 1
+            last = mine[np.maximum(at, 0)]
+            known = (at >= 0) & (run.life[views[last]] == run.life[rows[theirs]])
+            found[theirs[known]] = last[known]
+    return found
+
+
+def _numbered_views(events: Events, views: Vector) -> Vector:
+    """Small numbers: equal where group and identity are, in the order in which they are met."""
+    numbers = events.run.views(views).tolist()
+    groups = events.run.group[views].tolist()
+    met: dict[tuple[int, int], int] = {}
+    found = [met.setdefault(one, len(met)) for one in zip(groups, numbers, strict=True)]
+    return np.array(found, np.int64)

@@ -13,6 +13,7 @@ together show is looked at by tasks that get it from them. What is proved, and h
   optimistic-causal,    (if time is a clock) see walks.py
   causal
   total                 the time of an event's first delivery increases along every line
+  total-in-view         the same: what is in one order everywhere is so in every view
   agreement,            every life with rows in a group delivered all that anybody delivered, and
   completeness          all that was submitted, in it
   virtual-synchrony     the events between two views have the same number and the same two 64-bit
@@ -72,7 +73,7 @@ def settle(spark: Any, folder: Path, laws: Sequence[str] | None) -> Settled | No
     """What slices can say of one run; None if they cannot even read it."""
     try:
         header = read_header(folder)
-        if header.level == Level.OFF or (laws is None and len(families_of(header)) > 1):
+        if header.level == Level.OFF or (laws is None and families_of(header)):
             return None
         ask = prepare(folder, header, laws, _cores(spark))
     except (TraceError, Doubt, OSError, UnicodeDecodeError, load_pyarrow().core.ArrowException):
@@ -126,7 +127,7 @@ def prepare(folder: Path, header: Header, laws: Sequence[str] | None, cores: int
         slices=slices,
         walkers=cores,
         causal=bool(asked & {"causal", "optimistic-causal"}),
-        order=bool(asked & {"total", "agreement"}),
+        order=bool(asked & {"total", "total-in-view", "agreement"}),
         tickets="ticket-uniqueness" in asked,
     )
 
@@ -246,12 +247,14 @@ class Slices:
         created = kept["submitted-once"] and kept["known"] and kept["created"] and kept["clock"]
         walkers = sum("causal" in one.kept for one in walked)
         walks = created and walkers == ask.walkers and all(one.walks for one in said)
+        total = unique and kept["submitted-once"] and kept["known"] and kept.get("total")
         self.kept = {
             "submitted-once": kept["submitted-once"],
             "fifo": kept["fifo"],
             "no-duplication": unique,
             "no-creation": created,
-            "total": unique and kept["submitted-once"] and kept["known"] and kept.get("total"),
+            "total": total,
+            "total-in-view": total and self._has_views(),
             "optimistic-causal": walks and kept.get("optimistic-causal"),
             "causal": walks and kept.get("causal"),
             "virtual-synchrony": unique and kept["virtual-synchrony"] and self._same_spans(said),
@@ -282,7 +285,10 @@ class Slices:
         same = all(
             known.setdefault(span[:3], span[3:]) == span[3:] for one in said for span in one.spans
         )
-        return same and any(row.kind == "view" for row in self.few)
+        return same and self._has_views()
+
+    def _has_views(self) -> bool:
+        return any(row.kind == "view" for row in self.few)
 
     def _everybody(
         self, said: list[Said], walked: list[Walked], *, proved: bool

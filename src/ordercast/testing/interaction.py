@@ -14,6 +14,7 @@ right when playing its commands gives its outputs; ORDERCAST_GOLDEN=rewrite writ
 
 To add a command, decorate a function of (play, *arguments) with `@command(name, usage)`; the
 usage also says how many arguments there may be. What happened on `play.stage` is told by itself.
+`group total n1 n2 and sequenced n2 n3` makes two groups, g and h; `submit n2@h` is meant for h.
 A family may say in PACKETS how its packets read, and in STATES what `show` tells of a member.
 """
 
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError, UsageError, unknown_word
-from ordercast.kernel.machine import Family
+from ordercast.kernel.machine import Family, Formed
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Note
 from ordercast.protocol.cluster.packets import (
@@ -43,8 +44,8 @@ from ordercast.protocol.cluster.packets import (
 )
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive, Data, Start
-from ordercast.protocol.newtop.packets import PACKETS as TOTAL_PACKETS
 from ordercast.testing.stage import (
+    GROUP,
     Happening,
     Kept,
     Parcel,
@@ -56,6 +57,7 @@ from ordercast.testing.stage import (
     tag_of,
 )
 from ordercast.testing.ticket_words import TICKET_WORDS
+from ordercast.testing.total_words import TOTAL_WORDS, News, in_group, news_text
 from ordercast.types import COUNTER_BITS, Event, NodeId, StateGiven, StateWanted, Updating, View
 from ordercast.units import Duration
 
@@ -91,6 +93,8 @@ def packet_text(packet: Packet) -> str:
 
 
 def happening_text(who: NodeId, what: Happening) -> str:
+    if isinstance(what, News):
+        return news_text(who, what)
     match what:
         case Received(sender, packet, channel):
             return f"{who} ← {sender} {channel.value} {packet_text(packet)}"
@@ -105,11 +109,11 @@ def happening_text(who: NodeId, what: Happening) -> str:
             rough = exact if len(exact) <= 6 else f"{after / 1e6:.3g}ms"
             return f"{who} timer {value_text(timer)} in {rough}"
         case View():
-            return f"{who} view {{{' '.join(map(str, what.members))}}}"
+            return f"{who} view {{{' '.join(map(str, what.members))}}}{in_group(what.group)}"
         case Event():
             fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
             named = f"{_event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
-            return f"{who} delivers {named}{_columns_text(fields)}"
+            return f"{who} delivers {named}{_columns_text(fields)}{in_group(what.group)}"
         case StateWanted():
             return f"{who} is asked for its state"
         case Updating(cause=cause, ticket=ticket):
@@ -189,18 +193,7 @@ def _causal_state(member: Any) -> list[str]:
     ]
 
 
-def _total_text(packet: Any) -> str:
-    """`6 after 5, delivered 1, asks for 4`, then what is its own."""
-    asks = f", asks for {packet.solicits}" if packet.solicits else ""
-    said = f"{packet.order} after {packet.previous}, delivered {packet.delivered_up_to}{asks}"
-    own = {name: getattr(packet, name) for name in packet.__struct_fields__[5:]}
-    if "origin" in own:
-        return f"{said}: {own['origin']}:{own['number']}"
-    return said + (":" if own else "") + _columns_text(own)
-
-
 PACKETS: dict[type[Packet], Callable[[Any], str]] = {
-    **dict.fromkeys(TOTAL_PACKETS, _total_text),
     Data: lambda data: f"{data.origin}:{data.number}",
     Start: lambda start: f"{start.origin} after {start.after}",
     Alive: lambda alive: (
@@ -223,7 +216,7 @@ PACKETS: dict[type[Packet], Callable[[Any], str]] = {
         + (f", state {value_text(packet.state)}" if packet.state is not None else "")
     ),
 }
-PACKETS |= TICKET_WORDS
+PACKETS |= TICKET_WORDS | TOTAL_WORDS
 STATES: dict[str, Callable[[Any], list[str]]] = {"fifo": _fifo_state, "causal": _causal_state}
 
 
@@ -366,27 +359,33 @@ def _read(text: str, source: str) -> tuple[list[Block], list[str]]:
 # --- the commands ----------------------------------------------------------------------------
 
 
-@command("group", "FAMILY NAME... [option=value]")
-def _group(play: Play, name: str, *arguments: str) -> None:
+@command("group", "FAMILY NAME... [and FAMILY NAME...] [option=value]")
+def _group(play: Play, *arguments: str) -> None:
     if play.started is not None:
-        raise Unfit("one group a file")
-    family = play.families.get(name)
-    if family is None:
-        raise Unfit(unknown_word("family", name, play.families))
-    members = " ".join(word for word in arguments if "=" not in word)
+        raise Unfit("one group a file, or several in one line")
+    words = " ".join(word for word in arguments if "=" not in word)
+    groups = [tuple(part.partition(" ")[::2]) for part in words.split(" and ")]
+    for name, _ in groups:
+        if name not in play.families:
+            raise Unfit(unknown_word("family", name, play.families))
+    (family, members), *beside = [(play.families[name], names) for name, names in groups]
     pairs = (word.split("=", 1) for word in arguments if "=" in word)
     given: dict[str, Any] = {key: int(v) if v.isdecimal() else v for key, v in pairs}
     given |= {key: value == "true" for key, value in given.items() if value in ("true", "false")}
     try:
-        play.started = Stage.of(family, members, **given)
+        play.started = Stage.of(family, members, beside=beside, **given)
     except ValueError as error:  # msgspec's own included
-        raise Unfit(f"options of {name}: {error}") from error
+        raise Unfit(f"options of {family.name}: {error}") from error
 
 
 @command("submit", "NAME MESSAGE...")
-def _submit(play: Play, name: str, *messages: str) -> None:
-    if play.stage.submit(name, [_payload(text) for text in messages]) is None:
-        play.say(f"{play.stage.life(name)} does not accept it now")
+def _submit(play: Play, place: str, *messages: str) -> None:
+    name, _, other = place.partition("@")
+    group = other or GROUP
+    if play.stage.submit(name, [_payload(text) for text in messages], group) is None:
+        machine = play.stage.machine(name, group)
+        why = f": {machine.blocked_by(group)}" if isinstance(machine, Formed) else ""
+        play.say(f"{play.stage.life(name)} does not accept it now{why}")
 
 
 @command("accepts", "NAME")
@@ -453,6 +452,8 @@ def _seek(play: Play, name: str, word: str) -> None:
     play.stage.seek(name, word == "on")
 
 
+command("reform", "NAME")(lambda play, name: play.stage.form(name))
+command("answer", "NAME yes|no")(lambda play, name, word: play.stage.answer(name, word == "yes"))
 command("crash", "NAME")(lambda play, name: play.stage.crash(name))
 command("restart", "NAME")(lambda play, name: play.stage.start(name))
 

@@ -27,7 +27,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Licensed, Machine, Plan
+from ordercast.kernel.machine import Family, Formed, Licensed, Machine, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import (
     DATAGRAM,
@@ -44,7 +44,7 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.sim import chance
 from ordercast.sim.scenario_file import options_for
 from ordercast.store.memory import SimulatedDisk
-from ordercast.types import Event, NodeId, Payloads, StateWanted
+from ordercast.types import Event, Invitation, NodeId, Payloads, StateWanted
 
 GROUP = "g"
 MOST_DELIVERIES = 100_000
@@ -130,11 +130,26 @@ class Stage:
         self._posted = 0
 
     @classmethod
-    def of(cls, family: str | Family, names: str, seed: int = 0, **options: object) -> Self:
-        """A started stage with one group. Options as in a scenario file, durations as text."""
+    def of(
+        cls,
+        family: str | Family,
+        names: str,
+        seed: int = 0,
+        formed: bool = True,
+        beside: Sequence[tuple[Family, str]] = (),
+        **options: object,
+    ) -> Self:
+        """A started stage with one group. Options as in a scenario file, durations as text.
+
+        Groups `beside` it, of families that share its machines, are called h, i and so on.
+        """
         known = FAMILIES[family] if isinstance(family, str) else family
-        plan = Plan(GROUP, tuple(sorted(names.split())), options_for(known, options))
-        stage = cls(known, [plan], seed)
+        groups = [(known, names), *beside]
+        plans = [
+            Plan(chr(ord(GROUP) + at), tuple(sorted(who.split())), options_for(of, options), formed)
+            for at, (of, who) in enumerate(groups)
+        ]
+        stage = cls(known, plans, seed)
         stage.start()
         return stage
 
@@ -208,6 +223,28 @@ class Stage:
             raise StageError(f"whoever is in group {group!r} may send")
         machine.seek(step, group, wanted)
         self._apply(actor, machine, step)
+
+    def form(self, name: str, members: tuple[str, ...] | None = None, group: str = GROUP) -> None:
+        """The application of a member wants the group formed anew."""
+        actor, machine, step = self._living(name), self._formed(name, group), Step(self.now)
+        machine.form(step, group, members)
+        self._apply(actor, machine, step)
+
+    def answer(self, name: str, yes: bool, group: str = GROUP) -> None:
+        """The application of a member votes on the invitation that it heard of last."""
+        actor, machine, step = self._living(name), self._formed(name, group), Step(self.now)
+        heard = [what for who, what in self.log if who == actor.life]
+        invited = [what for what in heard if isinstance(what, Invitation) and what.group == group]
+        if not invited:
+            raise StageError(f"{name} was not invited")
+        machine.answer(step, group, invited[-1].formation, yes)
+        self._apply(actor, machine, step)
+
+    def _formed(self, name: str, group: str) -> Formed:
+        machine = self.machine(name, group)
+        if not isinstance(machine, Formed):
+            raise StageError(f"group {group!r} does not form")
+        return machine
 
     def provide(self, name: str, state: bytes | None, group: str = GROUP) -> None:
         """The application answers the oldest question for its state that it has not answered."""
@@ -353,11 +390,12 @@ class Stage:
                 self._post(life, address, packet, channel, token)
         for timer, after in step.timers:
             log.append((life, TimerSet(timer, after)))
+            first = next(group for group, each in actor.machines.items() if each is machine)
             if after is None:
-                actor.timers.pop((machine.groups[0], timer), None)
+                actor.timers.pop((first, timer), None)
             else:
                 assert after >= 0, f"{timer} is set into the past"
-                actor.timers[machine.groups[0], timer] = self.now + after
+                actor.timers[first, timer] = self.now + after
         log.extend((life, output) for output in step.outputs)
 
     def _post(

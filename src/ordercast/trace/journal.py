@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ordercast.trace.schema import KINDS, Row
-from ordercast.types import Event, NodeId, View
+from ordercast.types import Event, NodeId, View, label_of
 
 
 class Journal:
@@ -21,7 +21,7 @@ class Journal:
         self._incarnation = life.incarnation
         self._write = write
         self._step = 0
-        self._views: dict[str, int] = {}  # the view in force, a group
+        self._views: dict[str, int] = {}  # the view in force, by label
 
     def row(self, at: int, kind: str, **columns: Any) -> None:
         """Any row that has no method of its own."""
@@ -36,14 +36,16 @@ class Journal:
         self._event(at, "deliver", event)
 
     def view(self, at: int, view: View) -> None:
-        self._views[view.group] = view.id
+        label = label_of(view.group, view.formation)
+        self._views[label] = view.id
         members = tuple(sorted(member.name for member in view.members))
-        self.row(at, "view", group=view.group, view=view.id, members=members)
+        self.row(at, "view", group=label, view=view.id, members=members)
 
     def _event(self, at: int, kind: str, event: Event) -> None:
         # Positional, because this is the one row that a busy run writes by the million.
         self._step = step = self._step + 1
         stamp = event.stamp if kind == "submit" else None
+        label = label_of(event.group, event.formation) if event.formation else event.group
         self._write(
             Row(
                 self._name,
@@ -51,13 +53,13 @@ class Journal:
                 step,
                 at,
                 kind,
-                event.group,
+                label,
                 event.origin.name,
                 event.number,
                 event.index,
                 stamp,
                 event.order,
-                self._views.get(event.group),
+                self._views.get(label),
                 None,
                 None,
                 None,

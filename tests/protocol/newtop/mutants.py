@@ -8,10 +8,14 @@ from typing import Any
 
 from ordercast.kernel.machine import Family, Machine, Plan
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
+from ordercast.protocol.newtop.atomic import AtomicGroup
+from ordercast.protocol.newtop.group import Group
 from ordercast.protocol.newtop.member import Member
 from ordercast.protocol.newtop.ordering import Ordering, Waiting
 from ordercast.protocol.newtop.packets import Data, Turn
+from ordercast.protocol.newtop.sequencer import SequencedGroup
 from ordercast.protocol.newtop.suspicion import Detection, Suspicions
 from ordercast.protocol.newtop.views import Views
 from ordercast.types import NodeId, View, view_identity
@@ -91,11 +95,85 @@ class _Counted(Views):
         return View(self.group, view_identity(self.group, self.me, self.excluded), self.members)
 
 
+class EverybodyOrders(Member):
+    """Each member takes itself for the sequencer."""
+
+    breaks = "total-in-view"
+
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
+        super().__init__(me, plans)
+        for group in self.joined.values():
+            if isinstance(group, SequencedGroup):
+                group.sequencer = me
+
+
+class SendsBeforeItsTurn(Member):
+    """Waits nowhere for the turn of what it sent elsewhere."""
+
+    breaks = "optimistic-causal"  # across groups
+
+    def _is_blocked(self, group: Group) -> bool:
+        return False
+
+
+class ConfirmsForAll(Member):
+    """Installs a view when it has confirmed it, whatever the others have yet to send."""
+
+    breaks = "virtual-synchrony"
+
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
+        super().__init__(me, plans)
+        for group in self.joined.values():
+            if isinstance(group, AtomicGroup):
+                group.__class__ = _Hasty
+
+
+class _Hasty(AtomicGroup):
+    def _is_due(self) -> bool:
+        return bool(self.due)
+
+    def _exclude(self, step: Step, detection: Detection, via: tuple[NodeId, int] | None) -> None:
+        super()._exclude(step, detection, via)
+        self.held[self.me].remove(detection)
+
+
+class WaitsForTheDead(Member):
+    """Makes a view of every exclusion, though who is gone will not confirm the one before."""
+
+    breaks = "completeness"
+
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
+        super().__init__(me, plans)
+        for group in self.joined.values():
+            if isinstance(group, AtomicGroup):
+                group.__class__ = _Separate
+
+
+class _Separate(AtomicGroup):
+    def _first_unsaid(self, gone: tuple[NodeId, ...]) -> int:
+        return len(self.due)
+
+    def _is_due(self) -> bool:
+        waits_for = self.views.members if self.due else ()
+        gone = self.views.pending[0].gone if self.due else ()
+        return bool(self.due) and all(
+            self.due[0][-1] in self.said[peer] for peer in waits_for if peer not in gone
+        )
+
+
 MUTANTS: dict[str, Any] = {
     "looks-at-one-group": LooksAtOneGroup,
     "breaks-ties-by-arrival": BreaksTiesByArrival,
     "asks-nobody": AsksNobody,
     "counts-its-views": CountsItsViews,
+}
+OF_SEQUENCERS: dict[str, Any] = {
+    "everybody-orders": EverybodyOrders,
+    "sends-before-its-turn": SendsBeforeItsTurn,
+}
+OF_ATOMIC_GROUPS: dict[str, Any] = {
+    "confirms-for-all": ConfirmsForAll,
+    "waits-for-the-dead": WaitsForTheDead,
 }
 
 
@@ -103,6 +181,6 @@ def mutant(name: str) -> Family:
     def build(
         me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
     ) -> list[Machine]:
-        return [MUTANTS[name](me, plans)]
+        return [(MUTANTS | OF_SEQUENCERS | OF_ATOMIC_GROUPS)[name](me, plans)]
 
     return FAMILY._replace(build=build)

@@ -18,34 +18,34 @@ N1, N2, N3, STRANGER = life("n1"), life("n2"), life("n3"), NodeId("n9", 0)
 
 
 def data(order: int, previous: int = 0, origin: NodeId = N2) -> Data:
-    return Data("g", order, previous, 0, 0, origin, 1, [b"x"], 1)
+    return Data("g", "", order, previous, 0, 0, origin, 1, [b"x"], 1)
 
 
 LIES: dict[str, tuple[NodeId, Packet]] = {
-    "a stranger": (STRANGER, Null("g", 1, 0, 0, 0)),
-    "another life of a member": (NodeId("n2", 1), Null("g", 1, 0, 0, 0)),
+    "a stranger": (STRANGER, Null("g", "", 1, 0, 0, 0)),
+    "another life of a member": (NodeId("n2", 1), Null("g", "", 1, 0, 0, 0)),
     "an event in another's name": (N2, data(1, origin=N3)),
-    "a number not above the one before": (N2, Null("g", 5, 5, 0, 0)),
-    "a gap": (N2, Null("g", 9, 7, 0, 0)),
-    "a leap": (N2, Null("g", 1 << 50, 0, 0, 0)),
-    "deliveries that cannot be": (N2, Null("g", 1, 0, 2, 0)),
-    "asking for what is to come": (N2, Null("g", 1, 0, 0, 1)),
-    "a suspicion of a stranger": (N2, Suspect("g", 1, 0, 0, 0, STRANGER, 0)),
-    "a refutation about a stranger": (N2, Refute("g", 1, 0, 0, 0, STRANGER, 0, [])),
+    "a number not above the one before": (N2, Null("g", "", 5, 5, 0, 0)),
+    "a gap": (N2, Null("g", "", 9, 7, 0, 0)),
+    "a leap": (N2, Null("g", "", 1 << 50, 0, 0, 0)),
+    "deliveries that cannot be": (N2, Null("g", "", 1, 0, 2, 0)),
+    "asking for what is to come": (N2, Null("g", "", 1, 0, 0, 1)),
+    "a suspicion of a stranger": (N2, Suspect("g", "", 1, 0, 0, 0, STRANGER, 0)),
+    "a refutation about a stranger": (N2, Refute("g", "", 1, 0, 0, 0, STRANGER, 0, [])),
     "a relayed chain with a gap": (
         N2,
-        Refute("g", 9, 0, 0, 0, N3, 0, [Null("g", 2, 0, 0, 0), Null("g", 4, 3, 0, 0)]),
+        Refute("g", "", 9, 0, 0, 0, N3, 0, [Null("g", "", 2, 0, 0, 0), Null("g", "", 4, 3, 0, 0)]),
     ),
     "a relayed event of a third": (
         N2,
-        Refute("g", 9, 0, 0, 0, N3, 0, [data(2, origin=N2)]),
+        Refute("g", "", 9, 0, 0, 0, N3, 0, [data(2, origin=N2)]),
     ),
     "a relayed chain of another group": (
         N2,
-        Refute("g", 9, 0, 0, 0, N3, 0, [Null("h", 2, 0, 0, 0)]),
+        Refute("g", "", 9, 0, 0, 0, N3, 0, [Null("h", "", 2, 0, 0, 0)]),
     ),
-    "an empty confirmation": (N2, Confirm("g", 1, 0, 0, 0, [])),
-    "a confirmation about a stranger": (N2, Confirm("g", 1, 0, 0, 0, [(STRANGER, 0)])),
+    "an empty confirmation": (N2, Confirm("g", "", 1, 0, 0, 0, [])),
+    "a confirmation about a stranger": (N2, Confirm("g", "", 1, 0, 0, 0, [(STRANGER, 0)])),
     "a packet of another family": (N2, FifoLeave("g")),
 }
 
@@ -66,7 +66,7 @@ def test_a_lie_is_refused_and_changes_nothing(lie: str) -> None:
 
 def test_more_events_than_any_window_allows_are_refused() -> None:
     stage = staged({"g": "n1 n2"}, window=1)
-    flood = [Data("g", order, order - 1, 0, 0, N2, order, [b"x"], 1) for order in range(1, 20)]
+    flood = [Data("g", "", order, order - 1, 0, 0, N2, order, [b"x"], 1) for order in range(1, 20)]
     for packet in flood[:9]:
         stage.inject(N2, "n1", packet)
     with pytest.raises(PeerError, match="more than its window"):
@@ -84,7 +84,7 @@ def test_copies_change_nothing() -> None:
 def test_a_confirmation_that_contradicts_costs_its_sender_its_place() -> None:
     """n1 never suspected n3: nobody who follows the rules could have confirmed that it is gone."""
     stage = staged({"g": "n1 n2 n3"})
-    stage.inject(N2, "n1", Confirm("g", 1, 0, 0, 0, [(N3, 0)]))
+    stage.inject(N2, "n1", Confirm("g", "", 1, 0, 0, 0, [(N3, 0)]))
     assert member(stage, "n1").figures("g")["contradictions"] == 1
     assert views(stage, "n1") == ["g{n1 n2 n3}"]
     assert list(group(stage, "n1").suspicions.held) == [N2]
@@ -102,7 +102,7 @@ def test_who_is_excluded_talks_in_vain() -> None:
 
 def test_a_relayed_chain_that_does_not_connect_is_left_alone() -> None:
     stage = staged({"g": "n1 n2 n3"})
-    relayed = [Null("g", 8, 7, 0, 0), Leave("g", 9, 8, 0, 0)]
-    stage.inject(N2, "n1", Refute("g", 20, 0, 0, 0, N3, 7, relayed))
+    relayed = [Null("g", "", 8, 7, 0, 0), Leave("g", "", 9, 8, 0, 0)]
+    stage.inject(N2, "n1", Refute("g", "", 20, 0, 0, 0, N3, 7, relayed))
     assert group(stage, "n1").streams.up_to(N3) == 0
     assert not group(stage, "n1").suspicions.forced

@@ -74,7 +74,7 @@ def test_a_suspicion_of_one_who_is_there_is_refuted() -> None:
 def test_suspicions_of_oneself_are_answered_at_once() -> None:
     stage = staged({"g": "n1 n2 n3"}, silence_limit="10s", suspicion_limit="20s")
     group(stage, "n1")  # n1 is idle for a long time to come
-    stage.inject(life("n2"), "n1", Suspect("g", 1, 0, 0, 0, life("n1"), 0))
+    stage.inject(life("n2"), "n1", Suspect("g", "", 1, 0, 0, 0, life("n1"), 0))
     assert [type(parcel.packet).__name__ for parcel in stage.underway("n1", "n3")] == ["Null"]
 
 
@@ -235,7 +235,7 @@ def test_a_new_life_is_in_no_view() -> None:
     wait(stage)
     assert not stage.accepts("n3")
     assert views(stage, "n1")[-1] == "g{n1 n2}"
-    assert member(stage, "n3").figures("g") == {"present": 0}
+    assert member(stage, "n3").figures("g") == {"present": 0, "forming": 0}
 
 
 def test_a_silent_group_is_left_with_one_member_each() -> None:

@@ -34,6 +34,7 @@ def test_crashes_cuts_and_pauses_keep_all_laws(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run = storm(seed, kinds=("crash", "partition", "pause"), faults=(2, 6))
         assert_lawful(run, seed)
+        assert run.causal_across_groups().answer == "holds", f"seed {seed}"
         confirmed += run.count("confirm")
     assert confirmed > 0, "something went wrong in them"
 

@@ -7,16 +7,22 @@ stability.py  the streams of a group: how far each came, and what is kept of it
 flow.py       windows: how much of our own may be under way
 suspicion.py  who is suspected by whom
 views.py      who is in the group, who is agreed to be gone, where the cuts lie
-group.py      one group: the rules that join these parts
-sequencer.py  a group whose order one member decides; not offered yet
+casting.py    one group: what is cast in it, how far it has come, how it begins
+group.py      and the rules that join these parts
+formation.py  invitations and votes: how a group comes to be
+presence.py   who is there, in whatever formation
+refusals.py   what nobody who follows the rules would send
+sequencer.py  a group whose order one member decides
+atomic.py     a group without order
+kinds.py      which kind of group a plan asks for
 member.py     the machine: the doors, and delivery over all groups
 """
 
 from ordercast.kernel.machine import Family
 from ordercast.protocol.newtop.member import build
-from ordercast.protocol.newtop.options import Options, SequencedOptions
+from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
 from ordercast.protocol.newtop.packets import PACKETS
 
-FAMILY = Family("total", Options, PACKETS, build, largest_group=50)
-WITH_SEQUENCER = FAMILY._replace(options=SequencedOptions)
-"""The same with groups that a sequencer orders. They keep less than the family promises."""
+FAMILY = Family("total", Options, PACKETS, build, largest_group=50, shared=True)
+SEQUENCED = FAMILY._replace(name="sequenced", options=SequencedOptions)
+ATOMIC = FAMILY._replace(name="atomic", options=AtomicOptions)

@@ -25,168 +25,48 @@ What it does not do: deliver, which takes all groups of the process together (`m
 
 from __future__ import annotations
 
-from collections import deque
-
-from ordercast.errors import PeerError
-from ordercast.kernel.machine import Plan
 from ordercast.kernel.step import Step
-from ordercast.protocol.newtop.flow import Window, kept_limit
-from ordercast.protocol.newtop.options import Options
-from ordercast.protocol.newtop.ordering import Ordering
+from ordercast.protocol.newtop.casting import Casting
 from ordercast.protocol.newtop.packets import (
     Confirm,
     Data,
     Leave,
     Message,
-    Null,
+    Move,
     Refute,
     Relayed,
     Retract,
+    Start,
+    State,
     Suspect,
     Turn,
     to_relay,
 )
-from ordercast.protocol.newtop.stability import Streams
-from ordercast.protocol.newtop.suspicion import Detection, PatientClock, Suspicions
-from ordercast.protocol.newtop.views import Views
-from ordercast.types import Event, NodeId, Payloads, event_number
-
-LARGEST_LEAP = 1 << 40
-"""Numbers grow with packets: nobody comes to one so far beyond all that we have seen."""
+from ordercast.protocol.newtop.suspicion import Detection
+from ordercast.protocol.newtop.views import Install
+from ordercast.types import NodeId, Subgroup, View
 
 UNDECIDED = 3
 """So many suspicion limits are enough for an agreement, if one can be reached at all."""
 
 
-class Group:
-    def __init__(self, me: NodeId, plan: Plan, members: tuple[NodeId, ...], order: Ordering):
-        assert isinstance(plan.options, Options) and me in members
-        options = plan.options
-        self.me = me
-        self.name = plan.group
-        self.options = options
-        self.order = order
-        self.members = frozenset(members)  # all who ever belonged; never iterated
-        others = tuple(one for one in members if one != me)
-        self.views = Views(plan.group, me, members)
-        self.streams = Streams(me, others, kept_limit(options))
-        self.suspicions = Suspicions(others)
-        self.window = Window(options)
-        self.replayed: deque[tuple[NodeId, Message]] = deque()  # held back, and now received
-        self.told_up_to = 0  # how far we last said that we have delivered
-        self.stable = 0  # all up to here is stable, and no longer kept
-        self.patience = PatientClock()
-        self.cast_at = 0  # when we last cast anything; patient time
-        self.sleeps = 0  # what our timer is set to; 0: it is not set yet
-        self.is_asked = False  # somebody solicits a number that we are not at
-        self.is_full = False  # the application takes no more: we say no further what we deliver
-        self.contradictions = 0  # confirmations that nobody who follows the rules could send
-
-    # --- bounds ------------------------------------------------------------------------------
-
-    @property
-    def live(self) -> tuple[NodeId, ...]:
-        return self.views.live
-
-    def received_by_all(self) -> int:
-        """No live member, we included, will send anything numbered up to here."""
-        clock = self.order.clock.value
-        return min(clock, self.streams.received.stable_up_to(clock))
-
-    def deliverable_up_to(self) -> int:  # paper: D_x,i
-        return self.received_by_all()
-
-    def next_cut(self) -> int | None:
-        return self.views.next_cut()
-
-    def _delivered_up_to(self) -> int:
-        """What we say that we have delivered: it holds others back while we are full."""
-        if self.is_full:
-            return self.told_up_to
-        return min(self.received_by_all(), self.order.deliverable_up_to())
-
-    # --- casting -----------------------------------------------------------------------------
-
-    def submit(self, step: Step, payloads: Payloads, size: int) -> Event:
-        data = self._cast_event(step, payloads, size)
-        self.order.waiting.push(self.me, data)
-        return self.event(data, data.order)
-
-    def _cast_event(self, step: Step, payloads: Payloads, size: int) -> Data:
-        number = self.window.counter + 1
-        data = Data(self.name, *self._head(), self.me, number, payloads, size)
-        self._cast(step, data)
-        self.window.admit(data.order, size)
-        return data
-
-    def leave(self, step: Step) -> None:
-        self._cast(step, Leave(self.name, *self._head()))
-
-    def _head(self, solicits: int = 0) -> tuple[int, int, int, int]:
-        """A fresh number, the one before it, how far we have delivered, and what we ask for."""
-        order = self.order.clock.tick()
-        self.told_up_to = max(self.told_up_to, self._delivered_up_to())
-        return order, self.streams.last_order, self.told_up_to, solicits
-
-    def _cast(self, step: Step, message: Message, also_to: tuple[NodeId, ...] = ()) -> None:
-        self.streams.append_own(message)
-        to = self.live + also_to
-        if to:
-            step.send(to, message)
-        self.cast_at, self.is_asked = self.patience.time, False
-
-    def _cast_null(self, step: Step, solicits: int = 0) -> None:
-        self._cast(step, Null(self.name, *self._head(solicits)))
-
+class Group(Casting):
     # --- receiving ---------------------------------------------------------------------------
 
-    def refuse_nonsense(self, sender: NodeId, message: Message) -> None:
-        """What no member that follows the rules would send. Changes nothing."""
-        if sender not in self.members:
-            raise PeerError(f"{sender} is not a member of {self.name}")
-        if sender not in self.live:
-            return  # it is gone, and may not know yet
-        if message.order - self.order.clock.value > LARGEST_LEAP:
-            raise PeerError(f"{sender} leaps to the number {message.order}")
+    def known_up_to(self, sender: NodeId) -> int:
+        """The last number that we have of a live member, held back or not."""
         held_back = self.suspicions.pending.get(sender)
-        known = held_back[-1].order if held_back else 0
-        if message.previous > max(known, self.streams.up_to(sender)):
-            raise PeerError(f"{sender} leaves out what it numbered {message.previous}")
-        if self.streams.events[sender].over_limit:
-            raise PeerError(f"{sender} sends more than its window in {self.name}")
-        self._refuse_content(sender, sender, message)
+        return max(self.streams.up_to(sender), held_back[-1].order if held_back else 0)
 
-    def _refuse_content(self, sender: NodeId, source: NodeId, message: Message) -> None:
-        """The same for one packet of a stream, sent by its source or relayed."""
-        if not max(message.previous, message.delivered_up_to - 1, message.solicits) < message.order:
-            raise PeerError(f"{sender} sent numbers that contradict each other")
-        if isinstance(message, Data) and message.origin != source:
-            raise PeerError(f"{sender} sent an event of {message.origin} as one of {source}")
-        if isinstance(message, Turn) and not self.has_turns(message):
-            raise PeerError(f"{sender} orders events of {message.origin} in {self.name}")
-        if isinstance(message, Suspect | Retract | Refute) and message.peer not in self.members:
-            raise PeerError(f"{sender} tells of {message.peer}, which is not in {self.name}")
-        if isinstance(message, Confirm) and not (
-            message.detection and all(one in self.members for one, _ in message.detection)
-        ):
-            raise PeerError(f"{sender} confirms who is not in {self.name}")
-        if isinstance(message, Refute):
-            before = None
-            for relayed in message.messages:
-                if relayed.group != self.name or before not in (None, relayed.previous):
-                    raise PeerError(f"{sender} relays what does not belong together")
-                before = relayed.order
-                self._refuse_content(sender, message.peer, relayed)
-
-    def has_turns(self, turn: Turn) -> bool:
-        """Whether somebody may order this event; where all order alike nobody may."""
+    def may_order(self, sender: NodeId, turn: Turn) -> bool:
+        """Whether this member may order this event; where all order alike nobody may."""
         return False
 
     def receive(self, step: Step, sender: NodeId, message: Message) -> None:
-        if sender not in self.live:
+        if sender not in self.live or sender in self.suspicions.overrun:
             return
         if sender in self.suspicions.held:
-            self.suspicions.pending[sender].append(message)
+            self.suspicions.hold_back(sender, message, self.streams.limit.size)
         elif message.order > self.streams.up_to(sender):
             self._admit(step, sender, message)
 
@@ -213,7 +93,21 @@ class Group:
             detection = tuple(message.detection)
             self.suspicions.confirmed[sender].append((detection, message.order))
         elif isinstance(message, Leave):
+            self.departed[sender] = None
             self.suspicions.forced.setdefault(sender, "left")
+        elif isinstance(message, Move):
+            self.moves[sender] = (message.to, message.order)
+        elif isinstance(message, Start):
+            self.starts[sender] = message.counter
+        elif isinstance(message, State):
+            self._admit_state(sender, message)
+
+    def _admit_state(self, sender: NodeId, message: State) -> None:
+        if message.order <= self.floor:
+            self.is_over = True  # it was cast without waiting for us
+        elif not self.has_state:
+            self.has_state = True
+            self.order.waiting.push(sender, message)
 
     def _admit_event(self, step: Step, sender: NodeId, message: Data | Turn) -> None:
         self.order.waiting.push(sender, message)
@@ -232,7 +126,7 @@ class Group:
     def suspect(self, step: Step, peer: NodeId, cause: str) -> None:  # paper: (i)
         last_number = self.streams.up_to(peer)
         self.suspicions.hold(peer, last_number, self.patience.time)
-        step.note("suspect", group=self.name, peer=peer.name, cause=cause)
+        step.note("suspect", group=self.label, peer=peer.name, cause=cause)
         self._cast(step, Suspect(self.name, *self._head(), peer, last_number))
 
     def _note_suspicion(self, sender: NodeId, message: Suspect) -> None:  # paper: (ii)
@@ -257,7 +151,7 @@ class Group:
         news = message.messages
         if news and news[-1].order > ours and news[0].previous <= ours:  # paper: (iv)
             held_back = self.suspicions.let_go(peer)
-            step.note("refute", group=self.name, peer=peer.name)
+            step.note("refute", group=self.label, peer=peer.name)
             self._admit_relayed(step, peer, news)
             self._refute(step, peer, ours)
             self.replayed.extend((peer, one) for one in held_back)
@@ -324,7 +218,7 @@ class Group:
         """`via` is whose confirmation this takes over, and its number."""
         gone = tuple(peer for peer, _ in detection)
         for peer in gone:
-            step.note("confirm", group=self.name, peer=peer.name)
+            step.note("confirm", group=self.label, peer=peer.name)
         self._cast(step, Confirm(self.name, *self._head(), list(detection)))
         self.suspicions.done.append(detection)
         self.suspicions.forget(gone)
@@ -337,21 +231,34 @@ class Group:
         gone = tuple(peer for peer, _ in detection)
         install = self.views.exclude(gone, min(number for _, number in detection))
         assert install.cut is not None
-        for data in self.order.waiting.drop(self.name, install.gone, install.cut):
-            step.note(
-                "lose",
-                group=self.name,
-                origin=data.origin.name,
-                number=event_number(data.origin.incarnation, data.number),
-                cause="discarded",
-            )
+        for data in self.order.waiting.drop(self.label, install.gone, install.cut):
+            if not isinstance(data, State):  # with it all of the formation is lost
+                self._lose(step, data)
+
+    def _lose(self, step: Step, event: Data | Turn) -> None:
+        step.note(
+            "lose",
+            group=self.label,
+            origin=event.origin.name,
+            number=self.number_of(event),
+            cause="discarded",
+        )
 
     def _learn_cut(self, sender: NodeId, detection: Detection, order: int) -> None:
         """Somebody else confirmed the same. Where all order alike, that says nothing new."""
 
     def install(self, step: Step) -> None:
-        view, _ = self.views.install()
+        self._report(step, *self.views.install())
+
+    def _report(self, step: Step, view: View, install: Install) -> None:
+        """Tells the application of a view, and of those who are not in it though they stayed."""
+        if not self.has_begun:
+            self.is_over = self.is_over or self.initiator in install.gone
+            return
         step.install(view)
+        lost = tuple(one for one in install.gone if one not in self.departed)
+        if lost:
+            step.tell(Subgroup(self.name, view, lost))
 
     @property
     def blocks_others(self) -> bool:
@@ -376,7 +283,7 @@ class Group:
     def settle(self, step: Step, head: int | None, bound: int) -> None:
         """Lets go of what is stable, speaks if somebody may wait for it, and sets the timer."""
         own = self.received_by_all()
-        waits_for = head if head is not None and head > self.deliverable_up_to() else 0
+        waits_for = head if head is not None and head > self.bound() else 0
         own = min(own, bound)
         stable = min(own, self.streams.delivered.stable_up_to(own))
         if stable > self.stable:
@@ -393,12 +300,13 @@ class Group:
         if not 0 < self.sleeps <= silence:
             left = silence - (self.patience.time - self.cast_at)
             self.sleeps = max(options.prompt_after, left)
-            step.set_timer(self.name, self.sleeps)
+            step.set_timer(self.label, self.sleeps)
 
     def is_busy(self, waits_for: int, deliverable: int) -> bool:
         """Whether anybody may wait for a word of ours."""
         return bool(
             waits_for
+            or not self.has_begun
             or self.streams.unstable_events
             or (not self.is_full and self.told_up_to < min(self.streams.newest_event, deliverable))
             or self.views.pending
@@ -417,16 +325,12 @@ class Group:
         assert numberer in self.views.members, "an event is delivered in a view of its sender"
         step.deliver(self.event(message, message.order))
 
-    def event(self, data: Data, order: int | None) -> Event:
-        number = event_number(data.origin.incarnation, data.number)
-        return Event(self.name, data.origin, number, data.payloads, order=order, size=data.size)
-
     def figures(self) -> dict[str, int]:
         return {
             "present": len(self.live) + 1,
             "unstable": self.window.count,
             "held": sum(kept.count for kept in self.streams.kept.values()),
-            "waiting": self.order.waiting.count_of(self.name),
+            "waiting": self.order.waiting.count_of(self.label),
             "suspected": len(self.suspicions.held),
             "contradictions": self.contradictions,
         }

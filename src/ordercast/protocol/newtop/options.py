@@ -17,6 +17,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     prompt_after: Duration = Duration(20 * MILLISECOND)
     silence_limit: Duration = Duration(250 * MILLISECOND)  # paper: omega
     suspicion_limit: Duration = Duration(1000 * MILLISECOND)  # paper: Omega
+    # Whether parts of the group that hear of each other come together by themselves.
+    reform: Literal["ask", "auto"] = "ask"
+    # Whether the application is asked when somebody invites it to a formation.
+    invitations: Literal["accept", "ask"] = "accept"
 
     def __post_init__(self) -> None:
         take_units(self)
@@ -30,6 +34,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class SequencedOptions(Options, frozen=True):
-    """The same for groups that may have a sequencer."""
+    """The same for groups that a sequencer orders."""
 
-    by: Literal["everyone", "sequencer"] = "everyone"  # who decides the order
+
+class AtomicOptions(Options, frozen=True):
+    """The same for groups whose events have no order."""

@@ -18,18 +18,19 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeAlias
 
 from ordercast.kernel.clocks import LogicalClock
-from ordercast.protocol.newtop.packets import Data, Turn
+from ordercast.protocol.newtop.packets import Data, State, Turn
 from ordercast.types import NodeId
 
-Entry: TypeAlias = tuple[int, NodeId, int, Data | Turn]
+Item: TypeAlias = Data | Turn | State
+Entry: TypeAlias = tuple[int, NodeId, int, Item]
 
 
 class Bounded(Protocol):
     """A group, as far as the order needs to know it."""
 
-    name: str
+    label: str
 
-    def deliverable_up_to(self) -> int: ...
+    def bound(self) -> int: ...
 
     def next_cut(self) -> int | None: ...
 
@@ -47,7 +48,7 @@ class Waiting:
         self._heap: list[Entry] = []
         self._pushed = 0
 
-    def push(self, numberer: NodeId, data: Data | Turn) -> None:
+    def push(self, numberer: NodeId, data: Item) -> None:
         self._pushed += 1
         heappush(self._heap, (data.order, numberer, self._pushed, data))
 
@@ -55,36 +56,40 @@ class Waiting:
         """The number of the event that comes next."""
         return self._heap[0][0] if self._heap else None
 
-    def peek(self) -> tuple[NodeId, Data | Turn]:
+    def peek(self) -> tuple[NodeId, Item]:
         _, numberer, _, data = self._heap[0]
         return numberer, data
 
     def pop(self) -> None:
         heappop(self._heap)
 
-    def drop(self, group: str, gone: tuple[NodeId, ...], above: int) -> list[Data | Turn]:
+    def drop(self, label: str, gone: tuple[NodeId, ...], above: int) -> list[Item]:
         """Takes out what these numbered in a group above a number. Returns it in order."""
-        dropped = [entry for entry in self._heap if _is_beyond(entry, group, gone, above)]
+        dropped = [entry for entry in self._heap if _is_beyond(entry, label, gone, above)]
         if dropped:
-            kept = [entry for entry in self._heap if not _is_beyond(entry, group, gone, above)]
+            kept = [entry for entry in self._heap if not _is_beyond(entry, label, gone, above)]
             heapify(kept)
             self._heap = kept
         return [data for _, _, _, data in sorted(dropped, key=lambda entry: entry[:3])]
 
-    def forget(self, group: str) -> None:
+    def forget(self, label: str) -> None:
         """We left the group."""
-        self._heap = [entry for entry in self._heap if entry[3].group != group]
+        self._heap = [entry for entry in self._heap if entry[3].label != label]
         heapify(self._heap)
 
-    def count_of(self, group: str) -> int:
-        return sum(entry[3].group == group for entry in self._heap)
+    def holds(self, label: str, numberers: tuple[NodeId, ...]) -> bool:
+        """Whether anything of these waits in a group."""
+        return any(entry[1] in numberers and entry[3].label == label for entry in self._heap)
+
+    def count_of(self, label: str) -> int:
+        return sum(entry[3].label == label for entry in self._heap)
 
     def __len__(self) -> int:
         return len(self._heap)
 
 
-def _is_beyond(entry: Entry, group: str, gone: tuple[NodeId, ...], above: int) -> bool:
-    return entry[0] > above and entry[3].group == group and entry[1] in gone
+def _is_beyond(entry: Entry, label: str, gone: tuple[NodeId, ...], above: int) -> bool:
+    return entry[0] > above and entry[1] in gone and entry[3].label == label
 
 
 class Ordering:
@@ -93,19 +98,19 @@ class Ordering:
     def __init__(self) -> None:
         self.clock = LogicalClock()  # paper: LC
         self.waiting = Waiting()
-        self.groups: dict[str, Bounded] = {}  # those that bound the delivery
+        self.groups: dict[str, Bounded] = {}  # those that bound the delivery, by label
 
     def deliverable_up_to(self) -> int:  # paper: D_i
         """Everything numbered up to here was received, in every group."""
         bound = self.clock.value
         for group in self.groups.values():
-            bound = min(bound, group.deliverable_up_to())
+            bound = min(bound, group.bound())
         return bound
 
     def next_cut(self) -> tuple[int, str] | None:
         """The cut of the next view to be installed, and in which group."""
         cuts = [
-            (cut, group.name)
+            (cut, group.label)
             for group in self.groups.values()
             if (cut := group.next_cut()) is not None
         ]

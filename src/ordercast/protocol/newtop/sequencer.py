@@ -13,7 +13,7 @@ Rules.
  4. Exclusion of others than the sequencer: the cut is the number of the sequencer's confirmation.
     It orders nothing of theirs afterwards.
  5. Exclusion of the sequencer: the cut is its last number. At that view the next one takes over and
-    gives a turn to all that has none.
+    gives a turn to all that has none. What those who are gone sent and has none is discarded.
 
 What it promises less. A turn may be delivered before anybody else has it. If the sequencer is then
 gone, its successor may order the same events otherwise. So members that stay together agree, but
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from ordercast.kernel.machine import Plan
 from ordercast.kernel.step import Step
+from ordercast.protocol.newtop.flow import WINDOWS_KEPT
 from ordercast.protocol.newtop.group import Group
 from ordercast.protocol.newtop.ordering import Ordering
 from ordercast.protocol.newtop.packets import Data, Turn
@@ -32,6 +33,8 @@ from ordercast.types import Event, NodeId, Payloads
 
 
 class SequencedGroup(Group):
+    kind = "sequenced"
+
     def __init__(self, me: NodeId, plan: Plan, members: tuple[NodeId, ...], order: Ordering):
         super().__init__(me, plan, members, order)
         self.sequencer = members[0]
@@ -41,9 +44,10 @@ class SequencedGroup(Group):
         self.ordered = dict.fromkeys(members, 0)  # by origin: its last event that has a turn
         self.passed = dict.fromkeys(members, 0)  # by origin: its last event whose turn is over
         self.early: list[tuple[NodeId, Turn]] = []  # turns of who is not our sequencer yet
-        self.is_void = (
-            False  # an event is lost: what its sequencer ordered afterwards may follow it
-        )
+        # By member and origin: the last event that it gave a turn to.
+        self.turns: dict[NodeId, dict[NodeId, int]] = {one: {} for one in members}
+        # An event with a turn is lost: what its sequencer ordered afterwards may follow from it.
+        self.is_void = False
 
     def deliverable_up_to(self) -> int:
         if self.sequencer == self.me:
@@ -56,15 +60,20 @@ class SequencedGroup(Group):
     def blocks_others(self) -> bool:
         return self.ordered[self.me] < self.window.counter
 
-    def has_turns(self, turn: Turn) -> bool:
-        return turn.origin in self.members
+    def may_order(self, sender: NodeId, turn: Turn) -> bool:
+        """Each event once, and none that its origin's window would not have let it send."""
+        known = self.streams.received.acknowledged(sender)
+        if turn.origin not in self.members or known is None or turn.order <= known:
+            return turn.origin in self.members  # what is relayed may be old
+        last = self.turns[sender].get(turn.origin, 0)
+        return last < turn.number <= self.passed[turn.origin] + WINDOWS_KEPT * self.options.window
 
     # --- turns -------------------------------------------------------------------------------
 
     def submit(self, step: Step, payloads: Payloads, size: int) -> Event:
         data = self._cast_event(step, payloads, size)
         self.events[self.me][data.number] = data
-        order = self._give_turns(step)
+        order = self._give_turns(step, (self.me,))
         return self.event(data, order or None)
 
     def _admit_event(self, step: Step, sender: NodeId, message: Data | Turn) -> None:
@@ -72,20 +81,21 @@ class SequencedGroup(Group):
             self._admit_turn(sender, message)
         else:
             self.events[sender][message.number] = message
-            self._give_turns(step)
+            self._give_turns(step, (sender,))
 
     def _admit_turn(self, sender: NodeId, turn: Turn) -> None:
         self.order.waiting.push(sender, turn)
+        self.turns[sender][turn.origin] = turn.number
         if sender == self.sequencer:
             self.ordered[turn.origin] = max(self.ordered[turn.origin], turn.number)
         else:
             self.early.append((sender, turn))
 
-    def _give_turns(self, step: Step) -> int:
-        """Orders all that has no turn yet, if that is ours to do. Returns the last number given."""
+    def _give_turns(self, step: Step, origins: tuple[NodeId, ...]) -> int:
+        """Orders what of these has no turn yet, if that is ours to do. Returns the last number."""
         order = 0
         if self.sequencer == self.me:
-            for origin in (self.me, *self.live):
+            for origin in origins:
                 waiting = self.events[origin]
                 while self.ordered[origin] + 1 in waiting:
                     self.ordered[origin] += 1
@@ -94,6 +104,9 @@ class SequencedGroup(Group):
                     self.order.waiting.push(self.me, turn)
                     order = turn.order
         return order
+
+    def has_undelivered(self, of: tuple[NodeId, ...]) -> bool:
+        return any(self.events.get(one) for one in of) or super().has_undelivered(of)
 
     def is_ready(self, message: Data | Turn) -> bool:
         return (
@@ -138,7 +151,7 @@ class SequencedGroup(Group):
 
     def install(self, step: Step) -> None:
         view, install = self.views.install()
-        step.install(view)
+        self._report(step, view, install)
         for peer in install.gone:
             del self.last_numbers[peer]
         if self.sequencer in install.gone:
@@ -152,6 +165,8 @@ class SequencedGroup(Group):
                     self.ordered[turn.origin] = max(self.ordered[turn.origin], turn.number)
                 elif sender in view.members:
                     self.early.append((sender, turn))
-            self._give_turns(step)
+            self._give_turns(step, (self.me, *self.live))
         for peer in install.gone:
-            del self.events[peer]
+            del self.turns[peer]
+            for data in self.events.pop(peer).values():
+                self._lose(step, data)

@@ -15,6 +15,10 @@ Rules (Newtop, section 5.2; the numbers in brackets are the paper's).
  6. Suspicions may stand in a circle, so that each waits for a word that another holds back. One
     that is neither refuted nor confirmed for too long is extended to those who do not share it.
 
+ 7. What waits of a suspected member is limited. Who sends more is not read any more: at every
+    tick it is suspected again, so that it stays only as long as others vouch for it, with what
+    they have of it.
+
 What it does not do: send anything. `group.py` says what follows from it.
 """
 
@@ -24,11 +28,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ordercast.protocol.newtop.packets import Message
+from ordercast.protocol.newtop.packets import Data, Message, Refute, State
 from ordercast.types import NodeId
 
 Detection: TypeAlias = tuple[tuple[NodeId, int], ...]
 """Who is gone and the last number of each, sorted."""
+
+
+MOST_HELD_BACK = 4096
+"""Packets that wait of one suspected member; null messages of a minute and more."""
 
 
 class PatientClock:
@@ -54,6 +62,8 @@ class Suspicions:
         self.held: dict[NodeId, int] = {}  # whom we suspect, and its last number here
         self.since: dict[NodeId, int] = {}  # and since when; patient time
         self.pending: dict[NodeId, list[Message]] = {}  # what came from them since
+        self._sizes: dict[NodeId, int] = {}  # and its bytes
+        self.overrun: dict[NodeId, None] = {}  # of whom too much came to keep it
         self.forced: dict[NodeId, str] = {}  # whom to suspect in any case, and why
         self.gossip: dict[NodeId, dict[NodeId, int]] = {one: {} for one in others}
         # By member: what it confirmed and we have not, oldest first, with the packet's number.
@@ -64,12 +74,26 @@ class Suspicions:
 
     def late(self, live: tuple[NodeId, ...], since: int) -> list[NodeId]:
         """Of whom nothing new was admitted since then, and whom we do not suspect yet."""
-        return [peer for peer in live if self.heard[peer] < since and peer not in self.held]
+        return [
+            peer
+            for peer in live
+            if peer not in self.held and (self.heard[peer] < since or peer in self.overrun)
+        ]
 
     def hold(self, peer: NodeId, last_number: int, time: int) -> None:
         self.held[peer] = last_number
         self.since[peer] = time
         self.pending[peer] = []
+        self._sizes[peer] = 0
+
+    def hold_back(self, peer: NodeId, message: Message, largest: int) -> None:
+        """Keeps what a suspected member sends, up to a number of packets and of bytes."""
+        waiting = self.pending[peer]
+        waiting.append(message)
+        self._sizes[peer] += _size(message)
+        if len(waiting) > MOST_HELD_BACK or self._sizes[peer] > largest:
+            waiting.clear()
+            self.overrun[peer] = None
 
     def let_go(self, peer: NodeId) -> list[Message]:
         """The suspicion was refuted. Returns what came from the peer meanwhile."""
@@ -124,6 +148,7 @@ class Suspicions:
             self.held.pop(peer, None)
             self.since.pop(peer, None)
             self.pending.pop(peer, None)
+            self.overrun.pop(peer, None)
             self.forced.pop(peer, None)
             self.gossip.pop(peer)
             self.confirmed.pop(peer)
@@ -136,3 +161,12 @@ class Suspicions:
         return not (
             self.held or self.forced or any(self.gossip.values()) or any(self.confirmed.values())
         )
+
+
+def _size(message: Message) -> int:
+    """Bytes of what applications put in it."""
+    if isinstance(message, Data):
+        return message.size
+    if isinstance(message, State):
+        return len(message.state or b"")
+    return sum(map(_size, message.messages)) if isinstance(message, Refute) else 0

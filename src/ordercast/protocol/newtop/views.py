@@ -18,19 +18,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ordercast.types import NodeId, View, view_identity
+from ordercast.types import NodeId, View, label_of, view_identity
 
 
 class Install(NamedTuple):
     """A view to come: without whom, and after which number."""
 
     gone: tuple[NodeId, ...]
-    cut: int | None  # None: the sequencer has not said it yet
+    cut: int | None  # None: the sequencer has not said it yet, or there is no order
 
 
 class Views:
     def __init__(self, group: str, me: NodeId, members: tuple[NodeId, ...]) -> None:
         self.group = group
+        self.formation = ""
         self.me = me
         self.members = members  # of the view in force, sorted. paper: V
         self.excluded = 0  # how many were excluded so far
@@ -40,8 +41,9 @@ class Views:
         self._who_is_live()
 
     def current(self) -> View:
-        identity = view_identity(self.group, self.excluded, *self.members)
-        return View(self.group, identity, self.members)
+        label = label_of(self.group, self.formation)
+        identity = view_identity(label, self.excluded, *self.members)
+        return View(self.group, identity, self.members, self.formation)
 
     def exclude(self, gone: tuple[NodeId, ...], cut: int) -> Install:
         """Agrees on an exclusion. What it returns has absorbed the pending ones above it."""
@@ -61,6 +63,13 @@ class Views:
         gone += tuple(one for each in self.pending if each.cut is None for one in each.gone)
         self.pending = [each for each in self.pending if each.cut is not None]
         return self._append(gone, cut)
+
+    def exclude_with_those_from(self, place: int, gone: tuple[NodeId, ...]) -> Install:
+        """Those that are pending from this place on become one view with it, at no number."""
+        self._agree(gone)
+        gone += tuple(one for each in self.pending[place:] for one in each.gone)
+        del self.pending[place:]
+        return self._append(gone, None)
 
     def say_cut(self, gone: tuple[NodeId, ...], cut: int) -> None:
         """The sequencer said where an exclusion comes."""

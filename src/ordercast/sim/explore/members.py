@@ -22,7 +22,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Address, Note, Step, Timer
 from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
 from ordercast.sim.explore.setting import Setting
-from ordercast.types import Event, NodeId, View
+from ordercast.types import Event, NodeId, StateWanted, View
 
 PAYLOAD = b"x"
 LIVES_BITS = 10
@@ -261,6 +261,11 @@ class Members:
             if isinstance(output, Note) and output.columns.get("until") is not None:
                 _refuse_leases(output)
             items.append(output)
+        for output in step.outputs:
+            if isinstance(output, StateWanted):  # applications here have none
+                answer = self._step(core)
+                core.machines[place].provide(answer, output.group, output.token, None)
+                sent += self._take(core, place, answer, timers, items)
         return tuple(sent)
 
     def _settled(self, core: Core, timers: dict[tuple[int, Timer], int], known: Frozen) -> Core:

@@ -15,7 +15,7 @@ from ordercast.sim.explore.members import Failure, Submitted
 from ordercast.sim.explore.model import Action, Model, State
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Ending, Header, Row, Trace
-from ordercast.types import Event
+from ordercast.types import Event, View
 from ordercast.units import MILLISECOND
 
 MOST_DELIVERIES = 10_000
@@ -154,5 +154,5 @@ def _write(
             if item.kind == "start":
                 journals[who] = Journal(entry.life, rows.append)
             journals[who].row(at, item.kind, **item.columns)
-        else:
+        elif isinstance(item, View):
             journals[who].view(at, item)

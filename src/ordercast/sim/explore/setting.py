@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.machine import Family, Machine, Plan, by_machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim import chance
@@ -80,11 +80,15 @@ class Setting(msgspec.Struct, frozen=True):
     def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
         """The machines of one life."""
         machines: list[Machine] = []
-        for family, plans in self.parts:
-            own = tuple(plan for plan in plans if me.name in plan.members)
-            if own:
-                draw = chance.stream(self.seed, "member", family.name, me)
-                machines += family.build(me, own, draw, kept)
+        own = [
+            (family, plan)
+            for family, plans in self.parts
+            for plan in plans
+            if me.name in plan.members
+        ]
+        for family, plans in by_machine(own):
+            draw = chance.stream(self.seed, "member", family.name, me)
+            machines += family.build(me, plans, draw, kept)
         return machines
 
 
@@ -115,7 +119,8 @@ def setting_of(
         if name not in known:
             raise UsageError(f"family {name!r} of group {group.name!r} cannot be explored here")
         options = options_for(known[name], scenario.options_of(group))
-        plan = Plan(group.name, tuple(sorted(group.members)), options)
+        formed = scenario.begins_formed(group)
+        plan = Plan(group.name, tuple(sorted(group.members)), options, formed)
         plans.setdefault(name, []).append(plan)
     parts = tuple((known[name], tuple(own)) for name, own in plans.items())
     return Setting(scenario.names, parts, **rules)

@@ -1,0 +1,128 @@
+"""A group that is formed again and again under one name, as its application has it.
+
+Rules.
+ 1. A view says which formation it is of. The first view of another one is the end of all that was
+    sent before and is not with all: who waits for the receipt of that is told, for nobody else can
+    know. Whether it was lost, the application's state knows, if it has one.
+ 2. Whoever asks for a formation waits for its first view, or is told why there is none.
+ 3. Others' invitations are put to the application at once, and not in order with its messages: the
+    others wait for the answer. Without a say of the application's we come.
+ 4. Who has joined on other terms than the others can never be in a formation: its group ends with
+    an error that says what differs.
+
+The machine is never called from inside one of its own steps: it is answered in a turn of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from ordercast.errors import OrdercastError, UsageError
+from ordercast.types import Event, Invitation, Refused, View
+
+if TYPE_CHECKING:
+    from ordercast.net.group import Group
+    from ordercast.net.node import Node
+    from ordercast.net.receipt import Receipt
+
+log = logging.getLogger("ordercast.net")
+
+Vote: TypeAlias = Callable[[Invitation], bool]
+"""The application's say: whether we come."""
+
+
+class NotFormed(OrdercastError):
+    """The group was not formed anew, and is as it was."""
+
+
+class Reformed(OrdercastError):
+    """The group was formed anew before this was with all: nobody here knows who has it."""
+
+
+class Formations:
+    def __init__(self, group: Group, node: Node, vote: Vote | None) -> None:
+        self.view: View | None = None  # the last that was installed
+        self._group = group
+        self._node = node
+        self._driver = node.driver
+        self._vote = vote
+        self._under_way: deque[tuple[str, Receipt]] = deque()  # at most a window of them
+        self._refused = 0  # how often
+        self._why = ""
+        self._waiting = 0  # calls of `reform`
+
+    @property
+    def current(self) -> str | None:
+        """The formation that the last view was of; None: there was none yet."""
+        return self.view.formation if self.view is not None else None
+
+    # --- what is sent ------------------------------------------------------------------------
+
+    def sent(self, event: Event, receipt: Receipt) -> None:
+        self._under_way.append((event.formation, receipt))
+
+    def stable(self, up_to: int) -> None:
+        """All of ours up to this number is with everybody."""
+        under_way = self._under_way
+        while under_way and (under_way[0][1].number or 0) <= up_to:
+            under_way.popleft()
+
+    # --- what the machine tells --------------------------------------------------------------
+
+    def installed(self, view: View) -> None:
+        if view.formation != self.current:
+            name = self._group.name
+            lost = Reformed(f"{name!r} was formed anew before this was with all")
+            for formation, receipt in self._under_way:
+                if formation != view.formation:
+                    receipt.failure = lost
+            kept = [each for each in self._under_way if each[0] == view.formation]
+            self._under_way = deque(kept)
+        self.view = view
+
+    def told(self, news: Invitation | Refused) -> None:
+        if isinstance(news, Refused):
+            self._refused += 1
+            self._why = news.why
+            if self.view is None and not self._waiting:
+                asyncio.get_running_loop().call_soon(self._end, news.why)
+            else:
+                log.warning("%s", news.why)
+        else:
+            asyncio.get_running_loop().call_soon(self._answer, news)
+
+    def _end(self, why: str) -> None:
+        if self._group.is_open:
+            self._node.refuse(self._group, UsageError(why))
+
+    def _answer(self, invitation: Invitation) -> None:
+        if self._group.is_open:
+            yes, why = True, ""
+            if self._vote is not None:
+                why = f"the application of {self._driver.me} does not want it"
+                try:
+                    yes = bool(self._vote(invitation))
+                except Exception:  # a bug of the application's, which the others need not know
+                    log.exception("%s: the vote on %s", self._group.name, invitation.formation)
+                    yes = False
+            self._driver.answer(invitation.group, invitation.formation, yes, "" if yes else why)
+
+    # --- what the application wants ----------------------------------------------------------
+
+    async def reform(self, members: tuple[str, ...] | None) -> View:
+        """The first view of another formation. NotFormed: there is none, and why."""
+        before, refused = self.current, self._refused
+        self._waiting += 1
+        try:
+            self._driver.form(self._group.name, members)
+            while self.view is None or self.current == before:
+                if self._refused != refused:
+                    raise NotFormed(self._why)
+                await self._group.change()
+            return self.view
+        finally:
+            self._waiting -= 1

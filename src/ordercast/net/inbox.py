@@ -1,0 +1,54 @@
+"""What was delivered to an application and not taken yet, in order and counted.
+
+Arrivals are numbered over all groups of a node, so that what several of them have delivered can be
+taken in the order in which it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from ordercast.net.message import Item
+from ordercast.types import Event, StateGiven, StateWanted
+
+QUEUE_BYTES = 4 << 20
+QUEUE_COUNT = 65_536
+"""Messages that may wait before senders are told to."""
+
+
+class Inbox:
+    __slots__ = ("_numbers", "arrivals", "count", "items", "last", "size", "taken")
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers  # of arrivals in all groups of the node
+        self.arrivals: deque[int] = deque()  # the number of each item
+        self.last = 0  # the number of the last that was taken
+        self.items: deque[Item | StateWanted | StateGiven] = deque()
+        self.size = 0  # bytes of the messages in it
+        self.count = 0  # messages in it
+        self.taken = 0  # items, so far
+
+    def put(self, item: Item | StateWanted | StateGiven) -> None:
+        self.items.append(item)
+        self.arrivals.append(next(self._numbers))
+        if isinstance(item, Event):
+            self.count += len(item.payloads)
+            self.size += item.size
+
+    def take(self) -> Item | StateWanted | StateGiven:
+        item = self.items.popleft()
+        self.last = self.arrivals.popleft()
+        self.taken += 1
+        if isinstance(item, Event):
+            self.count -= len(item.payloads)
+            self.size -= item.size
+        return item
+
+    @property
+    def is_over_limit(self) -> bool:
+        return self.size > QUEUE_BYTES or self.count > QUEUE_COUNT
+
+    @property
+    def is_half_empty(self) -> bool:
+        return 2 * self.size <= QUEUE_BYTES and 2 * self.count <= QUEUE_COUNT

@@ -1,0 +1,55 @@
+"""Several groups of a node, read as one stream.
+
+Totally ordered groups have one order over all of them, and each group's stream alone does not show
+it: what came in one group may follow from what came in another, and wait in a queue behind it. Here
+all is handed out in the order in which the node has delivered it. Groups of other levels may be
+among them: what these deliver has its place in the order in which it came.
+"""
+
+from __future__ import annotations
+
+from ordercast.errors import UsageError
+from ordercast.net.group import Group
+from ordercast.net.message import GroupClosed, Handed
+
+
+class Together:
+    """An async iterator. It ends when all its groups have; read them by nothing else meanwhile."""
+
+    def __init__(self, first: Group, *others: Group) -> None:
+        self._groups: list[Group] = []
+        self._node = first.node
+        for group in (first, *others):
+            self.add(group)
+
+    def add(self, group: Group) -> None:
+        """One more group: what it has delivered and nobody has read takes its place."""
+        if group.node is not self._node:
+            raise UsageError(f"{group.name!r} is a group of another node: they have no one order")
+        if group not in self._groups:
+            self._groups.append(group)
+
+    def __aiter__(self) -> Together:
+        return self
+
+    async def __anext__(self) -> Handed:
+        while True:
+            waiting = [
+                (arrival, place)
+                for place, group in enumerate(self._groups)
+                if (arrival := group.next_arrival) is not None
+            ]
+            if not waiting:
+                self._let_go()
+                await self._node.arrived.wait()
+            elif (handed := self._groups[min(waiting)[1]].next_ready()) is not None:
+                return handed
+
+    def _let_go(self) -> None:
+        """Of groups that are over and read to the end. One that failed raises why."""
+        for group in [group for group in self._groups if group.ended is not None]:
+            self._groups.remove(group)
+            if not isinstance(group.ended, GroupClosed) and group.ended is not None:
+                raise group.ended
+        if not self._groups:
+            raise StopAsyncIteration

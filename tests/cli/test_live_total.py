@@ -1,0 +1,128 @@
+"""`ordercast live` of totally ordered groups: killed, stopped, cut in two and formed anew.
+
+These runs take the seconds of their scenarios. No test sleeps.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ordercast.cli.live import plan_of
+from ordercast.net.namespaces import Namespaces, Unavailable
+from ordercast.sim.scenario_file import load_scenario
+from ordercast.trace.lake import read_lake
+from ordercast.trace.schema import Row
+from ordercast.types import name_of
+from ordercast.units import SECOND
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTITION = "scenarios/total-partition.toml"
+EVERYBODY = ("n1", "n2", "n3", "n4", "n5")
+SIDES = (("n1", "n2", "n3"), ("n4", "n5"))
+
+
+def laws_of(out: str) -> dict[str, str]:
+    (line,) = out.splitlines()
+    return {law["law"]: law["answer"] for law in json.loads(line)["laws"]}
+
+
+def rows_in(folder: Path) -> list[Row]:
+    (trace,) = read_lake(folder)
+    return trace.rows
+
+
+@pytest.mark.slow
+def test_both_sides_of_a_cut_go_on_and_one_of_them_gathers_all_again(
+    ordercast, tmp_path: Path
+) -> None:
+    simulated = ordercast("sim", PARTITION, "--seed", 1, "--json")
+    lived = ordercast("live", PARTITION, "--json", "--out", tmp_path)
+    assert lived.code == simulated.code == 0, lived.out + lived.err
+    assert laws_of(lived.out) == laws_of(simulated.out)
+    assert set(laws_of(lived.out).values()) == {"holds"}
+    rows = rows_in(tmp_path)
+    for side in SIDES:
+        for name in side:
+            views = [row for row in rows if row.kind == "view" and row.process == name]
+            apart = [place for place, row in enumerate(views) if row.members == side]
+            together = [place for place, row in enumerate(views) if row.members == EVERYBODY]
+            assert apart, f"{name} was never with its side alone"
+            assert together[0] < apart[0] < together[-1]
+            assert views[together[0]].group != views[together[-1]].group == "g+n2.0.1"
+            sent = [row for row in rows if row.kind == "submit" and row.process == name]
+            parted, gathered = views[apart[0]], views[together[-1]]
+            assert any(row.view == parted.view for row in sent), f"{name} did not go on alone"
+            assert any(row.view == gathered.view for row in sent), f"{name} did not go on with all"
+    last = [row for row in rows if row.kind == "submit" and row.group == "g+n2.0.1"]
+    for row in last:
+        got = {each.process for each in rows if each.kind == "deliver" and is_of(each, row)}
+        assert got == set(EVERYBODY)
+
+
+def is_of(delivery: Row, submission: Row) -> bool:
+    return (delivery.origin, delivery.number) == (submission.origin, submission.number)
+
+
+@pytest.mark.slow
+def test_the_same_where_members_cut_themselves(
+    ordercast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Namespaces) -> None:
+        raise Unavailable("not in this test")
+
+    monkeypatch.setattr(Namespaces, "open", refuse)
+    lived = ordercast("live", PARTITION, "--seed", 2, "--json", "--out", tmp_path)
+    assert lived.code == 0, lived.out + lived.err
+    assert set(laws_of(lived.out).values()) == {"holds"}
+    views = {row.members for row in rows_in(tmp_path) if row.kind == "view"}
+    assert {*SIDES, EVERYBODY} <= views
+
+
+@pytest.mark.slow
+def test_a_killed_member_of_two_groups_costs_nobody_a_law(ordercast, tmp_path: Path) -> None:
+    lived = ordercast("live", "scenarios/total-crash.toml", "--json", "--out", tmp_path)
+    assert lived.code == 0, lived.out + lived.err
+    assert set(laws_of(lived.out).values()) == {"holds"}
+    assert json.loads(lived.out)["crashes"] == 1
+    rows = rows_in(tmp_path)
+    (death,) = [row.at for row in rows if row.kind == "crash"]
+    later = {row.group for row in rows if row.kind == "submit" and row.at > death + SECOND}
+    assert later == {"orders+n1.0.1", "prices+n2.0.1"}
+
+
+@pytest.mark.slow
+def test_who_is_killed_or_cut_off_comes_back_by_itself(ordercast, tmp_path: Path) -> None:
+    lived = ordercast(
+        "live", "scenarios/total-returning.toml", "--seed", 1, "--json", "--out", tmp_path
+    )
+    assert lived.code == 0, lived.out + lived.err
+    assert set(laws_of(lived.out).values()) == {"holds"}
+    rows = rows_in(tmp_path)
+    assert json.loads(lived.out)["crashes"] == 2
+    for group in ("orders", "prices"):
+        formations = {
+            row.group for row in rows if row.kind == "view" and name_of(row.group) == group
+        }
+        assert len(formations) > 1, f"{group} was never formed anew"
+    returned = {row.process for row in rows if row.kind == "view" and row.incarnation}
+    assert returned, "nobody who came again was taken in"
+
+
+def test_a_reform_is_planned_for_its_group_and_time() -> None:
+    plan = plan_of(load_scenario(ROOT / PARTITION), 1)
+    cut, reform = plan.troubles
+    assert (cut.kind, cut.group) == ("partition", "")
+    assert (reform.kind, reform.group, reform.nodes) == ("reform", "g", ("n2",))
+    assert (reform.at, reform.until, reform.paths) == (6 * SECOND, None, ())
+
+
+def test_a_reform_in_a_group_that_is_not_formed_is_refused(ordercast, tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    text = 'name = "x"\n[[fault]]\nat = "1s"\nkind = "reform"\nnodes = ["n1"]\n'
+    path.write_text(text, encoding="utf-8")
+    ran = ordercast("live", path)
+    assert ran.code == 2
+    assert "groups of fifo do not form" in ran.err

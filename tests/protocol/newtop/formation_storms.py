@@ -1,0 +1,238 @@
+"""Runs in which totally ordered groups form, part, and form anew, all of it drawn from one seed.
+
+Applications here have a state: the list of the events that they know of. They hand it over when
+they are asked, take it over when they are given one, and add to it what is delivered. So a run
+shows whether members that begin together begin with the same.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+from tests.protocol.newtop.storms import draw_fault, draw_groups
+
+from ordercast.check.laws import check
+from ordercast.kernel.machine import Family
+from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.newtop.member import Member
+from ordercast.sim.process import Heard
+from ordercast.sim.scenario_file import parse_scenario
+from ordercast.sim.world import World
+from ordercast.trace.schema import Row, Trace
+from ordercast.trace.sinks import MemorySink
+from ordercast.types import Event, Invitation, NodeId, StateGiven, StateWanted, View, label_of
+
+ALL = ("crash", "pause", "partition", "one-way", "loss", "slow")
+
+
+class Ledgers:
+    """The applications of all processes: what each knows of each group."""
+
+    def __init__(self, draw: Random, vetoes: float) -> None:
+        self._draw = draw
+        self._vetoes = vetoes
+        self.known: dict[tuple[NodeId, str], list[str]] = {}
+        self.given: dict[str, list[str]] = {}  # by formation: the state that its initiator gave
+        self.begun: dict[str, dict[NodeId, list[str]]] = {}  # by formation: with what each began
+        self.last_view: dict[tuple[NodeId, str], View] = {}
+        self.vetoed = 0
+
+    def hear(self, life: NodeId, what: Heard) -> bytes | bool | None:
+        known = self.known.setdefault((life, what.group), [])
+        if isinstance(what, Event):
+            known.append(f"{what.origin}:{what.number}")
+        elif isinstance(what, StateWanted):
+            self.given[f"{what.group}+{what.token}"] = list(known)
+            return msgspec.json.encode(known)
+        elif isinstance(what, StateGiven):
+            assert what.state is not None
+            self.known[life, what.group] = msgspec.json.decode(what.state, type=list[str])
+        elif isinstance(what, View):
+            label = label_of(what.group, what.formation)
+            self.last_view[life, label] = what
+            if what.formation:
+                self.begun.setdefault(label, {}).setdefault(life, list(known))
+        elif isinstance(what, Invitation) and self._draw.random() < self._vetoes:
+            self.vetoed += 1
+            return False
+        return None
+
+
+class Storm(NamedTuple):
+    trace: Trace
+    broken: list[str]  # what is wrong with it, in words
+    ledgers: Ledgers
+    groups: list[list[str]]
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.trace.rows
+
+    def formations(self, least: int = 1) -> int:
+        """Formations by vote in which at least so many members began."""
+        return sum(len(begun) >= least for begun in self.ledgers.begun.values())
+
+
+def storm(
+    seed: int,
+    *,
+    kinds: tuple[str, ...] = ALL,
+    families: dict[str, Family] = FAMILIES,
+    of: tuple[str, ...] = ("total",),
+    reform: str | None = None,
+    wishes: tuple[int, int] = (0, 4),
+    faults: tuple[int, int] = (0, 4),
+    aimed: bool = False,
+    vetoes: float = 0.0,
+    seconds: int = 4,
+    round_trip: bool = False,
+) -> Storm:
+    """Groups that have to form or not, members that come again, wishes to form anew.
+
+    `aimed`: faults begin while a formation is on its way.
+    """
+    draw = Random(seed)
+    names = [f"n{number + 1}" for number in range(draw.randrange(2, 6))]
+    groups = draw_groups(draw, names)
+    listed: list[dict[str, Any]] = [
+        draw_fault(draw, names, kinds or ALL, seconds, 1500) for _ in range(draw.randint(*faults))
+    ]
+    for fault in listed:
+        if fault["kind"] == "crash" and draw.random() < 0.7:
+            fault.setdefault("for", f"{draw.randrange(20, 1500)}ms")
+    for _ in range(draw.randint(*wishes)):
+        group = draw.randrange(len(groups))
+        at = f"{draw.randrange(200, 900 * seconds)}ms"
+        who = draw.choice(groups[group])
+        listed.append({"at": at, "kind": "reform", "nodes": [who], "group": _name(group)})
+    asked = [one["at"] for one in listed if one["kind"] == "reform"] or ["0ms"]
+    for fault in listed if aimed else ():
+        if fault["kind"] != "reform":
+            later = draw.randrange(draw.choice((20, 60, 200)))
+            fault["at"] = f"{int(draw.choice(asked)[:-2]) + later}ms"
+    document: dict[str, Any] = {
+        "name": "storm",
+        "processes": len(names),
+        "family": of[0],
+        "duration": f"{seconds}s",
+        "quiet": "8s",
+        "options": {
+            "window": draw.choice((2, 4, 16)),
+            "prompt_after": draw.choice(("5ms", "10ms", "20ms")),
+            "silence_limit": draw.choice(("40ms", "100ms")),
+            "suspicion_limit": draw.choice(("250ms", "500ms")),
+            "reform": reform or draw.choice(("ask", "auto")),
+            "invitations": "ask" if vetoes else "accept",
+        },
+        "workload": {"rate": draw.choice((3, 10, 40))},
+        "network": {
+            "delay": draw.choice(("1ms", "4ms", "12ms")),
+            "jitter": draw.choice((0.2, 0.8)),
+        },
+        "fault": listed,
+        "group": [
+            {"name": _name(at), "members": members, "formed": draw.random() < 0.5}
+            for at, members in enumerate(groups)
+        ],
+    }
+    for each in document["group"] if len(of) > 1 else ():
+        each["family"], each["options"] = draw.choice(of), document["options"]
+    scenario = parse_scenario(document)
+    sink, ledgers = MemorySink(), Ledgers(draw, vetoes)
+    world = World(
+        scenario,
+        seed,
+        sink=sink,
+        families=families,
+        application=ledgers.hear,
+        round_trip=round_trip,
+    )
+    outcome = world.run()
+    trace = Trace(outcome.header, sink.rows)
+    verdicts = check(trace)
+    broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer != "holds"]
+    broken += [outcome.error] if outcome.error else []
+    broken += [*differences(ledgers), *losses(ledgers, sink.rows), *repetitions(ledgers)]
+    if scenario.options["reform"] == "auto":
+        broken += separations(world)
+    return Storm(trace, broken, ledgers, groups)
+
+
+def _name(group: int) -> str:
+    return chr(ord("a") + group)
+
+
+def separations(world: World) -> list[str]:
+    """Members that are there and not together, where they should come together by themselves."""
+    found = []
+    for group in world.scenario.groups():
+        there = [world.processes[name] for name in group.members if world.processes[name].alive]
+        views = {}
+        for process in there:
+            machine = process.machines[group.name]
+            assert isinstance(machine, Member)
+            current = machine.forming[group.name].current
+            views[process.life] = current.views.members if current is not None else ()
+        if any(views.values()) and len({*views.values(), tuple(sorted(views))}) > 1:
+            words = [f"{life} with {' '.join(map(str, view))}" for life, view in views.items()]
+            found.append(f"{group.name} has not come together: {', '.join(words)}")
+    return found
+
+
+def repetitions(ledgers: Ledgers) -> list[str]:
+    """Members that know of an event twice: by a state that they were given, and by delivery."""
+    return [
+        f"{life} knows of an event of {group} twice"
+        for (life, group), known in ledgers.known.items()
+        if len(set(known)) < len(known)
+    ]
+
+
+def differences(ledgers: Ledgers) -> list[str]:
+    """Members that begin a formation with something else than its initiator gave."""
+    return [
+        f"{life} begins {label} with other events than the others"
+        for label, begun in ledgers.begun.items()
+        for life, known in begun.items()
+        if known != ledgers.given[label]
+    ]
+
+
+def losses(ledgers: Ledgers, rows: list[Row]) -> list[str]:
+    """Events of the initiator's part, of who came along with it, that are not in its state."""
+    found = []
+    submitted: dict[tuple[str, int, str], list[str]] = {}
+    for row in rows:
+        if row.kind == "submit":
+            life = NodeId(row.process, row.incarnation)
+            key = row.process, row.incarnation, row.group or ""
+            submitted.setdefault(key, []).append(f"{life}:{row.number}")
+    for label, state in ledgers.given.items():
+        name, _, formation = label.partition("+")
+        initiator = NodeId(formation.split(".")[0], int(formation.split(".")[1]))
+        came_from = _place_before(rows, initiator, name, label)
+        if came_from is None:
+            continue
+        view = ledgers.last_view[initiator, came_from]
+        for life in ledgers.begun.get(label, {}):
+            if life in view.members:
+                sent = submitted.get((life.name, life.incarnation, came_from), [])
+                missing = [event for event in sent if event not in state]
+                if missing:
+                    found.append(f"{missing[0]} of {came_from} is lost on the way to {label}")
+    return found
+
+
+def _place_before(rows: list[Row], life: NodeId, name: str, label: str) -> str | None:
+    """The formation that a life was in before it was in another."""
+    views = [
+        row.group
+        for row in rows
+        if row.kind == "view"
+        and (row.process, row.incarnation) == (life.name, life.incarnation)
+        and (row.group or "").partition("+")[0] == name
+    ]
+    before = views[: views.index(label)] if label in views else []
+    return before[-1] if before else None

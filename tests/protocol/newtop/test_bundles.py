@@ -1,0 +1,168 @@
+"""Packets that are taken together: what follows from them comes later, and is the same.
+
+The live driver hands over in one step what came together. Here, in the simulator, members put off
+what follows even longer, from one packet to the next or until another door is called: so whatever a
+bundle can leave open for a moment is left open all the time, and the laws still hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from tests.protocol.newtop import formation_storms
+from tests.protocol.newtop.storms import storm
+
+from ordercast.errors import PeerError
+from ordercast.kernel.machine import Bundled, Family, Machine, Plan
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
+from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.newtop import FAMILY
+from ordercast.protocol.newtop.member import Member
+from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.packets import Data, Null, Turn
+from ordercast.types import Event, NodeId
+from ordercast.units import MILLISECOND
+
+MOST = 4  # packets in a bundle
+
+
+class Postpones(Member):
+    """Settles before every other door, and when a few packets have been taken."""
+
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
+        super().__init__(me, plans)
+        self.taken = 0
+        self.together = 0  # the most so far
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        if isinstance(packet, Data | Turn | Null) and packet.label in self.joined:
+            self.take(step, sender, packet)
+            self.taken += 1
+            self.together = max(self.together, self.taken)
+            if self.taken == MOST:
+                self.settle(step)
+        else:
+            self.settle(step)
+            super().receive(step, sender, packet)
+
+    def settle(self, step: Step) -> None:
+        self.taken = 0
+        super().settle(step)
+
+    def accepts(self, group: str, now: int) -> bool:
+        return self._is_settled and super().accepts(group, now)
+
+
+def _settles_first(name: str) -> Any:
+    def door(self: Postpones, step: Step, *arguments: Any) -> Any:
+        self.settle(step)
+        return getattr(Member, name)(self, step, *arguments)
+
+    return door
+
+
+for _door in ("join", "form", "answer", "submit", "expire", "throttle", "provide", "leave"):
+    setattr(Postpones, _door, _settles_first(_door))
+
+built: list[Postpones] = []
+
+
+def build(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+) -> list[Machine]:
+    built.append(Postpones(me, plans))
+    return [built[-1]]
+
+
+POSTPONES: Family = FAMILY._replace(build=build)
+
+
+@pytest.mark.parametrize("first", range(1001, 1061, 10))
+def test_whatever_goes_wrong_all_laws_hold(first: int) -> None:
+    built.clear()
+    for seed in range(first, first + 10):
+        run = storm(seed, family=POSTPONES)
+        assert not run.broken, f"seed {seed} of {run.groups}: {run.broken}"
+    assert max(member.together for member in built) == MOST
+
+
+@pytest.mark.parametrize("first", range(4001, 4041, 10))
+def test_the_same_with_groups_of_all_kinds(first: int) -> None:
+    for seed in range(first, first + 10):
+        run = storm(seed, family=POSTPONES, sequenced=0.4, atomic=0.3)
+        assert not run.broken, f"seed {seed} of {run.groups}: {run.broken}"
+
+
+@pytest.mark.parametrize("first", range(5001, 5031, 10))
+def test_the_same_while_groups_form_and_form_anew(first: int) -> None:
+    families = {
+        name: family._replace(build=build) if family.shared else family
+        for name, family in FAMILIES.items()
+    }
+    formed = 0
+    for seed in range(first, first + 10):
+        run = formation_storms.storm(seed, families=families)
+        assert not run.broken, f"seed {seed}: {run.broken}"
+        formed += run.formations(2)
+    assert formed > 0
+
+
+def test_a_bundle_is_delivered_as_its_packets_one_by_one() -> None:
+    members = [NodeId(name) for name in ("a", "b", "c")]
+    plan = Plan("g", ("a", "b", "c"), Options())
+    ours, theirs, quiet = (Member(me, (plan,)) for me in members)
+    for machine in (ours, theirs, quiet):
+        machine.start(Step(0))
+    packets: list[Packet] = []
+    for number in range(5):
+        step = Step(number)
+        theirs.submit(step, "g", [b"%d" % number], 1)
+        packets += [packet for _, packet, _, _ in step.sent]
+    one_by_one, together = Step(10), Step(10)
+    copy = deepcopy(ours)
+    for packet in packets:
+        ours.receive(one_by_one, members[1], packet)
+        copy.take(together, members[1], packet)
+    assert len(together.outputs) == 0
+    copy.settle(together)
+    reply = Step(20)
+    for packet in packets:
+        quiet.receive(reply, members[1], packet)
+    for ticks in range(1, 40):  # until it has been silent for long enough
+        reply.now = ticks * 20 * MILLISECOND
+        quiet.expire(reply, "g")
+    for _, packet, _, _ in reply.sent:
+        ours.receive(one_by_one, members[2], packet)
+        copy.take(together, members[2], packet)
+    copy.settle(together)
+    copy.settle(together)  # nothing is left
+    assert _delivered(together) == _delivered(one_by_one) == [b"0", b"1", b"2", b"3", b"4"]
+    assert len(together.sent) <= len(one_by_one.sent)
+    assert isinstance(copy, Bundled)
+
+
+def test_what_is_refused_in_a_bundle_changes_nothing() -> None:
+    plan = Plan("g", ("a", "b"), Options())
+    ours, theirs = (Member(NodeId(name), (plan,)) for name in ("a", "b"))
+    for machine in (ours, theirs):
+        machine.start(Step(0))
+    step = Step(1)
+    theirs.submit(step, "g", [b"first"], 1)
+    (_, packet, _, _) = step.sent[-1]
+    taken = Step(2)
+    ours.take(taken, NodeId("b"), packet)
+    gap = msgspec.structs.replace(packet, order=99, previous=98)
+    with pytest.raises(PeerError, match="leaves out"):
+        ours.take(taken, NodeId("b"), gap)
+    ours.settle(taken)
+    assert _delivered(taken) == [b"first"]
+
+
+def _delivered(step: Step) -> list[bytes]:
+    return [data for event in step.outputs if isinstance(event, Event) for data in event.payloads]

@@ -1,0 +1,67 @@
+"""Every schedule of three processes in groups with a sequencer, and without order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ordercast.check.laws import check
+from ordercast.check.verdict import Verdict
+from ordercast.consistency import FAMILIES as PROMISES
+from ordercast.kernel.machine import Family, Plan
+from ordercast.protocol.newtop import ATOMIC, FAMILY, SEQUENCED
+from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
+from ordercast.sim.explore import Bounds, explore
+from ordercast.sim.explore.setting import Setting
+from ordercast.trace.schema import Trace
+
+NAMES = ("n1", "n2", "n3")
+TIMES: dict[str, Any] = {
+    "prompt_after": "100ms",
+    "silence_limit": "200ms",
+    "suspicion_limit": "400ms",
+}
+
+
+def by_promise(family: str) -> Any:
+    promise = PROMISES[family]
+
+    def judge(trace: Trace) -> list[Verdict]:
+        return check(trace, promise.laws)
+
+    return judge
+
+
+def assert_sound(
+    parts: tuple[tuple[Family, tuple[Plan, ...]], ...], judge: Any, states: int, **bounds: Any
+) -> None:
+    setting = Setting(NAMES, parts, clocks=True, prelude=False, rounds=10)
+    report = explore(setting, Bounds(max_states=4000, **bounds), judge, settle=True)
+    assert report.broken is None, str(report)
+    assert report.complete
+    assert report.states >= states
+
+
+def test_two_senders_and_a_sequencer_in_every_order() -> None:
+    plan = Plan("a", NAMES, SequencedOptions(**TIMES))
+    judge = by_promise("total")
+    assert_sound(((SEQUENCED, (plan,)),), judge, 300, submissions={"n2": 1, "n3": 1})
+
+
+def test_a_crash_at_every_moment_the_sequencers_included() -> None:
+    plan = Plan("a", NAMES, SequencedOptions(**TIMES))
+    judge = by_promise("sequenced")
+    assert_sound(((SEQUENCED, (plan,)),), judge, 50, submissions={"n2": 1}, crashes=1)
+
+
+def test_a_group_with_a_sequencer_and_one_without_share_a_process() -> None:
+    parts = (
+        (SEQUENCED, (Plan("a", ("n1", "n2"), SequencedOptions(**TIMES)),)),
+        (FAMILY, (Plan("b", ("n2", "n3"), Options(**TIMES)),)),
+    )
+    assert_sound(parts, by_promise("total"), 100, submissions={"n2": 2, "n3": 1})
+
+
+def test_without_order_a_crash_at_every_moment() -> None:
+    plan = Plan("a", NAMES, AtomicOptions(**TIMES))
+    judge = by_promise("atomic")
+    assert_sound(((ATOMIC, (plan,)),), judge, 200, submissions={"n2": 1, "n3": 1}, crashes=1)

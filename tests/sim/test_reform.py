@@ -1,0 +1,167 @@
+"""Groups that form, as scenarios ask for them: what may be said, and when it happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from ordercast.errors import UsageError
+from ordercast.kernel.machine import by_machine
+from ordercast.protocol.families import FAMILIES
+from ordercast.sim.faults import draw_chaos
+from ordercast.sim.scenario import Scenario
+from ordercast.sim.scenario_file import load_scenario, parse_scenario
+from ordercast.sim.world import World
+from ordercast.trace.schema import Row
+from ordercast.trace.sinks import MemorySink
+from ordercast.types import name_of
+from ordercast.units import MILLISECOND, SECOND
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
+
+
+def scenario(*faults: dict[str, Any], **given: Any) -> Scenario:
+    return parse_scenario(
+        {
+            "name": "x",
+            "family": "total",
+            "processes": 3,
+            "duration": "3s",
+            "quiet": "2s",
+            "fault": [{"at": "1s", "kind": "reform", "nodes": ["n1"], **one} for one in faults],
+            **given,
+        }
+    )
+
+
+def rows_of(scenario: Scenario) -> list[Row]:
+    sink = MemorySink()
+    assert World(scenario, 1, sink=sink).run().error is None
+    return sink.rows
+
+
+def first_views(rows: list[Row], label: str) -> dict[str, int]:
+    return {row.process: row.at for row in rows if row.kind == "view" and row.group == label}
+
+
+def test_a_group_is_formed_anew_when_it_is_asked_for() -> None:
+    views = first_views(rows_of(scenario({})), "g+n1.0.1")
+    assert set(views) == {"n1", "n2", "n3"}
+    assert all(SECOND < at < SECOND + 200 * MILLISECOND for at in views.values())
+
+
+def test_who_stands_still_asks_when_it_goes_on() -> None:
+    still = {"at": "900ms", "kind": "pause", "for": "500ms"}
+    views = first_views(rows_of(scenario(still, {})), "g+n1.0.1")
+    assert min(views.values()) > 1400 * MILLISECOND
+
+
+def test_who_is_down_asks_for_nothing() -> None:
+    down = {"at": "900ms", "kind": "crash"}
+    assert not any("+" in (row.group or "") for row in rows_of(scenario(down, {})))
+
+
+def test_a_group_that_is_not_formed_forms_first() -> None:
+    rows = rows_of(scenario(formed=False))
+    assert set(first_views(rows, "g+n1.0.1")) == {"n1", "n2", "n3"}
+    assert not first_views(rows, "g")
+
+
+def test_each_group_may_say_whether_it_is_formed() -> None:
+    groups = [
+        {"name": "a", "members": ["n1", "n2"]},
+        {"name": "b", "members": ["n2", "n3"], "formed": True},
+    ]
+    rows = rows_of(scenario(formed=False, group=groups))
+    assert first_views(rows, "a+n1.0.1")
+    assert first_views(rows, "b")
+
+
+TWO = [{"name": "a", "members": ["n1", "n2"]}, {"name": "b", "members": ["n2", "n3"]}]
+
+
+@pytest.mark.parametrize(
+    ("fault", "given", "what"),
+    [
+        ({"nodes": []}, {}, "says nobody"),
+        ({"for": "1s"}, {}, "at a time, not for a while"),
+        ({"group": "h"}, {}, "'h'"),
+        ({}, {"group": TWO}, "there are several groups"),
+        ({"group": "b"}, {"group": TWO}, "n1 is not a member of group 'b'"),
+        ({}, {"family": "fifo"}, "groups of fifo do not form"),
+        ({"kind": "crash", "group": "g"}, {}, "group belongs to reform"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    fault: dict[str, Any], given: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(UsageError, match=what):
+        scenario(fault, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"family": "fifo", "formed": False}, "fifo groups do not form"),
+        ({"group": [{"name": "a+b", "members": ["n1"]}]}, "a name has no +"),
+        (
+            {"family": "fifo", "chaos": {"faults": ["reform"]}},
+            "not all groups here can be formed anew",
+        ),
+    ],
+)
+def test_groups_that_cannot_form_are_refused(given: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what.replace("+", r"\+")):
+        scenario(**given)
+
+
+def test_chaos_may_ask_for_it_too() -> None:
+    stormy = scenario(group=TWO, chaos={"faults": ["reform", "pause"], "every": "100ms"})
+    assert stormy.chaos is not None
+    drawn = draw_chaos(stormy.chaos, stormy, Random(1))
+    asked = [fault for fault in drawn if fault.kind == "reform"]
+    members = {group.name: group.members for group in stormy.groups()}
+    assert {fault.group for fault in asked} == {"a", "b"}
+    assert all(fault.nodes[0] in members[fault.group] for fault in asked)
+    assert any("+" in (row.group or "") for row in rows_of(stormy))
+
+
+def ends_with(rows: list[Row], group: str) -> set[tuple[str, ...] | None]:
+    """The last views of the last lives, of whichever formation."""
+    last: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+    for row in rows:
+        if row.kind == "start":
+            last[row.process] = row.incarnation, None
+        elif row.kind == "view" and name_of(row.group or "") == group:
+            assert last[row.process][0] == row.incarnation
+            last[row.process] = row.incarnation, row.members
+    return {members for _, members in last.values()} - {None}
+
+
+def test_the_scenarios_show_what_they_say() -> None:
+    everybody = tuple(f"n{number}" for number in range(1, 6))
+    parted = rows_of(load_scenario(SCENARIOS / "total-reform.toml"))
+    assert len({row.members for row in parted if row.kind == "view"}) >= 3
+    assert ends_with(parted, "g") == {everybody}
+    forming = rows_of(load_scenario(SCENARIOS / "total-forming.toml"))
+    assert ends_with(forming, "g") == {everybody[:4]}
+    assert {row.incarnation for row in forming if row.process == "n3"} == {0, 1}
+    returning = load_scenario(SCENARIOS / "total-returning.toml")
+    assert ends_with(rows_of(returning), "orders") == {("n1", "n2", "n3")}
+
+
+def test_what_shares_a_machine_is_built_together() -> None:
+    sharing = scenario(
+        group=[
+            {"name": "a", "members": ["n1"]},
+            {"name": "b", "members": ["n1"], "family": "fifo"},
+            {"name": "c", "members": ["n1"], "family": "sequenced"},
+        ]
+    )
+    world = World(sharing, 1)
+    built = by_machine(world._plans["n1"])
+    assert [[plan.group for plan in plans] for _, plans in built] == [["b"], ["a", "c"]]
+    assert FAMILIES["total"].build is FAMILIES["sequenced"].build
