@@ -62,7 +62,7 @@ async def test_a_group_forms_when_the_last_member_has_come(cluster: Cluster) -> 
         view = await anext(group)
         assert isinstance(view, View)
         assert [member.name for member in view.members] == names
-        assert view.formation == "n1.0.1"
+        assert view.formation.startswith("n1.0.")  # a busy machine may need more than one try
         assert await data_of(group, 1) == [b"as soon as there is a group"]
     assert (await waiting.wait("stable")).stable
 

@@ -32,7 +32,7 @@ async def test_both_sides_of_a_cut_go_on_and_come_together_with_one_state(
     part(nodes)
     view = await n3.reform("orders")
     assert [member.name for member in view.members] == ["n1", "n2", "n3", "n4"]
-    assert view.formation == "n3.0.1"
+    assert view.formation.startswith("n3.0.")  # a busy machine may need more than one try
     await first.send(b"after", until="stable")
     expected = [b"before", b"there", b"after"]  # the part of whoever asks goes on
     await until(lambda: all(reader.data == expected for reader in readers.readers))
@@ -90,10 +90,11 @@ async def test_who_waits_for_what_was_under_way_is_told_of_another_formation(
     receipt = await first.send(b"with nobody")
     waiting = [asyncio.create_task(receipt.wait(until)) for until in ("delivered", "stable")]
     await until(lambda: receipt.number is not None)
-    first.take(View("orders", 1, (n1.me, n2.me), "n1.0.1"))  # of the same formation
+    same = first.status()["formation"]
+    first.take(View("orders", 1, (n1.me, n2.me), same))
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
-    first.take(View("orders", 2, (n1.me,), "n1.0.2"))
+    first.take(View("orders", 2, (n1.me,), "n1.0.99"))
     for task in waiting:
         with pytest.raises(Reformed, match="'orders' was formed anew before this was with all"):
             await task
@@ -105,21 +106,25 @@ async def test_an_application_may_refuse_to_come(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     asked: list[Invitation] = []
 
+    refuses = asyncio.Event()
+
     def vote(invitation: Invitation) -> bool:
         asked.append(invitation)
-        return len(asked) == 1
+        return not refuses.is_set()
 
-    quick = Total(prompt_after="5ms", silence_limit="20ms", suspicion_limit="100ms")
+    quick = Total(prompt_after="5ms", silence_limit="50ms", suspicion_limit="400ms")
     first = n1.join("orders", quick, ["n1", "n2"])
     second = n2.join("orders", quick, ["n1", "n2"], vote=vote)
-    await anext(first)
+    view = await anext(first)
+    assert isinstance(view, View)
     await anext(second)
+    refuses.set()
     with pytest.raises(NotFormed, match="the application of n2 does not want it"):
         await n1.reform("orders")
-    assert asked[0] == Invitation("orders", "n1.0.1", n1.me, (n1.me, n2.me))
+    assert asked[0].members == (n1.me, n2.me)
     assert {invitation.initiator for invitation in asked} == {n1.me}
     await first.send(b"all is as it was", until="stable")
-    assert n1.status()["groups"]["orders"]["formation"] == "n1.0.1"
+    assert n1.status()["groups"]["orders"]["formation"] == view.formation
 
 
 @live

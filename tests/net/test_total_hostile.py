@@ -39,6 +39,7 @@ class Liar:
 
     def __init__(self, draw: Random, formation: str, terms: dict[str, str]) -> None:
         self.draw = draw
+        self.formation = formation
         self.formations = [formation, "", "n3.1.1", "n3.1.2", "n1.0.7"]
         self.terms = terms
         self.life = NodeId("n3", 1)
@@ -148,7 +149,8 @@ async def attack(cluster: Cluster, seed: int, inside: bool, level: Total | Atomi
     if not inside:
         await until(lambda: one.names == two.names == ["n1", "n2"])
     machine: Any = n1.driver.machines["orders"]
-    liar = Liar(Random(seed), "n1.0.1", machine.forming["orders"].terms)
+    forming = machine.forming["orders"]
+    liar = Liar(Random(seed), forming.current.formation, forming.terms)
     codec = Codec(FAMILIES.values())
     refused = 0
     for _ in range(PACKETS_OF_A_LIAR):
@@ -156,7 +158,7 @@ async def attack(cluster: Cluster, seed: int, inside: bool, level: Total | Atomi
         for node in (n1, n2):
             packet = liar.packet(liar.draw.choice(PACKETS))
             if inside and sender == n3.me:
-                packet = fitted(packet, node, sender, liar.draw)
+                packet = fitted(packet, node, sender, liar)
             refused += not say(node, sender, packet, codec)
         if liar.draw.random() < 0.1:
             await first.send(b"meanwhile")
@@ -176,13 +178,15 @@ async def attack(cluster: Cluster, seed: int, inside: bool, level: Total | Atomi
     await readers.close()
 
 
-def fitted(packet: Packet, node: Node, sender: NodeId, draw: Random) -> Packet:
+def fitted(packet: Packet, node: Node, sender: NodeId, liar: Liar) -> Packet:
     """The next of the liar's stream, if it is one of a stream and the node still listens."""
-    group = node.driver.machines["orders"].joined.get("orders+n1.0.1")  # type: ignore[attr-defined]
+    machine: Any = node.driver.machines["orders"]
+    draw = liar.draw
+    group = machine.joined.get(f"orders+{liar.formation}")
     if not isinstance(packet, Numbered) or group is None or sender not in group.live:
         return packet
     last = group.streams.up_to(sender)
-    changed: dict[str, Any] = {"formation": "n1.0.1", "previous": last, "solicits": 0}
+    changed: dict[str, Any] = {"formation": liar.formation, "previous": last, "solicits": 0}
     changed["order"] = last + draw.choice([1, 2, 5])
     if draw.random() < 0.8:
         changed["delivered_up_to"] = min(packet.delivered_up_to, last)

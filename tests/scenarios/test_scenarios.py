@@ -53,28 +53,28 @@ def test_seeds_that_once_broke_a_law_keep_it_now(name: str, seed: int) -> None:
     assert_lawful(simulate(ROOT / "scenarios" / f"{name}.toml", seed))
 
 
-@pytest.mark.parametrize("first", seeds(500, 2000))
+@pytest.mark.parametrize("first", seeds(250, 2000))
 def test_chaos_keeps_every_law(first: int) -> None:
     scenario = load_scenario(ROOT / "scenarios" / "chaos.toml")
     for seed in range(first, first + CHUNK):
         assert_lawful(simulate(scenario, seed))
 
 
-@pytest.mark.parametrize("first", seeds(250, 1000))
+@pytest.mark.parametrize("first", seeds(150, 1000))
 def test_causal_chaos_keeps_every_law(first: int) -> None:
     scenario = load_scenario(ROOT / "scenarios" / "causal-chaos.toml")
     for seed in range(first, first + CHUNK):
         assert_lawful(simulate(scenario, seed))
 
 
-@pytest.mark.parametrize("first", seeds(100, 5000))
+@pytest.mark.parametrize("first", seeds(50, 5000))
 def test_tickets_chaos_keeps_every_law(first: int) -> None:
     scenario = load_scenario(ROOT / "scenarios" / "tickets-chaos.toml")
     for seed in range(first, first + CHUNK):
         assert_lawful(simulate(scenario, seed))
 
 
-@pytest.mark.parametrize("first", range(20_001, 20_101, 25))
+@pytest.mark.parametrize("first", range(20_001, 20_051, 25))
 def test_chaos_keeps_every_law_through_the_codec(first: int) -> None:
     scenario = load_scenario(ROOT / "scenarios" / "chaos.toml")
     for seed in range(first, first + 25):
