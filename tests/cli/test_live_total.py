@@ -51,12 +51,14 @@ def test_both_sides_of_a_cut_go_on_and_one_of_them_gathers_all_again(
             together = [place for place, row in enumerate(views) if row.members == EVERYBODY]
             assert apart, f"{name} was never with its side alone"
             assert together[0] < apart[0] < together[-1]
-            assert views[together[0]].group != views[together[-1]].group == "g+n2.0.1"
+            anew = views[together[-1]].group or ""
+            assert views[together[0]].group != anew
+            assert anew.startswith("g+n2.0."), "it may take n2 more than one try"
             sent = [row for row in rows if row.kind == "submit" and row.process == name]
             parted, gathered = views[apart[0]], views[together[-1]]
             assert any(row.view == parted.view for row in sent), f"{name} did not go on alone"
             assert any(row.view == gathered.view for row in sent), f"{name} did not go on with all"
-    last = [row for row in rows if row.kind == "submit" and row.group == "g+n2.0.1"]
+    last = [row for row in rows if row.kind == "submit" and row.group == anew]
     for row in last:
         got = {each.process for each in rows if each.kind == "deliver" and is_of(each, row)}
         assert got == set(EVERYBODY)
@@ -90,7 +92,8 @@ def test_a_killed_member_of_two_groups_costs_nobody_a_law(ordercast, tmp_path: P
     rows = rows_in(tmp_path)
     (death,) = [row.at for row in rows if row.kind == "crash"]
     later = {row.group for row in rows if row.kind == "submit" and row.at > death + SECOND}
-    assert later == {"orders+n1.0.1", "prices+n2.0.1"}
+    assert {name_of(group) for group in later} == {"orders", "prices"}
+    assert len(later) == 2, "nobody formed anything anew"
 
 
 @pytest.mark.slow
