@@ -18,6 +18,7 @@ import msgspec
 
 from ordercast.kernel.machine import Plan
 from ordercast.protocol.newtop.group import Group
+from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Here
 from ordercast.types import NodeId
 
@@ -85,8 +86,9 @@ def terms_of(plan: Plan, kind: type[Group]) -> dict[str, str]:
     names = " ".join(plan.members)
     if len(names) > 80:
         names = f"{len(plan.members)} of {blake2b(names.encode(), digest_size=8).hexdigest()}"
+    assert isinstance(plan.options, Options)
     terms = {"kind": kind.kind, "members": names}
-    for name, value in msgspec.structs.asdict(plan.options).items():  # type: ignore[arg-type]
+    for name, value in msgspec.structs.asdict(plan.options).items():
         if name != "invitations":
             terms[name] = str(value)[:100]
     return terms
