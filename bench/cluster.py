@@ -11,7 +11,7 @@ from random import Random
 
 from bench.live import Members, measure_group
 from bench.table import Table, timed
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.causal_member import CausalMember

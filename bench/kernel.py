@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from bench.table import Table, timed
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.fifo import FAMILY

@@ -12,7 +12,8 @@ from random import Random
 import msgspec
 
 from bench.table import Table, timed
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.sim.scenario import NetworkSettings, Scenario, WorkloadSettings

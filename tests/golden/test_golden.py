@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from ordercast.errors import PeerError, UsageError
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Step, Timer
 from ordercast.testing.interaction import COMMANDS, Interaction, check_interaction

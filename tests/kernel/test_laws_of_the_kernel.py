@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES

@@ -25,7 +25,7 @@ from tests.net.nodes import (
 import ordercast
 from ordercast import Config, Fifo, GroupClosed, UsageError, View
 from ordercast.errors import OrdercastError, TraceError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.net.config import GroupRules
 from ordercast.protocol.fifo.packets import Leave

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster import CAUSAL

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Address, Channel, Step, Timer
 from ordercast.sim.scenario import Fault, NetworkSettings, Scenario, WorkloadSettings

@@ -17,7 +17,8 @@ import pytest
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol import fifo

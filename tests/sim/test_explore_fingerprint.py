@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import LINK, Step
 from ordercast.protocol.fifo.member import Member
 from ordercast.protocol.fifo.options import Options

@@ -11,7 +11,8 @@ import pytest
 
 from ordercast.check.verdict import Verdict
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Channel, Step, Timer
 from ordercast.sim.explore import Bounds, Setting, explore, replay, setting

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import by_machine
+from ordercast.kernel.family import by_machine
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim.faults import draw_chaos
 from ordercast.sim.scenario import Scenario

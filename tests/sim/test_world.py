@@ -10,7 +10,8 @@ import pytest
 
 from ordercast import __version__
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES

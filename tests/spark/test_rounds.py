@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.family import Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import GOSSIP
 from ordercast.protocol.cluster.member import GossipMember, build

@@ -18,7 +18,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal, Protocol
 
 from ordercast.errors import DiskError, OrdercastError, PeerError
-from ordercast.kernel.machine import Bundled, Formed, Licensed, Machine, Plan
+from ordercast.kernel.family import Plan
+from ordercast.kernel.machine import Bundled, Formed, Licensed, Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Channel, Note, Step, Timer
 from ordercast.net.datagrams import Datagrams

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Build, Family, Formed, Machine, Plan
+from ordercast.kernel.family import Build, Family, Plan
+from ordercast.kernel.machine import Formed, Machine
 from ordercast.kernel.packet import Packet
 from ordercast.types import NodeId
 

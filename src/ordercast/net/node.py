@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import DiskError, OrdercastError, UsageError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.levels import Causal, Level, family_of, is_level, options_of
 from ordercast.net.bell import Bell
 from ordercast.net.config import Config, objection_to, table_of

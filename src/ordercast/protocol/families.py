@@ -1,6 +1,6 @@
 """The families that this version can run, by the name that scenarios and levels use."""
 
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.protocol import cluster, fifo, newtop
 
 FAMILIES: dict[str, Family] = {

@@ -10,7 +10,7 @@ import msgspec
 
 from ordercast.consistency import FAMILIES as PROMISES
 from ordercast.errors import unknown_word
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Finding, Source, Where, convert, dotted, located, read_source
 from ordercast.sim.scenario import Fault, Scenario

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ordercast.errors import unknown_word
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Finding, Where
 from ordercast.sim.scenario import ChaosSettings, Fault, Scenario

@@ -18,7 +18,8 @@ import msgspec
 
 from ordercast import __version__
 from ordercast.errors import UsageError, failure_line
-from ordercast.kernel.machine import Family, Machine, Plan, by_machine
+from ordercast.kernel.family import Family, Plan, by_machine
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim import chance

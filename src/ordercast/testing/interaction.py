@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError, UsageError, unknown_word
-from ordercast.kernel.machine import Family, Formed
+from ordercast.kernel.family import Family
+from ordercast.kernel.machine import Formed
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Note
 from ordercast.protocol.cluster.packets import (

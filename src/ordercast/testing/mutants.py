@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.cluster.causal_member import CausalMember

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.sim.process import Heard
 from ordercast.sim.scenario import Scenario
 from ordercast.sim.scenario_file import load_scenario

@@ -27,7 +27,8 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Self, TypeAlias
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Formed, Licensed, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Formed, Licensed, Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import (
     DATAGRAM,

@@ -12,7 +12,7 @@ from typing import Any, Union
 import msgspec
 
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.kernel.packet import Packet
 
 LARGEST_PACKET = 64 << 20

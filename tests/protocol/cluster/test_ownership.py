@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.ownership import Fixed, may_send, updaters_of
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Step, Timer
 from ordercast.protocol.fifo import FAMILY

@@ -14,7 +14,7 @@ import msgspec
 from tests.protocol.newtop.storms import draw_fault, draw_groups
 
 from ordercast.check.laws import check
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop.member import Member
 from ordercast.sim.process import Heard

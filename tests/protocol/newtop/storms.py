@@ -9,7 +9,7 @@ import msgspec
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.member import Member

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.group import Group

@@ -19,7 +19,7 @@ from tests.protocol.newtop.table import (
 )
 
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import ATOMIC
 from ordercast.protocol.newtop.atomic import AtomicGroup
 from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions

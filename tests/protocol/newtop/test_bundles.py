@@ -18,7 +18,8 @@ from tests.protocol.newtop import formation_storms
 from tests.protocol.newtop.storms import storm
 
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Bundled, Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Bundled, Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES

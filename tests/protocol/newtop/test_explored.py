@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ordercast.check.laws import check
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.options import Options
 from ordercast.sim.explore import Bounds, explore

@@ -7,7 +7,7 @@ from typing import Any
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
 from ordercast.consistency import FAMILIES as PROMISES
-from ordercast.kernel.machine import Family, Plan
+from ordercast.kernel.family import Family, Plan
 from ordercast.protocol.newtop import ATOMIC, FAMILY, SEQUENCED
 from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
 from ordercast.sim.explore import Bounds, explore

@@ -25,7 +25,7 @@ from tests.protocol.newtop.table import (
 )
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Here, State
 from ordercast.testing.stage import GROUP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.protocol.newtop.forming_table import QUICK, known, part, parted, run, stage_of, view_of
 from tests.protocol.newtop.table import leave, life, member, wait
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.options import Options

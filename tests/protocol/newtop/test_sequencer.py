@@ -17,7 +17,7 @@ from tests.protocol.newtop.table import carry, die, heard, life, member, message
 
 from ordercast.consistency import FAMILIES as PROMISES
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import SEQUENCED
 from ordercast.protocol.newtop.options import Options, SequencedOptions
 from ordercast.protocol.newtop.packets import Turn

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from tests.protocol.newtop.table import heard, messages, views, wait
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import SEQUENCED
 from ordercast.protocol.newtop.options import SequencedOptions
 from ordercast.testing.stage import Stage

@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 
 from ordercast.check.verdict import Verdict, broken, holds
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.tickets.leased import Leased, Rules

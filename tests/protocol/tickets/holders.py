@@ -13,7 +13,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.tickets.leased import Leased, Rules

@@ -16,7 +16,7 @@ moving_member.py  the same where tickets change hands
 planner.py        which settings give which reliability
 """
 
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.protocol.cluster import member, moving_member
 from ordercast.protocol.cluster.member import advice
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions

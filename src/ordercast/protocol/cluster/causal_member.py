@@ -31,8 +31,8 @@ from random import Random
 
 from ordercast.errors import PeerError
 from ordercast.kernel.buffers import Limit
+from ordercast.kernel.family import Plan
 from ordercast.kernel.losses import Losses
-from ordercast.kernel.machine import Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span, index_and_entry

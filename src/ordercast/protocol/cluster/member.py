@@ -22,7 +22,8 @@ from random import Random
 from typing import Generic, TypeVar
 
 from ordercast.errors import PeerError, UsageError
-from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.family import Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.protocol.cluster import planner

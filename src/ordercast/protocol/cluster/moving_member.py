@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from random import Random
 
-from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.family import Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.cluster.causal_member import CausalMember

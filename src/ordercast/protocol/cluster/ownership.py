@@ -14,7 +14,7 @@ from functools import lru_cache
 from random import Random
 
 from ordercast.errors import PeerError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update

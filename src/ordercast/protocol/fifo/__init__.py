@@ -7,7 +7,7 @@ peers.py     who is there: hearing, silence, return, new incarnations
 member.py    the machine: the doors, and the rules that join the parts
 """
 
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.protocol.fifo.member import build
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start

@@ -31,8 +31,9 @@ from random import Random
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.buffers import Limit, Retained
+from ordercast.kernel.family import Plan
 from ordercast.kernel.losses import Losses
-from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.options import Options

@@ -18,7 +18,7 @@ kinds.py      which kind of group a plan asks for
 member.py     the machine: the doors, and delivery over all groups
 """
 
-from ordercast.kernel.machine import Family
+from ordercast.kernel.family import Family
 from ordercast.protocol.newtop.member import build
 from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
 from ordercast.protocol.newtop.packets import PACKETS

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.group import Group
 from ordercast.protocol.newtop.ordering import Ordering

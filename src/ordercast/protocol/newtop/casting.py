@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.flow import Window, kept_limit
 from ordercast.protocol.newtop.options import Options

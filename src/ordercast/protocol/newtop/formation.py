@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 from ordercast.errors import PeerError, UsageError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.newtop.group import Group
 from ordercast.protocol.newtop.options import Options

@@ -25,7 +25,8 @@ from collections.abc import Hashable, Sequence
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
-from ordercast.kernel.machine import Machine, Plan
+from ordercast.kernel.family import Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.newtop.formation import Forming, Founding

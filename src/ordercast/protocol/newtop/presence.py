@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop.group import Group
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Here

@@ -22,7 +22,7 @@ one that died, or went another way, may have delivered two events in the other o
 
 from __future__ import annotations
 
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.flow import WINDOWS_KEPT
 from ordercast.protocol.newtop.group import Group

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Family, Machine, Plan, by_machine
+from ordercast.kernel.family import Family, Plan, by_machine
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim import chance

@@ -16,7 +16,8 @@ from msgspec import Meta
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
-from ordercast.kernel.machine import Family, Machine, Plan
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.tickets.published.failure_free import FailureFree

@@ -11,7 +11,7 @@ import pytest
 import ordercast
 from ordercast.cli.main import main
 from ordercast.errors import UsageError
-from ordercast.kernel.machine import Plan
+from ordercast.kernel.family import Plan
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.ownership import may_send, tickets_for, tickets_move
 from ordercast.protocol.cluster.partial_view import Everybody
