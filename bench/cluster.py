@@ -17,7 +17,7 @@ from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.packets import Update, Updates
-from ordercast.sim.scenario import Scenario, WorkloadSettings
+from ordercast.scenario.schema import Scenario, WorkloadSettings
 from ordercast.sim.world import World
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, Duration

@@ -16,7 +16,7 @@ from ordercast.kernel.family import Family, Plan
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
-from ordercast.sim.scenario import NetworkSettings, Scenario, WorkloadSettings
+from ordercast.scenario.schema import NetworkSettings, Scenario, WorkloadSettings
 from ordercast.sim.world import Outcome, World
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import SECOND, Duration

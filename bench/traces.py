@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.table import Table, timed
 from ordercast.check.laws import check
 from ordercast.consistency import FAMILIES
-from ordercast.sim.scenario import Scenario, WorkloadSettings
+from ordercast.scenario.schema import Scenario, WorkloadSettings
 from ordercast.testing.simulation import simulate
 from ordercast.trace.lake import read_run
 from ordercast.trace.parquet import ParquetSink, run_folder

@@ -35,22 +35,26 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "store": frozenset({"types", "errors", "units", "kernel"}),
     "trace": frozenset({"types", "errors"}),
     "check": VALUES | {"trace"},
-    "sim": WORLD,
+    # What happens in a run, for every world: it knows neither of them.
+    "scenario": VALUES | {"kernel", "protocol"},
+    "sim": WORLD | {"scenario"},
     "levels": VALUES | {"kernel", "protocol"},
     "net": WORLD | {"levels"},
+    "live": WORLD | {"levels", "net", "scenario"},
     "spark": JUDGES,
     "report": JUDGES | {"spark"},
-    "testing": WORLD | {"check", "sim", PACKAGE},
-    "cli": WORLD | {"check", "levels", "sim", "net", "spark", "report", "testing", PACKAGE},
+    "testing": WORLD | {"check", "scenario", "sim", PACKAGE},
+    "cli": WORLD
+    | {"check", "levels", "live", "net", "report", "scenario", "sim", "spark", "testing", PACKAGE},
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
 }
 # Three modules may do more than their room: the cells of a sweep run the simulator in Spark's
 # tasks, what is tuned for a cell is tried there too, and the file that describes them is checked.
 ALSO_IMPORTS = {
-    "ordercast.spark.cells": WORLD | {"sim"},
-    "ordercast.spark.experiment": WORLD | {"sim"},
-    "ordercast.spark.tune": WORLD | {"sim"},
+    "ordercast.spark.cells": WORLD | {"scenario", "sim"},
+    "ordercast.spark.experiment": WORLD | {"scenario", "sim"},
+    "ordercast.spark.tune": WORLD | {"scenario", "sim"},
 }
 # The two worlds write the version into their traces; they take nothing else from the top.
 VERSIONED = frozenset({"sim", "net"})
@@ -73,6 +77,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
         }
     ),
     "report": frozenset({"jinja2"}),
+    "live": frozenset({"uvloop"}),
     "cli": frozenset({"rich", "uvloop"}),
 }
 # The rooms without clocks, sockets, files and chance, and what would bring one in.

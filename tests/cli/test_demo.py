@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from ordercast.cli import demo
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
 
 

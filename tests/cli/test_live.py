@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from ordercast.cli import live
-from ordercast.net.namespaces import Namespaces, Unavailable
-from ordercast.net.supervisor import Gathered, Supervisor
+from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.live.supervisor import Gathered, Supervisor
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
 
@@ -250,7 +250,7 @@ def members(tmp_path: Path) -> list[int]:
             words = path.read_bytes()
         except OSError:  # it has just ended
             continue
-        if b"ordercast.net.live_member" in words and os.fsencode(tmp_path) in words:
+        if b"ordercast.live.member" in words and os.fsencode(tmp_path) in words:
             found.append(int(path.parent.name))
     return found
 

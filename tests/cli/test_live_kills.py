@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ordercast.cli.live import plan_of
-from ordercast.sim.scenario_file import load_scenario
+from ordercast.scenario.file import load_scenario
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ordercast.cli.live import plan_of
-from ordercast.net.namespaces import Namespaces, Unavailable
-from ordercast.sim.scenario_file import load_scenario
+from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.scenario.file import load_scenario
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
 from ordercast.types import name_of

@@ -38,7 +38,7 @@ class Killed:
     async def start(self, *others: Node) -> None:
         pipe = asyncio.subprocess.PIPE
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "ordercast.net.live_member"), stdin=pipe, stdout=pipe
+            *(sys.executable, "-m", "ordercast.live.member"), stdin=pipe, stdout=pipe
         )
         options = {"round": "10ms", "lease": "400ms", "join_wait": "10ms"}
         options |= {"tickets": 1, "guards": 1}

@@ -27,7 +27,7 @@ def settings(folder: Path, **group: object) -> dict[str, Any]:
 async def member(first: dict[str, Any]) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "ordercast.net.live_member"), stdin=pipe, stdout=pipe, stderr=pipe
+        *(sys.executable, "-m", "ordercast.live.member"), stdin=pipe, stdout=pipe, stderr=pipe
     )
     tell(process, first)
     return process

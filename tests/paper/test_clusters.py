@@ -24,7 +24,7 @@ from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.packets import INDEX_BITS, Recover
 from ordercast.protocol.cluster.planner import Group, Settings, bounds
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.testing import Simulated, simulate
 from ordercast.types import NodeId
 

@@ -36,7 +36,7 @@ from ordercast.protocol.cluster import GOSSIP as FAMILY
 from ordercast.protocol.cluster.member import GossipMember
 from ordercast.protocol.cluster.packets import Rumour
 from ordercast.protocol.cluster.planner import minimum_history
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ordercast.sim.scenario_file import load_scenario
+from ordercast.scenario.file import load_scenario
 from ordercast.testing import Simulated, simulate
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from ordercast.kernel.family import Family, Plan
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Address, Channel, Step, Timer
-from ordercast.sim.scenario import Fault, NetworkSettings, Scenario, WorkloadSettings
+from ordercast.scenario.schema import Fault, NetworkSettings, Scenario, WorkloadSettings
 from ordercast.sim.world import Outcome, World
 from ordercast.trace.schema import Level, Row
 from ordercast.trace.sinks import MemorySink

@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
-from ordercast.sim import chance
+from ordercast.scenario import chance
+from ordercast.scenario.file import parse_scenario
+from ordercast.scenario.schema import Fault, FaultKind, Scenario
 from ordercast.sim.clock import Clock
 from ordercast.sim.faults import draw_chaos
-from ordercast.sim.scenario import Fault, FaultKind, Scenario
-from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.units import SECOND, Duration
 

@@ -12,10 +12,10 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from ordercast.sim import chance
+from ordercast.scenario import chance
+from ordercast.scenario.file import parse_scenario
+from ordercast.scenario.schema import FaultKind, Scenario
 from ordercast.sim.faults import draw_chaos
-from ordercast.sim.scenario import FaultKind, Scenario
-from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Level, Row
 from ordercast.trace.sinks import MemorySink
@@ -61,7 +61,7 @@ def submits(rows: list[Row], process: str) -> list[int]:
 
 RUN = """
 import json, pathlib, sys
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World, run_name
 from ordercast.trace.parquet import ParquetSink
 from ordercast.trace.schema import Level

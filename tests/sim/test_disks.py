@@ -21,7 +21,7 @@ from tests.sim.probes import (
 )
 
 from ordercast.kernel.step import Step
-from ordercast.sim.scenario import Fault, GroupSettings
+from ordercast.scenario.schema import Fault, GroupSettings
 from ordercast.types import NodeId
 
 SYNC = 100 * MILLISECOND

@@ -26,12 +26,12 @@ from ordercast.protocol.fifo.member import Member
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Data
 from ordercast.protocol.fifo.peers import Peer
+from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.sim.explore import Bounds, Setting, explore, replay, setting, setting_of
 from ordercast.sim.explore.members import Failure
 from ordercast.sim.explore.model import COSTS, Model, State, Usage, free_model
 from ordercast.sim.explore.run import begin, trace_of
 from ordercast.sim.explore.schedule import describe
-from ordercast.sim.scenario import GroupSettings, Scenario
 from ordercast.trace.schema import Ending, Trace
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import MILLISECOND, Duration

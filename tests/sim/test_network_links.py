@@ -16,8 +16,8 @@ from tests.sim.probes import (
     say_many,
 )
 
+from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim import network as network_room
-from ordercast.sim.scenario import NetworkSettings
 from ordercast.types import NodeId
 from ordercast.units import Duration
 

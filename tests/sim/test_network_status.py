@@ -18,7 +18,7 @@ from tests.sim.probes import (
     say,
 )
 
-from ordercast.sim.scenario import Fault, NetworkSettings
+from ordercast.scenario.schema import Fault, NetworkSettings
 from ordercast.units import Duration, Rate
 
 BOUND = 50 * MILLISECOND

@@ -27,8 +27,8 @@ from tests.sim.probes import (
 
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
+from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim.process import Heard
-from ordercast.sim.scenario import NetworkSettings
 from ordercast.types import Event, NodeId, StateWanted, View
 
 SECOND_LIFE = NodeId("n2", 1)

@@ -11,9 +11,9 @@ import pytest
 from ordercast.errors import UsageError
 from ordercast.kernel.family import by_machine
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.file import load_scenario, parse_scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.faults import draw_chaos
-from ordercast.sim.scenario import Scenario
-from ordercast.sim.scenario_file import load_scenario, parse_scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row
 from ordercast.trace.sinks import MemorySink

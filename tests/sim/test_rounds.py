@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.sim.probes import FAMILY, MILLISECOND, Stage
 
-from ordercast.sim.scenario import GroupSettings, WorkloadSettings
+from ordercast.scenario.schema import GroupSettings, WorkloadSettings
 
 
 def submissions(stage: Stage, group: str) -> int:

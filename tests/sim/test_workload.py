@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 from tests.sim.probes import DATAGRAM, Probe, Stage, say
 
-from ordercast.sim import chance
+from ordercast.scenario import chance
+from ordercast.scenario.file import parse_scenario
+from ordercast.scenario.schema import Scenario, WorkloadSettings
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.process import Process
-from ordercast.sim.scenario import Scenario, WorkloadSettings
-from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.workload import BACKLOG_LIMIT, BATCH_SIZE, Sender
 from ordercast.sim.world import World
 from ordercast.testing import simulate

@@ -16,8 +16,8 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.member import Member
-from ordercast.sim.scenario import Scenario
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Outcome, World, run_name
 from ordercast.trace.schema import Ending, Level, Row
 from ordercast.trace.sinks import MemorySink, check_run_id

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark import metrics
 from ordercast.spark.measure import FIGURES, measure

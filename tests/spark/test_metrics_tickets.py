@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ordercast.check.tenures import tenures_of
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark.cells import run_cell
 from ordercast.spark.experiment import load_experiment

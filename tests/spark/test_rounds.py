@@ -19,7 +19,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import GOSSIP
 from ordercast.protocol.cluster.member import GossipMember, build
 from ordercast.protocol.cluster.spread import Relay, spread_in_step, spread_phased
-from ordercast.sim.scenario import Fault, NetworkSettings, Scenario, WorkloadSettings
+from ordercast.scenario.schema import Fault, NetworkSettings, Scenario, WorkloadSettings
 from ordercast.sim.world import World
 from ordercast.spark.rounds import _merge, _messages, reach
 from ordercast.spark.rounds_here import NEVER, Block, Draw, Gossip, nothing, reach_here

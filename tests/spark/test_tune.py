@@ -10,7 +10,7 @@ import pytest
 
 from ordercast.errors import UsageError
 from ordercast.protocol.families import FAMILIES
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.tune import Answers, Tune, carried, settled, tuned

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.sim.scenario import Scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.testing import simulate
 from ordercast.trace.schema import Level
 from ordercast.types import View

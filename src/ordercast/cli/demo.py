@@ -28,8 +28,8 @@ from ordercast.cli.live import Lived, judge, plan_of, run_plan
 from ordercast.cli.story import Line, tell
 from ordercast.consistency import LAWS
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.net.supervisor import Trouble
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.live.supervisor import Trouble
+from ordercast.scenario.file import parse_scenario
 from ordercast.testing.mutants import mutant_families
 from ordercast.testing.simulation import Simulated, simulate
 from ordercast.trace.parquet import run_folder, write_trace

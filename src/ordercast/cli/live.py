@@ -21,14 +21,14 @@ from ordercast.check.tenures import tenures_of
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
+from ordercast.live.member import GroupPlan, LoadPlan, level_of
+from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.live.supervisor import Gathered, LivePlan, Supervisor, Trouble
 from ordercast.net.config import objection_to
-from ordercast.net.live_member import GroupPlan, LoadPlan, level_of
-from ordercast.net.namespaces import Namespaces, Unavailable
-from ordercast.net.supervisor import Gathered, LivePlan, Supervisor, Trouble
-from ordercast.sim import chance
+from ordercast.scenario import chance
+from ordercast.scenario.file import load_scenario
+from ordercast.scenario.schema import Fault, NetworkSettings, Scenario
 from ordercast.sim.faults import cut_paths, draw_chaos, end_of
-from ordercast.sim.scenario import Fault, NetworkSettings, Scenario
-from ordercast.sim.scenario_file import load_scenario
 from ordercast.sim.world import run_name
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Header, Trace

@@ -21,8 +21,8 @@ from ordercast.check.tenures import Tenures, tenures_of, together
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError, unknown_word
-from ordercast.sim.scenario import Scenario
-from ordercast.sim.scenario_file import load_scenario
+from ordercast.scenario.file import load_scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Outcome, advice_on, run_name
 from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
 from ordercast.testing.simulation import simulate

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Literal
 
+from ordercast.scenario.schema import ChaosSettings, Fault, Scenario
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.network import Network
 from ordercast.sim.process import Process
-from ordercast.sim.scenario import ChaosSettings, Fault, Scenario
 from ordercast.store.memory import Trouble
 from ordercast.units import MILLISECOND, Duration
 

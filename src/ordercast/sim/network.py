@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel, Step
-from ordercast.sim import chance
+from ordercast.scenario import chance
+from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim.agenda import Agenda
-from ordercast.sim.scenario import NetworkSettings
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 from ordercast.wire.codec import Codec

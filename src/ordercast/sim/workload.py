@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from random import Random
 
+from ordercast.scenario.schema import WorkloadSettings
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.process import Process
-from ordercast.sim.scenario import WorkloadSettings
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 

@@ -22,13 +22,13 @@ from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
-from ordercast.sim import chance
+from ordercast.scenario import chance
+from ordercast.scenario.file import options_for
+from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.faults import Faults, draw_chaos
 from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
-from ordercast.sim.scenario import GroupSettings, Scenario
-from ordercast.sim.scenario_file import options_for
 from ordercast.sim.workload import BATCH_SIZE, Sender, Wish
 from ordercast.trace.schema import Ending, Header, Level, Row
 from ordercast.trace.sinks import Sink

@@ -30,7 +30,7 @@ from ordercast.check.laws import check
 from ordercast.check.verdict import Answer
 from ordercast.errors import DiskError, UsageError
 from ordercast.protocol.families import FAMILIES
-from ordercast.sim.scenario_file import options_for, parse_scenario
+from ordercast.scenario.file import options_for, parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark.experiment import Cell
 from ordercast.spark.measure import measure

@@ -37,8 +37,8 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.errors import UsageError, unknown_word
+from ordercast.scenario.file import parse_scenario
 from ordercast.settings import Source, read_source
-from ordercast.sim.scenario_file import parse_scenario
 from ordercast.spark.measure import FIGURES
 from ordercast.spark.tune import Tune, carried, checked, put
 

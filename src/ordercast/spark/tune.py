@@ -42,8 +42,8 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.file import parse_scenario
 from ordercast.settings import convert
-from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.types import NodeId
 from ordercast.units import Duration

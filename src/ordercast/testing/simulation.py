@@ -8,9 +8,9 @@ from typing import NamedTuple
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.kernel.family import Family
+from ordercast.scenario.file import load_scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.process import Heard
-from ordercast.sim.scenario import Scenario
-from ordercast.sim.scenario_file import load_scenario
 from ordercast.sim.world import Outcome, World
 from ordercast.trace.schema import Level, Trace
 from ordercast.trace.sinks import MemorySink

@@ -42,8 +42,8 @@ from ordercast.kernel.step import (
     Timer,
 )
 from ordercast.protocol.families import FAMILIES
-from ordercast.sim import chance
-from ordercast.sim.scenario_file import options_for
+from ordercast.scenario import chance
+from ordercast.scenario.file import options_for
 from ordercast.store.memory import SimulatedDisk
 from ordercast.types import Event, Invitation, NodeId, Payloads, StateWanted
 

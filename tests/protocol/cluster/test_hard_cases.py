@@ -27,8 +27,8 @@ from ordercast.protocol.cluster.packets import (
 )
 from ordercast.protocol.cluster.recovery import RecoveryBuffer
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.file import options_for, parse_scenario
 from ordercast.sim.explore import Bounds, explore, setting
-from ordercast.sim.scenario_file import options_for, parse_scenario
 from ordercast.testing.simulation import simulate
 from ordercast.testing.stage import GROUP, Posted, Stage
 from ordercast.types import Event, NodeId, StateGiven

@@ -17,8 +17,8 @@ from ordercast.check.laws import check
 from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop.member import Member
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.process import Heard
-from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.sinks import MemorySink

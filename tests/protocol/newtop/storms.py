@@ -13,9 +13,9 @@ from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.member import Member
+from ordercast.scenario.file import parse_scenario
+from ordercast.scenario.schema import GroupSettings
 from ordercast.sim.process import Process
-from ordercast.sim.scenario import GroupSettings
-from ordercast.sim.scenario_file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Ending, Header, Row, Trace
 from ordercast.trace.sinks import MemorySink

@@ -10,7 +10,7 @@ from tests.protocol.tickets.holders import FAMILY
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.sinks import MemorySink

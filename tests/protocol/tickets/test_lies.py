@@ -42,8 +42,8 @@ from ordercast.protocol.tickets.packets import (
     Vote,
     Voted,
 )
+from ordercast.scenario.file import options_for
 from ordercast.sim.explore.fingerprint import encode
-from ordercast.sim.scenario_file import options_for
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 

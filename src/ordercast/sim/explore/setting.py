@@ -16,10 +16,10 @@ from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.families import FAMILIES
-from ordercast.sim import chance
+from ordercast.scenario import chance
+from ordercast.scenario.file import options_for
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.clock import TRUE, Clock
-from ordercast.sim.scenario import Scenario
-from ordercast.sim.scenario_file import options_for
 from ordercast.types import NodeId
 
 MOST = 1 << 30

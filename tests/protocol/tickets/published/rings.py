@@ -25,7 +25,7 @@ from ordercast.protocol.tickets.published.fault_tolerant import FaultTolerant
 from ordercast.protocol.tickets.published.packets import PACKETS, Ring
 from ordercast.protocol.tickets.published.rules import Rules
 from ordercast.protocol.tickets.tenure import News, Tickets
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Level, Row, Trace
 from ordercast.trace.sinks import MemorySink

@@ -15,7 +15,7 @@ from tests.protocol.tickets.published.figures import FIGURES, Figure, made, path
 from tests.protocol.tickets.published.shapes import overlaps
 
 from ordercast.cli.main import main
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.testing import Simulated, simulate
 from ordercast.trace.schema import Level
 from ordercast.units import MILLISECOND

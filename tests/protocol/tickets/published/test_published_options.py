@@ -18,7 +18,7 @@ from ordercast.protocol.cluster.partial_view import Everybody
 from ordercast.protocol.tickets.published.failure_free import FailureFree
 from ordercast.protocol.tickets.published.fault_tolerant import FaultTolerant
 from ordercast.protocol.tickets.published.options import PublishedOptions
-from ordercast.sim.scenario_file import parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.protocol.tickets.published.shapes import overlaps
 
-from ordercast.sim.scenario_file import load_scenario
+from ordercast.scenario.file import load_scenario
 from ordercast.testing import simulate
 from ordercast.trace.schema import Level
 

@@ -14,8 +14,8 @@ import pytest
 
 from ordercast.errors import UsageError
 from ordercast.protocol.fifo.options import Options
-from ordercast.settings import LARGEST_FILE
-from ordercast.sim.scenario import (
+from ordercast.scenario.file import load_scenario, parse_scenario
+from ordercast.scenario.schema import (
     ChaosSettings,
     Fault,
     GroupSettings,
@@ -23,7 +23,7 @@ from ordercast.sim.scenario import (
     Scenario,
     WorkloadSettings,
 )
-from ordercast.sim.scenario_file import load_scenario, parse_scenario
+from ordercast.settings import LARGEST_FILE
 from ordercast.units import MILLISECOND, SECOND
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,6 +1,6 @@
 """A scenario: a group, its load, its network and what goes wrong, as data.
 
-Read from TOML by `scenario_file.py`; the keys are described for people in docs/scenarios.md.
+Read from TOML by `file.py`; the keys are described for people in docs/scenarios.md.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from typing import Any
 from ordercast.errors import unknown_word
 from ordercast.kernel.family import Plan
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.schema import ChaosSettings, Fault, Scenario
 from ordercast.settings import Finding, Where
-from ordercast.sim.scenario import ChaosSettings, Fault, Scenario
 from ordercast.units import MILLISECOND, SECOND, Duration
 
 MOST_FAULTS = 100_000

@@ -1,4 +1,4 @@
-"""The program of one member of a live scenario: `python -m ordercast.net.live_member`.
+"""The program of one member of a live scenario: `python -m ordercast.live.member`.
 
 It is started and told what to do by `supervisor.py`, line by line. The first line on its standard
 input is its `Settings`; it opens its node, prints `READY` with what it has become, and then obeys

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sim.test_scenario_file import EVERYTHING
+from tests.scenario.test_file import EVERYTHING
 
 from ordercast.errors import UsageError
-from ordercast.sim.scenario_file import load_scenario, parse_scenario
+from ordercast.scenario.file import load_scenario, parse_scenario
 
 PLAIN = st.one_of(
     st.booleans(),

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.net import supervisor
-from ordercast.net.live_member import GroupPlan, LoadPlan
-from ordercast.net.namespaces import Namespaces, Unavailable
-from ordercast.net.supervisor import Gathered, LivePlan, Supervisor, Trouble
+from ordercast.live import supervisor
+from ordercast.live.member import GroupPlan, LoadPlan
+from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.live.supervisor import Gathered, LivePlan, Supervisor, Trouble
 from ordercast.trace.schema import Row
 from ordercast.units import MILLISECOND, SECOND
 
@@ -217,7 +217,7 @@ def test_a_one_way_cut_of_the_kernel_is_noticed_at_both_ends(
 
 
 def test_namespaces_of_a_dead_run_are_swept(namespaces: Namespaces) -> None:
-    forgetful = "from ordercast.net.namespaces import Namespaces; Namespaces(('lost',)).open()"
+    forgetful = "from ordercast.live.namespaces import Namespaces; Namespaces(('lost',)).open()"
     with subprocess.Popen([sys.executable, "-c", forgetful]) as process:
         assert process.wait(BOUND_SECONDS) == 0
     left = Path("/run/netns", f"ordercast-{process.pid}-lost")

@@ -12,9 +12,9 @@ from ordercast.consistency import FAMILIES as PROMISES
 from ordercast.errors import unknown_word
 from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.rules import findings
+from ordercast.scenario.schema import Fault, Scenario
 from ordercast.settings import Finding, Source, Where, convert, dotted, located, read_source
-from ordercast.sim.scenario import Fault, Scenario
-from ordercast.sim.scenario_rules import findings
 
 TITLE = "a scenario"
 

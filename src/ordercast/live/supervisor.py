@@ -1,6 +1,6 @@
 """Runs a live scenario: one operating system process a member, and real faults on the wall clock.
 
-Theory of operation. The supervisor starts `live_member.py` once a member, waits until all are
+Theory of operation. The supervisor starts `member.py` once a member, waits until all are
 there and connected, and begins the load everywhere at one instant, which is time 0 of the plan.
 Then it plays the faults: a crash is SIGKILL, a restart a new process on the same folder, a pause
 SIGSTOP, a cut the kernel's (`namespaces.py`) or, where that cannot be had, the runtime's own. At
@@ -31,12 +31,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import OrdercastError
-from ordercast.net.live_member import MET, READY, Command, GroupPlan, LoadPlan, Ready, Settings
-from ordercast.net.namespaces import Namespaces, Unavailable
+from ordercast.live.member import MET, READY, Command, GroupPlan, LoadPlan, Ready, Settings
+from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.trace.log import read_log
 from ordercast.trace.schema import Row
 
-PROGRAM = (sys.executable, "-P", "-m", "ordercast.net.live_member")
+PROGRAM = (sys.executable, "-P", "-m", "ordercast.live.member")
 READY_SECONDS = 60.0
 END_SECONDS = 15.0
 START_TRIES = 10
