@@ -35,7 +35,7 @@ import secrets
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
@@ -106,7 +106,7 @@ class FileStore:
             else:
                 self._write_anew()
 
-    def append(self, records: list[Packet]) -> None:
+    def append(self, records: Sequence[Packet]) -> None:
         """Takes all of them, to be kept by the next `sync`.
 
         DiskError: none is taken. They are too large, and others may be kept; or the disk has

@@ -1,0 +1,116 @@
+"""Commits off the event loop: records are gathered, and a thread makes them durable.
+
+While the thread writes and syncs one batch, further commits gather; one more write and one sync
+then serve all of them. So the event loop never waits for the disk, and a slow disk costs latency
+and not throughput.
+
+  1. `done` is called on the event loop, never inside `commit`, and in the order of the commits.
+  2. After an error of the disk `failed` is called once and no `done` any more: what was given and
+     not acknowledged may or may not be on the disk, and nobody may rely on it.
+  3. `close` returns when everything that was given is durable or has failed, with what was given
+     while it waited. What is given after that is ignored, and so never acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeAlias
+
+from ordercast.errors import DiskError
+from ordercast.kernel.packet import Packet
+
+log = logging.getLogger("ordercast.net")
+
+_Change: TypeAlias = Sequence[Packet] | str
+"""Records to be persisted, or the name of a group whose records are to be forgotten."""
+
+
+class Store(Protocol):
+    """The disk as the committer's thread sees it: only this thread writes to it."""
+
+    def append(self, records: Sequence[Packet]) -> None: ...
+
+    def forget(self, group: str) -> None: ...
+
+    def sync(self) -> None: ...
+
+
+class Committer:
+    def __init__(self, store: Store, failed: Callable[[DiskError], None]) -> None:
+        """To be made on the event loop that it serves. `failed` is called on it, at most once."""
+        self.failed = failed
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, "ordercast-commit")
+        self._gathered: list[tuple[_Change, Callable[[], None]]] = []
+        self._writing: asyncio.Future[None] | None = None
+        self._over = False  # closed, or the disk has failed
+
+    def commit(self, records: Sequence[Packet], done: Callable[[], None]) -> None:
+        """Calls `done` when all of them are on the disk."""
+        self._gather(records, done)
+
+    def forget(self, group: str, done: Callable[[], None]) -> None:
+        """Calls `done` when no record of the group counts any more that was committed before."""
+        self._gather(group, done)
+
+    async def close(self) -> None:
+        """Returns when everything that was given before is durable or has failed."""
+        try:
+            while self._writing is not None:
+                await asyncio.wait([self._writing])
+        finally:  # cancelled too: the thread ends with what it has begun
+            self._over = True
+            self._thread.shutdown(wait=False)
+
+    def _gather(self, change: _Change, done: Callable[[], None]) -> None:
+        if self._over:
+            return
+        self._gathered.append((change, done))
+        if self._writing is None:
+            self._write_gathered()
+
+    def _write_gathered(self) -> None:
+        batch, self._gathered = self._gathered, []
+        changes = [change for change, _ in batch]
+        self._writing = self._loop.run_in_executor(self._thread, self._persist, changes)
+        self._writing.add_done_callback(lambda writing: self._written(writing, batch))
+
+    def _persist(self, changes: list[_Change]) -> None:
+        """In the thread."""
+        for change in changes:
+            if isinstance(change, str):
+                self._store.forget(change)
+            else:
+                self._store.append(change)
+        self._store.sync()
+
+    def _written(
+        self,
+        writing: asyncio.Future[None],
+        batch: list[tuple[_Change, Callable[[], None]]],
+    ) -> None:
+        self._writing = None
+        error = writing.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        if self._gathered:  # first, so that the disk is busy while the batch takes effect
+            self._write_gathered()
+        for _, done in batch:
+            try:
+                done()
+            except Exception:
+                log.exception("a step whose records are on the disk did not take effect")
+
+    def _fail(self, error: BaseException) -> None:
+        """The disk does not persist what it was given, or a record of ours cannot be encoded."""
+        self._over = True
+        self._gathered.clear()
+        if not isinstance(error, DiskError):
+            log.error("records could not be persisted", exc_info=error)
+            error = DiskError(f"records could not be persisted: {error}")
+        self.failed(error)
