@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "store": frozenset({"types", "errors", "units", "kernel"}),
     "trace": frozenset({"types", "errors"}),
     "check": VALUES | {"trace"},
+    "studies": VALUES | {"kernel", "protocol"},
     # What happens in a run, for every world: it knows neither of them.
     "scenario": VALUES | {"kernel", "protocol"},
     "sim": WORLD | {"scenario"},
@@ -45,7 +46,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "report": JUDGES | {"spark"},
     "testing": WORLD | {"check", "scenario", "sim", PACKAGE},
     "cli": WORLD
-    | {"check", "levels", "live", "net", "report", "scenario", "sim", "spark", "testing", PACKAGE},
+    | {"check", "levels", "live", "net", "report", "scenario", "sim", "spark", "studies"}
+    | {"testing", PACKAGE},
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
 }
@@ -78,10 +80,11 @@ OUTSIDE: dict[str, frozenset[str]] = {
     ),
     "report": frozenset({"jinja2"}),
     "live": frozenset({"uvloop"}),
+    "studies": frozenset({"numpy"}),
     "cli": frozenset({"rich", "uvloop"}),
 }
 # The rooms without clocks, sockets, files and chance, and what would bring one in.
-PURE = frozenset({"kernel", "protocol"})
+PURE = frozenset({"kernel", "protocol", "studies"})
 WORLDLY = frozenset(
     "asyncio concurrent datetime importlib multiprocessing os pathlib secrets select selectors"
     " shutil signal socket ssl subprocess tempfile threading time uuid".split()

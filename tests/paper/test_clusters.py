@@ -23,8 +23,8 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.packets import INDEX_BITS, Recover
-from ordercast.protocol.cluster.planner import Group, Settings, bounds
 from ordercast.scenario.file import parse_scenario
+from ordercast.studies.planner import Group, Settings, bounds
 from ordercast.testing import Simulated, simulate
 from ordercast.types import NodeId
 

@@ -33,9 +33,9 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster import GOSSIP as FAMILY
+from ordercast.protocol.cluster.advice import minimum_history
 from ordercast.protocol.cluster.member import GossipMember
 from ordercast.protocol.cluster.packets import Rumour
-from ordercast.protocol.cluster.planner import minimum_history
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
 from ordercast.trace.schema import Level

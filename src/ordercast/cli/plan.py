@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -14,9 +13,10 @@ from rich.table import Table
 
 from ordercast.cli import screen
 from ordercast.errors import UsageError
-from ordercast.protocol.cluster import planner
-from ordercast.protocol.cluster.planner import Bounds, Group, Plan, Promise, Settings
-from ordercast.protocol.cluster.spread import Relay, spread_in_step, spread_phased
+from ordercast.protocol.cluster.advice import doubts
+from ordercast.studies import planner
+from ordercast.studies.planner import Bounds, Group, Plan, Promise, Settings
+from ordercast.studies.spread import Relay, spread_in_step, spread_phased
 from ordercast.units import Duration
 
 GIVEN = ("hops", "events_per_message", "history", "recovery_buffer", "asked")
@@ -53,7 +53,6 @@ def add_to(commands: Any) -> None:
         number(option, type=int, metavar="N", help="what this setting gives")
     number("--measure", type=int, metavar="RUNS", help="count out the reach of so many events too")
     number("--view-size", type=int, metavar="N", help="with --measure: processes that each knows")
-    number("--master", metavar="URL", help="with --measure: on this Spark (numpy, in this process)")
     number("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=run)
 
@@ -149,7 +148,7 @@ def _wanted(text: str | None) -> tuple[float, float | None]:
 
 
 def _advice(group: Group, settings: Settings) -> list[str]:
-    return planner.advice(
+    return doubts(
         processes=group.processes,
         fan_out=settings.fan_out,
         hops=settings.hops,
@@ -177,8 +176,8 @@ def _measured(
 ) -> list[Round] | None:
     runs: int | None = arguments.measure
     if runs is None:
-        if arguments.view_size is not None or arguments.master is not None:
-            raise ValueError("--view-size and --master go with --measure")
+        if arguments.view_size is not None:
+            raise ValueError("--view-size goes with --measure")
         return None
     if not 1 <= runs <= MOST_RUNS:
         raise ValueError(f"--measure wants 1 to {MOST_RUNS} runs, not {runs}")
@@ -187,28 +186,26 @@ def _measured(
     if group.delay > 0.25 and not group.in_step:
         raise ValueError("--measure counts messages that take up to a quarter of a round")
     try:
-        from ordercast.spark.rounds import reach
-        from ordercast.spark.session import open_session
+        from ordercast.studies.rounds import Journey, reach
     except ModuleNotFoundError as error:
         raise UsageError(f'--measure needs {error.name}: pip install "ordercast[spark]"') from error
     # A message takes half a slot, on average.
     slots = 1 if group.in_step else min(SLOTS, round(0.5 / max(group.delay, 1e-9)))
-    master = arguments.master
-    with nullcontext() if master is None else open_session(master, light=True) as spark:
-        curves = [
-            reach(
-                group.processes,
-                settings.fan_out,
-                settings.hops,
+    curves = [
+        reach(
+            Journey(
+                processes=group.processes,
+                fan_out=settings.fan_out,
+                hops=settings.hops,
                 loss=group.loss,
                 crash=group.failure,
                 view_size=arguments.view_size,
                 slots=slots,
                 seed=seed,
-                spark=spark,
             )
-            for seed in range(1, runs + 1)
-        ]
+        )
+        for seed in range(1, runs + 1)
+    ]
     model = _model(group, settings)
     rounds = range(max(map(len, curves)))
     return [

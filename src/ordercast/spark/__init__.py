@@ -24,8 +24,5 @@ recording.py   what a recorder wrote, as Arrow batches
 stream.py      `format("ordercast")`: recordings as streams, lakes and recordings as tables
 online.py      laws on a live stream
 
-rounds.py      gossip to millions as rounds, block by block
-rounds_here.py the same model with numpy, in one process
-
 Nothing here runs at import time: executors import these modules.
 """

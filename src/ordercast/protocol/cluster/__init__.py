@@ -13,7 +13,7 @@ moving.py         tickets that change hands: our tenure, and what is known of ot
 member.py         the machine of plain gossip, and what both have in common
 causal_member.py  the machine of a causal cluster: the rules that join the parts
 moving_member.py  the same where tickets change hands
-planner.py        which settings give which reliability
+advice.py         which settings cannot work
 """
 
 from ordercast.kernel.family import Family

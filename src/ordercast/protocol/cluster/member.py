@@ -26,7 +26,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
-from ordercast.protocol.cluster import planner
+from ordercast.protocol.cluster.advice import doubts
 from ordercast.protocol.cluster.cyclon import Cyclon
 from ordercast.protocol.cluster.gossip import Seen, Spreading
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
@@ -240,7 +240,7 @@ def advice(plan: Plan, events_per_second: float) -> list[str]:
     assert isinstance(options, GossipOptions)
     if len(plan.members) == 1:
         return []
-    return planner.advice(
+    return doubts(
         processes=len(plan.members),
         fan_out=min(options.fan_out, max(1, len(plan.members) - 1)),
         hops=options.hops,

@@ -6,19 +6,18 @@ import math
 from itertools import pairwise
 
 import pytest
-from tests.protocol.cluster.crowd import Crowd, Seen
+from tests.studies.crowd import Crowd, Seen
 
-from ordercast.protocol.cluster.planner import (
+from ordercast.protocol.cluster.advice import doubts, minimum_history
+from ordercast.studies.planner import (
     Group,
     Settings,
-    advice,
     bounds,
     expect,
-    minimum_history,
     plan,
     settings_for,
 )
-from ordercast.protocol.cluster.tails import (
+from ordercast.studies.tails import (
     binomial_at_least,
     poisson_at_least,
     poisson_capped,
@@ -212,7 +211,7 @@ def test_a_plan_keeps_what_was_asked_and_nothing_speaks_against_it(group: Group)
     assert told.full_messages <= 0.011
     assert told.buffer_overflow <= 1e-6
     assert expect(group, chosen) == told
-    assert not advice(
+    assert not doubts(
         processes=group.processes,
         fan_out=chosen.fan_out,
         hops=chosen.hops,
@@ -293,7 +292,7 @@ def test_advice_names_what_cannot_work() -> None:
             "processes": 250, "fan_out": 4, "hops": 5, "events_per_message": 20, "history": 40,
             "events_per_round": 6, "recovery_buffer": 288, "asked": 4,
         }  # fmt: skip
-        return " ".join(advice(**(sound | changed)))
+        return " ".join(doubts(**(sound | changed)))
 
     assert said() == ""  # as in the paper's experiments
     assert "at most 5 of 250 processes" in said(hops=0)

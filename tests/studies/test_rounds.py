@@ -1,4 +1,4 @@
-"""Gossip as rounds: what the simulator does, in distribution; the same numbers for any blocks."""
+"""Gossip as rounds: what the simulator does, in distribution."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import GOSSIP
 from ordercast.protocol.cluster.member import GossipMember, build
-from ordercast.protocol.cluster.spread import Relay, spread_in_step, spread_phased
 from ordercast.scenario.schema import Fault, NetworkSettings, Scenario, WorkloadSettings
 from ordercast.sim.world import World
-from ordercast.spark.rounds import _merge, _messages, reach
-from ordercast.spark.rounds_here import NEVER, Block, Draw, Gossip, nothing, reach_here
+from ordercast.studies.rounds import NEVER, Draw, Journey, Population, reach
+from ordercast.studies.spread import Relay, spread_in_step, spread_phased
 from ordercast.types import Event, NodeId
 from ordercast.units import MILLISECOND, SECOND, Duration
 
@@ -43,27 +42,27 @@ def in_step(
     return machines
 
 
-def simulated(gossip: Gossip, seed: int, warm_up: int = 2) -> list[int]:
+def simulated(journey: Journey, seed: int, warm_up: int = 2) -> list[int]:
     """One event in the middle of a round, and who has delivered it when, in the real simulator."""
-    together = gossip.slots == 1
+    together = journey.slots == 1
     at = warm_up * ROUND + ROUND // 2
-    options: dict[str, Any] = {"fan_out": gossip.fan_out, "hops": gossip.hops}
-    if gossip.view_size is not None:
-        options |= {"members": "partial", "view_size": gossip.view_size}
-    names = [f"n{number}" for number in range(1, gossip.processes + 1)]
-    crashed = Fault(at=Duration(0), kind="crash", nodes=names[gossip.live :])
+    options: dict[str, Any] = {"fan_out": journey.fan_out, "hops": journey.hops}
+    if journey.view_size is not None:
+        options |= {"members": "partial", "view_size": journey.view_size}
+    names = [f"n{number}" for number in range(1, journey.processes + 1)]
+    crashed = Fault(at=Duration(0), kind="crash", nodes=names[journey.live :])
     scenario = Scenario(
         name="one event",
         family="gossip",
-        processes=gossip.processes,
+        processes=journey.processes,
         duration=Duration(at + ROUND),
-        quiet=Duration((gossip.hops + 3) * ROUND),
+        quiet=Duration((journey.hops + 3) * ROUND),
         options={"round": f"{ROUND // MILLISECOND}ms", **options},
         workload=WorkloadSettings(senders=1, rate=SECOND / at, pattern="steady"),
         network=NetworkSettings(
-            delay=Duration(ROUND // (8 if together else 2 * gossip.slots)),
+            delay=Duration(ROUND // (8 if together else 2 * journey.slots)),
             jitter=0.0,
-            loss=gossip.loss,
+            loss=journey.loss,
         ),
         fault=[crashed] if crashed.nodes else [],
     )
@@ -79,14 +78,14 @@ def simulated(gossip: Gossip, seed: int, warm_up: int = 2) -> list[int]:
     assert (outcome.error, outcome.submitted) == (None, 1)
     # In step the first round begins half a round after the event: look right before each.
     early = ROUND // 2 if together else 0
-    looks = [times[0] + count * ROUND - early for count in range(1, gossip.hops + 3)]
+    looks = [times[0] + count * ROUND - early for count in range(1, journey.hops + 3)]
     times.sort()
     return [1, *(bisect_right(times, look) for look in looks)]
 
 
-def counted(gossip: Gossip, seeds: int) -> Curves:
-    curves = [reach_here(msgspec.structs.replace(gossip, seed=seed)) for seed in range(seeds)]
-    rounds = gossip.hops + 3
+def counted(journey: Journey, seeds: int) -> Curves:
+    curves = [reach(msgspec.structs.replace(journey, seed=seed)) for seed in range(seeds)]
+    rounds = journey.hops + 3
     return [(curve + curve[-1:] * rounds)[:rounds] for curve in curves]
 
 
@@ -115,32 +114,32 @@ def differences(these: Curves, those: Curves) -> list[str]:
 
 SAME = [
     # the group, runs of the simulator
-    (Gossip(processes=60, fan_out=4, hops=3), 150),
-    (Gossip(processes=60, fan_out=3, hops=3, loss=0.1, crash=10 / 59), 150),
-    (Gossip(processes=250, fan_out=4, hops=4, loss=0.05), 60),
-    (Gossip(processes=60, fan_out=4, hops=3, slots=16), 200),
-    (Gossip(processes=250, fan_out=4, hops=4, loss=0.1, crash=25 / 249, slots=16), 60),
+    (Journey(processes=60, fan_out=4, hops=3), 150),
+    (Journey(processes=60, fan_out=3, hops=3, loss=0.1, crash=10 / 59), 150),
+    (Journey(processes=250, fan_out=4, hops=4, loss=0.05), 60),
+    (Journey(processes=60, fan_out=4, hops=3, slots=16), 200),
+    (Journey(processes=250, fan_out=4, hops=4, loss=0.1, crash=25 / 249, slots=16), 60),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("gossip", "runs"), SAME, ids=str)
-def test_rounds_reach_as_many_as_the_simulator_in_each_round(gossip: Gossip, runs: int) -> None:
+@pytest.mark.parametrize(("journey", "runs"), SAME, ids=str)
+def test_rounds_reach_as_many_as_the_simulator_in_each_round(journey: Journey, runs: int) -> None:
     """In step, and out of step as members are: one slot and sixteen."""
-    seen = [simulated(gossip, seed) for seed in range(1, runs + 1)]
-    assert not differences(seen, counted(gossip, 1000 if gossip.slots == 1 else 300))
+    seen = [simulated(journey, seed) for seed in range(1, runs + 1)]
+    assert not differences(seen, counted(journey, 1000 if journey.slots == 1 else 300))
 
 
 @pytest.mark.slow
 def test_views_that_cyclon_shuffles_are_like_views_that_last_two_rounds() -> None:
-    gossip = Gossip(processes=60, fan_out=4, hops=3, view_size=12, view_lasts=2, slots=16)
-    seen = [simulated(gossip, seed, warm_up=15) for seed in range(1, 31)]
-    assert not differences(seen, counted(gossip, 300))
+    journey = Journey(processes=60, fan_out=4, hops=3, view_size=12, view_lasts=2, slots=16)
+    seen = [simulated(journey, seed, warm_up=15) for seed in range(1, 31)]
+    assert not differences(seen, counted(journey, 300))
 
 
 def test_the_comparison_finds_what_is_a_little_wrong() -> None:
     """What `differences` must see, or the tests above say nothing: runs of the model itself."""
-    right = Gossip(processes=60, fan_out=4, hops=3, loss=0.1, crash=10 / 59)
+    right = Journey(processes=60, fan_out=4, hops=3, loss=0.1, crash=10 / 59)
     seen = counted(right, 450)[300:]
     assert not differences(seen, counted(right, 300))
     for wrong in (
@@ -154,21 +153,25 @@ def test_the_comparison_finds_what_is_a_little_wrong() -> None:
         assert differences(seen, padded), hops
 
 
+def curve(processes: int, fan_out: int, hops: int, **others: Any) -> list[int]:
+    return reach(Journey(processes=processes, fan_out=fan_out, hops=hops, **others))
+
+
 # --- against plain Python and the planner ----------------------------------------------------
 
 
-def plain(gossip: Gossip, seed: int) -> list[int]:
+def plain(journey: Journey, seed: int) -> list[int]:
     """In step with fixed views that are really drawn and stored: slow and obvious."""
     chance = Random(seed)
-    everybody = range(gossip.processes)
+    everybody = range(journey.processes)
     views = [
-        chance.sample([other for other in everybody if other != me], gossip.view_size or 0)
+        chance.sample([other for other in everybody if other != me], journey.view_size or 0)
         for me in everybody
     ]
     having = {0}
     curve = [1]
-    for _ in range(gossip.hops + 1):
-        hit = {to for me in sorted(having) for to in chance.sample(views[me], gossip.fan_out)}
+    for _ in range(journey.hops + 1):
+        hit = {to for me in sorted(having) for to in chance.sample(views[me], journey.fan_out)}
         having |= hit
         curve.append(len(having))
     return [*curve, curve[-1]]
@@ -176,13 +179,13 @@ def plain(gossip: Gossip, seed: int) -> list[int]:
 
 @pytest.mark.parametrize("size", [4, 8, 20])
 def test_views_that_are_hashed_are_like_views_that_are_drawn(size: int) -> None:
-    gossip = Gossip(processes=60, fan_out=4, hops=4, view_size=size)
-    seen = [plain(gossip, seed) for seed in range(400)]
-    assert not differences(seen, counted(gossip, 1000))
+    journey = Journey(processes=60, fan_out=4, hops=4, view_size=size)
+    seen = [plain(journey, seed) for seed in range(400)]
+    assert not differences(seen, counted(journey, 1000))
 
 
 def test_a_view_that_is_drawn_anew_in_each_round_is_as_good_as_everybody() -> None:
-    everybody = Gossip(processes=60, fan_out=4, hops=3)
+    everybody = Journey(processes=60, fan_out=4, hops=3)
     anew = msgspec.structs.replace(everybody, view_size=5, view_lasts=1)
     assert not differences(counted(anew, 500), counted(everybody, 1000)[500:])
     fixed = msgspec.structs.replace(everybody, view_size=5)
@@ -193,7 +196,7 @@ def test_in_step_the_planner_predicts_the_curve() -> None:
     relay = Relay(processes=20_001, live=18_001.0, fan_out=4, hops=7, loss=0.05)
     shares = [share for _, _, share in spread_in_step(relay).arrivals]
     predicted = 1 + np.cumsum([0, *shares]) * (relay.live - 1)
-    curves = [reach(20_001, 4, 7, loss=0.05, crash=0.1, seed=seed) for seed in range(100)]
+    curves = [curve(20_001, 4, 7, loss=0.05, crash=0.1, seed=seed) for seed in range(100)]
     means = np.mean(curves, axis=0)
     assert means == pytest.approx(predicted, rel=0.08)  # who starts badly is behind for long
     assert means[-1] == pytest.approx(predicted[-1], rel=1e-3)
@@ -202,7 +205,7 @@ def test_in_step_the_planner_predicts_the_curve() -> None:
 def test_out_of_step_the_planner_predicts_who_is_reached_at_last() -> None:
     relay = Relay(processes=100_000, live=100_000.0, fan_out=4, hops=8, loss=0.05, keep="youngest")
     predicted = relay.live - spread_phased(relay).missed
-    ends = [reach(100_000, 4, 8, loss=0.05, slots=16, seed=seed)[-1] for seed in range(3)]
+    ends = [curve(100_000, 4, 8, loss=0.05, slots=16, seed=seed)[-1] for seed in range(3)]
     assert np.mean(ends) == pytest.approx(predicted, rel=0.02)
 
 
@@ -211,8 +214,8 @@ def test_out_of_step_the_planner_predicts_who_is_reached_at_last() -> None:
 
 @pytest.mark.parametrize("view", [None, 5])
 def test_targets_are_distinct_even_and_never_oneself(view: int | None) -> None:
-    gossip = Gossip(processes=12, fan_out=3, hops=3, view_size=view, seed=5)
-    draw, counts = Draw(gossip), Counter[int]()
+    journey = Journey(processes=12, fan_out=3, hops=3, view_size=view, seed=5)
+    draw, counts = Draw(journey), Counter[int]()
     for tick in range(1000):
         for me in (0, 7, 11):
             hit = [int(to) for to in draw.targets(tick, np.array([me]))]
@@ -228,34 +231,35 @@ def test_targets_are_distinct_even_and_never_oneself(view: int | None) -> None:
 
 
 def test_the_share_that_is_lost_is_what_was_asked_for() -> None:
-    gossip = Gossip(processes=100_000, fan_out=4, hops=1, loss=0.25, crash=0.2)
-    hit = Draw(gossip).targets(1, np.arange(50_000))
+    journey = Journey(processes=100_000, fan_out=4, hops=1, loss=0.25, crash=0.2)
+    hit = Draw(journey).targets(1, np.arange(50_000))
     assert hit.size / 200_000 == pytest.approx(0.75 * 0.8, abs=0.005)
-    assert hit.max() < gossip.live
+    assert hit.max() < journey.live
 
 
 def test_a_seed_gives_the_same_curve_for_ever() -> None:
-    assert reach(250, 4, 5) == [1, 5, 25, 107, 227, 250, 250]
-    assert reach(250, 4, 5, seed=2) != reach(250, 4, 5)
+    assert curve(250, 4, 5) == [1, 5, 25, 107, 227, 250, 250]
+    assert curve(250, 4, 5, seed=2) != curve(250, 4, 5)
 
 
 # --- rules -----------------------------------------------------------------------------------
 
 
 def test_an_event_is_relayed_at_ages_zero_to_hops() -> None:
-    assert reach(50, 49, 0) == [1, 50]
-    assert reach(50, 4, 0) == [1, 5]
-    assert reach(2, 1, 3) == [1, 2, 2, 2, 2]
-    assert reach(50, 4, 2, crash=0.999) == [1, 1, 1, 1]
+    assert curve(50, 49, 0) == [1, 50]
+    assert curve(50, 4, 0) == [1, 5]
+    assert curve(2, 1, 3) == [1, 2, 2, 2, 2]
+    assert curve(50, 4, 2, crash=0.999) == [1, 1, 1, 1]
 
 
 def test_what_has_terminated_does_not_start_again() -> None:
     """Nor does what came too old to be relayed; a younger copy makes an active one younger."""
-    gossip = Gossip(processes=5, fan_out=1, hops=3)
-    block = Block(gossip, 0, 5, np.array([0, 4, 2, NEVER, NEVER], np.uint8))
-    block.receive(np.array([2, 2, 4, 5, NEVER], np.uint8))
-    assert block.codes.tolist() == [0, 2, 2, 0, NEVER]
-    assert (block.reached(), block.active()) == (4, 2)
+    journey = Journey(processes=5, fan_out=1, hops=3)
+    population = Population(journey)
+    population.codes[:] = [0, 4, 2, NEVER, NEVER]
+    population.receive(np.array([2, 2, 4, 5, NEVER], np.uint8))
+    assert population.codes.tolist() == [0, 2, 2, 0, NEVER]
+    assert (population.reached(), population.active()) == (4, 2)
 
 
 @pytest.mark.parametrize(
@@ -272,60 +276,8 @@ def test_what_has_terminated_does_not_start_again() -> None:
         ({"view_lasts": -1}, "view lasts must be"),
         ({"slots": 0}, "slots must be"),
         ({"seed": -1}, "seed must be"),
-        ({"blocks": 2}, "blocks are for Spark"),
     ],
 )
 def test_what_cannot_be_is_told(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        reach(**({"processes": 10, "fan_out": 4, "hops": 2} | wrong))
-
-
-# --- blocks ----------------------------------------------------------------------------------
-
-HARD = (
-    {"processes": 2000, "fan_out": 4, "hops": 4, "loss": 0.2, "crash": 0.1, "view_size": 9},
-    {"processes": 500, "fan_out": 4, "hops": 2, "slots": 3, "view_size": 20, "view_lasts": 2},
-)
-
-
-@pytest.mark.parametrize("settings", HARD)
-@pytest.mark.parametrize("count", [2, 3, 8])
-def test_blocks_that_post_what_they_pack_come_to_the_same(
-    settings: dict[str, Any], count: int
-) -> None:
-    """What Spark's tasks do, without Spark: also every message goes through its packed form."""
-    gossip = Gossip(**settings)
-    bounds = [gossip.live * block // count for block in range(count + 1)]
-    blocks = [Block(gossip, bounds[place], bounds[place + 1]) for place in range(count)]
-    inboxes = [nothing(block.codes.size) for block in blocks]
-    ends, kinds = [], set()
-    for tick in range(gossip.most_ticks):
-        for block, inbox in zip(blocks, inboxes, strict=True):
-            block.receive(inbox)
-            inbox.fill(NEVER)
-        ends.append(sum(block.reached() for block in blocks))
-        for block in blocks:
-            leaving = nothing(gossip.live)
-            block.relay(tick, leaving)
-            for place, inbox in enumerate(inboxes):
-                for row in _messages(place, leaving[bounds[place] : bounds[place + 1]]):
-                    message = row.to_pylist()[0]
-                    kinds.add(message["dense"])
-                    _merge(inbox, message["code"], message["dense"], message["payload"])
-    assert kinds == {True, False}
-    expected = reach_here(gossip)
-    assert ends[:: gossip.slots][: len(expected) - 1] == expected[:-1]
-    assert ends[-1] == expected[-1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("settings", "blocks"), [(HARD[0], None), (HARD[1], 3)])
-def test_spark_gives_the_same_numbers(
-    spark: Any, settings: dict[str, Any], blocks: int | None
-) -> None:
-    assert reach(**settings, spark=spark, blocks=blocks) == reach(**settings)
-
-
-def test_blocks_that_cannot_be_are_told() -> None:
-    with pytest.raises(UsageError, match="blocks must be 1 to 10, not 11"):
-        reach(10, 2, 2, spark=object(), blocks=11)
+        reach(Journey(**({"processes": 10, "fan_out": 4, "hops": 2} | wrong)))

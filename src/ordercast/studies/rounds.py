@@ -1,4 +1,8 @@
-"""Gossip of one event as rounds: the model, its chance, and the engine for one process (numpy).
+"""Gossip of one event to millions of processes, as rounds: every message is drawn, with numpy.
+
+    reach(Journey(processes=10_000_000, fan_out=4, hops=12, loss=0.01))
+
+returns how many processes have the event, round by round.
 
 The gossip is that of the family `gossip`: who has the event relays it once a round to `fan_out`
 others, each time a hop older, until it is older than `hops`; of copies the youngest age counts, and
@@ -17,8 +21,8 @@ Rules.
     draws others every `view_lasts` rounds; 0: it knows the same for ever. A view that is drawn anew
     in every round is as good as knowing everybody.
 
-Chance is a hash of (seed, what for, slot, process), so a draw does not depend on who makes it or
-when: any split into blocks, on any number of machines, gives the same numbers (`rounds.py`).
+Chance is a hash of (seed, what for, slot, process), so a draw does not depend on the order in which
+draws are made: a seed gives the same numbers on every machine.
 
 A view is never stored: entry i of a process is (a i + b) modulo a prime, where a and b are hashed
 from its number. Entries are distinct, any one of them and any two of them are uniform; three are
@@ -60,7 +64,7 @@ _LOSS_MASK = np.uint64((1 << 27) - 1)
 _RELAY, _VIEW, _SLOT = 1, 2, 3  # what a draw is for
 
 
-class Gossip(msgspec.Struct, frozen=True, kw_only=True):
+class Journey(msgspec.Struct, frozen=True, kw_only=True):
     """One event's journey. UsageError says what cannot be."""
 
     processes: int
@@ -102,16 +106,16 @@ def _between(name: str, value: int, least: int, most: int) -> None:
         raise UsageError(f"{name} must be {least} to {most}, not {value}")
 
 
-def reach_here(gossip: Gossip) -> list[int]:
-    """How many have the event, so many rounds after it was made: in this process, with numpy."""
-    block = Block(gossip, 0, gossip.live)
-    coming = nothing(gossip.live)
-    reached = Reached(gossip)
-    for tick in range(gossip.most_ticks + 1):
-        block.receive(coming)
-        reached.note(tick, block.reached())
+def reach(journey: Journey) -> list[int]:
+    """How many processes have the event 0, 1, ... rounds after it was made."""
+    population = Population(journey)
+    coming = nothing(journey.live)
+    reached = Reached(journey)
+    for tick in range(journey.most_ticks + 1):
+        population.receive(coming)
+        reached.note(tick, population.reached())
         coming.fill(NEVER)
-        if not block.relay(tick, coming) and not block.active():
+        if not population.relay(tick, coming) and not population.active():
             break
     return reached.by_round
 
@@ -119,9 +123,9 @@ def reach_here(gossip: Gossip) -> list[int]:
 class Reached:
     """The curve: what was counted at the beginnings of rounds, and at last."""
 
-    def __init__(self, gossip: Gossip) -> None:
+    def __init__(self, journey: Journey) -> None:
         self.by_round: list[int] = []
-        self._slots = gossip.slots
+        self._slots = journey.slots
 
     def note(self, tick: int, count: int) -> None:
         """Ticks come in order. What is in a round not yet over stands for its end."""
@@ -132,25 +136,22 @@ class Reached:
             self.by_round[round_] = count
 
 
-class Block:
-    """Processes `first` to `last` - 1: how old the event is at each."""
+class Population:
+    """The live processes: how old the event is at each."""
 
-    def __init__(self, gossip: Gossip, first: int, last: int, codes: Codes | None = None) -> None:
-        self.first = first
-        self._gossip = gossip
-        self._draw = Draw(gossip)
-        if codes is None:  # before the event is made; process 0 makes it
-            codes = nothing(last - first)
-            codes[: max(0, 1 - first)] = 1
-        self.codes = codes
-        self._slots = self._draw.slots(first, last) if gossip.slots > 1 else None
+    def __init__(self, journey: Journey) -> None:
+        self._journey = journey
+        self._draw = Draw(journey)
+        self.codes = nothing(journey.live)
+        self.codes[0] = 1  # process 0 makes the event
+        self._slots = self._draw.slots() if journey.slots > 1 else None
 
     def receive(self, coming: Codes) -> None:
         """Copies have come: at each place the code of the youngest, or NEVER."""
         codes = self.codes
         np.minimum(codes, coming, out=codes)
         # Too old to be relayed when it comes first: had, and over. It must not come back to life.
-        codes[codes == self._gossip.hops + 2] = DONE
+        codes[codes == self._journey.hops + 2] = DONE
 
     def reached(self) -> int:
         return self.codes.size - int(np.count_nonzero(self.codes == NEVER))
@@ -166,23 +167,23 @@ class Block:
             codes = self.codes[start : start + CHUNK]
             chosen = self._relays(codes)
             if self._slots is not None and tick > 0:
-                chosen &= self._slots[start : start + CHUNK] == tick % self._gossip.slots
+                chosen &= self._slots[start : start + CHUNK] == tick % self._journey.slots
             places = np.flatnonzero(chosen)
             if not places.size:
                 continue
             relays += places.size
             ages = codes[places]
             for code in np.unique(ages):  # in step, there is one
-                senders = places[ages == code] + (self.first + start)
+                senders = places[ages == code] + start
                 hit = self._draw.targets(tick, senders)
                 coming[hit] = np.minimum(coming[hit], code + np.uint8(1))
             ages += np.uint8(1)
-            ages[ages > self._gossip.hops + 1] = DONE
+            ages[ages > self._journey.hops + 1] = DONE
             codes[places] = ages
         return relays
 
     def _relays(self, codes: Codes) -> npt.NDArray[np.bool_]:
-        return (codes - np.uint8(1)) <= self._gossip.hops  # below zero it wraps around
+        return (codes - np.uint8(1)) <= self._journey.hops  # below zero it wraps around
 
 
 def nothing(size: int) -> Codes:
@@ -192,46 +193,46 @@ def nothing(size: int) -> Codes:
 class Draw:
     """All chance of one journey."""
 
-    def __init__(self, gossip: Gossip) -> None:
-        self._gossip = gossip
-        self._lost_below = np.uint64(round(gossip.loss * (1 << 27)))
-        self._prime = _prime_from(gossip.processes - 1)
+    def __init__(self, journey: Journey) -> None:
+        self._journey = journey
+        self._lost_below = np.uint64(round(journey.loss * (1 << 27)))
+        self._prime = _prime_from(journey.processes - 1)
 
-    def slots(self, first: int, last: int) -> Codes:
-        """In which slot of a round each of these processes relays."""
-        found = np.empty(last - first, np.uint8)
-        for start in range(first, last, CHUNK):
-            ids = np.arange(start, min(last, start + CHUNK))
-            drawn = _hashed(_key(self._gossip.seed, _SLOT), ids)
-            found[start - first :][: ids.size] = _below(drawn, self._gossip.slots)
+    def slots(self) -> Codes:
+        """In which slot of a round each live process relays."""
+        found = np.empty(self._journey.live, np.uint8)
+        for start in range(0, found.size, CHUNK):
+            ids = np.arange(start, min(found.size, start + CHUNK))
+            drawn = _hashed(_key(self._journey.seed, _SLOT), ids)
+            found[start:][: ids.size] = _below(drawn, self._journey.slots)
         return found
 
     def targets(self, tick: int, senders: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Whom the messages of these senders reach: live, and not lost. Some of them twice."""
-        gossip = self._gossip
-        drawn = _hashed(_key(gossip.seed, _RELAY, tick), senders)
-        known = gossip.processes - 1 if gossip.view_size is None else gossip.view_size
-        view = None if gossip.view_size is None else self._view(tick, senders)
+        journey = self._journey
+        drawn = _hashed(_key(journey.seed, _RELAY, tick), senders)
+        known = journey.processes - 1 if journey.view_size is None else journey.view_size
+        view = None if journey.view_size is None else self._view(tick, senders)
         own = senders.astype(np.uint64)
         arrived = []
-        for chosen, bits in _distinct(drawn, min(gossip.fan_out, known), known):
+        for chosen, bits in _distinct(drawn, min(journey.fan_out, known), known):
             to = chosen if view is None else self._in_view(view, chosen)
             to = to + (to >= own)  # never oneself
-            comes = to < gossip.live
-            if gossip.loss:
+            comes = to < journey.live
+            if journey.loss:
                 comes &= (bits & _LOSS_MASK) >= self._lost_below
             arrived.append(to[comes].view(np.int64))
         return np.concatenate(arrived)
 
     def _view(self, tick: int, senders: npt.NDArray[np.int64]) -> tuple[Words, Words]:
         """Of each sender's view, the step and the beginning."""
-        gossip = self._gossip
-        key = _key(gossip.seed, _VIEW)
+        journey = self._journey
+        key = _key(journey.seed, _VIEW)
         seeds = _hashed(key, senders)
-        if gossip.view_lasts:
+        if journey.view_lasts:
             # Not all views are renewed in the same round.
-            round_ = np.uint64(tick // gossip.slots) + _below(seeds, gossip.view_lasts)
-            seeds ^= _mixed(round_ // np.uint64(gossip.view_lasts) * _GOLDEN + key)
+            round_ = np.uint64(tick // journey.slots) + _below(seeds, journey.view_lasts)
+            seeds ^= _mixed(round_ // np.uint64(journey.view_lasts) * _GOLDEN + key)
             _mixed(seeds)
         step = _below(_mixed(seeds + _GOLDEN), self._prime - 1) + np.uint64(1)
         return step, _below(_mixed(seeds - _GOLDEN), self._prime)
@@ -239,7 +240,7 @@ class Draw:
     def _in_view(self, view: tuple[Words, Words], entry: Words) -> Words:
         """Which of the other processes is this entry of a view."""
         step, begin = view
-        prime, others = np.uint64(self._prime), self._gossip.processes - 1
+        prime, others = np.uint64(self._prime), self._journey.processes - 1
         found = (entry * step + begin) % prime
         outside = np.flatnonzero(found >= others)
         while outside.size:  # the prime is a little greater: go on in the same permutation
