@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import uvloop
 
@@ -156,6 +157,13 @@ def introduce(*nodes: Node) -> None:
     for node in nodes:
         for other in nodes:
             node.mesh.know(other.me.name, place_of(other))
+
+
+def limit(*groups: Group, most_unread: int | None = None, **changed: int) -> None:
+    """Of what may wait to be sent, and `most_unread`: messages that may wait to be read."""
+    for group in groups:
+        group.outbox.limits = msgspec.structs.replace(group.outbox.limits, **changed)
+        group.inbox.most_count = most_unread or group.inbox.most_count
 
 
 def connected(one: Node, other: Node) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 
 import pytest
@@ -13,6 +11,7 @@ from tests.net.nodes import (
     QUICK,
     Cluster,
     data_of,
+    limit,
     live,
     messages_of,
     until,
@@ -21,9 +20,7 @@ from tests.net.nodes import (
 
 from ordercast import Ejected, Fifo, Group, GroupClosed, Message, Size, UsageError, View
 from ordercast.errors import OrdercastError
-from ordercast.net import group as group_module
-from ordercast.net import inbox as inbox_module
-from ordercast.net.group import BATCH_BYTES, CREDIT_COUNT, GATHER_TURNS
+from ordercast.net.group import LIMITS
 from ordercast.types import Event
 from ordercast.units import MILLISECOND, SECOND, Duration
 
@@ -32,15 +29,6 @@ def narrow(window: int, **more) -> Fifo:
     """So small a window that a test can fill it."""
     fast = {"heartbeat": Duration(10 * MILLISECOND), "suspicion_limit": Duration(20 * SECOND)}
     return Fifo(window=window, **fast, **more)
-
-
-@contextmanager
-def limits(**changed: int) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in changed.items():
-            module = inbox_module if name.startswith("QUEUE") else group_module
-            patch.setattr(module, name, value)
-        yield
 
 
 async def turns(count: int) -> None:
@@ -104,31 +92,33 @@ async def test_a_lone_message_leaves_when_its_turn_ends(cluster: Cluster) -> Non
 async def test_a_stream_of_messages_gathers_for_some_turns(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     group = node.join("diary", QUICK)
-    with limits(GATHER=3600 * SECOND):  # or a slow machine would need no gathering
-        receipts = []
-        for number in range(1 + 5 * (GATHER_TURNS + 1)):
-            receipts.append(await group.send(b"%d" % number))
-            await turns(1)
-        numbers = [receipt.number for receipt in receipts]
+    limit(group, gather_time=3600 * SECOND)  # or a slow machine would need no gathering
+    receipts = []
+    for number in range(1 + 5 * (LIMITS.gather_turns + 1)):
+        receipts.append(await group.send(b"%d" % number))
+        await turns(1)
+    numbers = [receipt.number for receipt in receipts]
     assert numbers[0] == 1, "the first has nobody before it"
-    assert numbers[1:] == [2 + turn // (GATHER_TURNS + 1) for turn in range(len(numbers) - 1)]
+    assert numbers[1:] == [
+        2 + turn // (LIMITS.gather_turns + 1) for turn in range(len(numbers) - 1)
+    ]
 
 
 @live
 async def test_nothing_gathers_while_somebody_waits_for_it(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     group = node.join("diary", QUICK)
-    with limits(GATHER=3600 * SECOND):
-        for number in range(1, 4):
-            receipt = await group.send(b"waited for", until="delivered")
-            assert receipt.number == number
-        open_batch = await group.send(b"queued")
-        await turns(2)
-        assert open_batch.number is None
-        waiting = asyncio.create_task(open_batch.wait("delivered"))
-        await turns(2)
-        assert open_batch.number == 4
-        await waiting
+    limit(group, gather_time=3600 * SECOND)
+    for number in range(1, 4):
+        receipt = await group.send(b"waited for", until="delivered")
+        assert receipt.number == number
+    open_batch = await group.send(b"queued")
+    await turns(2)
+    assert open_batch.number is None
+    waiting = asyncio.create_task(open_batch.wait("delivered"))
+    await turns(2)
+    assert open_batch.number == 4
+    await waiting
 
 
 @live
@@ -152,11 +142,11 @@ async def test_sends_of_one_turn_are_one_batch(cluster: Cluster) -> None:
 async def test_a_batch_that_is_large_leaves_at_once(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2)
-    large = await first.send(bytes(BATCH_BYTES))
+    large = await first.send(bytes(LIMITS.full_bytes))
     assert large.number is not None
     small = await first.send(b"small")
     assert small.number is None
-    assert [len(data) for data in await data_of(second, 2)] == [BATCH_BYTES, 5]
+    assert [len(data) for data in await data_of(second, 2)] == [LIMITS.full_bytes, 5]
 
 
 @live
@@ -225,8 +215,8 @@ async def test_what_is_wrong_with_a_send_is_told_to_who_sends(cluster: Cluster) 
             await first.send_many([b"fine", wrong])
     with pytest.raises(UsageError, match="did you mean 'stable'"):
         await first.send(b"x", until="stabel")
-    with pytest.raises(UsageError, match=f"{CREDIT_COUNT + 1} messages at once"):
-        await first.send_many([b""] * (CREDIT_COUNT + 1))
+    with pytest.raises(UsageError, match=f"{LIMITS.credit_count + 1} messages at once"):
+        await first.send_many([b""] * (LIMITS.credit_count + 1))
     receipt = await first.send(b"and nothing of it was sent", until="stable")
     with pytest.raises(UsageError, match="did you mean 'delivered'"):
         await receipt.wait("delivred")
@@ -289,16 +279,16 @@ async def test_send_waits_when_window_and_credit_are_full_and_goes_on_later(
             sent.append(b"%d" % number)
             await asyncio.sleep(0)
 
-    with limits(CREDIT_COUNT=50, GATHER_TURNS=0):
-        n1.mesh.set_cuts(frozenset({"n2"}), frozenset({"n2"}))
-        sending = asyncio.create_task(send())
-        await until(lambda: first.status()["waiting_out"] == 50)
-        await turns(200)
-        assert first.status()["waiting_out"] == 50
-        assert len(sent) < 60 and not sending.done()
-        n1.mesh.set_cuts(frozenset(), frozenset())
-        assert await data_of(second, 500) == [b"%d" % number for number in range(500)]
-        await sending
+    limit(first, credit_count=50, gather_turns=0)
+    n1.mesh.set_cuts(frozenset({"n2"}), frozenset({"n2"}))
+    sending = asyncio.create_task(send())
+    await until(lambda: first.status()["waiting_out"] == 50)
+    await turns(200)
+    assert first.status()["waiting_out"] == 50
+    assert len(sent) < 60 and not sending.done()
+    n1.mesh.set_cuts(frozenset(), frozenset())
+    assert await data_of(second, 500) == [b"%d" % number for number in range(500)]
+    await sending
 
 
 @live
@@ -324,18 +314,19 @@ async def test_a_slow_consumer_slows_its_senders_and_loses_nothing(cluster: Clus
             await group.send(mark + b"%d" % number)
             await asyncio.sleep(0)
 
-    with limits(CREDIT_COUNT=50, QUEUE_COUNT=200):
-        reading = [asyncio.create_task(data_of(group, 2 * count)) for group in (first, second)]
-        sending = [asyncio.create_task(send(*each)) for each in ((first, b"a"), (second, b"b"))]
-        await until(lambda: first.status()["waiting_out"] == second.status()["waiting_out"] == 50)
-        assert slow.status()["throttled"]
-        most = 200 + 2 * 8 * 50  # the limit, and two windows that were underway
-        assert 200 < slow.status()["waiting_in"] < most
-        await turns(300)
-        assert slow.status()["waiting_in"] < most
-        assert not any(task.done() for task in (*sending, *reading))
-        got = [await data_of(slow, 2 * count), *await asyncio.gather(*reading)]
-        await asyncio.gather(*sending)
+    limit(first, second, credit_count=50)
+    limit(slow, most_unread=200)
+    reading = [asyncio.create_task(data_of(group, 2 * count)) for group in (first, second)]
+    sending = [asyncio.create_task(send(*each)) for each in ((first, b"a"), (second, b"b"))]
+    await until(lambda: first.status()["waiting_out"] == second.status()["waiting_out"] == 50)
+    assert slow.status()["throttled"]
+    most = 200 + 2 * 8 * 50  # the limit, and two windows that were underway
+    assert 200 < slow.status()["waiting_in"] < most
+    await turns(300)
+    assert slow.status()["waiting_in"] < most
+    assert not any(task.done() for task in (*sending, *reading))
+    got = [await data_of(slow, 2 * count), *await asyncio.gather(*reading)]
+    await asyncio.gather(*sending)
     for data in got:
         for mark in (b"a", b"b"):
             mine = [each for each in data if each.startswith(mark)]
@@ -348,26 +339,26 @@ async def test_who_sends_and_never_reads_waits_for_itself(cluster: Cluster) -> N
     """Its own messages are in its own stream: they must not pile up there without a bound."""
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2, level=narrow(8))
-    with limits(CREDIT_COUNT=50, QUEUE_COUNT=200):
-        reading = asyncio.create_task(data_of(second, 2000))
-        sending = [asyncio.create_task(first.send(b"%d" % number)) for number in range(2000)]
-        await until(lambda: first.status()["throttled"] and first.status()["waiting_out"] == 50)
-        assert first.status()["waiting_in"] <= 200 + 8 * 50, "the limit and a window"
-        expected = [b"%d" % number for number in range(2000)]
-        assert await data_of(first, 2000) == await reading == expected
-        await asyncio.gather(*sending)
+    limit(first, credit_count=50, most_unread=200)
+    reading = asyncio.create_task(data_of(second, 2000))
+    sending = [asyncio.create_task(first.send(b"%d" % number)) for number in range(2000)]
+    await until(lambda: first.status()["throttled"] and first.status()["waiting_out"] == 50)
+    assert first.status()["waiting_in"] <= 200 + 8 * 50, "the limit and a window"
+    expected = [b"%d" % number for number in range(2000)]
+    assert await data_of(first, 2000) == await reading == expected
+    await asyncio.gather(*sending)
 
 
 @live
 async def test_who_leaves_without_having_read_has_sent_all_the_same(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2, level=narrow(8))
-    with limits(QUEUE_COUNT=10):
-        await first.send_many([b"%d" % number for number in range(20)])
-        await until(lambda: first.status()["throttled"])
-        await first.send(b"last")
-        reading = asyncio.create_task(data_of(second, 21))
-        await first.leave()
+    limit(first, most_unread=10)
+    await first.send_many([b"%d" % number for number in range(20)])
+    await until(lambda: first.status()["throttled"])
+    await first.send(b"last")
+    reading = asyncio.create_task(data_of(second, 21))
+    await first.leave()
     assert (await reading)[-1] == b"last"
 
 
@@ -375,22 +366,22 @@ async def test_who_leaves_without_having_read_has_sent_all_the_same(cluster: Clu
 async def test_who_takes_nothing_for_too_long_is_put_out(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2", eject_after="50ms")
     first, asleep = await cluster.join(n1, n2)
-    with limits(QUEUE_COUNT=10):
-        await first.send_many([b"%d" % number for number in range(20)])
-        await data_of(first, 20)
-        await view_of(first, "n1")
-        assert "n2 is put out of orders: the application took nothing" in cluster.log.text
-        got = []
-        with pytest.raises(Ejected, match="put out of orders"):
-            async for item in asleep:
-                got.append(item)
-        assert [item.data for item in got] == [b"%d" % number for number in range(20)]
-        for wrong in (asleep.send(b"x"), asleep.next_batch(), anext(asleep)):
-            with pytest.raises(Ejected):
-                await wrong
-        with pytest.raises(UsageError, match="only a new life can join it again"):
-            n2.join("orders", QUICK, ["n1", "n2"])
-        await asleep.leave()
+    limit(asleep, most_unread=10)
+    await first.send_many([b"%d" % number for number in range(20)])
+    await data_of(first, 20)
+    await view_of(first, "n1")
+    assert "n2 is put out of orders: the application took nothing" in cluster.log.text
+    got = []
+    with pytest.raises(Ejected, match="put out of orders"):
+        async for item in asleep:
+            got.append(item)
+    assert [item.data for item in got] == [b"%d" % number for number in range(20)]
+    for wrong in (asleep.send(b"x"), asleep.next_batch(), anext(asleep)):
+        with pytest.raises(Ejected):
+            await wrong
+    with pytest.raises(UsageError, match="only a new life can join it again"):
+        n2.join("orders", QUICK, ["n1", "n2"])
+    await asleep.leave()
     await first.send(b"the others go on", until="stable")
 
 
@@ -398,16 +389,16 @@ async def test_who_takes_nothing_for_too_long_is_put_out(cluster: Cluster) -> No
 async def test_who_takes_a_little_is_slow_but_alive(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2", eject_after="1h")
     first, slow = await cluster.join(n1, n2)
-    with limits(QUEUE_COUNT=10):
-        await first.send_many([b"%d" % number for number in range(30)])
-        await data_of(first, 30)
-        await until(lambda: slow.status()["throttled"])
-        for number in range(3):
-            assert (await anext(slow)).data == b"%d" % number
-            slow._patience._eject()  # its time is over
-            assert slow.status()["throttled"] and slow.name in n2.groups
-        slow._patience._eject()
-        assert slow.name not in n2.groups
+    limit(slow, most_unread=10)
+    await first.send_many([b"%d" % number for number in range(30)])
+    await data_of(first, 30)
+    await until(lambda: slow.status()["throttled"])
+    for number in range(3):
+        assert (await anext(slow)).data == b"%d" % number
+        slow._patience._eject()  # its time is over
+        assert slow.status()["throttled"] and slow.name in n2.groups
+    slow._patience._eject()
+    assert slow.name not in n2.groups
 
 
 # --- cancellation ------------------------------------------------------------------------------
@@ -454,17 +445,17 @@ async def test_a_send_that_is_cancelled_was_sent_or_was_not(cluster: Cluster) ->
             await first.send(data, until=chance.choice(["queued", "delivered", "stable"]))
             returned.append(data)
 
-    with limits(CREDIT_COUNT=2):
-        while len(begun) < 300:
-            tasks = [asyncio.create_task(send()) for _ in range(5)]
-            await turns(chance.randrange(40))
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        await first.send(b"end")
-        got = []
-        while not got or got[-1] != b"end":
-            got += await data_of(second, 1)
+    limit(first, credit_count=2)
+    while len(begun) < 300:
+        tasks = [asyncio.create_task(send()) for _ in range(5)]
+        await turns(chance.randrange(40))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    await first.send(b"end")
+    got = []
+    while not got or got[-1] != b"end":
+        got += await data_of(second, 1)
     got.pop()
     assert len(set(got)) == len(got), "nothing came twice"
     assert set(returned) <= set(got) <= set(begun)
@@ -476,18 +467,18 @@ async def test_a_send_that_is_cancelled_was_sent_or_was_not(cluster: Cluster) ->
 async def test_errors_of_a_closed_group_reach_all_who_wait(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, _ = await cluster.join(n1, n2, level=narrow(2))
-    with limits(CREDIT_COUNT=2):
-        n1.mesh.set_cuts(frozenset({"n2"}), frozenset({"n2"}))
-        await first.send(b"x", until="delivered")
-        stable = asyncio.create_task(first.send(b"y", until="stable"))
-        sending = [asyncio.create_task(first.send(b"z")) for _ in range(10)]
-        await turns(20)
-        n1.leave(first)
-        for task in (stable, *(task for task in sending if not task.done())):
-            with pytest.raises(GroupClosed, match="n1 has left orders"):
-                await task
-        assert sum(task.exception() is None for task in sending) < 10
-        with pytest.raises(OrdercastError):
-            await first.send(b"late")
+    limit(first, credit_count=2)
+    n1.mesh.set_cuts(frozenset({"n2"}), frozenset({"n2"}))
+    await first.send(b"x", until="delivered")
+    stable = asyncio.create_task(first.send(b"y", until="stable"))
+    sending = [asyncio.create_task(first.send(b"z")) for _ in range(10)]
+    await turns(20)
+    n1.leave(first)
+    for task in (stable, *(task for task in sending if not task.done())):
+        with pytest.raises(GroupClosed, match="n1 has left orders"):
+            await task
+    assert sum(task.exception() is None for task in sending) < 10
+    with pytest.raises(OrdercastError):
+        await first.send(b"late")
     rest = [item.data async for item in first if isinstance(item, Message)]
     assert rest[:2] == [b"x", b"y"]

@@ -9,11 +9,11 @@ from tests.net.nodes import PATIENT, QUICK, Cluster, data_of, kill, live, until,
 
 from ordercast import Group, Node
 from ordercast.net import driver as driver_module
-from ordercast.net.group import BATCH_BYTES, CREDIT_BYTES
+from ordercast.net.group import LIMITS
 from ordercast.net.link import Link
 
 LIMIT = 1 << 20
-LARGE = bytes(BATCH_BYTES)
+LARGE = bytes(LIMITS.full_bytes)
 """A batch by itself."""
 AROUND = 1000
 """More than what is around the messages of a batch on the wire."""
@@ -73,7 +73,7 @@ async def test_two_groups_wait_for_a_peer_that_does_not_read_and_lose_nothing(
     await until(lambda: all(is_held_up(here) for here, _ in pairs))
     await turns(500)
     link = link_to(n1, n2)
-    assert LIMIT // 2 < link.size <= LIMIT + CREDIT_BYTES + AROUND
+    assert LIMIT // 2 < link.size <= LIMIT + LIMITS.credit_bytes + AROUND
     assert n1.status()["peers"]["n2"]["full"]
     assert not any(task.done() for task in sending)
     listen_again(n2, n1)
@@ -107,7 +107,7 @@ async def test_a_link_stays_within_its_limit_while_many_groups_send(cluster: Clu
     await asyncio.gather(*sending)
     watching.cancel()
     await asyncio.wait([watching])
-    assert 0 < longest <= (64 << 10) + CREDIT_BYTES + AROUND
+    assert 0 < longest <= (64 << 10) + LIMITS.credit_bytes + AROUND
 
 
 @live

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.net.nodes import Cluster, data_of, introduce, kill, live, until, view_of
+from tests.net.nodes import Cluster, data_of, introduce, kill, limit, live, until, view_of
 from tests.net.ordered import PATIENT, QUICK, Readers, formed, join_all, judged, traced
 
 from ordercast import (
@@ -20,7 +20,6 @@ from ordercast import (
     UsageError,
     View,
 )
-from ordercast.net import inbox as inbox_module
 from ordercast.units import MILLISECOND, Duration
 
 NUMBERS = 50
@@ -220,16 +219,15 @@ async def test_a_slow_consumer_holds_all_senders_back(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, slow = await formed(n1, n2, level=NARROW)
     count = 1000
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inbox_module, "QUEUE_COUNT", 20)
-        sending = asyncio.create_task(send_numbers(first, b"a", count))
-        reading = asyncio.create_task(data_of(first, count))
-        await until(lambda: first.status()["figures"]["unstable"] == 8)
-        await until(lambda: slow.status()["throttled"])
-        assert not sending.done()
-        expected = [b"a %d" % number for number in range(count)]
-        assert await data_of(slow, count) == await reading == expected
-        await sending
+    limit(slow, most_unread=20)
+    sending = asyncio.create_task(send_numbers(first, b"a", count))
+    reading = asyncio.create_task(data_of(first, count))
+    await until(lambda: first.status()["figures"]["unstable"] == 8)
+    await until(lambda: slow.status()["throttled"])
+    assert not sending.done()
+    expected = [b"a %d" % number for number in range(count)]
+    assert await data_of(slow, count) == await reading == expected
+    await sending
 
 
 @live
@@ -240,10 +238,9 @@ async def test_who_takes_nothing_is_put_out_of_that_group_alone(cluster: Cluster
         one.mesh.know(two.me.name, f"127.0.0.1:{two.mesh.port}")
     first, asleep = await formed(n1, n2, name="one", level=PATIENT)
     other, awake = await formed(n1, n2, name="two", level=PATIENT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inbox_module, "QUEUE_COUNT", 10)
-        await first.send_many([b"x"] * 20)
-        await view_of(first, "n1")
+    limit(asleep, most_unread=10)
+    await first.send_many([b"x"] * 20)
+    await view_of(first, "n1")
     with pytest.raises(Ejected):
         await data_of(asleep, 100)
     await other.send(b"here all is well", until="stable")

@@ -1,13 +1,11 @@
 """A group as an application has it: send, and one ordered stream of messages and views.
 
-Sends of one turn of the event loop travel as one batch: the first of them asks for a flush at the
-end of the turn, so a lone message waits for nothing but that. In a stream of messages a batch may
-gather for a few turns more, unless somebody waits for it: small batches cost as much as large ones,
-and who is busy with them delivers late. A batch that has grown to the byte limit leaves at once.
+Sends of one turn of the event loop travel as one batch, and a stream of messages may gather for a
+few turns more: `kernel/outbox.py` decides that, and how much may wait.
 
-While the machine has no room the open batch collects what is sent, up to the limits of the credit;
-then `send` waits, and whoever comes later waits behind it. The same while too much is on its way to
-a member, of whatever groups: a link has one limit for all of them. No batch grows beyond what the
+While the machine has no room the outbox collects what is sent, up to the limits of the credit;
+then `send` waits, and later senders wait behind it. The same while too much is on its way to a
+member, of whatever groups: a link has one limit for all of them. No batch grows beyond what the
 machine's window can ever take: a message that is larger alone is refused.
 
 What is delivered waits in a queue for the application. When that is over its limit the machine is
@@ -25,12 +23,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.kernel.outbox import AS_PLANNED, NOW, Batch, Limits, Outbox, When
+from ordercast.kernel.step import Step
 from ordercast.net.bell import Bell
 from ordercast.net.formations import Formations, Vote
 from ordercast.net.inbox import Inbox
@@ -64,12 +65,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ordercast.net")
 
-BATCH_BYTES = 64 << 10
-GATHER = 300_000  # nanoseconds
-GATHER_TURNS = 8
-"""A batch that follows another one this closely may grow for so many turns of the event loop."""
-CREDIT_BYTES = 512 << 10
-CREDIT_COUNT = 16_384
+LIMITS = Limits()
 LEAVE_SECONDS = 2.0
 
 
@@ -110,21 +106,17 @@ class Group:
             self.licence = Licence(self, node.driver, lease)
         self.formations = Formations(self, node, vote) if formed else None
         # Out.
-        self._batch: Payloads = []
-        self._batch_size = 0
-        self._credit = min(CREDIT_BYTES, self.largest)
-        self._receipt = Receipt(self)
-        self._flushing = False
+        credit = min(LIMITS.credit_bytes, self.largest)
+        limits = msgspec.structs.replace(LIMITS, credit_bytes=credit, batch_bytes=credit)
+        self.outbox = Outbox(limits, partial(Receipt, self))
         self._leaving = False
+        self._submitting = False  # a submission makes a step, after which there may be room again
         self._line = asyncio.Lock()  # held by the first of those who wait for credit
         self._in_line = 0
-        self._hurried = False  # somebody waits for the open batch
-        self._turns_gathered = 0  # that the open batch has been held back
-        self._flushed_at = -(1 << 62)  # long ago, however short this machine has been up
         self._changed = Bell(self._loop)  # whoever waits for anything about sends waits here
         # In.
-        self._inbox = Inbox(node.arrivals)
-        self._patience = Patience(self, self._inbox, eject_after, self._progress)
+        self.inbox = Inbox(node.arrivals)
+        self._patience = Patience(self, self.inbox, eject_after, self._progress)
         self._payloads: Payloads = []  # of the event that is being handed out
         self._place = 0
         self._event: Event | None = None
@@ -137,11 +129,12 @@ class Group:
         if type(data) is not bytes:
             data = as_bytes(data)
         size = len(data)
-        if self._needs_attention(size, 1, until):
-            await self._wait_for_credit(size, 1)
-        self._batch.append(data)
-        self._batch_size += size
-        receipt = self._added()
+        batch = self._batch_for(size, 1, until) or await self._wait_for_credit(size, 1)
+        batch.payloads.append(data)
+        batch.size += size
+        receipt, when = batch.receipt, self.outbox.added()
+        if when is not AS_PLANNED:
+            self._plan(when)
         return receipt if until == "queued" else await receipt.wait(until)
 
     async def send_many(self, messages: Payloads, *, until: Until = "queued") -> Receipt:
@@ -150,15 +143,16 @@ class Group:
             raise UsageError("send_many takes a list of messages; send takes one")
         messages = [each if type(each) is bytes else as_bytes(each) for each in messages]
         size, count = sum(map(len, messages)), len(messages)
-        if self._needs_attention(size, count, until):
-            await self._wait_for_credit(size, count)
-        self._batch += messages
-        self._batch_size += size
-        receipt = self._added() if count else Receipt(self, 0)  # nothing has arrived everywhere
+        batch = self._batch_for(size, count, until) or await self._wait_for_credit(size, count)
+        batch.payloads += messages
+        batch.size += size
+        receipt = batch.receipt if count else Receipt(self, 0)  # nothing has arrived everywhere
+        if count:
+            self._plan(self.outbox.added())
         return receipt if until == "queued" else await receipt.wait(until)
 
-    def _needs_attention(self, size: int, count: int, until: str) -> bool:
-        """Whether somebody must wait before this can join the open batch. Refuses what never can.
+    def _batch_for(self, size: int, count: int, until: str) -> Batch[Receipt] | None:
+        """The batch that this can join right now; None: it must wait. Refuses what never can.
 
         All that can be wrong with a send is found here, and told to the one who sends.
         """
@@ -168,29 +162,23 @@ class Group:
             raise self._only_reads()
         if self.licence is not None:
             self.licence.refuse()
-        check_until(until, self.name, self.tells_stability)
+        if until != "queued":
+            check_until(until, self.name, self.tells_stability)
         if size > self.largest:
             raise too_much(size, count, self.name, self.largest)
-        if count > CREDIT_COUNT:
-            raise UsageError(f"{count} messages at once; send_many takes {CREDIT_COUNT}")
-        return self._in_line > 0 or not self._has_credit(size, count)
+        if count > LIMITS.credit_count:
+            raise UsageError(f"{count} messages at once; send_many takes {LIMITS.credit_count}")
+        return None if self._in_line else self.outbox.offer(size, count)
 
     def _only_reads(self) -> UsageError:
         return UsageError(f"{self.node.me.name} may not send in {self.name!r}: it only reads")
 
-    def _has_credit(self, size: int, count: int) -> bool:
-        waiting = len(self._batch)
-        return not waiting or (
-            self._batch_size + size <= self._credit and waiting + count <= CREDIT_COUNT
-        )
-
-    async def _wait_for_credit(self, size: int, count: int) -> None:
+    async def _wait_for_credit(self, size: int, count: int) -> Batch[Receipt]:
         self._in_line += 1
         try:
             async with self._line:
-                while not self._has_credit(size, count):
-                    self._flush()
-                    if not self._has_credit(size, count):
+                while (batch := self.outbox.offer(size, count)) is None:
+                    if not self._flush():
                         await self.change()
         finally:
             self._in_line -= 1
@@ -199,60 +187,54 @@ class Group:
             raise self._closed
         if self.licence is not None:
             self.licence.refuse(waited=True)
+        return batch
 
-    def _added(self) -> Receipt:
-        """The open batch has grown: it leaves now if it is large, or else when the turn ends."""
-        receipt = self._receipt
-        if self._batch_size >= BATCH_BYTES:
+    def _plan(self, when: When) -> None:
+        if when is NOW:
             self._flush()
-        elif not self._flushing:
-            self._flushing = True
+        elif when is not AS_PLANNED:
             self._loop.call_soon(self._end_of_turn)
-        return receipt
 
     def _end_of_turn(self) -> None:
-        """The open batch leaves, unless one has just left: then it may gather for some turns more.
-
-        A turn in which nothing happens takes microseconds, and a busy one as long as it takes to
-        do what has come in meanwhile: so it gathers more where there is more to do.
-        """
-        if (
-            self._turns_gathered < GATHER_TURNS
-            and not self._hurried
-            and monotonic_ns() - self._flushed_at < GATHER
-        ):
-            self._turns_gathered += 1
+        """A turn in which nothing happens takes microseconds, and a busy one as long as it takes to
+        do what has come in meanwhile: so a batch gathers more where there is more to do."""
+        if self.outbox.turn_ended(monotonic_ns()):
+            self._flush()
+        else:
             self._loop.call_soon(self._end_of_turn)
-            return
-        self._flushing = False
-        self._flush()
 
     def hurry(self) -> None:
-        """Somebody waits for the open batch: it leaves when this turn ends."""
-        self._hurried = True
+        """Somebody waits for what is not sent yet: it leaves when this turn ends."""
+        self.outbox.hurry()
 
-    def _flush(self) -> None:
-        """The open batch becomes an event, if the machine has room for one."""
-        if not self._batch or self._closed is not None:
-            return
+    def _flush(self) -> bool:
+        """What waits becomes events while the machine has room: whether anything did."""
+        if self._submitting:
+            return False
+        self._submitting, left = True, False
+        while self.outbox and self._closed is None and (step := self._room()) is not None:
+            batch = self.outbox.take(monotonic_ns())
+            assert batch is not None
+            try:
+                event = self.node.driver.submit(step, self.name, batch.payloads, batch.size)
+                batch.receipt.number = event.number
+                if self.formations is not None:
+                    self.formations.sent(event, batch.receipt)
+            except Exception as error:
+                self.failed(error)  # reaches whoever sends or waits, and not the event loop
+            left = True
+        self._submitting = False
+        if left:
+            self._changed.ring()
+        return left
+
+    def _room(self) -> Step | None:
+        """The step in which one more batch may be submitted. None: `stepped` tries again."""
         if self._patience.is_tried and not self._leaving:
-            return  # our own events would lie in our own queue, without a bound
+            return None  # our own events would lie in our own queue, without a bound
         if self.node.driver.crowd.full and self._must_wait_for_a_peer():
-            return  # the driver tells when there is room; a view without that peer does as well
-        step = self.node.driver.room(self.name)
-        if step is None:
-            return  # `stepped` tries again after every step
-        payloads, size, receipt = self._batch, self._batch_size, self._receipt
-        self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
-        self._hurried, self._turns_gathered, self._flushed_at = False, 0, monotonic_ns()
-        try:
-            event = self.node.driver.submit(step, self.name, payloads, size)
-            receipt.number = event.number
-            if self.formations is not None:
-                self.formations.sent(event, receipt)
-        except Exception as error:
-            self.failed(error)  # reaches whoever sends or waits, and not the event loop
-        self._changed.ring()
+            return None  # the driver tells when there is room; so does a view without that peer
+        return self.node.driver.room(self.name)
 
     def _must_wait_for_a_peer(self) -> bool:
         """Too much of all our groups is on its way to a member. Who leaves adds one batch more."""
@@ -261,7 +243,7 @@ class Group:
         return view is not None and not self._leaving and crowd.holds_up(view.members)
 
     def stepped(self) -> None:
-        if self._batch and not self._flushing:
+        if self.outbox and not self.outbox.is_planned:
             self._flush()
         if self._closed is not None:
             return  # that flush has failed, and this member is out
@@ -324,12 +306,12 @@ class Group:
     @property
     def unsent(self) -> int:
         """Messages that were accepted and are in no event yet; those who wait for room count."""
-        return len(self._batch) + self._in_line
+        return len(self.outbox) + self._in_line
 
     def give_up_unsent(self, why: OrdercastError) -> None:
         """Whoever asks for the receipt of what waits is told."""
-        self._receipt.failure = why
-        self._batch, self._batch_size, self._receipt = [], 0, Receipt(self)
+        for batch in self.outbox.give_up():
+            batch.receipt.failure = why
 
     # --- receiving ---------------------------------------------------------------------------
 
@@ -359,13 +341,13 @@ class Group:
             if told is None:
                 return
             item = told
-        self._inbox.put(item)
+        self.inbox.put(item)
         self._patience.look()
         self._arrived.ring()
         self.node.arrived.ring()
 
     def _progress(self) -> tuple[int, int]:
-        return self._inbox.taken, self._place
+        return self.inbox.taken, self._place
 
     def __aiter__(self) -> Group:
         return self
@@ -402,8 +384,8 @@ class Group:
     def next_arrival(self) -> int | None:
         """The place of what comes next among all that came to this node; None: nothing is here."""
         if self._place < len(self._payloads):
-            return self._inbox.last
-        return self._inbox.arrivals[0] if self._inbox.arrivals else None
+            return self.inbox.last
+        return self.inbox.arrivals[0] if self.inbox.arrivals else None
 
     async def next_batch(self) -> Item:
         """The next whole event, or what comes in between: one call a batch, for those who count
@@ -422,8 +404,8 @@ class Group:
         await self._arrived.wait()
 
     def _take_item(self) -> Item | None:
-        while self._inbox.items:
-            item = self._inbox.take()
+        while self.inbox.items:
+            item = self.inbox.take()
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
             if isinstance(item, StateWanted):
@@ -444,8 +426,8 @@ class Group:
         return {
             "members": [str(member) for member in members],
             "formation": self._installed.formation if self._installed else "",
-            "waiting_in": self._inbox.count,
-            "waiting_out": len(self._batch),
+            "waiting_in": self.inbox.count,
+            "waiting_out": len(self.outbox),
             "throttled": self._patience.is_tried,
             "updating": self.licence.status() if self.licence is not None else None,
             "delivered_up_to": self.delivered_up_to,
@@ -480,7 +462,7 @@ class Group:
 
     def _is_underway(self) -> bool:
         unstable = self.tells_stability and self.stable_up_to < self.delivered_up_to
-        return bool(self._batch) or unstable
+        return len(self.outbox) > 0 or unstable
 
     async def _wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
         """Not for ever: somebody may not answer, and the others have it or get it somehow."""

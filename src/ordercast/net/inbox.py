@@ -12,13 +12,19 @@ from collections.abc import Iterator
 from ordercast.net.message import Item
 from ordercast.types import Event, StateGiven, StateWanted
 
-QUEUE_BYTES = 4 << 20
-QUEUE_COUNT = 65_536
-"""Messages that may wait before senders are told to."""
-
 
 class Inbox:
-    __slots__ = ("_numbers", "arrivals", "count", "items", "last", "size", "taken")
+    __slots__ = (
+        "_numbers",
+        "arrivals",
+        "count",
+        "items",
+        "last",
+        "most_bytes",
+        "most_count",
+        "size",
+        "taken",
+    )
 
     def __init__(self, numbers: Iterator[int]) -> None:
         self._numbers = numbers  # of arrivals in all groups of the node
@@ -28,6 +34,8 @@ class Inbox:
         self.size = 0  # bytes of the messages in it
         self.count = 0  # messages in it
         self.taken = 0  # items, so far
+        self.most_bytes = 4 << 20  # that may wait before senders have to
+        self.most_count = 65_536  # the same, in messages
 
     def put(self, item: Item | StateWanted | StateGiven) -> None:
         self.items.append(item)
@@ -47,8 +55,8 @@ class Inbox:
 
     @property
     def is_over_limit(self) -> bool:
-        return self.size > QUEUE_BYTES or self.count > QUEUE_COUNT
+        return self.size > self.most_bytes or self.count > self.most_count
 
     @property
     def is_half_empty(self) -> bool:
-        return 2 * self.size <= QUEUE_BYTES and 2 * self.count <= QUEUE_COUNT
+        return 2 * self.size <= self.most_bytes and 2 * self.count <= self.most_count

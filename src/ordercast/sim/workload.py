@@ -1,13 +1,15 @@
 """The load: applications that submit messages, and wait when the group has no room.
 
-An application that must wait keeps collecting messages up to a limit; when there is room again
-they leave in batches of a limited size, as they would live. At the limit it makes no more.
+Messages become batches by the same outbox as live (`kernel/outbox.py`). An application that must
+wait keeps collecting messages up to a limit; when there is room again they leave in batches of a
+limited size. At the limit it makes no more.
 """
 
 from __future__ import annotations
 
 from random import Random
 
+from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
 from ordercast.scenario.schema import WorkloadSettings
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.process import Process
@@ -16,6 +18,7 @@ from ordercast.units import SECOND
 
 BACKLOG_LIMIT = 1000
 """Messages that a blocked application holds before it makes no more."""
+NO_LIMIT = 1 << 62
 BATCH_SIZE = 64 << 10
 """Bytes up to which messages that waited are put into one batch: larger frames gain nothing."""
 
@@ -81,13 +84,19 @@ class Sender:
         self._group = group
         self._draw = draw
         self._until = until
-        self._batch = load.batch
         self._gap = SECOND * load.batch / rate
         self._steady = load.pattern == "steady"
-        self._payload = b"x" * load.payload
-        self._largest = min(BATCH_SIZE, window_size) // (len(self._payload) or 1)
-        self._backlog = 0  # messages that wait for room
-        self._life: NodeId | None = None  # the life that the backlog belongs to
+        self._messages = [b"x" * load.payload] * load.batch  # what it makes at once
+        self._size = load.payload * load.batch
+        largest = min(BATCH_SIZE, window_size)
+        self._limits = Limits(
+            batch_bytes=max(self._size, largest),
+            batch_count=max(load.batch, largest // (load.payload or 1)),
+            credit_bytes=NO_LIMIT,
+            credit_count=BACKLOG_LIMIT + load.batch - 1,  # below the limit it makes them all
+        )
+        self._outbox = self._empty()
+        self._life: NodeId | None = None  # the life that the outbox belongs to
         self._submitting = False  # a submission makes a step, after which room is asked for again
         self._plan_next(load.begins.get(process.name, 0))
 
@@ -97,30 +106,44 @@ class Sender:
         if at < self._until:
             self._agenda.add(at, self._make, None)
 
+    def _empty(self) -> Outbox[None]:
+        return Outbox(self._limits, lambda: None)
+
     def _make(self, _: None) -> None:
         """The application makes its next messages, if it lives and is not stuck."""
         process = self._process
         if process.life != self._life:
-            self._life, self._backlog = process.life, 0
-        if process.alive and not process.is_paused and self._backlog < BACKLOG_LIMIT:
-            self._backlog += self._batch
+            self._life, self._outbox = process.life, self._empty()
+        if process.alive and not process.is_paused and self._add():
             self._submit()
-            if self._backlog:
+            if self._outbox:
                 process.await_room(self._group, self._submit)
         self._plan_next()
+
+    def _add(self) -> bool:
+        """Whether there was credit for the next messages, which wait now."""
+        outbox = self._outbox
+        batch = outbox.offer(self._size, len(self._messages))
+        if batch is None:
+            return False
+        batch.payloads += self._messages
+        batch.size += self._size
+        if outbox.added() is TURN_ENDS:
+            while not outbox.turn_ended(self._agenda.now):
+                pass  # a turn takes no simulated time, so nothing can happen in it
+        return True
 
     def _submit(self) -> None:
         if self._submitting:
             return
-        process = self._process
+        process, outbox = self._process, self._outbox
         if self._agenda.now >= self._until:  # the load is over: what still waits is given up
-            self._backlog = 0
-        largest = max(self._batch, self._largest)
+            outbox.give_up()
         self._submitting = True
-        while self._backlog and process.accepts(self._group):
-            count = min(self._backlog, largest)
-            self._backlog -= count
-            process.submit(self._group, [self._payload] * count, count * len(self._payload))
+        while outbox and process.accepts(self._group):
+            batch = outbox.take(self._agenda.now)
+            assert batch is not None
+            process.submit(self._group, batch.payloads, batch.size)
         self._submitting = False
-        if not self._backlog:
+        if not outbox:
             process.on_room.pop(self._group, None)
