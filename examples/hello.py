@@ -19,7 +19,7 @@ async def main(me: str) -> None:
         async for event in group:
             match event:
                 case ordercast.View(members=members):
-                    print(f"{me}: together with", *(member.name for member in members))
+                    print(f"{me}: members:", *(member.name for member in members))
                 case ordercast.Message(data=data):
                     print(f"{me}: {data.decode()}")
                     greeted += 1
