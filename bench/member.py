@@ -33,9 +33,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from ordercast import Causal, Fifo, Total
 from ordercast import open as open_node
 from ordercast.kernel.outbox import Limits
-from ordercast.levels import Causal, Fifo, Total
 from ordercast.net import group as group_module
 from ordercast.net.group import Group, Message
 from ordercast.net.node import Node

@@ -18,7 +18,7 @@ PACKAGE = "ordercast"
 SOURCE = Path(__file__).resolve().parent.parent / "src" / PACKAGE
 
 VALUES = frozenset({"types", "errors", "units", "settings", "consistency"})
-WORLD = VALUES | {"kernel", "protocol", "wire", "store", "trace"}
+WORLD = VALUES | {"kernel", "levels", "protocol", "wire", "store", "trace"}
 JUDGES = VALUES | {"trace", "check"}
 
 # A room is a module or a folder right under ordercast; "ordercast" is its __init__.py. A room
@@ -37,16 +37,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "check": VALUES | {"trace"},
     "studies": VALUES | {"kernel", "protocol"},
     # What happens in a run, for every world: it knows neither of them.
-    "scenario": VALUES | {"kernel", "protocol"},
+    "scenario": VALUES | {"kernel", "levels", "protocol"},
     "sim": WORLD | {"scenario"},
     "levels": VALUES | {"kernel", "protocol"},
-    "net": WORLD | {"levels"},
-    "live": WORLD | {"levels", "net", "scenario"},
+    "net": WORLD,
+    "live": WORLD | {"net", "scenario"},
     "spark": JUDGES,
     "report": JUDGES | {"spark"},
     "testing": WORLD | {"check", "scenario", "sim", PACKAGE},
     "cli": WORLD
-    | {"check", "levels", "live", "net", "report", "scenario", "sim", "spark", "studies"}
+    | {"check", "live", "net", "report", "scenario", "sim", "spark", "studies"}
     | {"testing", PACKAGE},
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},

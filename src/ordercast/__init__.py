@@ -12,7 +12,6 @@ async with ordercast.open("ordercast.toml") as node:
 __version__ = "0.1.0"
 
 from ordercast.errors import DiskError, OrdercastError, PeerError, UsageError
-from ordercast.levels import Atomic, Causal, Fifo, Gossip, Total
 from ordercast.net.config import Config
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
@@ -22,6 +21,9 @@ from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
 from ordercast.net.receipt import Receipt
 from ordercast.net.together import Together
+from ordercast.protocol.cluster.options import Causal, Gossip
+from ordercast.protocol.fifo.options import Fifo
+from ordercast.protocol.newtop.options import Atomic, Total
 from ordercast.types import Event, Invitation, NodeId, Subgroup, Updating, View
 from ordercast.units import Duration, Size
 

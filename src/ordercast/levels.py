@@ -1,93 +1,85 @@
-"""The guarantees as objects: `node.join("orders", ordercast.Fifo(window=64))`.
+"""Which family keeps a guarantee: asked by an object, or by what a file says.
 
-Each level carries the options of its family and no others: what a family does not have is a type
-error. Most levels stand for one family; `Total` stands for two, by who decides the order.
+    chosen(ordercast.Total(by="sequencer"))           the family `sequenced`, and its options
+    choose("total", {"by": "sequencer"})              the same
+    choose("my_package.my_module:FAMILY", {})         a family from elsewhere
+
+Families are given as values, by the names that files use; without, those of this version.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ordercast.errors import UsageError, unknown_word
-from ordercast.protocol.cluster.options import CausalOptions as _CausalOptions
-from ordercast.protocol.cluster.options import GossipOptions as _GossipOptions
+from ordercast.kernel.family import Family, Level
 from ordercast.protocol.families import FAMILIES
-from ordercast.protocol.fifo.options import Options as _FifoOptions
-from ordercast.protocol.newtop.options import AtomicOptions as _AtomicOptions
-from ordercast.protocol.newtop.options import Options as _TotalOptions
 from ordercast.settings import convert
 
 
-class Fifo(_FifoOptions, frozen=True):
-    """Each sender's messages in the order in which they were sent; see docs/fifo.md."""
+class Choice(NamedTuple):
+    family: Family
+    options: Any  # as its machines take them
 
 
-class Gossip(_GossipOptions, frozen=True):
-    """To thousands, with high probability and in no order; see docs/causal.md."""
+def find_family(word: str, families: Mapping[str, Family] = FAMILIES) -> Family:
+    """By its name, or as `module:object` wherever it lives. UsageError: there is none."""
+    if word in families:
+        return families[word]
+    module, colon, name = word.partition(":")
+    if not colon:
+        raise UsageError(unknown_word("family", word, families))
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"family {word!r}: {error}") from error
+    if not isinstance(found, Family):
+        raise UsageError(f"family {word!r} is {type(found).__name__}, and not a Family")
+    return found
 
 
-class Causal(_CausalOptions, frozen=True):
-    """From a few updaters to thousands, in optimistic causal order; see docs/causal.md."""
+def level_type(family: Family) -> Any:
+    """What applications give, and what files are checked against."""
+    return family.level or family.options
 
 
-class Total(_TotalOptions, frozen=True):
-    """One order of all messages of all such groups, agreed views; see docs/total.md."""
-
-    by: Literal["everyone", "sequencer"] = "everyone"  # who decides the order
-
-
-class Atomic(_AtomicOptions, frozen=True):
-    """To all members of a view or to none, in no order between senders; see docs/total.md."""
-
-
-Level: TypeAlias = Fifo | Gossip | Causal | Total | Atomic
-
-_LEVELS: dict[str, tuple[type[Level], dict[str, Any]]] = {
-    "fifo": (Fifo, {}),
-    "gossip": (Gossip, {}),
-    "causal": (Causal, {}),
-    "total": (Total, {"by": "everyone"}),
-    "sequenced": (Total, {"by": "sequencer"}),
-    "atomic": (Atomic, {}),
-}
-"""By the family that keeps it: the level, and what is settled by the family's name."""
-
-LIVE = tuple(name for name in _LEVELS if name in FAMILIES)
-"""The families whose groups can be joined live."""
-
-
-def is_level(given: object) -> bool:
-    return type(given) in {kind for kind, _ in _LEVELS.values()}
-
-
-def family_of(level: Level) -> str:
-    """The family that keeps it."""
-    for name, (kind, settled) in _LEVELS.items():
-        if type(level) is kind and all(getattr(level, key) == settled[key] for key in settled):
-            return name
-    raise AssertionError(f"no family keeps {level!r}")
-
-
-def options_of(level: Level, asks: bool = False) -> msgspec.Struct:
-    """The options as the family's machines take them.
-
-    Asks: the application has a say in invitations, where groups are formed by such.
-    """
-    if not isinstance(level, _TotalOptions):
-        return level
-    kind = FAMILIES[family_of(level)].options
-    options = {name: getattr(level, name) for name in kind.__struct_fields__}
-    return kind(**{**options, "invitations": "ask"} if asks else options)
-
-
-def level_of(family: str, options: dict[str, Any]) -> Level:
+def level_of(
+    word: str, given: Mapping[str, Any], families: Mapping[str, Family] = FAMILIES
+) -> Level:
     """The level of a family with these options, as a file has them.
 
-    UsageError: no such family can be joined. msgspec.ValidationError: the options are wrong.
+    UsageError: there is no such family. msgspec.ValidationError: the options are wrong.
     """
-    if family not in LIVE:
-        raise UsageError(unknown_word("family", family, LIVE))
-    kind, settled = _LEVELS[family]
-    return convert({**settled, **options}, kind)
+    family = find_family(word, families)
+    for key, value in family.settled.items():
+        if given.get(key, value) != value:
+            raise msgspec.ValidationError(f"{family.name} has {value!r} here - at `$.{key}`")
+    level: Level = convert({**given, **family.settled}, level_type(family))
+    return level
+
+
+def chosen(level: object, families: Mapping[str, Family] = FAMILIES) -> Choice:
+    """The family that keeps it: the one of this type that settles the most of its options."""
+    keepers = [
+        family
+        for family in families.values()
+        if type(level) is level_type(family)
+        and all(getattr(level, key) == value for key, value in family.settled.items())
+    ]
+    if not keepers:
+        raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
+    family = max(keepers, key=lambda each: len(each.settled))
+    fields = family.options.__struct_fields__
+    return Choice(family, family.options(**{name: getattr(level, name) for name in fields}))
+
+
+def choose(
+    word: str, given: Mapping[str, Any], families: Mapping[str, Family] = FAMILIES
+) -> Choice:
+    """The family that a file means, and its options. It fails as `level_of` does."""
+    named = {word: find_family(word, families)}
+    return chosen(level_of(word, given, named), named | dict(families))

@@ -21,12 +21,12 @@ from ordercast.check.tenures import tenures_of
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
-from ordercast.live.member import GroupPlan, LoadPlan, level_of
+from ordercast.live.member import GroupPlan, LoadPlan, asked_for
 from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.live.supervisor import Gathered, LivePlan, Supervisor, Trouble
 from ordercast.net.config import objection_to
 from ordercast.scenario import chance
-from ordercast.scenario.file import load_scenario
+from ordercast.scenario.file import choices_in, family_in, load_scenario, parameters_of
 from ordercast.scenario.schema import Fault, NetworkSettings, Scenario
 from ordercast.sim.faults import cut_paths, draw_chaos, end_of
 from ordercast.sim.world import run_name
@@ -142,7 +142,9 @@ def _group(scenario: Scenario, number: int) -> GroupPlan:
         members=group.members,
         options=scenario.options_of(group),
     )
-    return msgspec.structs.replace(plan, rate=scenario.workload.rate_in(level_of(plan)))
+    family, options = asked_for(plan)[1]
+    rate = scenario.workload.rate_in(family.round_of(options))
+    return msgspec.structs.replace(plan, rate=rate)
 
 
 def _trouble(fault: Fault, scenario: Scenario) -> Trouble:
@@ -204,11 +206,11 @@ def live_name(scenario: Scenario, seed: int) -> str:
 
 
 def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
-    parameters: dict[str, Any] = msgspec.to_builtins(scenario, enc_hook=str)
+    choices = choices_in(scenario)
     header = Header(
         run=live_name(scenario, seed),
-        family=scenario.family,
-        parameters=parameters,
+        family=family_in(scenario, choices),
+        parameters=parameters_of(scenario, choices),
         seed=seed,
         version=__version__,
         start=gathered.began,

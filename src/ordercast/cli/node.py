@@ -24,7 +24,8 @@ from ordercast import Group, Message, Subgroup, TicketLost, Updating
 from ordercast import open as open_node
 from ordercast.cli import screen
 from ordercast.errors import DiskError, OrdercastError, UsageError
-from ordercast.levels import Level, level_of
+from ordercast.kernel.family import Level
+from ordercast.levels import level_of
 from ordercast.net.config import table_of
 from ordercast.types import View
 

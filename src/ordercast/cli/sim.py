@@ -21,7 +21,8 @@ from ordercast.check.tenures import Tenures, tenures_of, together
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError, unknown_word
-from ordercast.scenario.file import load_scenario
+from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.file import choices_in, load_scenario
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Outcome, advice_on, run_name
 from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
@@ -121,7 +122,7 @@ def _check(arguments: argparse.Namespace) -> Wanted:
     scenario = load_scenario(arguments.scenario)
     for told in advice_on(scenario):
         screen.stderr().print(f"{arguments.scenario}: {told}", markup=False)
-    families = sorted({scenario.family_of(group) for group in scenario.groups()})
+    families = sorted({choice.family.name for choice in choices_in(scenario)})
     if arguments.mutant is not None and FAMILY_OF[arguments.mutant] not in families:
         bug = f"{arguments.mutant} is a bug of {FAMILY_OF[arguments.mutant]}"
         raise UsageError(f"--mutant {bug}, and this scenario runs {' and '.join(families)}")
@@ -159,7 +160,7 @@ def _run_all(wanted: Wanted, seeds: range, jobs: int) -> Iterator[Ran]:
 
 
 def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
-    families = mutant_families(wanted.mutant) if wanted.mutant else None
+    families = mutant_families(wanted.mutant) if wanted.mutant else FAMILIES
     done = []
     for seed in seeds:
         simulated = simulate(

@@ -1,16 +1,29 @@
-"""How a family of protocols presents itself: one object makes it run in every world."""
+"""How a family of protocols presents itself: one object makes it run in every world.
+
+Everything that lists families derives from these objects: levels, the codec, scenario keys,
+commands, interaction files, mutants, and the tables in the documents. What only some families
+have is a *facet*: a small object, or None. No world asks which family it drives; it asks for a
+facet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.types import NodeId
+
+
+class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an application asks of a group, with options whose defaults work. One type a family.
+
+    The options of a family's machines are of this type too: most often the same fields.
+    """
 
 
 class Plan(NamedTuple):
@@ -31,42 +44,135 @@ class Build(Protocol):
         """Makes the machines that serve the plans. `kept` is what an earlier life kept."""
 
 
+def machine_per_group(kind: Callable[[NodeId, Plan, Random], Machine]) -> Build:
+    """Builds one machine a group, for families whose groups know nothing of each other."""
+
+    def build(
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    ) -> list[Machine]:
+        return [kind(me, plan, chance) for plan in plans]
+
+    return build
+
+
+# --- what a family says about itself ---------------------------------------------------------
+
+
+class Promises(NamedTuple):
+    """The laws that a family keeps, by their names (`ordercast.check`)."""
+
+    laws: tuple[str, ...]
+    when_nothing_fails: tuple[str, ...] = ()  # those kept without crash, suspicion and loss
+    source: str = ""  # the paper
+    durable: bool = False  # no-duplication then holds across incarnations
+
+
+class Words(NamedTuple):
+    """How a family reads in interaction files."""
+
+    packets: Mapping[type[Packet], Callable[[Any], str]] = {}  # after the tag; else every field
+    state: Callable[[Any], list[str]] | None = None  # what `show` says of a machine
+
+
+class Mutant(NamedTuple):
+    """The family with a planted bug, which the checker must catch."""
+
+    breaks: str  # a law
+    build: Build
+
+
+# --- facets ----------------------------------------------------------------------------------
+
+
+class Permit(NamedTuple):
+    """It takes a permit to send, which members hold for a while: their machines are `Licensed`."""
+
+    needed: Callable[[Plan], bool]  # not every group of a family need be like that
+    lease: Callable[[Any], int]  # by options: nanoseconds that one is held for, if not renewed
+    # Who begins the group. It never forgets its records, or it could begin it a second time.
+    founder: Callable[[Plan], str]
+
+
+class Formation(NamedTuple):
+    """Groups form by invitations, and form anew under one name: their machines are `Formed`."""
+
+    asks: Callable[[Any], bool]  # by options: whether the application votes on invitations
+    asking: Callable[[Any], Any]  # the options with which it does
+
+
+class StateTransfer(NamedTuple):
+    """Members that come later are given the application's state."""
+
+    needed: Callable[[Any], bool]  # by options: whether the application must provide it
+    possible: Callable[[Any], bool]  # whether it may
+    hint: str = ""  # what makes it possible
+
+
 def _everybody(plan: Plan, name: str) -> bool:
     return True
-
-
-def _never(plan: Plan) -> bool:
-    return False
 
 
 def _nothing(plan: Plan, events_per_second: float) -> list[str]:
     return []
 
 
-class Family(NamedTuple):
-    """A protocol family as drivers know it: one entry makes it run in every world."""
+class Objection(NamedTuple):
+    """Why a group cannot be as it is asked for, and the option that says so."""
 
+    option: str
+    why: str
+
+
+def _no_objection(group: str, options: Any, members: Sequence[str] | None) -> Objection | None:
+    return None
+
+
+def _is_live(options: Any) -> str:
+    return ""
+
+
+def _unlimited(options: Any) -> int:
+    return 1 << 62
+
+
+class Family(NamedTuple):
     name: str
-    options: type[msgspec.Struct]  # its defaults work
+    options: type[msgspec.Struct]  # as its machines take them; the defaults work
     packets: tuple[type[Packet], ...]  # in the form in which they travel
     build: Build
     largest_group: int  # members; what all its buffers together can bear
+    largest_batch: Callable[[Any], int] = _unlimited  # by options: bytes submitted at once
+    level: type[Level] | None = None  # what applications give; None: the options
+    # Where families share a level: the options of it that this family stands for.
+    settled: Mapping[str, object] = {}
+    promises: Promises | None = None  # None: all laws are judged, for nothing is known of it
+    words: Words = Words()
+    mutants: Mapping[str, Mutant] = {}
     may_send: Callable[[Plan, str], bool] = _everybody  # who may submit at all
     tells_stability: bool = True  # whether members know who has what
-    advice: Callable[[Plan, float], list[str]] = (
-        _nothing  # what is doubtful about a group's options
-    )
-    licensed: Callable[[Plan], bool] = _never  # whether its machines are `Licensed`
+    advice: Callable[[Plan, float], list[str]] = _nothing  # what is doubtful about options
+    # By group, options and members, where those are known: whether these make sense together.
+    objection: Callable[[str, Any, Sequence[str] | None], Objection | None] = _no_objection
+    not_live: Callable[[Any], str] = _is_live  # by options: why it runs in simulations only
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
-    # One machine of a process, which is `Formed`, serves all groups of all families that have the
-    # same `build`.
-    shared: bool = False
+    # One machine of a process serves all groups of all families that have the same `build`.
+    one_machine: bool = False
+    round: Callable[[Any], int] | None = None  # by options: nanoseconds, where there are rounds
+    permit: Permit | None = None
+    formation: Formation | None = None
+    state: StateTransfer | None = None
+
+    def round_of(self, options: Any) -> int | None:
+        return None if self.round is None else self.round(options)
+
+    def needs_permit(self, plan: Plan) -> bool:
+        return self.permit is not None and self.permit.needed(plan)
 
 
 def by_machine(plans: Iterable[tuple[Family, Plan]]) -> list[tuple[Family, tuple[Plan, ...]]]:
-    """Which plans are built together: those of a family, or of all families that share machines."""
+    """Which plans are built together: those of a family, or of all that share one machine."""
     found: dict[object, tuple[Family, list[Plan]]] = {}
     for family, plan in plans:
-        key = family.build if family.shared else family.name
+        key = family.build if family.one_machine else family.name
         found.setdefault(key, (family, []))[1].append(plan)
     return [(family, tuple(together)) for family, together in found.values()]

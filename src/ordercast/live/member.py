@@ -34,13 +34,13 @@ import msgspec
 
 from ordercast import levels
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.levels import LIVE, Causal, Level
+from ordercast.kernel.family import Level
+from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
 from ordercast.net.licence import TicketLost
 from ordercast.net.node import Node, open_node
 from ordercast.net.receipt import Receipt
-from ordercast.protocol.cluster.options import NOT_LIVE
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import located
 
@@ -101,7 +101,7 @@ class LiveMember:
     def __init__(self, settings: Settings, node: Node) -> None:
         self._node = node
         self._load = settings.load
-        self._levels = [(group, level_of(group)) for group in settings.groups]
+        self._levels = [(group, asked_for(group)[0]) for group in settings.groups]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def obey(self, commands: asyncio.StreamReader) -> None:
@@ -221,18 +221,18 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
                 backlog += load.batch
 
 
-def level_of(group: GroupPlan) -> Level:
-    """The guarantee that a group's family and options stand for."""
-    if group.family not in LIVE:
-        raise UsageError(f"family {group.family!r} does not run live in this version")
+def asked_for(group: GroupPlan) -> tuple[Level, Choice]:
+    """The guarantee that a group's family and options stand for, and who keeps it."""
+    family = find_family(group.family)
     try:
-        chosen = levels.level_of(group.family, group.options)
+        level = levels.level_of(group.family, group.options)
+        choice = levels.chosen(level, {group.family: family, **FAMILIES})
     except msgspec.ValidationError as error:
-        what = located(str(error), FAMILIES[group.family].options)[1]
+        what = located(str(error), levels.level_type(family))[1]
         raise UsageError(f"the options of group {group.name!r}: {what}") from error
-    if isinstance(chosen, Causal) and chosen.ownership == "published":
-        raise UsageError(f"group {group.name!r}: {NOT_LIVE}")
-    return chosen
+    if why := choice.family.not_live(choice.options):
+        raise UsageError(f"group {group.name!r}: {why}")
+    return level, choice
 
 
 async def run() -> None:
@@ -241,7 +241,8 @@ async def run() -> None:
     commands = asyncio.StreamReader(limit=LARGEST_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     settings = msgspec.json.decode(await commands.readline(), type=Settings)
-    node = open_node(**settings.node)
+    named = {group.family: find_family(group.family) for group in settings.groups}
+    node = open_node(**settings.node, families={**FAMILIES, **named})
     member = LiveMember(settings, node)
     async with node:  # which is never left, for that would leave the groups
         await _or_die(member.obey(commands))

@@ -61,6 +61,7 @@ from ordercast.types import (
 )
 
 if TYPE_CHECKING:
+    from ordercast.kernel.family import Family, Plan
     from ordercast.net.node import Node
 
 log = logging.getLogger("ordercast.net")
@@ -75,36 +76,36 @@ class Group:
     def __init__(
         self,
         node: Node,
-        name: str,
+        family: Family,
+        plan: Plan,
         eject_after: float,
-        may_send: bool = True,
-        largest: int = LARGEST_BATCH,
+        may_send: bool = True,  # by the rules of this cluster
         *,
-        family: str = "fifo",
-        lease: float | None = None,  # of tickets, in seconds; None: it takes none to send
-        tells_stability: bool = True,
         snapshot: Callable[[], bytes] | None = None,
         restore: Callable[[bytes], None] | None = None,
-        formed: bool = False,  # whether it is formed again and again under one name
         vote: Vote | None = None,
     ) -> None:
-        self.name = name
-        self.family = family
-        self.may_send = may_send
-        self.largest = min(int(largest), LARGEST_BATCH)  # bytes of one batch, and so of one message
+        self.name = plan.group
+        self.family = family.name
+        self.may_send = may_send and family.may_send(plan, node.me.name)
+        # Bytes of one batch, and so of one message.
+        self.largest = min(family.largest_batch(plan.options), LARGEST_BATCH)
         self.view: View | None = None  # the last one that the application has taken
         self._installed: View | None = None  # the last one that the machine installed
         self.delivered_up_to = 0
         self.stable_up_to = 0
-        self.tells_stability = tells_stability
+        self.tells_stability = family.tells_stability
         self._handover = Handover(snapshot, restore)
         self.node = node
         self._loop = asyncio.get_running_loop()
         self._closed: Exception | None = None
         self.licence: Licence | None = None
-        if lease is not None:
-            self.licence = Licence(self, node.driver, lease)
-        self.formations = Formations(self, node, vote) if formed else None
+        if family.permit is not None and family.needs_permit(plan):
+            self.licence = Licence(self, node.driver, family.permit.lease(plan.options) / 1e9)
+        self._no_permit = (
+            "all may send" if family.permit is None else "its updaters are named for ever"
+        )
+        self.formations = Formations(self, node, vote) if family.formation is not None else None
         # Out.
         credit = min(LIMITS.credit_bytes, self.largest)
         limits = msgspec.structs.replace(LIMITS, credit_bytes=credit, batch_bytes=credit)
@@ -290,8 +291,8 @@ class Group:
         if self._closed is not None:
             raise self._closed
         if self.licence is None:
-            why = "its updaters are named for ever" if self.family == "causal" else "all may send"
-            raise UsageError(f"{self.name!r} is {self.family}, without tickets: {why}")
+            why = f"{self.name!r} is {self.family}, without tickets: {self._no_permit}"
+            raise UsageError(why)
         return self.licence
 
     @property

@@ -1,9 +1,9 @@
 """The machines of a node: one for each group, or one that many groups share.
 
 A group's machine may be needed after the group is left: where a member may come back in the same
-life it goes on with the machine that it had. One that groups share (`Family.shared`) lives as long
-as the node, for what it has numbered must never be numbered again. If it breaks, only a new life
-of the node can be in such groups.
+life it goes on with the machine that it had. One that groups share (`Family.one_machine`)
+lives as long as the node, for what it has numbered must never be numbered again. If it breaks,
+only a new life of the node can be in such groups.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Machines:
     def take(self, family: Family, plan: Plan) -> Machine:
         """The machine that serves this group from now on. UsageError: this life cannot join it."""
         earlier = self._left.get(plan.group)
-        if family.shared:
+        if family.one_machine:
             shared = self._take_shared(family, plan)
             if earlier is not None and earlier[1] is not shared:
                 raise self._has_left(plan, "as another kind of group")

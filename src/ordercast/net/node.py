@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
@@ -25,8 +25,8 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import DiskError, OrdercastError, UsageError
-from ordercast.kernel.family import Plan
-from ordercast.levels import Causal, Level, family_of, is_level, options_of
+from ordercast.kernel.family import Family, Level, Plan
+from ordercast.levels import chosen, level_type
 from ordercast.net.bell import Bell
 from ordercast.net.config import Config, objection_to, table_of
 from ordercast.net.control import Control
@@ -40,8 +40,6 @@ from ordercast.net.mesh import Mesh
 from ordercast.net.message import Ejected, GroupClosed
 from ordercast.net.metrics import Metrics
 from ordercast.net.security import Sealed, Tls, may
-from ordercast.protocol.cluster.options import NOT_LIVE
-from ordercast.protocol.cluster.ownership import founder_of
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Source, convert, dotted, located, read_source
 from ordercast.store.file import FileStore
@@ -60,8 +58,9 @@ REMEMBERED_RULES = 4096
 class Node:
     """Made by `ordercast.open`. It runs while its `async with` block does."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, families: Mapping[str, Family] = FAMILIES) -> None:
         self.config = config
+        self.families = families
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
         self.arrivals = count(1)  # what was delivered in any group, numbered
@@ -70,10 +69,11 @@ class Node:
         self.mesh: Mesh
         self._datagrams: Datagrams
         self._machines: Machines
-        self._plans: dict[str, Plan] = {}  # of the groups that we are in
+        # Of the groups that we are in.
+        self._plans: dict[str, tuple[Family, Plan]] = {}
         self._identity: Identity | None = None
         self._trace: RowLog | None = None
-        self._codec = Codec(FAMILIES.values())
+        self._codec = Codec(families.values())
         self._store: FileStore | None = None
         self._broken: DiskError | None = None
         self._control: Control | None = None
@@ -283,38 +283,34 @@ class Node:
             raise UsageError(objection)
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
-        if not is_level(level):
-            raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
-        level = _checked(level)
-        family = FAMILIES[family_of(level)]
+        family, options = chosen(_checked(level, self.families), self.families)
         rules = self.config.group.get(name)
         names = members or (rules.members if rules else None)
-        if isinstance(level, Causal):
-            self._check_causal(name, level, names)
-        _check_hooks(name, level, family.shared, snapshot, restore, vote)
+        if why := family.not_live(options):
+            raise UsageError(f"{name!r}: {why}")
+        if unfit := family.objection(name, options, names):
+            raise UsageError(unfit.why)
+        _check_hooks(name, family, options, snapshot, restore, vote)
+        if vote is not None and family.formation is not None:
+            options = family.formation.asking(options)
         names = names or [self.me.name, *self.config.peers]
         self._check_members(name, names, family.largest_group)
-        options = options_of(level, asks=vote is not None)
         plan = Plan(name, tuple(sorted(set(names))), options)
         for told in family.advice(plan, 0.0):
             log.warning("%s: %s", name, told)
         machine = self._machines.take(family, plan)
         group = Group(
             self,
-            name,
+            family,
+            plan,
             self.config.eject_after / 1e9,
-            may(self.config, self.me.name, name, "send") and family.may_send(plan, self.me.name),
-            level.window_size,
-            family=family.name,
-            lease=_lease_of(level) if family.licensed(plan) else None,
-            tells_stability=family.tells_stability,
+            may(self.config, self.me.name, name, "send"),
             snapshot=snapshot,
             restore=restore,
-            formed=family.shared,
             vote=vote,
         )
         self.groups[name] = group
-        self._plans[name] = plan
+        self._plans[name] = family, plan
         self.driver.add(machine, plan, group)
         return group
 
@@ -330,17 +326,6 @@ class Node:
         if len(names) > most:
             raise UsageError(f"{name!r} would have {len(names)} members: at most {most} members")
 
-    def _check_causal(self, name: str, level: Causal, members: list[str] | None) -> None:
-        if level.ownership == "published":
-            raise UsageError(f"{name!r}: {NOT_LIVE}")
-        if not level.updaters and members is None and not level.founder:
-            raise UsageError(
-                f"who updates {name!r}, and who begins it? Give join its members, or name its "
-                "founder or its updaters, the same at every node"
-            )
-        if level.founder and members is not None and level.founder not in members:
-            raise UsageError(f"the founder of {name!r} is {level.founder}, which is no member")
-
     async def reform(
         self, name: str, members: list[str] | None = None, *, timeout: float | None = None
     ) -> View:
@@ -354,8 +339,12 @@ class Node:
         if group is None:
             raise UsageError(f"{self.me.name} is not in group {name!r}: join it first")
         if group.formations is None:
-            raise UsageError(f"{name!r} is {group.family}: only Total and Atomic groups are formed")
-        planned = self._plans[name].members
+            formed = {
+                level_type(each).__name__ for each in self.families.values() if each.formation
+            }
+            kinds = " and ".join(sorted(formed, reverse=True))
+            raise UsageError(f"{name!r} is {group.family}: only {kinds} groups are formed")
+        planned = self._plans[name][1].members
         for one in members or ():
             if one not in planned:
                 raise UsageError(f"{one} is not a member of {name!r}: {', '.join(planned)}")
@@ -367,10 +356,12 @@ class Node:
 
     def leave(self, group: Group) -> None:
         """Tells the others and forgets the group. `group.leave()` waits for stability before."""
-        plan, nobody_needs_us = self._plans[group.name], self.driver.may_go(group.name)
+        family, plan = self._plans[group.name]
+        nobody_needs_us = self.driver.may_go(group.name)
         self._over(group, GroupClosed(f"{self.me} has left {group.name}"))
         # A founder that forgot its cluster could begin it a second time.
-        if group.licence is not None and nobody_needs_us and founder_of(plan) != self.me.name:
+        permit = family.permit if family.needs_permit(plan) else None
+        if permit is not None and nobody_needs_us and permit.founder(plan) != self.me.name:
             self._forget_records(group.name)
 
     def _forget_records(self, group: str) -> None:
@@ -404,12 +395,14 @@ class Node:
         self.driver.leave(group.name)
         self.driver.remove(group.name)
         self.groups.pop(group.name, None)
-        self._machines.over(self._plans.pop(group.name), machine, sound)
+        self._machines.over(self._plans.pop(group.name)[1], machine, sound)
 
 
-def _checked(level: Level) -> Level:
+def _checked(level: Level, families: Mapping[str, Family]) -> Level:
     """What a constructor takes as it comes: numbers in their bounds, quantities with a unit."""
     kind = type(level)
+    if kind not in map(level_type, families.values()):
+        raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
     given = {
         name: str(value) if isinstance(value, Quantity) else value
         for name in level.__struct_fields__
@@ -423,18 +416,19 @@ def _checked(level: Level) -> Level:
 
 
 def _check_hooks(
-    name: str, level: Level, formed: bool, snapshot: object, restore: object, vote: object
+    name: str, family: Family, options: Any, snapshot: object, restore: object, vote: object
 ) -> None:
     """What an application may be asked, and what it must be able to answer."""
     hooks = (snapshot is not None) + (restore is not None)
-    if hooks == 1 or (hooks == 0 and isinstance(level, Causal) and level.state):
+    state, formation = family.state, family.formation
+    if hooks == 1 or (hooks == 0 and state is not None and state.needed(options)):
         raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
-    if hooks and not formed and not (isinstance(level, Causal) and level.state):
-        more = ": say Causal(state=True)" if isinstance(level, Causal) else ""
+    if hooks and (state is None or not state.possible(options)):
+        more = f": {state.hint}" if state is not None else ""
         raise UsageError(f"{name!r} hands over no state{more}")
-    if vote is not None and not formed:
+    if vote is not None and formation is None:
         raise UsageError(f"{name!r} is not formed by invitations: there is nothing to vote on")
-    if vote is None and getattr(level, "invitations", "accept") == "ask":
+    if vote is None and formation is not None and formation.asks(options):
         raise UsageError(f"{name!r} asks its application about invitations: give join a vote")
 
 
@@ -443,12 +437,6 @@ def _opened_store(folder: Path, codec: Codec) -> FileStore:
         return FileStore(folder, codec)
     except DiskError as error:
         raise UsageError(str(error)) from error
-
-
-def _lease_of(level: Level) -> float:
-    """In seconds."""
-    assert isinstance(level, Causal)
-    return level.lease / 1e9
 
 
 def _is_loopback(host: str) -> bool:
@@ -460,17 +448,23 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def open_node(settings: str | Path | Config | None = None, **more: object) -> Node:
+def open_node(
+    settings: str | Path | Config | None = None,
+    *,
+    families: Mapping[str, Family] = FAMILIES,
+    **more: object,
+) -> Node:
     """A node, to be entered with `async with`: from a TOML file, or from keyword arguments.
 
-    The keywords are the keys of the file (docs/node.md), and overrule it.
+    The keywords are the keys of the file (docs/node.md), and overrule it. `families` are those
+    whose groups it can join, if they are not those of this version.
     """
     if isinstance(settings, Config):
         if more:
             raise UsageError("give a Config or keywords, not both")
-        return Node(settings)
+        return Node(settings, families)
     if settings is None:
-        return Node(Source("ordercast.open", "", dict(more)).struct(Config, "a node"))
+        return Node(Source("ordercast.open", "", dict(more)).struct(Config, "a node"), families)
     source = read_source(Path(settings), "a node's settings")
     merged = source._replace(document={**source.document, **more})
-    return Node(merged.struct(Config, "a node"))
+    return Node(merged.struct(Config, "a node"), families)

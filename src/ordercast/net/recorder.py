@@ -39,11 +39,11 @@ from typing import Protocol
 import msgspec
 
 from ordercast.errors import DiskError, OrdercastError, TraceError, UsageError
-from ordercast.levels import Level, level_of
+from ordercast.kernel.family import Level
+from ordercast.levels import find_family, level_of, level_type
 from ordercast.net.config import GroupRules
 from ordercast.net.message import GroupClosed, Item
 from ordercast.net.node import open_node
-from ordercast.protocol.families import FAMILIES
 from ordercast.settings import dotted, located
 from ordercast.trace.recording import (
     COMMIT,
@@ -449,7 +449,7 @@ def _level(name: str, rules: GroupRules) -> Level:
     except UsageError as error:
         raise UsageError(f"group {name!r}: {error}") from error
     except msgspec.ValidationError as error:
-        where, what = located(str(error), FAMILIES[rules.family].options)
+        where, what = located(str(error), level_type(find_family(rules.family)))
         raise UsageError(f"group {name!r}: options.{dotted(where)}: {what}") from error
 
 

@@ -3,14 +3,8 @@
 from ordercast.kernel.family import Family
 from ordercast.protocol import cluster, fifo, newtop
 
+FOLDERS = (fifo, cluster, newtop)
+
 FAMILIES: dict[str, Family] = {
-    family.name: family
-    for family in (
-        fifo.FAMILY,
-        cluster.GOSSIP,
-        cluster.CAUSAL,
-        newtop.FAMILY,
-        newtop.SEQUENCED,
-        newtop.ATOMIC,
-    )
+    family.name: family for folder in FOLDERS for family in folder.FAMILIES
 }

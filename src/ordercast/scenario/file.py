@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ordercast.consistency import FAMILIES as PROMISES
-from ordercast.errors import unknown_word
+from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.family import Family
+from ordercast.levels import Choice, choose, find_family, level_type
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.rules import findings
 from ordercast.scenario.schema import Fault, Scenario
@@ -19,29 +20,54 @@ from ordercast.settings import Finding, Source, Where, convert, dotted, located,
 TITLE = "a scenario"
 
 
-def load_scenario(path: Path) -> Scenario:
+def load_scenario(path: Path, families: Mapping[str, Family] = FAMILIES) -> Scenario:
     """The scenario in a file. UsageError is one sentence for the person who wrote the file."""
-    return _checked(read_source(path, TITLE))
+    return _checked(read_source(path, TITLE), families)
 
 
 def parse_scenario(
-    document: dict[str, Any], text: str = "", source: str = "<scenario>"
+    document: dict[str, Any],
+    text: str = "",
+    source: str = "<scenario>",
+    families: Mapping[str, Family] = FAMILIES,
 ) -> Scenario:
     """The scenario in a parsed document; `text` is where lines are looked up for errors."""
-    return _checked(Source(source, text, document))
+    return _checked(Source(source, text, document), families)
 
 
-def _checked(source: Source) -> Scenario:
+def choices_in(scenario: Scenario, families: Mapping[str, Family] = FAMILIES) -> list[Choice]:
+    """The family and the options of each group."""
+    return [
+        choose(scenario.family_of(group), scenario.options_of(group), families)
+        for group in scenario.groups()
+    ]
+
+
+def parameters_of(scenario: Scenario, choices: Sequence[Choice]) -> dict[str, Any]:
+    """The scenario as plain values, for the header of a trace: with the names of families."""
+    plain: dict[str, Any] = msgspec.to_builtins(scenario, enc_hook=str)
+    family = family_in(scenario, choices)
+    for group, choice in zip(plain["group"], choices, strict=bool(scenario.group)):
+        if group["family"] or choice.family.name != family:
+            group["family"] = choice.family.name
+    return {**plain, "family": family}
+
+
+def family_in(scenario: Scenario, choices: Sequence[Choice]) -> str:
+    """The name of the family that most is about, for the header of a trace."""
+    groups = zip(scenario.groups(), choices, strict=True)
+    return next(
+        (choice.family.name for group, choice in groups if group.family is None), scenario.family
+    )
+
+
+def _checked(source: Source, families: Mapping[str, Family]) -> Scenario:
     scenario = source.struct(Scenario, TITLE)
     for finding in _misplaced_keys(scenario, source.document.get("fault", [])):
         raise source.error(*finding)
-    for finding in _options_of_groups(scenario):
+    for finding in _options_of_groups(scenario, families):
         raise source.error(*finding)
-    options = [
-        options_for(FAMILIES[scenario.family_of(group)], scenario.options_of(group))
-        for group in scenario.groups()
-    ]
-    for finding in findings(scenario, options):
+    for finding in findings(scenario, choices_in(scenario, families)):
         raise source.error(*finding)
     return scenario
 
@@ -77,30 +103,32 @@ def options_for(family: Family, given: dict[str, Any]) -> Any:
     return convert(given, family.options)
 
 
-def _options_of_groups(scenario: Scenario) -> Iterator[Finding]:
+def _options_of_groups(scenario: Scenario, families: Mapping[str, Family]) -> Iterator[Finding]:
     for index, group in enumerate(scenario.groups()):
         base: Where = ("group", index) if scenario.group else ()
-        family = scenario.family_of(group)
-        if family not in FAMILIES:
+        word = scenario.family_of(group)
+        try:
+            family = find_family(word, families)
+        except UsageError as error:
             where = (*base, "family") if group.family else ("family",)
-            if family in PROMISES:
-                have = ", ".join(FAMILIES)
-                yield where, f"family {family!r} does not run in this version: these do: {have}"
+            if word in PROMISES:
+                have = ", ".join(families)
+                yield where, f"family {word!r} does not run in this version: these do: {have}"
             else:
-                yield where, unknown_word("family", family, PROMISES)
+                yield where, str(error)
             return
         given = scenario.options_of(group)
         for key in given:
-            known = [field.name for field in msgspec.structs.fields(FAMILIES[family].options)]
+            known = [field.name for field in msgspec.structs.fields(level_type(family))]
             if key not in known:
                 own = key in group.options and scenario.group
                 where = (*(base if own else ()), "options", key)
-                yield where, unknown_word(f"option of {family}", key, known)
+                yield where, unknown_word(f"option of {word}", key, known)
                 return
         try:
-            options_for(FAMILIES[family], given)
+            choose(word, given, families)
         except msgspec.ValidationError as error:
-            inner, what = located(str(error), FAMILIES[family].options)
+            inner, what = located(str(error), level_type(family))
             here = not inner or inner[0] in group.options
             where = (*(base if here else ()), "options", *inner)
             yield where, f"options{dotted(inner, '.')}: {what}"

@@ -5,12 +5,11 @@ Each rule yields where it is broken and what would be right. The first one found
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from ordercast.errors import unknown_word
 from ordercast.kernel.family import Plan
-from ordercast.protocol.families import FAMILIES
+from ordercast.levels import Choice
 from ordercast.scenario.schema import ChaosSettings, Fault, Scenario
 from ordercast.settings import Finding, Where
 from ordercast.units import MILLISECOND, SECOND, Duration
@@ -25,22 +24,22 @@ LARGEST_LOAD = 8 << 30
 """Bytes that the load may submit in one run, over all receivers' buffers a few times that."""
 
 
-def findings(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
-    """What is wrong with a scenario, whose groups have these options."""
+def findings(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
+    """What is wrong with a scenario, whose groups have these families and options."""
     names = frozenset(scenario.names)
     yield from _time(scenario)
     yield from _senders(scenario, names)
-    yield from _groups(scenario, names)
-    yield from _load(scenario, options)
-    yield from _may_send(scenario, options)
+    yield from _groups(scenario, names, choices)
+    yield from _load(scenario, choices)
+    yield from _may_send(scenario, choices)
     yield from _network(scenario)
     for index, fault in enumerate(scenario.fault):
-        for key, what in _fault(fault, scenario, names):
+        for key, what in _fault(fault, scenario, names, choices):
             where: Where = ("fault", index, key) if key else ("fault", index)
             yield where, f"fault {index + 1} ({fault.kind}): {what}"
     yield from _restarts_of_the_dead(scenario)
     if scenario.chaos is not None:
-        yield from _chaos(scenario.chaos, scenario)
+        yield from _chaos(scenario.chaos, scenario, choices)
 
 
 def _time(scenario: Scenario) -> Iterator[Finding]:
@@ -70,24 +69,25 @@ def _senders(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
             yield ("workload", "begins"), f"workload.begins: {name} begins when the load is over"
 
 
-def _load(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
+def _load(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
     load = scenario.workload
     if not 0 <= load.payload <= LARGEST_PAYLOAD:
         yield ("workload", "payload"), f"workload.payload may be {LARGEST_PAYLOAD} bytes at most"
     if load.tenure is not None and load.tenure <= 0:
         yield ("workload", "tenure"), "workload.tenure must be longer than nothing"
-    if load.per_round is not None:
-        families = {scenario.family_of(group) for group in scenario.groups()}
-        if not all("round" in FAMILIES[family].options.__struct_fields__ for family in families):
-            names = " and ".join(sorted(families))
-            yield ("workload", "per_round"), f"{names} has no rounds: say workload.rate instead"
+    if load.per_round is not None and any(choice.family.round is None for choice in choices):
+        names = " and ".join(sorted({choice.family.name for choice in choices}))
+        yield ("workload", "per_round"), f"{names} has no rounds: say workload.rate instead"
     if load.batch * load.payload > LARGEST_PAYLOAD:
         what = f"a batch of {load.batch} messages of {load.payload} may be {LARGEST_PAYLOAD} bytes"
         yield ("workload", "batch"), f"{what} at most"
     senders = frozenset(scenario.senders())
     messages = sum(
-        load.rate_in(own) * len(senders.intersection(group.members)) * scenario.duration / SECOND
-        for group, own in zip(scenario.groups(), options, strict=True)
+        load.rate_in(family.round_of(own))
+        * len(senders.intersection(group.members))
+        * scenario.duration
+        / SECOND
+        for group, (family, own) in zip(scenario.groups(), choices, strict=True)
     )
     if messages / load.batch > MOST_SUBMISSIONS or messages * load.payload > LARGEST_LOAD:
         yield (
@@ -97,17 +97,14 @@ def _load(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
         )
 
 
-def _may_send(scenario: Scenario, options: list[Any]) -> Iterator[Finding]:
+def _may_send(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
     """`all` means all who may; whoever is named must be allowed to."""
-    for group, own in zip(scenario.groups(), options, strict=True):
-        for name in getattr(own, "updaters", ()):
-            if name not in group.members:
-                what = f"options.updaters: {name!r} is not a member of group {group.name!r}"
-                yield ("options", "updaters"), what
+    for group, (family, own) in zip(scenario.groups(), choices, strict=True):
+        if objection := family.objection(group.name, own, group.members):
+            yield ("options", objection.option), objection.why
     if scenario.workload.senders == "all":
         return
-    for group, own in zip(scenario.groups(), options, strict=True):
-        family = FAMILIES[scenario.family_of(group)]
+    for group, (family, own) in zip(scenario.groups(), choices, strict=True):
         plan = Plan(group.name, tuple(sorted(group.members)), own)
         for name in scenario.senders():
             if name in group.members and not family.may_send(plan, name):
@@ -129,9 +126,11 @@ def _network(scenario: Scenario) -> Iterator[Finding]:
         yield ("network", "answer_within"), "network.answer_within must be longer than nothing"
 
 
-def _groups(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
+def _groups(
+    scenario: Scenario, names: frozenset[str], choices: Sequence[Choice]
+) -> Iterator[Finding]:
     seen: set[str] = set()
-    for index, group in enumerate(scenario.groups()):
+    for index, (group, choice) in enumerate(zip(scenario.groups(), choices, strict=True)):
         where: Where = ("group", index) if scenario.group else ("processes",)
         if group.name in seen:
             yield where, f"two groups are named {group.name!r}"
@@ -143,10 +142,10 @@ def _groups(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
                 yield where, _no_such(name, scenario)
         if len(set(group.members)) < len(group.members):
             yield where, f"group {group.name!r} lists a member twice"
-        family = FAMILIES[scenario.family_of(group)]
+        family = choice.family
         if "+" in group.name:
             yield where, f"group {group.name!r}: a name has no +, which is for its formations"
-        if not (scenario.begins_formed(group) or family.shared):
+        if not (scenario.begins_formed(group) or family.formation):
             yield where, f"group {group.name!r}: {family.name} groups do not form: leave formed out"
         if len(group.members) > family.largest_group:
             yield (
@@ -156,10 +155,10 @@ def _groups(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
             )
 
 
-def _chaos(chaos: ChaosSettings, scenario: Scenario) -> Iterator[Finding]:
-    if "reform" in chaos.faults and not all(
-        FAMILIES[scenario.family_of(group)].shared for group in scenario.groups()
-    ):
+def _chaos(
+    chaos: ChaosSettings, scenario: Scenario, choices: Sequence[Choice]
+) -> Iterator[Finding]:
+    if "reform" in chaos.faults and not all(choice.family.formation for choice in choices):
         yield ("chaos", "faults"), "chaos.faults: not all groups here can be formed anew"
     if not chaos.faults:
         yield ("chaos", "faults"), "chaos.faults is empty: name at least one kind"
@@ -188,7 +187,9 @@ def _restarts_of_the_dead(scenario: Scenario) -> Iterator[Finding]:
                     yield ("fault", index, "nodes"), f"fault {index + 1} (restart): {what}"
 
 
-def _fault(fault: Fault, scenario: Scenario, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _fault(
+    fault: Fault, scenario: Scenario, names: frozenset[str], choices: Sequence[Choice]
+) -> Iterator[tuple[str, str]]:
     if fault.at > scenario.duration:
         yield "at", f"at {fault.at} is after the load ends ({scenario.duration})"
     if fault.lasts is not None and fault.lasts <= 0:
@@ -209,19 +210,22 @@ def _fault(fault: Fault, scenario: Scenario, names: frozenset[str]) -> Iterator[
     elif not fault.nodes and fault.kind != "loss":
         yield "", 'says nobody: add nodes = ["n1"]'
     if fault.kind == "reform":
-        yield from _reform(fault, scenario)
+        yield from _reform(fault, scenario, choices)
 
 
-def _reform(fault: Fault, scenario: Scenario) -> Iterator[tuple[str, str]]:
+def _reform(
+    fault: Fault, scenario: Scenario, choices: Sequence[Choice]
+) -> Iterator[tuple[str, str]]:
     groups = {group.name: group for group in scenario.groups()}
+    families = dict(zip(groups, (choice.family for choice in choices), strict=True))
     if not fault.group and len(groups) > 1:
         yield "", f"there are several groups: say which, as group = {next(iter(groups))!r}"
         return
     group = groups.get(fault.group or next(iter(groups)))
     if group is None:
         yield "group", unknown_word("group", fault.group, groups)
-    elif not FAMILIES[scenario.family_of(group)].shared:
-        yield "kind", f"groups of {scenario.family_of(group)} do not form"
+    elif families[group.name].formation is None:
+        yield "kind", f"groups of {families[group.name].name} do not form"
     else:
         for name in fault.nodes:
             if name not in group.members:

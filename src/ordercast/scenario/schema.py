@@ -34,9 +34,12 @@ class WorkloadSettings(Part, frozen=True):
     tenure: Duration | None = None
     begins: dict[str, Duration] = {}  # who begins to send later than the others, and when
 
-    def rate_in(self, options: Any) -> float:
-        """Messages a second and sender in a group with these options, which say what a round is."""
-        return self.rate if self.per_round is None else self.per_round * SECOND / options.round
+    def rate_in(self, round_: int | None) -> float:
+        """Messages a second and sender in a group whose rounds take so many nanoseconds."""
+        if self.per_round is None:
+            return self.rate
+        assert round_ is not None, "the rules of scenarios refuse per_round without rounds"
+        return self.per_round * SECOND / round_
 
 
 class NetworkSettings(Part, frozen=True):

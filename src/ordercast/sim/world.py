@@ -10,26 +10,25 @@ then judge the trace. The same scenario and seed give the same trace, byte for b
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from ordercast import __version__
 from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
+from ordercast.levels import Choice
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
-from ordercast.scenario.file import options_for
+from ordercast.scenario.file import choices_in, family_in, parameters_of
 from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.faults import Faults, draw_chaos
 from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
-from ordercast.sim.workload import BATCH_SIZE, Sender, Wish
+from ordercast.sim.workload import Sender, Wish
 from ordercast.trace.schema import Ending, Header, Level, Row
 from ordercast.trace.sinks import Sink
 from ordercast.types import NodeId
@@ -60,28 +59,30 @@ class World:
         level: Level = Level.APP,
         round_trip: bool = False,
         application: Application | None = None,
-        families: dict[str, Family] | None = None,
+        families: Mapping[str, Family] = FAMILIES,
         most_events: int = MOST_EVENTS,
     ) -> None:
         self.scenario = scenario
         self.seed = seed
         self.level = Level.OFF if sink is None else level
         self.agenda = Agenda()
-        self._families = families or FAMILIES
         self._most_events = most_events
-        self._groups = [(group, self._plan(group)) for group in scenario.groups()]
-        in_order = list(self._families)
+        self._choices = choices_in(scenario, families)
+        self._groups = [
+            (choice.family, plan_of(scenario, group, choice))
+            for group, choice in zip(scenario.groups(), self._choices, strict=True)
+        ]
+        in_order = [family.name for family in families.values()]
+        in_order += [family.name for family, _ in self._groups]  # those that live elsewhere
         self._plans: dict[str, list[tuple[Family, Plan]]] = {name: [] for name in scenario.names}
-        for group, plan in sorted(
-            self._groups, key=lambda each: in_order.index(scenario.family_of(each[0]))
-        ):
+        for family, plan in sorted(self._groups, key=lambda each: in_order.index(each[0].name)):
             for name in plan.members:
-                self._plans[name].append((self._families[scenario.family_of(group)], plan))
+                self._plans[name].append((family, plan))
         self.network = Network(
             self.agenda,
             scenario.network,
             seed,
-            Codec(self._families.values()),
+            Codec([*families.values(), *(family for family, _ in self._groups)]),
             weigh=self.level is Level.WIRE,
             round_trip=round_trip,
         )
@@ -122,30 +123,22 @@ class World:
             listed += draw_chaos(scenario.chaos, scenario, chance.stream(seed, "faults"))
         self.faults.schedule(listed, scenario.duration)
         load, until = scenario.workload, scenario.duration
-        for group, plan in self._groups:
-            licensed = self._families[scenario.family_of(group)].licensed(plan)
+        for family, plan in self._groups:
+            licensed = family.needs_permit(plan)
             for name in scenario.senders():
                 if licensed and name in plan.members:
-                    draw = chance.stream(seed, "wishes", group.name, name)
-                    Wish(self.agenda, self.processes[name], group.name, load, draw, until)
+                    draw = chance.stream(seed, "wishes", plan.group, name)
+                    Wish(self.agenda, self.processes[name], plan.group, load, draw, until)
         for process in self.processes.values():
             process.start()
-        for group, plan in self._groups:
-            members, rate = frozenset(group.members), load.rate_in(plan.options)
-            family = self._families[scenario.family_of(group)]
+        for family, plan in self._groups:
+            members, rate = frozenset(plan.members), load.rate_in(family.round_of(plan.options))
             for name in scenario.senders():
                 if name in members and family.may_send(plan, name):
-                    draw = chance.stream(seed, "workload", group.name, name)
+                    draw = chance.stream(seed, "workload", plan.group, name)
                     process = self.processes[name]
-                    room = getattr(plan.options, "window_size", BATCH_SIZE)
-                    Sender(self.agenda, process, group.name, load, rate, draw, until, room)
-
-    def _plan(self, group: GroupSettings) -> Plan:
-        family = self.scenario.family_of(group)
-        options = options_for(self._families[family], self.scenario.options_of(group))
-        return Plan(
-            group.name, tuple(sorted(group.members)), options, self.scenario.begins_formed(group)
-        )
+                    room = family.largest_batch(plan.options)
+                    Sender(self.agenda, process, plan.group, load, rate, draw, until, room)
 
     def _machines(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
         """The machines of one life: what is built together is built at once."""
@@ -159,8 +152,8 @@ class World:
         processes = self.processes.values()
         header = Header(
             run=run_name(self.scenario, self.seed),
-            family=self.scenario.family,
-            parameters=_plain(self.scenario),
+            family=family_in(self.scenario, self._choices),
+            parameters=parameters_of(self.scenario, self._choices),
             seed=self.seed,
             version=__version__,
             level=self.level,
@@ -178,20 +171,24 @@ class World:
         )
 
 
-def advice_on(scenario: Scenario) -> list[str]:
+def plan_of(scenario: Scenario, group: GroupSettings, choice: Choice) -> Plan:
+    members = tuple(sorted(group.members))
+    return Plan(group.name, members, choice.options, scenario.begins_formed(group))
+
+
+def advice_on(scenario: Scenario, families: Mapping[str, Family] = FAMILIES) -> list[str]:
     """What is doubtful about the options of a scenario's groups, though they can be run."""
     found = []
-    for group in scenario.groups():
-        family = FAMILIES[scenario.family_of(group)]
-        options = options_for(family, scenario.options_of(group))
-        plan = Plan(group.name, tuple(sorted(group.members)), options)
+    for group, choice in zip(scenario.groups(), choices_in(scenario, families), strict=True):
+        family, plan = choice.family, plan_of(scenario, group, choice)
         senders = [
             name
             for name in scenario.senders()
             if name in group.members and family.may_send(plan, name)
         ]
         load = scenario.workload
-        found += family.advice(plan, load.rate_in(options) / load.batch * len(senders))
+        rate = load.rate_in(family.round_of(plan.options))
+        found += family.advice(plan, rate / load.batch * len(senders))
     return found
 
 
@@ -199,11 +196,6 @@ def run_name(scenario: Scenario, seed: int) -> str:
     """The run's name in a lake: the scenario's in small letters, then the seed."""
     words = re.findall(r"[a-z0-9]+", scenario.name.lower())
     return f"{'-'.join(words) or 'run'}-{seed}"
-
-
-def _plain(scenario: Scenario) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(scenario, enc_hook=str)
-    return plain
 
 
 def _nowhere(row: Row) -> None:

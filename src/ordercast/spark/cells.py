@@ -29,8 +29,9 @@ import msgspec
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer
 from ordercast.errors import DiskError, UsageError
+from ordercast.levels import choose
 from ordercast.protocol.families import FAMILIES
-from ordercast.scenario.file import options_for, parse_scenario
+from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark.experiment import Cell
 from ordercast.spark.measure import measure
@@ -158,7 +159,7 @@ def _run(cell: Cell, out: Path, traces: str) -> Manifest:
     if traces == "all" or (traces == "failures" and (broken or outcome.error)):
         _keep(out / LAKE, trace)
     group = scenario.groups()[0]
-    options = options_for(FAMILIES[scenario.family_of(group)], scenario.options_of(group))
+    options = choose(scenario.family_of(group), scenario.options_of(group)).options
     return Manifest(
         id=cell.id,
         place=cell.place,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.kernel.family import Family
+from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import load_scenario
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.process import Heard
@@ -40,7 +42,7 @@ def simulate(
     *,
     level: Level = Level.APP,
     round_trip: bool = False,
-    families: dict[str, Family] | None = None,
+    families: Mapping[str, Family] = FAMILIES,
 ) -> Simulated:
     """Runs a scenario with one seed and checks the laws that its family promises.
 
@@ -48,7 +50,7 @@ def simulate(
     instance by broken ones that the laws must catch.
     """
     if not isinstance(scenario, Scenario):
-        scenario = load_scenario(Path(scenario))
+        scenario = load_scenario(Path(scenario), families)
     heard: dict[str, list[Heard]] = {}
 
     def application(life: NodeId, item: Heard) -> None:

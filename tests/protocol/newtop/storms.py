@@ -135,7 +135,9 @@ def _of_family(
 def _built_by(family: Family) -> dict[str, Family]:
     """All families of Newtop, with the machines of one of them."""
     return {
-        each.name: each._replace(build=family.build) for each in FAMILIES.values() if each.shared
+        each.name: each._replace(build=family.build)
+        for each in FAMILIES.values()
+        if each.one_machine
     }
 
 

@@ -103,7 +103,7 @@ def test_the_same_with_groups_of_all_kinds(first: int) -> None:
 @pytest.mark.parametrize("first", range(5001, 5031, 10))
 def test_the_same_while_groups_form_and_form_anew(first: int) -> None:
     families = {
-        name: family._replace(build=build) if family.shared else family
+        name: family._replace(build=build) if family.one_machine else family
         for name, family in FAMILIES.items()
     }
     formed = 0

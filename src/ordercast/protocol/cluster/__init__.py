@@ -16,11 +16,12 @@ moving_member.py  the same where tickets change hands
 advice.py         which settings cannot work
 """
 
-from ordercast.kernel.family import Family
+from ordercast.kernel.family import Family, Permit, StateTransfer
 from ordercast.protocol.cluster import member, moving_member
 from ordercast.protocol.cluster.member import advice
-from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
-from ordercast.protocol.cluster.ownership import may_send, tickets_move
+from ordercast.protocol.cluster.options import NOT_LIVE, Causal, CausalOptions, GossipOptions
+from ordercast.protocol.cluster.options import Gossip as GossipLevel
+from ordercast.protocol.cluster.ownership import founder_of, may_send, objection, tickets_move
 from ordercast.protocol.cluster.packets import (
     Ask,
     ClusterMembership,
@@ -41,21 +42,39 @@ GOSSIP = Family(
     GossipOptions,
     (Gossip, Membership),
     member.build,
+    level=GossipLevel,
     largest_group=20_000,
+    largest_batch=lambda options: int(options.window_size),
     tells_stability=False,
     advice=advice,
     rejoins=True,
+    round=lambda options: int(options.round),
 )
-_PACKETS = (ThinUpdates, Recover, ThinRecovered, Digest, Ask, Welcome, ClusterMembership)
-CAUSAL = Family(
-    "causal",
-    CausalOptions,
-    (*_PACKETS, *TICKET_PACKETS, *RECORDS, *RING_PACKETS),
-    moving_member.build,
-    largest_group=20_000,
+CAUSAL = GOSSIP._replace(
+    name="causal",
+    options=CausalOptions,
+    packets=(
+        ThinUpdates,
+        Recover,
+        ThinRecovered,
+        Digest,
+        Ask,
+        Welcome,
+        ClusterMembership,
+        *TICKET_PACKETS,
+        *RECORDS,
+        *RING_PACKETS,
+    ),
+    build=moving_member.build,
+    level=Causal,
     may_send=may_send,
-    licensed=tickets_move,
-    tells_stability=False,
-    advice=advice,
-    rejoins=True,
+    objection=objection,
+    not_live=lambda options: NOT_LIVE if options.ownership == "published" else "",
+    permit=Permit(tickets_move, lambda options: int(options.lease), founder_of),
+    state=StateTransfer(
+        needed=lambda options: bool(options.state),
+        possible=lambda options: bool(options.state),
+        hint="say Causal(state=True)",
+    ),
 )
+FAMILIES = (GOSSIP, CAUSAL)

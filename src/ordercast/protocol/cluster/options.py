@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
+from ordercast.kernel.family import Level
 from ordercast.protocol.tickets.published.options import PublishedOptions
 from ordercast.units import MILLISECOND, SECOND, Duration, Size, take_units
 
@@ -26,7 +27,7 @@ NOT_LIVE = (
 )
 
 
-class GossipOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class GossipOptions(Level, frozen=True, kw_only=True):
     round: Duration = Duration(50 * MILLISECOND)
     fan_out: Annotated[int, Meta(ge=1, le=1000)] = 4  # members that each round's message goes to
     hops: Annotated[int, Meta(ge=0, le=100)] = 5  # an event is relayed at ages 0 to this
@@ -56,7 +57,8 @@ class CausalOptions(GossipOptions, frozen=True):
     # was published, which is unsound, and so is for simulations only.
     # `auto`: fixed if updaters are named, otherwise leased.
     ownership: Literal["auto", "leased", "fixed", "published"] = "auto"
-    updaters: list[str] = []  # fixed: who owns tickets 0, 1, ...; empty: the first by name
+    # fixed: who owns tickets 0, 1 and so on; empty: the first by name
+    updaters: list[str] = msgspec.field(default_factory=list)
     lease: Duration = Duration(2 * SECOND)  # leased: how long; published: the ring's round
     guards: Annotated[int, Meta(ge=1, le=15)] = 3  # 2k + 1 of these guard the tickets at the most
     drift: Annotated[float, Meta(ge=0, le=0.2)] = 0.01  # how wrong the rates of clocks may be
@@ -124,3 +126,11 @@ class CausalOptions(GossipOptions, frozen=True):
 
     def _rounds(self, wait: Duration | None) -> int:
         return self.hops + 2 if wait is None else max(1, -(-wait // self.round))
+
+
+class Gossip(GossipOptions, frozen=True):
+    """To thousands, with high probability and in no order; see docs/causal.md."""
+
+
+class Causal(CausalOptions, frozen=True):
+    """From a few updaters to thousands, in optimistic causal order; see docs/causal.md."""

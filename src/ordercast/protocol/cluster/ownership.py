@@ -12,9 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
+from typing import Any
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Plan
+from ordercast.kernel.family import Objection, Plan
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
@@ -51,6 +52,27 @@ def tickets_move(plan: Plan) -> bool:
     options = plan.options
     assert isinstance(options, CausalOptions)
     return options.ownership != "fixed"
+
+
+def objection(group: str, options: Any, members: Sequence[str] | None) -> Objection | None:
+    """A cluster is begun by its founder and updated by the owners of its tickets: members."""
+    assert isinstance(options, CausalOptions)
+    if not options.updaters and members is None and not options.founder:
+        return Objection(
+            "founder",
+            f"who updates {group!r}, and who begins it? Give join its members, or name its founder "
+            "or its updaters, the same at every node",
+        )
+    if members is None:
+        return None
+    if options.founder and options.founder not in members:
+        why = f"the founder of {group!r} is {options.founder}, which is no member"
+        return Objection("founder", why)
+    for name in options.updaters:
+        if name not in members:
+            why = f"options.updaters: {name!r} is not a member of group {group!r}"
+            return Objection("updaters", why)
+    return None
 
 
 def founder_of(plan: Plan) -> str:

@@ -9,7 +9,16 @@ member.py    the machine: the doors, and the rules that join the parts
 
 from ordercast.kernel.family import Family
 from ordercast.protocol.fifo.member import build
-from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.options import Fifo, Options
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 
-FAMILY = Family("fifo", Options, (Data, Start, Alive, Leave), build, largest_group=100)
+FAMILY = Family(
+    "fifo",
+    Options,
+    (Data, Start, Alive, Leave),
+    build,
+    level=Fifo,
+    largest_group=100,
+    largest_batch=lambda options: int(options.window_size),
+)
+FAMILIES = (FAMILY,)

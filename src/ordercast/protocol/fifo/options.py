@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
+from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Options(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=1_000_000)] = 256  # own events that not all have yet
     window_size: Size = Size(4 << 20)  # and their bytes
     retain: Annotated[int, Meta(ge=1, le=1_000_000)] = 2048  # events a stream held for who is away
@@ -32,3 +32,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def silence_ticks(self) -> int:
         """Silence is counted in heartbeats of one's own, so a stalled member blames nobody."""
         return -(-self.suspicion_limit // self.heartbeat)
+
+
+class Fifo(Options, frozen=True):
+    """Each sender's messages in the order in which they were sent; see docs/fifo.md."""

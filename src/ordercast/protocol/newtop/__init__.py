@@ -18,11 +18,34 @@ kinds.py      which kind of group a plan asks for
 member.py     the machine: the doors, and delivery over all groups
 """
 
-from ordercast.kernel.family import Family
+import msgspec
+
+from ordercast.kernel.family import Family, Formation, StateTransfer
 from ordercast.protocol.newtop.member import build
-from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
+from ordercast.protocol.newtop.options import (
+    Atomic,
+    AtomicOptions,
+    Options,
+    SequencedOptions,
+    Total,
+)
 from ordercast.protocol.newtop.packets import PACKETS
 
-FAMILY = Family("total", Options, PACKETS, build, largest_group=50, shared=True)
-SEQUENCED = FAMILY._replace(name="sequenced", options=SequencedOptions)
-ATOMIC = FAMILY._replace(name="atomic", options=AtomicOptions)
+FAMILY = Family(
+    "total",
+    Options,
+    PACKETS,
+    build,
+    level=Total,
+    largest_group=50,
+    largest_batch=lambda options: int(options.window_size),
+    one_machine=True,
+    formation=Formation(
+        asks=lambda options: options.invitations == "ask",
+        asking=lambda options: msgspec.structs.replace(options, invitations="ask"),
+    ),
+    state=StateTransfer(needed=lambda options: False, possible=lambda options: True),
+)
+SEQUENCED = FAMILY._replace(name="sequenced", options=SequencedOptions, settled={"by": "sequencer"})
+ATOMIC = FAMILY._replace(name="atomic", options=AtomicOptions, level=Atomic)
+FAMILIES = (FAMILY, SEQUENCED, ATOMIC)

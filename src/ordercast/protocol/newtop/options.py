@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
+from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Options(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=100_000)] = 64  # own events that are not stable yet
     window_size: Size = Size(4 << 20)  # and their bytes
     # How long a member stays silent at the most: while something waits for it, and when idle.
@@ -39,3 +39,13 @@ class SequencedOptions(Options, frozen=True):
 
 class AtomicOptions(Options, frozen=True):
     """The same for groups whose events have no order."""
+
+
+class Total(Options, frozen=True):
+    """One order of all messages of all such groups, agreed views; see docs/total.md."""
+
+    by: Literal["everyone", "sequencer"] = "everyone"  # who decides the order
+
+
+class Atomic(AtomicOptions, frozen=True):
+    """To all members of a view or to none, in no order between senders; see docs/total.md."""

@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
+from ordercast.levels import choose
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
-from ordercast.scenario.file import options_for
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.clock import TRUE, Clock
 from ordercast.types import NodeId
@@ -110,18 +109,17 @@ def setting(
 
 
 def setting_of(
-    scenario: Scenario, families: Mapping[str, Family] | None = None, **rules: Any
+    scenario: Scenario, families: Mapping[str, Family] = FAMILIES, **rules: Any
 ) -> Setting:
     """The groups, members and options of a scenario; its load, times and faults do not matter."""
-    known = FAMILIES if families is None else families
     plans: dict[str, list[Plan]] = {}
+    known: dict[str, Family] = {}
     for group in scenario.groups():
-        name = scenario.family_of(group)
-        if name not in known:
-            raise UsageError(f"family {name!r} of group {group.name!r} cannot be explored here")
-        options = options_for(known[name], scenario.options_of(group))
+        given = scenario.options_of(group)
+        family, options = choose(scenario.family_of(group), given, families)
         formed = scenario.begins_formed(group)
         plan = Plan(group.name, tuple(sorted(group.members)), options, formed)
-        plans.setdefault(name, []).append(plan)
+        known[family.name] = family
+        plans.setdefault(family.name, []).append(plan)
     parts = tuple((known[name], tuple(own)) for name, own in plans.items())
     return Setting(scenario.names, parts, **rules)
