@@ -22,9 +22,8 @@ import duckdb
 import numpy as np
 
 from bench.table import Table
-from ordercast.check.laws import check
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
-from ordercast.consistency import LAWS
 from ordercast.spark.laws import Judged, judge, judge_lake
 from ordercast.spark.session import open_session
 from ordercast.spark.windows import settle
@@ -153,7 +152,7 @@ def _one_run(lake: Path) -> Table:
     settled = []
     with open_session(f"local[{CORES},4]") as spark:
         judge_lake(spark, [folder], ["fifo"])
-        cost = Cost(lambda: settled.append(settle(spark, folder, list(LAWS))))
+        cost = Cost(lambda: settled.append(settle(spark, folder, list(LAWS.values()))))
     found = settled[0]
     assert found is not None
     note = f"{len(found.verdicts)} of {len(found.laws)} laws settled without a task."

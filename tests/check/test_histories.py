@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from ordercast.check.explain import explain
-from ordercast.check.laws import check
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import LAWS
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.text import format_history, parse_history
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from ordercast.check.laws import JUDGES, check
+from ordercast.check import laws
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import FAMILIES, LAWS
+from ordercast.consistency import FAMILIES
 from ordercast.errors import UsageError
 from ordercast.trace.schema import Ending, Header, Level, Row, Trace
 from ordercast.trace.text import parse_history
@@ -39,8 +42,10 @@ def change(trace: Trace, at: int, **columns: object) -> Trace:
 # --- which laws ---
 
 
-def test_every_law_has_a_judge() -> None:
-    assert list(JUDGES) == list(LAWS)
+def test_every_file_of_the_folder_is_a_law_of_its_name() -> None:
+    files = Path(laws.__file__).parent.glob("[a-z]*.py")
+    assert {path.stem.replace("_", "-") for path in files} == set(LAWS)
+    assert all(law.name == name and law.says for name, law in LAWS.items())
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))

@@ -9,9 +9,8 @@ import pytest
 from tests.check.mutations import MUTATIONS, Mutation, renumbered
 from tests.check.sound_runs import SoundRun
 
-from ordercast.check.laws import check
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
-from ordercast.consistency import LAWS
 from ordercast.trace.schema import Ending, Trace
 from ordercast.trace.text import format_history, parse_history
 

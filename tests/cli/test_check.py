@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.consistency import LAWS
+from ordercast.check.laws import LAWS
 from ordercast.trace.parquet import ParquetSink
 from ordercast.trace.text import parse_history
 

@@ -20,7 +20,7 @@ def test_formations_are_groups_of_their_own() -> None:
     for seed in (1, 3, 5, 7):
         trace = storm(seed, wishes=(2, 4), seconds=2).trace
         assert len({row.group for row in trace.rows if "+" in (row.group or "")})
-        assert judge_columns(columns_of(trace)) == check(trace), seed
+        assert judge_columns(columns_of(trace)).verdicts == check(trace), seed
         draw = Random(seed)
         for _ in range(4):
             rows = list(trace.rows)
@@ -28,7 +28,7 @@ def test_formations_are_groups_of_their_own() -> None:
             del rows[draw.choice([at for at, row in enumerate(rows) if row.kind == kind])]
             spoilt = Trace(trace.header, rows)
             expected = check(spoilt)
-            assert judge_columns(columns_of(spoilt)) == expected, (seed, kind)
+            assert judge_columns(columns_of(spoilt)).verdicts == expected, (seed, kind)
             broken += any(verdict.witness for verdict in expected)
     assert broken > 5
 
@@ -44,5 +44,5 @@ def test_a_family_is_found_by_the_name_before_the_formation() -> None:
         header = msgspec.structs.replace(trace.header, parameters={"group": groups})
         mixed = Trace(header, rows)
         verdicts = check(mixed)
-        assert judge_columns(columns_of(mixed)) == verdicts
+        assert judge_columns(columns_of(mixed)).verdicts == verdicts
         assert {str(one.answer) for one in verdicts} == answers

@@ -21,12 +21,11 @@ from tests.check.small_groups import SmallGroups
 from tests.check.sound_runs import SoundRun
 from tests.check.test_oracles import random_tickets, random_trace
 
-from ordercast.check.laws import check
+from ordercast.check.law import Form
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
-from ordercast.consistency import LAWS
 from ordercast.spark.columns import columns_of
 from ordercast.spark.vector import Vectors, judge_columns
-from ordercast.spark.vector_delivery import total
 from ordercast.trace.schema import Ending, Header, Level, Row, Trace
 from ordercast.trace.text import parse_history
 from ordercast.types import event_number
@@ -41,7 +40,7 @@ def compare(trace: Trace, what: object) -> Vectors:
     """Every law, asked of both."""
     vectors = Vectors(columns_of(trace))
     for expected in check(trace, ALL):
-        assert vectors.judge(expected.law) == expected, what
+        assert vectors.judge(LAWS[expected.law]) == expected, what
     return vectors
 
 
@@ -117,14 +116,14 @@ def test_of_a_sound_run_the_reference_sees_hardly_a_row() -> None:
         trace = sound(seed, size=120)
         vectors = compare(trace, seed)
         for law in ALL:
-            cut = vectors.cut(law)
-            assert cut is not None, (seed, law)
+            rows_seen = vectors.select(LAWS[law])
+            assert vectors.form(LAWS[law]) is Form.VECTOR, (seed, law)
             if law in ("no-creation", "no-duplication", "fifo", "total", "total-in-view"):
-                assert not len(cut), (seed, law)
+                assert not len(rows_seen), (seed, law)
             if law in ("optimistic-causal", "causal"):
-                assert not len(cut), (seed, law)
+                assert not len(rows_seen), (seed, law)
             if law in ("agreement", "completeness"):
-                assert np.array_equal(cut, vectors.events.bones), (seed, law)
+                assert np.array_equal(rows_seen, vectors.facts.skeleton), (seed, law)
 
 
 # --- spoilt runs ---
@@ -238,7 +237,8 @@ def test_spoilt_runs() -> None:
         trace = spoilt(seed)
         vectors = compare(trace, seed)
         broken.update(one.law for one in check(trace, ALL) if one.answer is Answer.BROKEN)
-        whole += sum(vectors.cut(law) is None for law in ("fifo", "total", "agreement", "causal"))
+        asked = ("fifo", "total", "agreement", "causal")
+        whole += sum(vectors.form(LAWS[law]) is Form.PLAIN for law in asked)
     for law in ALL:
         assert broken[law] >= 8, (law, broken)
     assert whole < SPOILT / 4  # a causal law of a run in which something came before itself
@@ -270,7 +270,7 @@ def test_order_in_the_file_and_clocks_do_not_matter() -> None:
         for rows in (trace.rows[::-1], by_process, by_process[::-1]):
             compare(Trace(trace.header, rows), seed)
         if not seed % 3:
-            assert Vectors(columns_of(Trace(trace.header, by_process))).clock is not None
+            assert Vectors(columns_of(Trace(trace.header, by_process))).facts.has_clock
 
 
 def test_numbers_far_apart_and_many_lives() -> None:
@@ -282,9 +282,9 @@ def test_numbers_far_apart_and_many_lives() -> None:
                 row = Row(name, life, len(rows), len(rows), kind, **event)  # type: ignore[arg-type]
                 rows.append(row)
     trace = Trace(Header("far", family="feed", ending=Ending.FINISHED), rows)
-    assert compare(trace, "far").judge("causal").answer is Answer.HOLDS
+    assert compare(trace, "far").judge(LAWS["causal"]).answer is Answer.HOLDS
     vectors = compare(Trace(trace.header, rows[:100] + rows[103:]), "far, and one is missing")
-    assert vectors.judge("causal").answer is Answer.BROKEN
+    assert vectors.judge(LAWS["causal"]).answer is Answer.BROKEN
 
 
 def test_gaps_are_seen_through() -> None:
@@ -294,7 +294,7 @@ def test_gaps_are_seen_through() -> None:
     text += "n3 deliver n2:1\nn3 submit n3:1\nn4 deliver n3:1\nn4 deliver n1:1\n"
     trace = parse_history(text)
     compare(trace, "gap")
-    verdict = Vectors(columns_of(trace)).judge("optimistic-causal")
+    verdict = Vectors(columns_of(trace)).judge(LAWS["optimistic-causal"])
     assert verdict.answer is Answer.BROKEN
 
 
@@ -303,22 +303,22 @@ def test_total_without_a_known_order_is_merged() -> None:
     text = "run late ending=finished\nn3 deliver n9:2\nn3 deliver n9:3\nn1 deliver n9:1\n"
     text += "n1 deliver n9:2\nn2 deliver n9:1\nn2 deliver n9:3\n"
     vectors = compare(parse_history(text), "late")
-    assert vectors.judge("total").answer is Answer.HOLDS
-    assert not len(total(vectors.events, vectors.sequences))
+    assert vectors.judge(LAWS["total"]).answer is Answer.HOLDS
+    assert not len(vectors.select(LAWS["total"]))
 
 
 def test_two_orders_within_one_instant_are_no_order() -> None:
     text = "run tie ending=finished\nn1 deliver n9:1 at=5\nn1 deliver n9:2 at=5\n"
     text += "n2 deliver n9:2 at=5\nn2 deliver n9:1 at=5\n"
-    assert compare(parse_history(text), "tie").judge("total").answer is Answer.BROKEN
+    assert compare(parse_history(text), "tie").judge(LAWS["total"]).answer is Answer.BROKEN
 
 
 def test_what_was_submitted_in_the_instant_of_a_join_is_not_exempt() -> None:
     text = "run instant ending=finished\nn1 submit n1:1 at=5\nn2 join at=5\n"
     text += "n1 submit n1:2 at=6\nn2 deliver n1:2 at=7\n"
-    assert compare(parse_history(text), "instant").judge("causal").answer is Answer.BROKEN
+    assert compare(parse_history(text), "instant").judge(LAWS["causal"]).answer is Answer.BROKEN
     earlier = text.replace("n1:1 at=5", "n1:1 at=4")
-    assert compare(parse_history(earlier), "before it").judge("causal").answer is Answer.HOLDS
+    assert compare(parse_history(earlier), "before it").judge(LAWS["causal"]).answer is Answer.HOLDS
 
 
 def test_what_was_openly_given_up_is_not_looked_at_again() -> None:
@@ -327,8 +327,8 @@ def test_what_was_openly_given_up_is_not_looked_at_again() -> None:
         text += f"n1 submit n1:{number}\nn1 deliver n1:{number}\nn3 deliver n1:{number}\n"
         text += f"n2 lose n1:{number}\n"
     vectors = compare(parse_history(text), "given up")
-    assert vectors.judge("agreement").answer is Answer.HOLDS
-    assert np.array_equal(vectors.cut("agreement"), vectors.events.bones)
+    assert vectors.judge(LAWS["agreement"]).answer is Answer.HOLDS
+    assert np.array_equal(vectors.select(LAWS["agreement"]), vectors.facts.skeleton)
 
 
 def test_an_exemption_in_the_middle_hides_no_later_gap() -> None:
@@ -338,9 +338,9 @@ def test_an_exemption_in_the_middle_hides_no_later_gap() -> None:
     text += "n1 submit n1:3 at=20\nn1 submit n1:4 at=30\nn1 submit n1:5 at=40\nn2 join at=5\n"
     text += "n2 deliver n1:1 at=50\nn2 deliver n1:3 at=60\n"
     trace = parse_history(text)
-    assert compare(trace, "one left out").judge("causal").answer is Answer.HOLDS
+    assert compare(trace, "one left out").judge(LAWS["causal"]).answer is Answer.HOLDS
     trace = parse_history(text + "n2 deliver n1:5 at=70\n")
-    assert compare(trace, "two left out").judge("causal").answer is Answer.BROKEN
+    assert compare(trace, "two left out").judge(LAWS["causal"]).answer is Answer.BROKEN
 
 
 def test_what_was_given_up_decides_whom_agreement_names() -> None:
@@ -351,9 +351,9 @@ def test_what_was_given_up_decides_whom_agreement_names() -> None:
     text += "".join(f"n{number} deliver n3:1\n" for number in range(1, 5))
     text += "n3 submit n3:2\nn3 deliver n3:2\nn4 submit n4:1\nn4 deliver n4:1\n"
     vectors = compare(parse_history(text + "n1 lose n3:9\n"), "given up")
-    assert "n1, which stayed" in vectors.judge("agreement").why
+    assert "n1, which stayed" in vectors.judge(LAWS["agreement"]).why
     vectors = compare(parse_history(text), "not given up")
-    assert "n2, which stayed" in vectors.judge("agreement").why
+    assert "n2, which stayed" in vectors.judge(LAWS["agreement"]).why
 
 
 def test_who_stopped_before_the_last_submission_is_bound_by_nothing() -> None:
@@ -362,9 +362,9 @@ def test_who_stopped_before_the_last_submission_is_bound_by_nothing() -> None:
     text += "n1 submit n1:1 at=40\nn1 deliver n1:1 at=40\nn3 deliver n1:1 at=45\n"
     late = "n1 submit n1:2 at=60\nn1 crash at=61\n"
     vectors = compare(parse_history(text + "n2 stop at=50\n" + late), "stopped before it")
-    assert vectors.judge("agreement").answer is Answer.HOLDS
+    assert vectors.judge(LAWS["agreement"]).answer is Answer.HOLDS
     vectors = compare(parse_history(text + "n2 stop at=60\n" + late), "stopped with it")
-    assert vectors.judge("agreement").answer is Answer.BROKEN
+    assert vectors.judge(LAWS["agreement"]).answer is Answer.BROKEN
 
 
 def test_a_circle_within_one_instant_is_seen() -> None:
@@ -373,7 +373,7 @@ def test_a_circle_within_one_instant_is_seen() -> None:
     text = "run circle ending=finished\nn1 deliver n2:1 at=5\nn1 submit n1:1 at=5\n"
     text += "n2 deliver n1:1 at=5\nn2 submit n2:1 at=5\n"
     vectors = compare(parse_history(text), "circle")
-    assert vectors.judge("no-creation").answer is Answer.BROKEN
+    assert vectors.judge(LAWS["no-creation"]).answer is Answer.BROKEN
 
 
 @pytest.mark.parametrize("later", ["", "n3#1 submit n3#1:1\n"], ids=["another", "another life"])
@@ -382,9 +382,9 @@ def test_only_the_log_of_its_own_origin_shows_a_creation(later: str) -> None:
     on beyond what it never submitted."""
     text = f"run cut ending=cut\nn3 submit n3:1\n{later}n1 deliver n3:5\n"
     vectors = compare(parse_history(text), "nothing but what may be lost")
-    assert vectors.judge("no-creation").answer is Answer.UNKNOWN
+    assert vectors.judge(LAWS["no-creation"]).answer is Answer.UNKNOWN
     vectors = compare(parse_history(text + "n1 deliver n4:1\nn4 submit n4:2\n"), "and a break")
-    verdict = vectors.judge("no-creation")
+    verdict = vectors.judge(LAWS["no-creation"])
     assert verdict.answer is Answer.BROKEN
     assert "n4:1" in verdict.why
 
@@ -397,7 +397,7 @@ def test_one_loss_in_the_middle_is_a_failure() -> None:
     lossy = parse_history(text + "n2 deliver n1:1\nn2 lose n1:2\nn2 deliver n1:3\n")
     asked = []
     for trace in (calm, lossy):
-        verdicts = judge_columns(columns_of(trace))
+        verdicts = judge_columns(columns_of(trace)).verdicts
         assert verdicts == check(trace)
         asked.append({one.law for one in verdicts})
     assert asked[1] < asked[0]
@@ -409,14 +409,14 @@ def test_of_a_large_broken_run_little_is_judged_again() -> None:
     places = [at for at, row in enumerate(rows) if row.kind == "deliver"]
     rows.append(rows[places[-1]])
     vectors = compare(Trace(trace.header, renumbered(rows)), "doubled")
-    cut = vectors.cut("no-duplication")
-    assert cut is not None
-    assert len(cut) == 2
+    rows_seen = vectors.select(LAWS["no-duplication"])
+    assert rows_seen is not None
+    assert len(rows_seen) == 2
     rows = [row for at, row in enumerate(rows[:-1]) if at != places[len(places) // 2]]
     vectors = compare(Trace(trace.header, renumbered(rows)), "dropped")
-    cut = vectors.cut("agreement")
-    assert cut is not None
-    assert len(cut) < len(rows) / 4
+    rows_seen = vectors.select(LAWS["agreement"])
+    assert rows_seen is not None
+    assert len(rows_seen) < len(rows) / 4
 
 
 def test_families_of_their_own_groups() -> None:
@@ -424,14 +424,14 @@ def test_families_of_their_own_groups() -> None:
         trace = spoilt(3 * seed + 2)
         groups = [{"name": f"g{n}", "family": ["causal", "feed", "total"][n]} for n in range(3)]
         mixed = with_header(trace, parameters={"group": groups})
-        assert judge_columns(columns_of(mixed)) == check(mixed), seed
+        assert judge_columns(columns_of(mixed)).verdicts == check(mixed), seed
         alone = with_header(trace, parameters={"group": [dict(groups[0], family="sequenced")]})
-        assert judge_columns(columns_of(alone)) == check(alone), seed
-        assert judge_columns(columns_of(trace)) == check(trace), seed
+        assert judge_columns(columns_of(alone)).verdicts == check(alone), seed
+        assert judge_columns(columns_of(trace)).verdicts == check(trace), seed
 
 
 def test_what_was_not_traced_is_unknown_and_what_did_not_happen_holds() -> None:
     vectors = compare(with_header(sound(1), level=Level.OFF), "off")
-    assert {vectors.judge(law).answer for law in ALL} == {Answer.UNKNOWN}
+    assert {vectors.judge(LAWS[law]).answer for law in ALL} == {Answer.UNKNOWN}
     vectors = compare(Trace(Header("nothing", ending=Ending.FINISHED), []), "empty")
-    assert {vectors.judge(law).answer for law in ALL} == {Answer.HOLDS}  # nothing is no break
+    assert {vectors.judge(LAWS[law]).answer for law in ALL} == {Answer.HOLDS}  # nothing is no break

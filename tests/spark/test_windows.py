@@ -21,12 +21,12 @@ from tests.check.sound_runs import SoundRun
 from tests.check.test_oracles import random_tickets, random_trace
 from tests.spark.test_vector_laws import spoilt as spoilt_anyhow
 
-from ordercast.check.laws import check
+from ordercast.check.law import Law
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
-from ordercast.consistency import LAWS
 from ordercast.errors import TraceError
 from ordercast.spark.columns import Doubt
-from ordercast.spark.laws import judge_lake
+from ordercast.spark.laws import Limits, judge_lake
 from ordercast.spark.slices import Stream
 from ordercast.spark.walks import FEW, SAID, Said, look, walk
 from ordercast.spark.windows import Slices, prepare, settle
@@ -37,6 +37,7 @@ from ordercast.trace.text import parse_history
 
 HISTORIES = Path(__file__).resolve().parents[1] / "histories"
 ALL = list(LAWS)
+EVERY = list(LAWS.values())
 
 
 def sound(seed: int) -> Trace:
@@ -60,17 +61,17 @@ def written(lake: Path, name: str, trace: Trace, **fields: Any) -> tuple[Path, T
 @pytest.mark.slow
 def test_slices_settle_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> None:
     folder, trace = written(tmp_path, "sound", sound(1))
-    settled = settle(spark, folder, ALL)
+    settled = settle(spark, folder, EVERY)
     assert settled is not None
     assert settled.rows == len(trace.rows)
     assert [settled.verdicts[law] for law in ALL] == check(trace, ALL)
     assert {one.answer for one in settled.verdicts.values()} == {Answer.HOLDS}
     folder, trace = written(tmp_path, "cut", sound(2), ending=Ending.CUT, family="causal")
-    (judged,) = judge_lake(spark, [folder], None, huge_rows=0)
+    (judged,) = judge_lake(spark, [folder], None, Limits(huge=0))
     assert (judged.verdicts, judged.rows) == (check(trace), len(trace.rows))
 
 
-def passed(folder: Path, laws: list[str], cores: int, silent: int = -1) -> Slices | None:
+def passed(folder: Path, laws: list[Law], cores: int, silent: int = -1) -> Slices | None:
     """Both passes in this process, task by task; None where a slice is in doubt.
 
     The task `silent` of the second pass never answers.
@@ -129,9 +130,9 @@ def test_no_pass_holds_what_is_broken(tmp_path: Path, law: str) -> None:
         in_row_groups(folder, 5)
         expected = {one.law: one for one in check(named, ALL)}
         assert expected[law].answer is Answer.BROKEN
-        run = passed(folder, ALL, cores=1 + number % 3)
+        run = passed(folder, EVERY, cores=1 + number % 3)
         assert run is not None
-        for told in run.settle(ALL).values():
+        for told in run.settle(EVERY).values():
             assert told == expected[told.law]
 
 
@@ -147,10 +148,10 @@ def test_passes_settle_runs_with_faults_and_groups_as_the_reference(
     family = (None, "fifo", "causal")[seed // 3 % 3]
     folder, named = written(tmp_path, "run", Trace(trace.header, rows), family=family)
     in_row_groups(folder, 11)
-    run = passed(folder, ALL, cores=1 + seed % 4)
+    run = passed(folder, EVERY, cores=1 + seed % 4)
     assert run is not None
     expected = {one.law: one for one in check(named, ALL)}
-    found = run.settle(ALL)
+    found = run.settle(EVERY)
     assert {"fifo", "no-duplication", "no-creation", "virtual-synchrony"} <= found.keys()
     assert found == {law: expected[law] for law in found}
 
@@ -170,13 +171,13 @@ def test_whatever_is_settled_of_any_run_is_what_the_reference_says(tmp_path: Pat
         folder, named = written(tmp_path, f"any-{number}", trace)
         in_row_groups(folder, 7)
         try:
-            run = passed(folder, ALL, cores=1 + number % 3)
+            run = passed(folder, EVERY, cores=1 + number % 3)
         except Doubt:
             continue
         if run is None:
             continue
         expected = {one.law: one for one in check(named, ALL)}
-        for told in run.settle(ALL).values():
+        for told in run.settle(EVERY).values():
             assert told == expected[told.law], number
         read += 1
         broken += sum(one.answer is Answer.BROKEN for one in expected.values())
@@ -198,9 +199,9 @@ HARD = {
 def test_what_happens_within_one_instant_is_no_proof(tmp_path: Path, law: str) -> None:
     folder, trace = written(tmp_path, "tie", parse_history(f"run r ending=finished\n{HARD[law]}"))
     assert check(trace, [law])[0].answer is Answer.BROKEN
-    run = passed(folder, ALL, cores=2)
+    run = passed(folder, EVERY, cores=2)
     assert run is not None
-    assert law not in run.settle(ALL)
+    assert law not in run.settle(EVERY)
 
 
 def test_what_is_delivered_twice_between_two_views_proves_nothing(tmp_path: Path) -> None:
@@ -211,9 +212,9 @@ def test_what_is_delivered_twice_between_two_views_proves_nothing(tmp_path: Path
         text += f"{member} view 1 n1,n2 at=4\n{twice}{member} view 2 n1,n2 at=6\n"
     folder, trace = written(tmp_path, "twice", parse_history(text))
     assert check(trace, ["virtual-synchrony"])[0].answer is Answer.BROKEN
-    run = passed(folder, ALL, cores=2)
+    run = passed(folder, EVERY, cores=2)
     assert run is not None
-    assert "virtual-synchrony" not in run.settle(ALL)
+    assert "virtual-synchrony" not in run.settle(EVERY)
 
 
 @pytest.mark.parametrize("silent", [0, 1, 2])
@@ -221,18 +222,18 @@ def test_a_task_that_does_not_answer_proves_nothing(tmp_path: Path, silent: int)
     folder, _ = written(tmp_path, "sound", sound(3))
     unproved = {0: "causal", 1: "causal", 2: "total"}[silent]
     for task in (silent, -1):
-        run = passed(folder, ALL, cores=2, silent=task)
+        run = passed(folder, EVERY, cores=2, silent=task)
         assert run is not None
-        assert (unproved in run.settle(ALL)) == (task == -1)
+        assert (unproved in run.settle(EVERY)) == (task == -1)
 
 
 def test_an_event_of_a_later_life_is_not_known_before(tmp_path: Path) -> None:
     text = "run r ending=finished\nn1 deliver n1#1:1 at=1\nn1#1 submit n1#1:1 at=2\n"
     folder, trace = written(tmp_path, "lives", parse_history(text))
     assert check(trace, ["no-creation"])[0].answer is Answer.BROKEN
-    run = passed(folder, ALL, cores=2)
+    run = passed(folder, EVERY, cores=2)
     assert run is not None
-    assert "no-creation" not in run.settle(ALL)
+    assert "no-creation" not in run.settle(EVERY)
 
 
 def test_tickets_of_one_group_prove_nothing_about_another(tmp_path: Path) -> None:
@@ -240,16 +241,16 @@ def test_tickets_of_one_group_prove_nothing_about_another(tmp_path: Path) -> Non
     text += "n1 submit n1:1 group=g index=0 stamp=1\nn1 submit n1:1 group=h index=0 stamp=1\n"
     folder, trace = written(tmp_path, "groups", parse_history(text))
     assert check(trace, ["ticket-uniqueness"])[0].answer is Answer.UNKNOWN
-    run = passed(folder, ALL, cores=2)
+    run = passed(folder, EVERY, cores=2)
     assert run is not None
-    assert "ticket-uniqueness" not in run.settle(ALL)
+    assert "ticket-uniqueness" not in run.settle(EVERY)
 
 
 @pytest.mark.slow
 def test_what_is_broken_in_a_huge_run_is_told_with_its_witness(spark: Any, tmp_path: Path) -> None:
     for law in ("fifo", "causal", "total", "ticket-uniqueness"):
         folder, named = written(tmp_path, f"broken-{law}", spoilt(law, 1)[-1])
-        (judged,) = judge_lake(spark, [folder], [law], huge_rows=0)
+        (judged,) = judge_lake(spark, [folder], [law], Limits(huge=0))
         assert judged.verdicts == check(named, [law])
         assert judged.verdicts[0].answer is Answer.BROKEN
 
@@ -272,12 +273,12 @@ def doubtful(trace: Trace) -> dict[str, list[Row]]:
 def test_flaws_and_gaps_are_left_to_the_vectors_or_told_alike(spark: Any, tmp_path: Path) -> None:
     for name, rows in doubtful(sound(5)).items():
         folder, trace = written(tmp_path, name, Trace(sound(5).header, rows))
-        (judged,) = judge_lake(spark, [folder], ALL, huge_rows=0)
+        (judged,) = judge_lake(spark, [folder], ALL, Limits(huge=0))
         assert judged.verdicts == check(trace, ALL), name
     text = "run gap ending=finished\nn1 submit n1:1\nn2 deliver n1:1\nn2 submit n2:1\n"
     text += "n3 deliver n2:1\nn3 submit n3:1\nn4 deliver n3:1\nn4 deliver n1:1\n"
     folder, trace = written(tmp_path, "gap", parse_history(text))
-    (judged,) = judge_lake(spark, [folder], ["optimistic-causal", "causal"], huge_rows=0)
+    (judged,) = judge_lake(spark, [folder], ["optimistic-causal", "causal"], Limits(huge=0))
     assert [one.answer for one in judged.verdicts] == [Answer.BROKEN, Answer.BROKEN]
     assert judged.verdicts == check(trace, ["optimistic-causal", "causal"])
 
@@ -290,7 +291,7 @@ def test_a_damaged_huge_run_is_refused_in_the_words_of_the_reader(
     part = next(folder.glob("part-*.parquet"))
     part.write_bytes(b"XXXX" + part.read_bytes()[4:])  # which Spark's own reader does not mind
     good, trace = written(tmp_path, "good", sound(4))
-    damaged, fine = judge_lake(spark, [folder, good], ["fifo"], huge_rows=0)
+    damaged, fine = judge_lake(spark, [folder, good], ["fifo"], Limits(huge=0))
     with pytest.raises(TraceError) as plain:
         read_run(folder)
     assert damaged.error == str(plain.value)

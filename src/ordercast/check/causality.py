@@ -1,12 +1,4 @@
-"""Causal order: `optimistic-causal` and `causal`. See past.py for what "before" means.
-
-optimistic-causal  No process delivers, within one line, an event after one that it precedes. An
-                   event may be missing altogether: gaps are allowed. Delivering the same event
-                   again, with nothing between that it precedes, is not this law's business.
-causal             In addition, all that precedes a delivered event was delivered before it by
-                   the same line. Exempt is what was submitted, by the column `at`, before the
-                   line's first join or view row in the group; without such a row nothing is.
-                   An own submission counts as delivered only once it is delivered.
+"""How `optimistic-causal` and `causal` are judged. See past.py for what "before" means.
 
 Theory of operation. For each line keep two marks a stream: how far the stream is known to be
 delivered or in the past of what is delivered (`reach`), and how far it is in the past of a
@@ -27,23 +19,12 @@ from __future__ import annotations
 from ordercast.check.history import History, Log
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 
-OPTIMISTIC_CAUSAL = "optimistic-causal"
-CAUSAL = "causal"
 
-
-def optimistic_causal(history: History) -> Verdict:
-    return _judge(OPTIMISTIC_CAUSAL, history, whole=False)
-
-
-def causal(history: History) -> Verdict:
-    return _judge(CAUSAL, history, whole=True)
-
-
-def _judge(law: str, history: History, *, whole: bool) -> Verdict:
+def judge_causality(law: str, history: History, *, gaps_allowed: bool) -> Verdict:
     if history.past.tangle:
         return unknown(law, "an event was delivered before it was submitted; see no-creation")
     for line in history.lines:
-        found = _first_break(history, line, whole=whole)
+        found = _first_break(history, line, gaps_allowed=gaps_allowed)
         if found is not None:
             at, missing = found
             if missing is None:
@@ -55,7 +36,9 @@ def _judge(law: str, history: History, *, whole: bool) -> Verdict:
     return holds(law)
 
 
-def _first_break(history: History, line: Log, *, whole: bool) -> tuple[int, int | None] | None:
+def _first_break(
+    history: History, line: Log, *, gaps_allowed: bool
+) -> tuple[int, int | None] | None:
     """Where the line first delivers an event too late, or (and which) with one missing."""
     stream, place, streams = history.past.stream, history.past.place, history.past.streams
     before = history.past.before
@@ -75,7 +58,7 @@ def _first_break(history: History, line: Log, *, whole: bool) -> tuple[int, int 
         passed[source] = own - 1
         todo = [event] if reached == own - 1 else streams[source][reached:own]
         for one in todo:
-            if whole and one != event and not _exempt(history, line, one):
+            if not gaps_allowed and one != event and not _exempt(history, line, one):
                 return at, one
             for earlier in before[one] or ():
                 source = stream[earlier]

@@ -7,17 +7,17 @@ sent, who delivered or gave it up, and who died meanwhile.
 
 from __future__ import annotations
 
+from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Verdict
 from ordercast.trace.schema import Row, Trace
 
-ABOUT_ABSENCE = ("agreement", "completeness", "causal")
 MOST_ROWS = 16
 MOST_PROCESSES = 10
 
 
 def rows_around(trace: Trace, verdict: Verdict) -> tuple[Row, ...]:
     """The witness, and where something is missing all that happened to its events."""
-    if verdict.law not in ABOUT_ABSENCE:
+    if not _shows_absence(verdict):
         return verdict.witness
     events = {(row.group, row.origin, row.number) for row in verdict.witness if row.number}
     makers = {row.origin for row in verdict.witness}
@@ -42,6 +42,11 @@ def who_was_there(trace: Trace, verdict: Verdict) -> tuple[str, ...]:
     """Whose lines a picture of it has: all members, if they are few and something is missing."""
     groups = {row.group for row in verdict.witness}
     names = {row.process for row in trace.rows if row.kind == "join" and row.group in groups}
-    if verdict.law not in ABOUT_ABSENCE or len(names) > MOST_PROCESSES:
+    if not _shows_absence(verdict) or len(names) > MOST_PROCESSES:
         return ()
     return tuple(sorted(names))
+
+
+def _shows_absence(verdict: Verdict) -> bool:
+    law = LAWS.get(verdict.law)
+    return law is not None and law.shows_absence

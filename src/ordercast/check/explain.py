@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import fill
 
 from ordercast.check.diagram import WIDTH, draw
+from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import LAWS
 
 
 def explain(verdict: Verdict, width: int = WIDTH) -> str:

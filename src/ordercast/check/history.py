@@ -141,6 +141,11 @@ class History:
             life.incarnation for life in self.lives
         )
 
+    @property
+    def unfinished(self) -> str:
+        """Why a law about what never happened cannot judge a run that did not finish."""
+        return f"the run is {self.header.ending}, not finished: what is missing may still have come"
+
     @cached_property
     def last_lives(self) -> dict[str, Log]:
         """The last life of each process."""

@@ -22,11 +22,11 @@ from rich.text import Text
 
 from ordercast.check.context import rows_around
 from ordercast.check.explain import explain
+from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.cli.live import Lived, judge, plan_of, run_plan
 from ordercast.cli.story import Line, tell
-from ordercast.consistency import LAWS
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.live.supervisor import Trouble
 from ordercast.scenario.file import parse_scenario

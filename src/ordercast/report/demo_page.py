@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import LAWS
 from ordercast.report.page import Page, Section, StoryLine, StoryPart, TablePart, Words
 from ordercast.report.sweep_page import TONES, broken_part, lead_of, sweep_sections
 from ordercast.spark.outcome import read_outcome

@@ -12,9 +12,8 @@ import msgspec
 
 from ordercast.check.context import rows_around, who_was_there
 from ordercast.check.diagram import draw as draw_text
-from ordercast.check.laws import check
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import LAWS
 from ordercast.errors import TraceError
 from ordercast.report.page import (
     BrokenPart,

@@ -99,7 +99,7 @@ class Columns:
         return self._kinds.get(kind, -1)
 
     @property
-    def strange_kinds(self) -> list[int]:
+    def unknown_kinds(self) -> list[int]:
         """The codes of kinds that the contract does not know."""
         return [code for kind, code in self._kinds.items() if kind not in KINDS]
 

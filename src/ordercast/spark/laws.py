@@ -1,25 +1,30 @@
 """The laws on a lake: `ordercast check LAKE --engine spark`.
 
-A run is judged in one task, by vectors (vector.py). One that is too large for a task is first
-judged in slices (windows.py), which use all cores and need no memory for the whole; what they
-cannot settle goes to a task all the same. Either way the reference has the last word, so
-the answers are those of `--engine plain`, witness and all. A run that cannot be read is an answer
-too, and the others go on.
+A run is judged in one task, by the vector forms of the laws (vector.py). One that is too large for
+a task is first judged in slices (windows.py), which use all cores and need no memory for the whole;
+what they cannot settle goes to a task all the same. Either way the plain judge has the last word,
+so the answers are those of `--engine plain`, witness and all. What no form can decide of a run of
+that size is unknown, with this reason. A run that cannot be read is an answer too, and the others
+go on. Laws go to the tasks as values (by_value.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ordercast.check.verdict import Verdict
+from ordercast.check.law import Form, Law
+from ordercast.check.laws import named
+from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import TraceError
+from ordercast.spark.by_value import pack, unpack
 from ordercast.spark.columns import count_rows, read_columns
-from ordercast.spark.vector import judge_columns
+from ordercast.spark.vector import PLAIN_ROWS, judge_columns
 from ordercast.spark.windows import Settled, settle
+from ordercast.trace.lake import ROWS_LIMIT
 
 TASK_BYTES = 2_300_000_000
 """The memory that one task may need."""
@@ -33,7 +38,7 @@ HUGE_ROWS = TASK_BYTES // ROW_BYTES
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, judged, or why it cannot be."""
+    """One run, judged, or why it cannot be. `forms`: by law, the form that gave the answer."""
 
     folder: str
     run: str = ""
@@ -41,90 +46,121 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     ending: str = ""
     rows: int = 0
     verdicts: list[Verdict] = []
+    forms: dict[str, Form] = {}
     error: str | None = None
+
+
+class Limits(NamedTuple):
+    """Runs with more rows than `huge` are first judged in slices; those with more than `read` never
+    otherwise. With more than `plain` no run is made into objects for the plain judge."""
+
+    huge: int = HUGE_ROWS
+    read: int = ROWS_LIMIT
+    plain: int = PLAIN_ROWS
+
+
+LIMITS = Limits()
 
 
 def judge_lake(
     spark: Any,
     folders: Sequence[Path],
-    laws: Sequence[str] | None,
-    huge_rows: int = HUGE_ROWS,
+    laws: Iterable[Law | str] | None = None,
+    limits: Limits = LIMITS,
 ) -> list[Judged]:
     """Every run of these folders, in their order."""
-    wanted = list(dict.fromkeys(laws)) if laws else None
+    wanted = named(laws)
     found: dict[int, Judged] = {}
     tasks: list[tuple[int, str, list[str] | None]] = []
     settled: dict[int, Settled] = {}
     for place, folder in enumerate(folders):
         path = folder.resolve()
-        ask = wanted
-        if count_rows(path) > huge_rows:
-            known = settle(spark, path, wanted)
-            if known is not None:
-                settled[place] = known
-                ask = [law for law in known.laws if law not in known.verdicts]
-                if not ask:
-                    found[place] = _joined(path, known, None)
-                    continue
+        ask = None if wanted is None else [law.name for law in wanted]
+        rows = count_rows(path)
+        known = settle(spark, path, wanted) if rows > limits.huge else None
+        if known is not None:
+            settled[place] = known
+            ask = [law.name for law in known.laws if law.name not in known.verdicts]
+            if not ask or rows > limits.read:
+                found[place] = _joined(path, known, _too_large(path, ask, rows, limits.read))
+                continue
         tasks.append((place, str(path), ask))
-    for place, judged in _in_tasks(spark, tasks):
+    for place, judged in _in_tasks(spark, tasks, wanted or [], limits.plain):
         known = settled.get(place)
         found[place] = judged if known is None else _joined(Path(judged.folder), known, judged)
     return [found[place] for place in range(len(folders))]
 
 
-def judge(folder: Path, laws: Sequence[str] | None) -> Judged:
+def judge(folder: Path, laws: Iterable[Law | str] | None, plain_rows: int = PLAIN_ROWS) -> Judged:
     """One run, in this process."""
     try:
         run = read_columns(folder)
     except TraceError as error:
         return Judged(folder=str(folder), error=str(error))
+    answers = judge_columns(run, laws, plain_rows)
     return Judged(
         folder=str(folder),
         run=run.header.run,
         family=run.header.family,
         ending=str(run.header.ending),
         rows=run.count,
-        verdicts=judge_columns(run, laws),
+        verdicts=answers.verdicts,
+        forms=answers.forms,
     )
 
 
-def _joined(folder: Path, known: Settled, rest: Judged | None) -> Judged:
+def _too_large(folder: Path, laws: list[str], rows: int, most: int) -> Judged:
+    """What is said of the laws that slices did not prove, if no task can read the run."""
+    why = (
+        f"slices could not prove it, and the run has {rows:,} rows, more than the {most:,} that "
+        "are read into memory"
+    )
+    return Judged(folder=str(folder), verdicts=[unknown(law, why) for law in laws])
+
+
+def _joined(folder: Path, known: Settled, rest: Judged) -> Judged:
     """What the slices settled and what a task found, in the order that was asked for."""
-    if rest is not None and rest.error is not None:
+    if rest.error is not None:
         return rest
-    verdicts = dict(known.verdicts)
-    verdicts.update((one.law, one) for one in (rest.verdicts if rest is not None else ()))
+    verdicts = known.verdicts | {one.law: one for one in rest.verdicts}
     return Judged(
         folder=str(folder),
         run=known.header.run,
         family=known.header.family,
         ending=str(known.header.ending),
         rows=known.rows,
-        verdicts=[verdicts[law] for law in known.laws],
+        verdicts=[verdicts[law.name] for law in known.laws],
+        forms=dict.fromkeys(known.verdicts, Form.SLICES) | rest.forms,
     )
 
 
 def _in_tasks(
-    spark: Any, tasks: list[tuple[int, str, list[str] | None]]
+    spark: Any,
+    tasks: list[tuple[int, str, list[str] | None]],
+    laws: Iterable[Law],
+    plain_rows: int,
 ) -> Iterator[tuple[int, Judged]]:
     if not tasks:
         return
     columns = "place int, folder string, laws array<string>"
     frame = spark.createDataFrame(tasks, columns).repartitionByRange(len(tasks), "place")
-    for row in frame.mapInArrow(_task(), "place int, judged binary").collect():
+    task = _task(pack(laws), plain_rows)
+    for row in frame.mapInArrow(task, "place int, judged binary").collect():
         yield row["place"], msgspec.msgpack.decode(bytes(row["judged"]), type=Judged)
 
 
-def _task() -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _task(packed: bytes, plain_rows: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
 
+        laws = {law.name: law for law in unpack(packed)}
         for batch in batches:
             rows = batch.to_pylist()
-            judged = [
-                msgspec.msgpack.encode(judge(Path(row["folder"]), row["laws"])) for row in rows
-            ]
+            judged = []
+            for row in rows:
+                asked = row["laws"] and [laws.get(name, name) for name in row["laws"]]
+                answer = judge(Path(row["folder"]), asked, plain_rows)
+                judged.append(msgspec.msgpack.encode(answer))
             places = pyarrow.array([row["place"] for row in rows], pyarrow.int32())
             yield pyarrow.RecordBatch.from_arrays(
                 [places, pyarrow.array(judged, pyarrow.binary())], ["place", "judged"]

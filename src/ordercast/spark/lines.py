@@ -3,8 +3,8 @@
 Looked at here, as one process is enough for it:
 
   steps           no step is there twice
-  fifo,           numbers increase along the deliveries of each line and sender
-  no-duplication
+  never-falling,  numbers never fall, and never repeat, along the deliveries of each line and
+  increasing      sender
   clock           time never falls from one event row to the next
   created         every delivered event was submitted: at the same process before, elsewhere at
                   an earlier time
@@ -20,7 +20,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ordercast.spark.columns import DELIVER, SUBMIT, Vector, by_small_code
-from ordercast.spark.slices import VIEW, Ask, Events, Slice, in_order
+from ordercast.spark.slices import PASTS, VIEW, Ask, Events, Slice, in_order
+
+FACTS = ("steps", "never-falling", "increasing", "clock", "created", "known", "equal-spans")
 
 _SPARSE = 4
 
@@ -35,8 +37,7 @@ class Found:
     """
 
     def __init__(self, events: Events) -> None:
-        names = ("steps", "fifo", "no-duplication", "clock", "created", "known")
-        self.kept = dict.fromkeys((*names, "virtual-synchrony"), True)
+        self.kept = dict.fromkeys(FACTS, True)
         self.delivered: list[tuple[int, int, int, int]] = []
         self.spans: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self.first = np.full(len(events.number), np.iinfo(np.int64).max)
@@ -133,7 +134,7 @@ def judge_process(ask: Ask, rows: Slice, events: Events, found: Found, code: int
         # An event twice would need more care, but then no law that asks for this is proved.
         found.first[line.delivered] = np.minimum(found.first[line.delivered], times)
         mine = slice(own_cuts[number], own_cuts[number + 1])
-        if ask.causal and mine.start < mine.stop:
+        if PASTS in ask.passes and mine.start < mine.stop:
             line.submits(submitted[mine], np.searchsorted(there[inside], own[mine]))
         yield line
 
@@ -147,8 +148,8 @@ def _judge_sequences(ask: Ask, one: Process, found: Found, ends: list[int]) -> N
     order = by_small_code(key, max(1, senders * (len(ends) - 1)))
     key, number = key[order], one.number[there][order]
     same = key[1:] == key[:-1]
-    found.note("fifo", not np.any(same & (number[1:] < number[:-1])))
-    found.note("no-duplication", not np.any(same & (number[1:] <= number[:-1])))
+    found.note("never-falling", not np.any(same & (number[1:] < number[:-1])))
+    found.note("increasing", not np.any(same & (number[1:] <= number[:-1])))
 
 
 def _created(one: Process, events: Events, ids: Vector) -> bool:
@@ -205,7 +206,7 @@ def _judge_spans(one: Process, found: Found) -> None:
                     int(sums[0][at] ^ sums[0][at + 1]),
                     int(sums[1][at] ^ sums[1][at + 1]),
                 )
-                found.note("virtual-synchrony", found.spans.setdefault(key, held) == held)
+                found.note("equal-spans", found.spans.setdefault(key, held) == held)
 
 
 _SEEDS = (

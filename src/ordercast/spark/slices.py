@@ -45,6 +45,9 @@ _NEEDED = (
     *("group", "origin", "number", "view"),
 )
 
+PASTS, ORDER, ENTRIES = "pasts", "order", "entries"
+"""The passes that a law's proof may need (check/facts.py)."""
+
 COLLECTED_LIMIT = 1_000_000
 """The most rows about members, views and tickets that are brought to the driver."""
 
@@ -62,9 +65,7 @@ class Ask(NamedTuple):
     slice_of: tuple[int, ...]
     slices: int
     walkers: int
-    causal: bool
-    order: bool
-    tickets: bool
+    passes: tuple[str, ...]  # what laws ask for beyond a look at each process, see walks.py
 
 
 class Stream(NamedTuple):
@@ -219,7 +220,7 @@ class Slice:
         return list(dict.fromkeys([*self._few, *self._first.values()]))
 
     def _take_entries(self, batch: Any, own: Vector, group: Vector) -> None:
-        if not self.ask.tickets or not len(own):
+        if ENTRIES not in self.ask.passes or not len(own):
             return
         index, no_index = integers_of(batch, "index")
         entries, stamped = stamp_entries(batch, index, no_index)

@@ -1,135 +1,110 @@
-"""All laws on the columns of one run: the same verdicts as check/laws.py, at numpy's speed.
+"""Laws on the columns of one run: the same verdicts as `check`, at numpy's speed.
 
-Vectors choose the rows that matter to a law, its cut, and the reference judges the cut; what a cut
-is and which there are is said in vector_events.py. A law without one (no clock can be found, pasts
-are too many) is asked of the reference on the whole run. `view-agreement` and `disjoint-views`
-read nothing but bones.
+A law's vector form chooses the rows that matter to it, and its plain judge sees these; what such a
+row selection is, is said in vector_events.py. A law without the form, or whose form cannot choose
+(no clock can be found, pasts are too many), is judged by the plain judge on the whole run. Rows as
+Python objects take several times the memory of columns: of a run that is too large for that, such a
+law is unknown, with this reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ordercast.check.history import History
-from ordercast.check.laws import JUDGES, check, families_of, promised
-from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import LAWS
-from ordercast.spark import vector_causal, vector_delivery, vector_members
+from ordercast.check.law import Form, Law
+from ordercast.check.laws import LAWS, judge, named, wanted_of
+from ordercast.check.promise import families_of, judge_families
+from ordercast.check.verdict import Verdict, unknown
 from ordercast.spark.columns import Columns, Vector
-from ordercast.spark.vector_events import Events
-from ordercast.trace.schema import Ending, Level, Trace
+from ordercast.spark.vector_facts import Facts
+from ordercast.trace.schema import Header, Level, Trace
 
-FINISHED_ONLY = ("agreement", "completeness", "disjoint-views")
-"""The laws about what never happened, which need a finished run."""
+PLAIN_ROWS = 10_000_000
+"""The most rows of a run that are made into objects for the plain judge."""
 
 
-def judge_columns(run: Columns, laws: Sequence[str] | None = None) -> list[Verdict]:
+class Answers(NamedTuple):
+    """The verdicts, in the order that was asked for, and by law the form that gave each."""
+
+    verdicts: list[Verdict]
+    forms: dict[str, Form]
+
+
+def judge_columns(
+    run: Columns, laws: Iterable[Law | str] | None = None, plain_rows: int = PLAIN_ROWS
+) -> Answers:
     """What `check` says of the same run."""
-    if laws is None and (families := families_of(run.header)):
-        return _judge_each(run, families)
-    vectors = Vectors(run)
-    wanted = promised(vectors.events.history) if laws is None else dict.fromkeys(laws)
-    return [vectors.judge(law) for law in wanted]
+    wanted = named(laws)
+    forms: dict[str, Form] = {}
+    if wanted is not None or not families_of(run.header):
+        return Answers(_judge(run, wanted, plain_rows, forms), forms)
+
+    def judge_one(header: Header, groups: list[str]) -> list[Verdict]:
+        return _judge(run.only(groups, header), None, plain_rows, forms)
+
+    return Answers(judge_families(run.header, judge_one, LAWS), forms)
 
 
-def _judge_each(run: Columns, families: dict[str, list[str]]) -> list[Verdict]:
-    """Each family on its own groups; of two answers the worse one, as in check/laws.py."""
-    weight = {Answer.HOLDS: 0, Answer.UNKNOWN: 1, Answer.BROKEN: 2}
-    worst: dict[str, Verdict] = {}
-    for family, groups in families.items():
-        header = msgspec.structs.replace(run.header, family=family, parameters={})
-        for verdict in judge_columns(run.only(groups, header)):
-            known = worst.get(verdict.law)
-            if known is None or weight[verdict.answer] > weight[known.answer]:
-                worst[verdict.law] = verdict
-    return [worst[name] for name in LAWS if name in worst]
+def _judge(
+    run: Columns, laws: list[Law] | None, plain_rows: int, forms: dict[str, Form]
+) -> list[Verdict]:
+    vectors = Vectors(run, plain_rows)
+    verdicts = []
+    for law in wanted_of(vectors.facts.history, laws) if laws is None else laws:
+        verdicts.append(vectors.judge(law))
+        if forms.get(law.name) is not Form.PLAIN:  # of several groups the slowest
+            forms[law.name] = vectors.form(law)
+    return verdicts
 
 
 class Vectors:
-    """One run and what the laws share."""
+    """One run, judged law by law."""
 
-    def __init__(self, run: Columns) -> None:
+    def __init__(self, run: Columns, plain_rows: int = PLAIN_ROWS) -> None:
         self.run = run
-        self._durable = History(Trace(run.header, [])).durable
-        self._finished = run.header.ending == Ending.FINISHED
-        self._cuts: dict[str, Callable[[], Vector | None]] = {
-            "no-creation": lambda: vector_delivery.no_creation(self.events, self.clock),
-            "no-duplication": lambda: vector_delivery.no_duplication(self.events, self.sequences),
-            "fifo": lambda: vector_delivery.fifo(self.events, self.sequences),
-            "agreement": lambda: vector_members.agreement(self.events, self.members),
-            "completeness": lambda: vector_members.completeness(self.events, self.members),
-            "optimistic-causal": lambda: self.causal[0],
-            "causal": lambda: self.causal[1],
-            "total": lambda: self.total,
-            "total-in-view": lambda: vector_delivery.total_in_view(
-                self.events, self.sequences, proved=self._one_order
-            ),
-            "virtual-synchrony": lambda: vector_members.virtual_synchrony(
-                self.events, self.sequences
-            ),
-            "view-agreement": lambda: self.events.bones,
-            "disjoint-views": lambda: self.events.bones,
-            "ticket-uniqueness": lambda: vector_members.ticket_uniqueness(self.events),
-        }
+        self.facts = Facts(run)
+        self._plain_rows = plain_rows
 
-    def judge(self, law: str) -> Verdict:
-        cut = self.cut(law)
-        if cut is None:
-            rows = self.run.rows(np.arange(self.run.count))
-        elif len(cut) == len(self.events.bones) and np.array_equal(cut, self.events.bones):
-            rows = self.events.bare_rows
-        else:
-            rows = self.run.rows(cut)
-        return check(Trace(self.run.header, rows), [law])[0]
+    def judge(self, law: Law) -> Verdict:
+        rows = self.select(law)
+        if rows is not None:
+            return judge(law, self._history(rows))
+        if self.run.count > self._plain_rows:
+            return unknown(
+                law.name,
+                f"only the plain judge can decide it here, and the run has {self.run.count:,} "
+                f"rows, more than the {self._plain_rows:,} that it is given",
+            )
+        return judge(law, self._whole)
 
-    def cut(self, law: str) -> Vector | None:
-        """The rows on which the reference says the same as on the run; None for all of them."""
+    def form(self, law: Law) -> Form:
+        """Which form of the law judges this run."""
+        return Form.PLAIN if self.select(law) is None else Form.VECTOR
+
+    def select(self, law: Law) -> Vector | None:
+        """The rows on which the plain judge says the same as on the run; None for all of them."""
         if self.run.step_twice:
             return None
         if self.run.header.level == Level.OFF:
             return np.arange(0)
-        if law in FINISHED_ONLY and not self._finished:
-            return self.events.bones  # nothing is looked at, but for flaws
-        if self.events.history.flaw(JUDGES[law].reads) is not None:
-            return self.events.bones
-        return self._cuts[law]()
+        facts = self.facts
+        if law.finished_only and not facts.finished:
+            return facts.skeleton  # nothing is looked at, but for flaws
+        if law.skeleton_only or facts.history.flaw(law.reads) is not None:
+            return facts.skeleton
+        return None if law.select is None else facts.once(law.select)
+
+    def _history(self, rows: Vector) -> History:
+        skeleton = self.facts.skeleton
+        if len(rows) == len(skeleton) and np.array_equal(rows, skeleton):
+            return self.facts.history
+        return History(Trace(self.run.header, self.run.rows(rows)))
 
     @cached_property
-    def events(self) -> Events:
-        return Events(self.run, durable=self._durable)
-
-    @cached_property
-    def sequences(self) -> vector_delivery.Sequences:
-        return vector_delivery.Sequences(self.events)
-
-    @cached_property
-    def members(self) -> vector_members.Members:
-        return vector_members.Members(self.events)
-
-    @cached_property
-    def clock(self) -> Vector | None:
-        return vector_delivery.find_clock(self.events)
-
-    @cached_property
-    def total(self) -> Vector:
-        return vector_delivery.total(self.events, self.sequences)
-
-    @property
-    def _one_order(self) -> bool:
-        """Whether all lives agree with one order. Durable lines hide what a later life repeats."""
-        return not len(self.total) and (self.sequences.increasing or not self._durable)
-
-    @cached_property
-    def causal(self) -> tuple[Vector | None, Vector | None]:
-        groups = self.run.groups
-        began = {
-            (number, groups[group]): row.at
-            for number, line in enumerate(self.events.history.lines)
-            for group, row in line.began.items()
-            if group in groups
-        }
-        return vector_causal.judge(self.events, self.clock, began)
+    def _whole(self) -> History:
+        return History(Trace(self.run.header, self.run.rows(np.arange(self.run.count))))

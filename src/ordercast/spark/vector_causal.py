@@ -1,21 +1,22 @@
-"""Cuts for `optimistic-causal` and `causal`. What a cut is: vector_events.py.
+"""Where causal order is broken: row selections for `optimistic-causal` and `causal`.
 
-Words, as in check/past.py. The events that one line submitted in one group are a stream, and an
-event has a place in it, from 1. An event's past is a number a stream: how far it reaches there.
+Words, as in check/past.py. The events that one process history submitted in one group are a stream,
+and an event has a place in it, from 1. An event's past is a number a stream: how far it reaches
+there.
 
 Theory of operation, group by group.
 
-  1. What a line has delivered of each stream before it submits an event is the event's past, as
-     far as it can be seen directly.
-  2. Walk along each line's deliveries: the running maximum of their pasts is how far the past of
-     what was delivered reaches. At a submission it must not exceed the event's own past. Where it
-     does, because something was never delivered, the past is raised and all is walked again,
-     until nothing changes. Then pasts are exact, gaps or not.
+  1. What a process history has delivered of each stream before it submits an event is the event's
+     past, as far as it can be seen directly.
+  2. Walk along each process history's deliveries: the running maximum of their pasts is how far
+     the past of what was delivered reaches. At a submission it must not exceed the event's own
+     past. Where it does, because something was never delivered, the past is raised and all is
+     walked again, until nothing changes. Then pasts are exact, gaps or not.
   3. An event that the running maximum has gone beyond before it is delivered came too late.
   4. For `causal` the running maximum may never go beyond what was delivered, or is exempt.
 
 That takes a look a delivery and stream, at the speed of numpy. If it does not end after ROUNDS
-walks, or if the pasts are too many to keep, the reference is asked for the whole run.
+walks, or if the pasts are too many to keep, the plain judge is asked for the whole run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ordercast.spark.columns import Vector
-from ordercast.spark.vector_delivery import strangers
+from ordercast.spark.vector_delivery import never_submitted
 from ordercast.spark.vector_events import Events
 
 ROUNDS = 24
@@ -34,7 +35,7 @@ ENTRIES_LIMIT = 150_000_000
 
 
 class Suspicion(NamedTuple):
-    """The delivery at which a line first goes wrong, in which group, by row; and who is sure."""
+    """The delivery at which a process first goes wrong, in which group, by row; and who is sure."""
 
     row: int
     group: int
@@ -62,47 +63,47 @@ class Group:
         if not known.all():
             rows, delivered = rows[known], delivered[known]
         self.rows, self.delivered = rows, delivered
-        self.starts = events.line_starts(rows)
-        begins = events.line_starts(self.submissions)
+        self.starts = events.history_starts(rows)
+        begins = events.history_starts(self.submissions)
         counts = np.diff(begins)
-        self.submitters = np.flatnonzero(counts)  # by stream: its line
+        self.submitters = np.flatnonzero(counts)  # by stream: its process history
         self.first = begins[:-1][self.submitters]  # by stream: its first event
         self.last = begins[1:][self.submitters]
         streams = len(self.submitters)
         self.stream = np.repeat(np.arange(streams, dtype=np.int32), counts[self.submitters])
         self.at_place = np.arange(1, len(self.stream) + 1, dtype=np.int32)
         self.at_place -= self.first.astype(np.int32)[self.stream]
-        self.lines = np.flatnonzero(np.diff(self.starts)).tolist()
+        self.histories = np.flatnonzero(np.diff(self.starts)).tolist()
         self.sorted: dict[int, tuple[Vector, Vector, Vector]] = {}
-        for line in self.lines:
-            events_there = self.delivered[self.starts[line] : self.starts[line + 1]]
+        for history in self.histories:
+            events_there = self.delivered[self.starts[history] : self.starts[history + 1]]
             streams_there = self.stream[events_there]
             order = np.argsort(_narrow(streams_there, streams), kind="stable")
-            cuts = np.searchsorted(streams_there[order], np.arange(streams + 1))
-            self.sorted[line] = order, self.at_place[events_there[order]], cuts
+            bounds = np.searchsorted(streams_there[order], np.arange(streams + 1))
+            self.sorted[history] = order, self.at_place[events_there[order]], bounds
 
     def direct_pasts(self) -> list[Vector]:
-        """By stream and event: how far the event's line had delivered the stream."""
+        """By stream and event: how far the event's process had delivered the stream."""
         pasts = [np.zeros(len(self.stream), np.int32) for _ in self.submitters]
-        for own, line in enumerate(self.submitters.tolist()):
+        for own, history in enumerate(self.submitters.tolist()):
             begin, end = self.first[own], self.last[own]
             pasts[own][begin:end] = np.arange(end - begin)
-            if line not in self.sorted:
+            if history not in self.sorted:
                 continue
-            before = self.deliveries_before(line, begin, end)
-            order, places, cuts = self.sorted[line]
+            before = self.deliveries_before(history, begin, end)
+            order, places, bounds = self.sorted[history]
             for stream in range(len(pasts)):
-                if stream == own or cuts[stream] == cuts[stream + 1]:
+                if stream == own or bounds[stream] == bounds[stream + 1]:
                     continue
-                inside = slice(cuts[stream], cuts[stream + 1])
-                reached = np.zeros(cuts[stream + 1] - cuts[stream] + 1, np.int32)
+                inside = slice(bounds[stream], bounds[stream + 1])
+                reached = np.zeros(bounds[stream + 1] - bounds[stream] + 1, np.int32)
                 np.maximum.accumulate(places[inside], out=reached[1:])
                 pasts[stream][begin:end] = reached[np.searchsorted(order[inside], before)]
         return pasts
 
-    def deliveries_before(self, line: int, begin: int, end: int) -> Vector:
-        """How many deliveries of its line came before each of these submissions."""
-        rows = self.rows[self.starts[line] : self.starts[line + 1]]
+    def deliveries_before(self, history: int, begin: int, end: int) -> Vector:
+        """How many deliveries of its process history came before each of these submissions."""
+        rows = self.rows[self.starts[history] : self.starts[history + 1]]
         found: Vector = np.searchsorted(rows, self.submissions[begin:end])
         return found
 
@@ -111,12 +112,12 @@ def _narrow(codes: Vector, count: int) -> Vector:
     return codes.astype(np.uint16) if count <= 1 << 16 else codes
 
 
-def judge(
+def causal_breaks(
     events: Events, clock: Vector | None, began: dict[tuple[int, int], int]
 ) -> tuple[Vector | None, Vector | None]:
-    """The cuts of `optimistic-causal` and of `causal`.
+    """The selections of `optimistic-causal` and of `causal`.
 
-    `began` is the time of the first join or view row by line and group.
+    `began` is the time of the first join or view row by process history and group.
     """
     if clock is None:
         return None, None
@@ -126,35 +127,35 @@ def judge(
         group = Group(events, code)
         if not len(group.rows):
             continue
-        times = {line: began.get((line, code)) for line in group.lines}
-        exempt = {line: _exempt(events, group, time) for line, time in times.items()}
+        times = {history: began.get((history, code)) for history in group.histories}
+        exempt = {history: _exempt(events, group, time) for history, time in times.items()}
         found = _walk_all(group, exempt)
         if found is None:
             return None, None
         late += found[0]
         missing += found[1]
-    return _cut(events, clock, late), _cut(events, clock, late + missing)
+    return _select(events, clock, late), _select(events, clock, late + missing)
 
 
 def _walk_all(
     group: Group, exempt: dict[int, list[tuple[int, bool]]]
 ) -> tuple[list[Suspicion], list[Suspicion]] | None:
-    """Where lines first deliver something too late, and with something missing."""
+    """Where processes first deliver something too late, and with something missing."""
     if len(group.submitters) * len(group.stream) > ENTRIES_LIMIT:
         return None
     pasts = group.direct_pasts()
-    own = {line: stream for stream, line in enumerate(group.submitters.tolist())}
+    own = {history: stream for stream, history in enumerate(group.submitters.tolist())}
     for _ in range(ROUNDS):
         late: list[Suspicion] = []
         missing: list[Suspicion] = []
         raised = False
-        for line in group.lines:
-            walk = Walk(group, line, own.get(line))
+        for history in group.histories:
+            walk = Walk(group, history, own.get(history))
             for stream, past in enumerate(pasts):
                 if walk.follow(stream, past):
                     raised = True
                 elif not raised:
-                    walk.judge(stream, *exempt[line][stream], late, missing)
+                    walk.judge(stream, *exempt[history][stream], late, missing)
         if not raised:
             return late, missing
     return None
@@ -175,22 +176,22 @@ def _exempt(events: Events, group: Group, began: int | None) -> list[tuple[int, 
 
 
 class Walk:
-    """One line's way along its deliveries, stream by stream."""
+    """One process history's way along its deliveries, stream by stream."""
 
-    def __init__(self, group: Group, line: int, own: int | None) -> None:
-        inside = slice(group.starts[line], group.starts[line + 1])
+    def __init__(self, group: Group, history: int, own: int | None) -> None:
+        inside = slice(group.starts[history], group.starts[history + 1])
         self.group = group
         self.rows, self.delivered = group.rows[inside], group.delivered[inside]
-        self.order, self.places, self.cuts = group.sorted[line]
+        self.order, self.places, self.bounds = group.sorted[history]
         self.reach = np.zeros(len(self.rows) + 1, np.int32)  # before each delivery, and at the end
         self.submitted: slice | None = None
         if own is not None:
             begin, end = group.first[own], group.last[own]
             self.submitted = slice(begin, end)
-            self.before = group.deliveries_before(line, begin, end)
+            self.before = group.deliveries_before(history, begin, end)
 
     def follow(self, stream: int, past: Vector) -> bool:
-        """Whether a past of the line's own events had to be raised."""
+        """Whether a past of the process's own events had to be raised."""
         np.maximum.accumulate(past[self.delivered], out=self.reach[1:])
         if self.submitted is None:
             return False
@@ -208,8 +209,8 @@ class Walk:
         late: list[Suspicion],
         missing: list[Suspicion],
     ) -> None:
-        """Adds where the line first goes wrong. All up to the place `prefix` is exempt."""
-        inside = slice(self.cuts[stream], self.cuts[stream + 1])
+        """Adds where the process first goes wrong. All up to the place `prefix` is exempt."""
+        inside = slice(self.bounds[stream], self.bounds[stream + 1])
         spots, own = self.order[inside], self.places[inside]
         bad = np.flatnonzero(self.reach[spots] >= own)
         code = self.group.code
@@ -232,15 +233,15 @@ class Walk:
         return int(self.rows[(self.reach[1:] > np.maximum(had, prefix)).argmax()])
 
 
-def _cut(events: Events, clock: Vector, found: list[Suspicion]) -> Vector | None:
-    """Nothing if nothing is wrong but for strangers, of which the first is told.
+def _select(events: Events, clock: Vector, found: list[Suspicion]) -> Vector | None:
+    """Nothing if nothing is wrong but for events never submitted, of which the first is told.
 
     Otherwise of the break's group all that happened up to it, and when members came: the first
-    break of all lines has the whole past of its events there, and so has the shortest way to
+    break of all processes has the whole past of its events there, and so has the shortest way to
     show it. Rows of other groups are no part of any past in this one.
     """
     if not found:
-        return strangers(events)[:1]
+        return never_submitted(events)[:1]
     if not all(one.exact for one in found):
         return None
     run = events.run

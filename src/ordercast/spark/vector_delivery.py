@@ -1,46 +1,45 @@
-"""Cuts for `no-creation`, `no-duplication`, `fifo`, `total` and `total-in-view`.
+"""Facts about the order of deliveries: falling numbers, repetitions, one order, a clock.
 
-What a cut is: vector_events.py.
+Where numbers increase strictly along each process history's deliveries of a sender, nothing falls
+and nothing is repeated.
 
-`no-duplication` and `fifo` look at a list for each line and sender, deliveries in local order.
-If its numbers increase strictly, nothing in it matters to either.
+One order is looked for as a number that increases along every sequence of deliveries: where each
+event was first delivered in the file, or at what time. One is enough to prove it. If there is none,
+two sequences that contradict each other are searched for, and then events are merged.
 
-`total` looks for a number that increases along every line's deliveries: where each event was first
-delivered in the file, or at what time, or its order number. One is enough to prove the law. If
-none does, two lines that contradict each other are searched for, and then events are merged. For
-`total-in-view` the same is done view by view, unless `total` is proved by such a number.
-
-`no-creation` needs a clock: a number a row that never falls within a process and grows from every
-submission to its deliveries. Where there is one, nothing was delivered before it was submitted.
-The place in the file is one if the writer wrote as things happened; otherwise time is tried, and
-put right where it is wrong by a few steps.
+A clock is a number a row that never falls within a process and grows from every submission to its
+deliveries. Where there is one, nothing was delivered before it was submitted. The place in the file
+is one if the writer wrote as things happened; otherwise time is tried, and put right where it is
+wrong by a few steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from ordercast.check.order import PAIR_SEARCH_LIMIT, merge
 from ordercast.spark.columns import Vector, by_small_code
 from ordercast.spark.vector_events import Events, same_events
-from ordercast.trace.schema import Ending
 from ordercast.types import COUNTER_BITS
 
 NOTHING: Vector = np.arange(0)
-"""The cut of a law that is kept."""
+"""The row selection of a law that is kept."""
 
 CLOCK_ROUNDS = 16
-"""How often times are put right before the reference has to follow the logs."""
+"""How often times are put right before the plain judge has to follow the logs."""
 
 
 class Sequences:
-    """Deliveries by line and sender, in local order: `order` sorts them so."""
+    """Deliveries by process history and sender, in local order: `order` sorts them so."""
 
     def __init__(self, events: Events) -> None:
-        key = events.delivered_lines.astype(np.int64) * events.senders + events.delivered_senders
-        self.order = by_small_code(key, max(1, events.lines * events.senders))
+        history = events.delivered_histories.astype(np.int64)
+        key = history * events.senders + events.delivered_senders
+        self.order = by_small_code(key, max(1, events.histories * events.senders))
         key = key[self.order]
         self.ids = events.delivered_ids[self.order]
         same = key[1:] == key[:-1]
@@ -54,28 +53,22 @@ class Sequences:
         return not len(self.falls) and not len(self.repeats)
 
 
-def fifo(events: Events, sequences: Sequences) -> Vector:
-    """Each delivery with a smaller number than the one before it of its sender, and that one.
-
-    The first break of a line is the first such pair. Before it a cut has at most one delivery of
-    each sender, so the reference stumbles over nothing else.
-    """
+def falling_pairs(events: Events, sequences: Sequences) -> Vector:
     pairs = np.unique(np.concatenate([sequences.falls, sequences.falls + 1]))
     return np.sort(events.delivered[sequences.order[pairs]])
 
 
-def no_duplication(events: Events, sequences: Sequences) -> Vector:
-    """All deliveries of an event that the line delivers more than once: others never matter."""
+def repetitions(events: Events, sequences: Sequences) -> Vector:
     if sequences.increasing:
         return NOTHING
     suspicious = np.unique(sequences.key[np.concatenate([sequences.falls, sequences.repeats])])
     inside = np.flatnonzero(np.isin(sequences.key, suspicious))
-    line = events.delivered_lines[sequences.order[inside]].astype(np.int64)
-    again = inside[same_events(line * events.size + sequences.ids[inside])]
+    history = events.delivered_histories[sequences.order[inside]].astype(np.int64)
+    again = inside[same_events(history * events.size + sequences.ids[inside])]
     return np.sort(events.delivered[sequences.order[again]])
 
 
-# --- no-creation ---
+# --- submissions and deliveries ---
 
 
 def find_clock(events: Events) -> Vector | None:
@@ -106,38 +99,29 @@ def find_clock(events: Events) -> Vector | None:
     return None
 
 
-def strangers(events: Events) -> Vector:
+def never_submitted(events: Events) -> Vector:
     """The deliveries of events that nobody is known to have submitted."""
     found: Vector = events.delivered[events.submitted[events.delivered_ids] < 0]
     return found
 
 
-def no_creation(events: Events, clock: Vector | None) -> Vector | None:
-    """The first stranger, and the first whose origin's log goes on, with how far it goes.
-
-    With a clock nothing was delivered too early, neither in the run nor in a part of it. Of the
-    strangers the first that shows a break counts, and if none does, the first of all.
-    """
-    if clock is None:
-        return None
-    strange = strangers(events)
-    if not len(strange) or events.run.header.ending == Ending.FINISHED:
-        return strange[:1]
+def first_surpassed(events: Events, deliveries: Vector) -> Vector:
+    """The first of these whose origin's log goes on, and a submission that shows how far."""
     last = events.submissions[np.argsort(_log_and_number(events, events.submissions))]
     found = np.searchsorted(
-        _log_and_number(events, last), _log_and_number(events, strange), side="right"
+        _log_and_number(events, last), _log_and_number(events, deliveries), side="right"
     )
     ahead = found < len(last)
-    later = last[np.minimum(found, len(last) - 1)] if len(last) else strange
-    goes_on = ahead & (_log(events, later) == _log(events, strange))
+    later = last[np.minimum(found, len(last) - 1)] if len(last) else deliveries
+    goes_on = ahead & (_log(events, later) == _log(events, deliveries))
     if not goes_on.any():
-        return strange[:1]
+        return NOTHING
     first = int(goes_on.argmax())
-    return np.unique([strange[0], strange[first], later[first]])
+    return np.array([deliveries[first], later[first]])
 
 
 def _log(events: Events, rows: Vector) -> Vector:
-    """Which log a submission stands in, by group, origin and the origin's life."""
+    """Which log a submission stands in, by group, origin and incarnation."""
     run = events.run
     sender = run.group[rows].astype(np.int64) * len(run.origins) + run.origin[rows]
     return np.stack([sender, run.number[rows] >> COUNTER_BITS], axis=1).view(_PAIR)[:, 0]
@@ -151,27 +135,57 @@ def _log_and_number(events: Events, rows: Vector) -> Vector:
     return events.ids[np.searchsorted(events.rows, rows)]
 
 
-# --- total ---
+# --- one order ---
 
 
-def total(events: Events, sequences: Sequences) -> Vector:
-    """Nothing if an order is known; else two deliveries each of two lines that contradict each
-    other, and if there are none, what is left when all that can be merged is.
+class Segments(NamedTuple):
+    """Sequences of deliveries, without repetitions: `starts` says where each begins, and the end.
 
-    The two lines are those that the reference would find: what it merges before comes first in
-    both and in the same order. And what is left cannot be merged any further.
+    `views`: the view row that each delivery belongs to, where views are compared.
     """
-    rows, ids = _first_deliveries(events, sequences, events.delivered_lines)
-    starts = events.line_starts(rows)
-    scratch = np.full(events.size, LAST)
-    return rows[_disorder(events, rows, ids, starts, scratch)]
+
+    rows: Vector
+    ids: Vector
+    starts: Vector
+    views: Vector | None = None
 
 
-def _disorder(events: Events, rows: Vector, ids: Vector, starts: Vector, scratch: Vector) -> Vector:
-    """Of sequences of deliveries (`starts` says where each begins) the entries that matter.
+def history_segments(events: Events, sequences: Sequences) -> Segments:
+    rows, ids = _first_deliveries(events, sequences, events.delivered_histories)
+    return Segments(rows, ids, events.history_starts(rows))
 
-    `scratch` has an entry for every event, and is left as it was.
+
+def view_segments(events: Events, sequences: Sequences, views: Vector) -> Iterator[Segments]:
+    """View by view, in the order in which they are met; but for views with one segment."""
+    run = events.run
+    rows, ids = _first_deliveries(events, sequences, run.life[events.delivered])
+    within = _views_of(events, views, rows)
+    inside = np.flatnonzero(within >= 0)
+    key = _numbered_views(events, views)
+    order = inside[np.lexsort((inside, within[inside], key[within[inside]]))]
+    rows, ids, within = rows[order], ids[order], within[order]
+    bounds = np.flatnonzero(np.diff(key[within], prepend=-1, append=-1))
+    for begin, end in pairwise(bounds.tolist()):
+        segment = within[begin:end]
+        starts = np.append(np.flatnonzero(np.diff(segment, prepend=-1)), end - begin)
+        if len(starts) > 2:
+            yield Segments(rows[begin:end], ids[begin:end], starts, views[segment])
+
+
+def disorder(events: Events, segments: Segments, scratch: Vector) -> Vector:
+    """Of segments that no order suits the deliveries that matter, and their views.
+
+    `scratch` has LAST for every event, and is left so.
     """
+    some = _entries_in_disorder(events, segments, scratch)
+    rows: Vector = segments.rows[some]
+    if segments.views is None or not len(some):
+        return rows
+    return np.unique(np.concatenate([rows, segments.views[some]]))
+
+
+def _entries_in_disorder(events: Events, segments: Segments, scratch: Vector) -> Vector:
+    rows, ids, starts, _ = segments
     same = np.ones(max(0, len(rows) - 1), bool)
     inner = starts[(starts > 0) & (starts < len(rows))]
     same[inner - 1] = False
@@ -194,18 +208,20 @@ LAST = np.iinfo(np.int64).max
 """Later than anything."""
 
 
-def _first_deliveries(events: Events, sequences: Sequences, lines: Vector) -> tuple[Vector, Vector]:
-    """The rows of deliveries and their events, repetitions within a line left out."""
+def _first_deliveries(
+    events: Events, sequences: Sequences, histories: Vector
+) -> tuple[Vector, Vector]:
+    """The rows of deliveries and their events, repetitions within a history left out."""
     rows, ids = events.delivered, events.delivered_ids
     if sequences.increasing:
         return rows, ids
-    key = lines.astype(np.int64) * events.size + ids
+    key = histories.astype(np.int64) * events.size + ids
     first = np.sort(np.unique(key, return_index=True)[1])
     return rows[first], ids[first]
 
 
 def _contradiction(ids: Vector, starts: Vector, size: int) -> Vector | None:
-    """Two deliveries of each of the first two lines that contradict each other."""
+    """Two deliveries of each of the first two segments that contradict each other."""
     bounds = [(begin, end) for begin, end in pairwise(starts.tolist()) if end > begin]
     where = np.full(size, -1, np.int64)
     looks = 0
@@ -224,38 +240,8 @@ def _contradiction(ids: Vector, starts: Vector, size: int) -> Vector | None:
     return None
 
 
-def total_in_view(events: Events, sequences: Sequences, proved: bool) -> Vector:
-    """Nothing if an order is known; else of the first view without one what `total` would take, if
-    it were all that there is, and the views in which these deliveries are.
-
-    `proved`: one order suits all that was delivered anywhere.
-    """
-    run = events.run
-    if run.code_of("view") < 0:
-        return events.bones
-    if proved:
-        return NOTHING
-    views = np.flatnonzero((run.kind == run.code_of("view")) & (run.group >= 0))
-    rows, ids = _first_deliveries(events, sequences, run.life[events.delivered])
-    within = _stretches(events, views, rows)
-    inside = np.flatnonzero(within >= 0)
-    key = _numbered_views(events, views)
-    order = inside[np.lexsort((inside, within[inside], key[within[inside]]))]
-    rows, ids, within = rows[order], ids[order], within[order]
-    bounds = np.flatnonzero(np.diff(key[within], prepend=-1, append=-1))
-    scratch = np.full(events.size, LAST)
-    for begin, end in pairwise(bounds.tolist()):
-        stretch = within[begin:end]
-        starts = np.append(np.flatnonzero(np.diff(stretch, prepend=-1)), end - begin)
-        if len(starts) > 2:
-            some = _disorder(events, rows[begin:end], ids[begin:end], starts, scratch)
-            if len(some):
-                return np.unique(np.concatenate([rows[begin:end][some], views[stretch[some]]]))
-    return NOTHING
-
-
-def _stretches(events: Events, views: Vector, rows: Vector) -> Vector:
-    """By delivery: the last view of its group that its life installed before; -1 for none."""
+def _views_of(events: Events, views: Vector, rows: Vector) -> Vector:
+    """By delivery: the last view of its group that its writer installed before; -1 for none."""
     run = events.run
     found = np.full(len(rows), -1, np.int64)
     group, delivered = run.group[views], run.group[rows]

@@ -1,20 +1,20 @@
-"""Events as small numbers, who submitted and delivered them, and the cuts of a run.
+"""Events as small numbers, who submitted and delivered them, and the skeleton rows of a run.
 
-Theory of operation. The plain reference stays the only judge. The vectorised laws choose the rows
-that matter, and the reference judges these. Such a choice is a cut: rows on which the reference
-must give the same verdict as on the whole run, word by word. For a law that is kept the cut is
-nearly empty; where it is broken it holds the break. Every function that makes one says why the
-verdict stays. There are two kinds of cut.
+Theory of operation. The plain judge of a law stays its only judge. The vector form of a law
+chooses the rows that matter, and the plain judge sees these. Such a choice is a row selection: rows
+on which the judge must give the same verdict as on the whole run, word by word. For a law that is
+kept the selection is nearly empty; where it is broken it holds the break. Every law's `select` says
+why the verdict stays. There are two kinds of selection.
 
-  bones        all rows about membership, views and tickets, the first row of every life, every
-               flawed row, and all rows about a few events (below)
-  event-closed bones, and all rows about certain events: what the whole run says of one of these
-               events the cut says too, and the reference meets them in the same order
+  skeleton      all rows about membership, views and tickets, the first row of every incarnation,
+                every flawed row, and all rows about a few events (below)
+  event-closed  the skeleton rows, and all rows about certain events: what the whole run says of one
+                of these events the selection says too, and the judge meets them in the same order
 
-The few events of the bones: of every life and group the first event that it has to do with; of
-every group the first and the last submission by time; the first that was lost; and all that were
-submitted twice. So the bones have the same lives, members, groups and flaws as the run, and
-whoever stayed or was connected in the run did so in the bones.
+The few events of the skeleton: of every incarnation and group the first event that it has to do
+with; of every group the first and the last submission by time; the first that was lost; and all
+that were submitted twice. So the skeleton rows have the same incarnations, members, groups and
+flaws as the run, and whoever stayed or was connected in the run did so in them.
 
 Numbers of events are in the order of (group, origin, number).
 """
@@ -43,8 +43,10 @@ class Events:
     rows       the rows that are about an event (local order), and `ids`, their events
     size       one more than the greatest event
     submitted  by event: the row with which its origin submitted it; -1 if there is none
-    delivered  the rows of deliveries, `delivered_ids` their events, `delivered_lines` their lines
-    line_of    by life: its line, that is the life, or the process where the family is durable
+    delivered  the rows of deliveries, `delivered_ids` their events, `delivered_histories` the
+               process histories in which they are
+    history_of by incarnation: its process history, that is the incarnation itself, or the process
+               where the family is durable
     """
 
     def __init__(self, run: Columns, *, durable: bool) -> None:
@@ -60,13 +62,13 @@ class Events:
         self.senders = len(run.groups) * len(run.origins)
         sender = run.group[self.rows] * len(run.origins) + run.origin[self.rows]
         self.ids, self.size = _number(sender, run.number[self.rows], self.senders)
-        self.line_of = run.life_process if durable else np.arange(len(run.life_process))
-        self.lines = int(self.line_of.max(initial=-1)) + 1
+        self.history_of = run.life_process if durable else np.arange(len(run.life_process))
+        self.histories = int(self.history_of.max(initial=-1)) + 1
         where = kind == DELIVER
         self.delivered = self.rows[where]
         self.delivered_ids = self.ids[where]
         self.delivered_senders = sender[where]
-        self.delivered_lines = self.line_of[run.life[self.delivered]]
+        self.delivered_histories = self.history_of[run.life[self.delivered]]
         where = kind == LOSE
         self.lost, self.lost_ids = self.rows[where], self.ids[where]
         where = kind == SUBMIT
@@ -80,27 +82,28 @@ class Events:
         self.submissions = rows[~again]
 
     def rows_about(self, events: Vector) -> Vector:
-        """All rows about these events."""
-        chosen = np.zeros(self.size, bool)
-        chosen[events] = True
-        return self.rows[chosen[self.ids]]
+        """All rows about these events, given as a bit an event."""
+        found: Vector = self.rows[events[self.ids]]
+        return found
 
-    def line_starts(self, rows: Vector) -> Vector:
-        """Where each line begins in these rows, which are in local order; and their number."""
-        lines = self.line_of[self.run.life[rows]]
-        return np.searchsorted(lines, np.arange(self.lines + 1))
+    def history_starts(self, rows: Vector) -> Vector:
+        """Where each process history begins in these rows, in local order; and their number."""
+        histories = self.history_of[self.run.life[rows]]
+        return np.searchsorted(histories, np.arange(self.histories + 1))
 
     @cached_property
-    def bones(self) -> Vector:
-        """The rows of the bones, sorted."""
+    def skeleton(self) -> Vector:
+        """The skeleton rows, sorted."""
         run = self.run
         kept = [self.incomplete]
         for kind in MEMBERSHIP_KINDS:
             if run.code_of(kind) >= 0:
                 kept.append(np.flatnonzero(run.kind == run.code_of(kind)))
-        kept += [np.flatnonzero(run.kind == code) for code in run.strange_kinds]
+        kept += [np.flatnonzero(run.kind == code) for code in run.unknown_kinds]
         kept.append(np.flatnonzero(np.diff(run.life, prepend=-1)))
-        kept.append(self.rows_about(self._few_events()))
+        few = np.zeros(self.size, bool)
+        few[self._few_events()] = True
+        kept.append(self.rows_about(few))
         return np.unique(np.concatenate(kept))
 
     def _few_events(self) -> Vector:
@@ -121,12 +124,12 @@ class Events:
 
     @cached_property
     def history(self) -> History:
-        """The bones as the reference sees them."""
-        return History(Trace(self.run.header, self.bare_rows))
+        """The skeleton rows as a plain judge sees them."""
+        return History(Trace(self.run.header, self.skeleton_rows))
 
     @cached_property
-    def bare_rows(self) -> list[Row]:
-        return self.run.rows(self.bones)
+    def skeleton_rows(self) -> list[Row]:
+        return self.run.rows(self.skeleton)
 
 
 def _number(sender: Vector, number: Vector, senders: int) -> tuple[Vector, int]:

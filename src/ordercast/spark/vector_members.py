@@ -1,27 +1,27 @@
-"""Cuts for the laws about who stayed with whom, and about tickets. See vector_events.py.
+"""Who delivered what, as tables of bits; what was delivered between views; and stamp entries.
 
-Who stayed, lasted and was connected is asked of the reference, on the bones of the run. What they
-delivered is looked up in tables of bits, a row a life and a column an event.
+Who stayed, lasted and was connected is asked of the plain history of the skeleton rows
+(check/membership.py). What they delivered is looked up here: a row an incarnation, a column an
+event.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
 
 from ordercast.check.history import Log
-from ordercast.check.membership import Membership
 from ordercast.spark.columns import Vector
-from ordercast.spark.vector_delivery import Sequences
 from ordercast.spark.vector_events import Events
 
 TABLE_LIMIT = 2_000_000_000
 """The most bits of such tables that are kept at once, a byte each."""
 
 
-class Members:
-    """What the lives of one run delivered and gave up."""
+class Tables:
+    """What the incarnations of one run submitted, delivered and gave up."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -38,6 +38,22 @@ class Members:
             run.life[events.lost], np.arange(len(self._numbers) + 1)
         )
 
+    def submitted_by(self, lives: Iterable[Log]) -> Vector:
+        """By event: whether one of these submitted it."""
+        chosen = np.zeros(len(self._numbers), bool)
+        chosen[[self.number(life) for life in lives]] = True
+        found: Vector = self._submitters >= 0
+        found[found] = chosen[self._submitters[found]]
+        return found
+
+    @cached_property
+    def _submitters(self) -> Vector:
+        """By event: the incarnation that submitted it; -1 if there is none."""
+        found = np.full(self.events.size, -1, np.int32)
+        there = self.events.submitted >= 0
+        found[there] = self.events.run.life[self.events.submitted[there]]
+        return found
+
     @cached_property
     def group_of(self) -> Vector:
         """By event: the code of its group."""
@@ -47,7 +63,7 @@ class Members:
         return found
 
     def delivered(self, life: Log) -> Vector:
-        """By event: whether this life delivered it."""
+        """By event: whether this incarnation delivered it."""
         return self._table(life, self.events.delivered_ids, self._delivered_starts)
 
     def lost(self, life: Log) -> Vector:
@@ -63,101 +79,27 @@ class Members:
         return found
 
 
-def agreement(events: Events, members: Members) -> Vector | None:
-    """The bones; and if two that were connected differ, all events that not all delivered.
-
-    The others are delivered by all who stayed, or by none of them and given up by none, so no
-    two lives have equal sets in the cut and different ones in the run.
-    """
-    chosen = np.zeros(events.size, bool)
-    for group in events.history.groups:
-        membership = Membership(events.history, group)
-        inside = members.group_of == events.run.groups.get(group, -2)
-        by_all, by_any = inside.copy(), np.zeros(events.size, bool)
-        for life in membership.stayed:
-            table = members.delivered(life)
-            by_all &= table
-            by_any |= table & inside
-        if np.array_equal(by_all, by_any) or not membership.stayed:
-            continue
-        if len(membership.stayed) * events.size > TABLE_LIMIT:
-            return None
-        given_up = _given_up_if_apart(members, membership, by_any)
-        if given_up is not None:
-            chosen |= (by_any | (given_up & inside)) & ~by_all
-    return np.union1d(events.bones, events.rows_about(np.flatnonzero(chosen)))
-
-
-def _given_up_if_apart(members: Members, membership: Membership, by_any: Vector) -> Vector | None:
-    """What those who stayed gave up, if somebody lacks what one connected with it delivered."""
-    delivered = [members.delivered(life) & by_any for life in membership.stayed]
-    given_up = [members.lost(life) for life in membership.stayed]
-    apart = False
-    for life, ours, lost in zip(membership.stayed, delivered, given_up, strict=True):
-        lacking = by_any & ~ours & ~lost
-        if lacking.any():
-            apart = apart or any(
-                np.any(theirs & lacking) and membership.connected(life, other)
-                for other, theirs in zip(membership.stayed, delivered, strict=True)
-            )
-    return np.logical_or.reduce(given_up) if apart else None
-
-
-def completeness(events: Events, members: Members) -> Vector:
-    """The bones, and all events that a member lacks although its submitter was connected."""
-    run = events.run
-    history = events.history
-    chosen = np.zeros(events.size, bool)
-    submitter = run.life[np.maximum(events.submitted, 0)] if run.count else events.submitted
-    there = events.submitted >= 0
-    for group in history.groups:
-        membership = Membership(history, group)
-        lasting = [life for life in history.lives if membership.lasted(life)]
-        lasted = np.zeros(len(run.life_process), bool)
-        lasted[[members.number(life) for life in lasting]] = True
-        due = there & (members.group_of == run.groups.get(group, -2)) & lasted[submitter]
-        for life in membership.stayed:
-            lacking = np.flatnonzero(due & ~members.delivered(life))
-            if len(lacking):
-                asked = np.zeros(len(lasted), bool)
-                for other in lasting:
-                    near = other.process == life.process or membership.connected(other, life)
-                    asked[members.number(other)] = near
-                chosen[lacking[asked[submitter[lacking]]]] = True
-    return np.union1d(events.bones, events.rows_about(np.flatnonzero(chosen)))
-
-
 # --- virtual synchrony ---
 
 
-def virtual_synchrony(events: Events, sequences: Sequences) -> Vector:
-    """The view rows alone, between which every span is empty; or the first two that differ.
-
-    These are their four view rows, their deliveries and, as the reference names the event that it
-    met first, every event's first row. If one life has both, all that it did in the group stays.
-    """
+def unequal_spans(events: Events, views: Vector, *, unique: bool) -> Vector | None:
+    """The first two spans of equal views that differ: their four view rows, their deliveries and,
+    as the plain judge names the event that it met first, every event's first row. If one
+    incarnation has both, all that it did in the group stays."""
     run = events.run
-    if run.code_of("view") < 0:
-        return events.bones
-    views = np.flatnonzero((run.kind == run.code_of("view")) & (run.group >= 0))
-    pair = _different_spans(events, views, unique=sequences.increasing)
+    pair = _different_spans(events, views, unique=unique)
     if pair is None:
-        return views
+        return None
     one, other = pair
     delivered = np.concatenate([one[2], other[2]])
     ids = events.ids[np.searchsorted(events.rows, delivered)]
     first = np.full(events.size, -1, np.int64)
     first[events.ids[::-1]] = events.rows[::-1]
-    kept = [*one[:2], *other[:2]]
-    rows = np.concatenate([kept, delivered, first[ids]])
+    kept = [np.array([*one[:2], *other[:2]]), delivered, first[ids]]
     if run.life[one[0]] == run.life[other[0]]:
-        rows = np.concatenate(
-            [
-                rows,
-                np.flatnonzero((run.life == run.life[one[0]]) & (run.group == run.group[one[0]])),
-            ]
-        )
-    return np.unique(rows)
+        same = (run.life == run.life[one[0]]) & (run.group == run.group[one[0]])
+        kept.append(np.flatnonzero(same))
+    return np.unique(np.concatenate(kept))
 
 
 def _different_spans(
@@ -207,24 +149,29 @@ def _different_spans(
 # --- tickets ---
 
 
-def ticket_uniqueness(events: Events) -> Vector:
-    """The bones, all submissions with an entry that another has too, and of each group the first
-    without an entry: no other can be told.
-    """
-    run = events.run
-    rows = events.submissions
-    if not len(rows):
-        return events.bones
-    index, entry, stamped = run.stamps(rows)
-    kept = [events.bones]
-    group = run.group[rows]
-    for code in range(len(run.groups)):
-        kept.append(rows[(group == code) & ~stamped][:1])
-    order = np.lexsort((entry, index, group))
-    alike = np.ones(max(0, len(order) - 1), bool)
-    for column in (entry, index, group):
-        alike &= column[order][1:] == column[order][:-1]
-    alike &= stamped[order][1:] & stamped[order][:-1]
-    twice = np.concatenate([order[1:][alike], order[:-1][alike]])
-    kept.append(rows[twice])
-    return np.unique(np.concatenate(kept))
+class Stamps:
+    """The stamp entries of all submissions."""
+
+    def __init__(self, events: Events) -> None:
+        self._rows = events.submissions
+        self._group = events.run.group[self._rows]
+        self._groups = len(events.run.groups)
+        self._index, self._entry, self._stamped = events.run.stamps(self._rows)
+
+    def first_unstamped(self) -> Vector:
+        """Of each group the first submission without an entry."""
+        firsts = [
+            self._rows[(self._group == code) & ~self._stamped][:1] for code in range(self._groups)
+        ]
+        return np.concatenate([self._rows[:0], *firsts])
+
+    def equal(self) -> Vector:
+        """The submissions with an entry that another one of the group has too."""
+        order = np.lexsort((self._entry, self._index, self._group))
+        alike = np.ones(max(0, len(order) - 1), bool)
+        for column in (self._entry, self._index, self._group):
+            alike &= column[order][1:] == column[order][:-1]
+        alike &= self._stamped[order][1:] & self._stamped[order][:-1]
+        twice = np.concatenate([order[1:][alike], order[:-1][alike]])
+        found: Vector = self._rows[twice]
+        return found

@@ -25,7 +25,7 @@ import numpy as np
 
 from ordercast.spark.columns import Doubt, Vector
 from ordercast.spark.lines import Found, Line, judge_process
-from ordercast.spark.slices import Ask, Events, Slice, Stream
+from ordercast.spark.slices import ENTRIES, ORDER, PASTS, Ask, Events, Slice, Stream
 from ordercast.trace.parquet import load_pyarrow
 from ordercast.trace.schema import Row
 
@@ -34,6 +34,10 @@ ENTRIES_LIMIT = 150_000_000
 
 SAID, FEW, LINE, BEFORE, PAST, FIRST, ENTRY = range(7)
 """What a message is about."""
+
+ONCE, IN_ORDER, WITHOUT_GAPS = "submitted-once", "in-causal-order", "without-gaps"
+ONE_ORDER, DISTINCT = "one-order", "distinct-entries"
+"""Facts that slices, or the tasks of the second pass, have shown or not."""
 
 DRIVER = -1
 MESSAGE_BYTES = 1 << 20
@@ -89,19 +93,19 @@ def look(ask: Ask, number: int) -> Iterator[Message]:
         yield _to_driver(SAID, number, 0, Said(doubt=True))
         return
     found = Found(events)
-    walks = ask.causal and _entries(events.streams) <= ENTRIES_LIMIT
+    walks = PASTS in ask.passes and _entries(events.streams) <= ENTRIES_LIMIT
     for process in np.flatnonzero(rows.mine).tolist():
         for line in judge_process(ask, rows, events, found, process):
             yield from _tell_line(ask, events, line, walks=walks)
-    if ask.order:
+    if ORDER in ask.passes:
         yield from _parts([ask.walkers], FIRST, number, 0, 0, found.first)
-    if ask.tickets:
+    if ENTRIES in ask.passes:
         yield from _parts([ask.walkers + 1], ENTRY, number, 0, 0, rows.entries())
     few = rows.few_rows()
     for part, begin in enumerate(range(0, len(few), ROWS_A_MESSAGE)):
         yield _to_driver(FEW, number, part, few[begin : begin + ROWS_A_MESSAGE])
     said = Said(
-        kept={**found.kept, "submitted-once": events.increasing},
+        kept={**found.kept, ONCE: events.increasing},
         streams=[(one.group, one.first, one.last) for one in events.streams],
         delivered=found.delivered,
         spans=[(*views, *held) for views, held in found.spans.items()],
@@ -132,7 +136,7 @@ def _parts(tasks: list[int], kind: int, a: int, b: int, c: int, data: Vector) ->
 def _tell_line(ask: Ask, events: Events, line: Line, *, walks: bool) -> Iterator[Message]:
     """The events that a line delivered, where it submitted between them, and with which pasts."""
     walkers = list(range(ask.walkers)) if walks else []
-    tasks = [*walkers, ask.walkers] if ask.order else walkers
+    tasks = [*walkers, ask.walkers] if ORDER in ask.passes else walkers
     if tasks:
         yield from _parts(tasks, LINE, line.process, line.number, 0, line.delivered)
     for own, before in line.before.items() if walks else ():
@@ -189,7 +193,7 @@ def _walk_in_order(streams: list[Stream], mail: Mail) -> Walked:
     for group, begin, end in streams:
         count = int(np.count_nonzero(first[begin:end] < NEVER))
         events[group] = events.get(group, 0) + count
-    return Walked(kept={"total": kept}, events=events)
+    return Walked(kept={ONE_ORDER: kept}, events=events)
 
 
 def _compare_entries(mail: Mail) -> Walked:
@@ -197,7 +201,7 @@ def _compare_entries(mail: Mail) -> Walked:
     entries = np.concatenate([np.zeros((0, 3), np.int64), *told])
     entries = entries[np.lexsort(entries.T)]
     alike = np.all(entries[1:] == entries[:-1], axis=1)
-    return Walked(kept={"ticket-uniqueness": not alike.any()})
+    return Walked(kept={DISTINCT: not alike.any()})
 
 
 def _walk_pasts(streams: list[Stream], walkers: int, task: int, mail: Mail) -> Walked:
@@ -210,13 +214,13 @@ def _walk_pasts(streams: list[Stream], walkers: int, task: int, mail: Mail) -> W
     before: dict[tuple[int, int], dict[int, Vector]] = {}
     for (process, line, own), places in mail.take(BEFORE, np.int32):
         before.setdefault((process, line), {})[own] = places
-    kept = {"optimistic-causal": True, "causal": True}
+    kept = {IN_ORDER: True, WITHOUT_GAPS: True}
     for (process, line, _), ids in mail.take(LINE, np.int32):
         for group, walker in groups.items():
             known = before.get((process, line), {})
             mine = {own: known[own] for own in known if streams[own].group == group}
-            for law, good in walker.follow(ids, mine, alone=len(groups) == 1).items():
-                kept[law] = kept[law] and good
+            for fact, good in walker.follow(ids, mine, alone=len(groups) == 1).items():
+                kept[fact] = kept[fact] and good
     return Walked(kept=kept)
 
 
@@ -244,7 +248,7 @@ class Walker:
             ids = ids[inside]
         events = ids - np.int32(self._begin)
         reach = np.zeros(len(ids) + 1, np.int32)  # before each delivery, and at the end
-        kept = {"optimistic-causal": True, "causal": True}
+        kept = {IN_ORDER: True, WITHOUT_GAPS: True}
         for past, stream in zip(self._pasts, self._mine, strict=True):
             np.maximum.accumulate(past[events], out=reach[1:])
             _, first, last = self._streams[stream]
@@ -259,6 +263,6 @@ class Walker:
             known = np.zeros(len(spots) + 1, np.int32)
             np.maximum.accumulate(places, out=known[1:])
             whole = reach[-1] <= known[-1] and not np.any(reach[spots + 1] > known[:-1])
-            kept["optimistic-causal"] = kept["optimistic-causal"] and bool(good)
-            kept["causal"] = kept["causal"] and bool(good and whole)
+            kept[IN_ORDER] = kept[IN_ORDER] and bool(good)
+            kept[WITHOUT_GAPS] = kept[WITHOUT_GAPS] and bool(good and whole)
         return kept

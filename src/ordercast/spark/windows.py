@@ -1,25 +1,11 @@
 """One huge run, for which a task has no memory, judged in slices by many.
 
-What is proved here is that a law holds; where one is broken is not said. So `settle` answers for
-the laws that it proved, and leaves the others to the vectors. For the laws about views and tickets
-the few rows that they read are collected, and the reference judges these. There are two passes
-(walks.py): tasks look at slices of the processes (slices.py, lines.py), and what only all slices
-together show is looked at by tasks that get it from them. What is proved, and how:
-
-  fifo, no-duplication  numbers increase along the deliveries of each line and sender
-  no-creation           every delivered event has its submission, and time is a clock: it never
-                        falls within a process and grows from a submission to its deliveries
-                        elsewhere
-  optimistic-causal,    (if time is a clock) see walks.py
-  causal
-  total                 the time of an event's first delivery increases along every line
-  total-in-view         the same: what is in one order everywhere is so in every view
-  agreement,            every life with rows in a group delivered all that anybody delivered, and
-  completeness          all that was submitted, in it
-  virtual-synchrony     the events between two views have the same number and the same two 64-bit
-                        digests in all lives that install both; two different sets would have to
-                        collide in both
-  ticket-uniqueness     no ticket is shared by its rows, and no two submissions have one entry
+What is proved here is that a law holds; where one is broken is not said. A law's proof (`prove`)
+asks for facts that slices can show, and `settle` answers for the laws that it proved. The others,
+and those without a proof, are left to the vectors. For the laws that the skeleton rows decide these
+few rows are collected, and the plain judge sees them. There are two passes (walks.py): tasks look
+at slices of the processes (slices.py, lines.py), and what only all slices together show is looked
+at by tasks that get it from them. What the facts are: `SliceFacts` in check/facts.py.
 
 A file that is not beyond doubt (a column of another type, a value that is missing, a step twice)
 settles nothing, so that the reader of columns.py can say what is wrong.
@@ -28,7 +14,7 @@ settles nothing, so that the reader of columns.py can say what is wrong.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -38,15 +24,32 @@ import msgspec
 import numpy as np
 
 from ordercast.check.history import History
-from ordercast.check.laws import JUDGES, check, families_of, promised
-from ordercast.check.verdict import Answer, Verdict, holds
+from ordercast.check.law import Law
+from ordercast.check.laws import LAWS, judge, wanted_of
+from ordercast.check.promise import families_of
+from ordercast.check.verdict import Verdict, holds
 from ordercast.errors import TraceError
 from ordercast.spark.columns import Doubt, codes_of, read_part
 from ordercast.spark.slices import COLLECTED_LIMIT, Ask, Stream
-from ordercast.spark.walks import DRIVER, FEW, SAID, SCHEMA, Message, Said, Walked, look, walk
+from ordercast.spark.walks import (
+    DISTINCT,
+    DRIVER,
+    FEW,
+    IN_ORDER,
+    ONCE,
+    ONE_ORDER,
+    SAID,
+    SCHEMA,
+    WITHOUT_GAPS,
+    Message,
+    Said,
+    Walked,
+    look,
+    walk,
+)
 from ordercast.trace.lake import read_header
 from ordercast.trace.parquet import PARTS, load_pyarrow
-from ordercast.trace.schema import Ending, Header, Level, Row, Trace
+from ordercast.trace.schema import Header, Level, Row, Trace
 
 SLICE_ROWS = 10_000_000
 """The most rows of a slice, as far as whole processes allow it."""
@@ -65,11 +68,11 @@ class Settled(NamedTuple):
 
     header: Header
     rows: int
-    laws: list[str]
+    laws: Sequence[Law]
     verdicts: dict[str, Verdict]
 
 
-def settle(spark: Any, folder: Path, laws: Sequence[str] | None) -> Settled | None:
+def settle(spark: Any, folder: Path, laws: Sequence[Law] | None) -> Settled | None:
     """What slices can say of one run; None if they cannot even read it."""
     try:
         header = read_header(folder)
@@ -88,11 +91,11 @@ def settle(spark: Any, folder: Path, laws: Sequence[str] | None) -> Settled | No
         return None
     if run is None:
         return None
-    wanted = list(laws) if laws is not None else promised(History(Trace(header, run.few)))
+    wanted = wanted_of(run.history, laws)
     return Settled(header, sum(ask.counts), wanted, run.settle(wanted))
 
 
-def prepare(folder: Path, header: Header, laws: Sequence[str] | None, cores: int) -> Ask:
+def prepare(folder: Path, header: Header, laws: Iterable[Law] | None, cores: int) -> Ask:
     """Who is in the run, and who of them in which slice. Doubt if it is not as it should be."""
     pyarrow = load_pyarrow()
     names: tuple[dict[str, int], ...] = ({}, {}, {})
@@ -114,7 +117,7 @@ def prepare(folder: Path, header: Header, laws: Sequence[str] | None, cores: int
     processes = sorted(names[0])
     counts = [rows[names[0][name]] for name in processes]
     slices = min(len(processes), max(cores, -(-rows.total() // SLICE_ROWS)))
-    asked = set(JUDGES) if laws is None else set(laws)
+    proofs = [law.prove for law in (LAWS.values() if laws is None else laws) if law.prove]
     return Ask(
         folder=str(folder),
         run=header.run,
@@ -126,9 +129,7 @@ def prepare(folder: Path, header: Header, laws: Sequence[str] | None, cores: int
         slice_of=tuple(_share(counts, slices)),
         slices=slices,
         walkers=cores,
-        causal=bool(asked & {"causal", "optimistic-causal"}),
-        order=bool(asked & {"total", "total-in-view", "agreement"}),
-        tickets="ticket-uniqueness" in asked,
+        passes=tuple(sorted({name for proof in proofs for name in proof.needs})),
     )
 
 
@@ -233,85 +234,101 @@ def _again(first: dict[str, Any], rest: Iterator[dict[str, Any]]) -> Iterator[di
 
 
 class Slices:
-    """What all slices together show of a run."""
+    """What all slices together show of a run: `SliceFacts` of check/facts.py."""
 
     def __init__(
         self, ask: Ask, header: Header, few: list[Row], said: list[Said], walked: list[Walked]
     ) -> None:
-        self.header, self.few = header, few
-        kept: dict[str, bool] = {}
+        self._ask, self._said, self._walked = ask, said, walked
+        self._few = few
+        self.history = History(Trace(header, few))
+        self._shown: dict[str, bool] = {}
         for told in [*(one.kept for one in said), *(one.kept for one in walked)]:
             for name, good in told.items():
-                kept[name] = kept.get(name, True) and good
-        unique = kept["no-duplication"]
-        created = kept["submitted-once"] and kept["known"] and kept["created"] and kept["clock"]
-        walkers = sum("causal" in one.kept for one in walked)
-        walks = created and walkers == ask.walkers and all(one.walks for one in said)
-        total = unique and kept["submitted-once"] and kept["known"] and kept.get("total")
-        self.kept = {
-            "submitted-once": kept["submitted-once"],
-            "fifo": kept["fifo"],
-            "no-duplication": unique,
-            "no-creation": created,
-            "total": total,
-            "total-in-view": total and self._has_views(),
-            "optimistic-causal": walks and kept.get("optimistic-causal"),
-            "causal": walks and kept.get("causal"),
-            "virtual-synchrony": unique and kept["virtual-synchrony"] and self._same_spans(said),
-            "ticket-uniqueness": kept.get("ticket-uniqueness")
-            and all(one.stamped for one in said)
-            and self._tickets_hold({ask.groups[group] for group, _, _ in said[0].streams}),
-        }
-        self.kept |= self._everybody(said, walked, proved=unique and created)
+                self._shown[name] = self._shown.get(name, True) and good
+        walkers = sum(IN_ORDER in one.kept for one in walked)
+        self._all_walked = walkers == ask.walkers and all(one.walks for one in said)
+        self.has_views = "view" in self.history.kinds
 
-    def settle(self, laws: list[str]) -> dict[str, Verdict]:
-        finished = self.header.ending == Ending.FINISHED
-        history = History(Trace(self.header, self.few))
+    def settle(self, laws: Iterable[Law]) -> dict[str, Verdict]:
+        """The verdicts that are sure. A law that reads little is judged on the skeleton rows."""
         found: dict[str, Verdict] = {}
         for law in laws:
-            reads = JUDGES[law].reads
-            if "submit" in reads and not self.kept["submitted-once"]:
+            if "submit" in law.reads and not self._shown[ONCE]:
                 continue
-            unfinished = law in ("agreement", "completeness") and not finished
-            if law in BY_FEW_ROWS or unfinished or history.flaw(reads) is not None:
-                found[law] = check(Trace(self.header, self.few), [law])[0]
-            elif self.kept[law]:
-                found[law] = holds(law)
+            unfinished = law.finished_only and not self.history.finished
+            if law.skeleton_only or unfinished or self.history.flaw(law.reads) is not None:
+                found[law.name] = judge(law, self.history)
+            elif law.prove is not None and law.prove.holds(self):
+                found[law.name] = holds(law.name)
         return found
 
-    def _same_spans(self, said: list[Said]) -> bool:
-        """Whether lives in different slices agree too; without views nothing is proved."""
+    # --- the facts ---
+
+    @property
+    def never_falling(self) -> bool:
+        return self._shown["never-falling"]
+
+    @property
+    def increasing(self) -> bool:
+        return self._shown["increasing"]
+
+    @property
+    def known(self) -> bool:
+        return self._shown[ONCE] and self._shown["known"]
+
+    @property
+    def created(self) -> bool:
+        return self.known and self._shown["created"] and self._shown["clock"]
+
+    @property
+    def in_causal_order(self) -> bool:
+        return self._all_walked and self._shown[IN_ORDER]
+
+    @property
+    def without_gaps(self) -> bool:
+        return self._all_walked and self._shown[WITHOUT_GAPS]
+
+    @property
+    def one_order(self) -> bool:
+        return self._shown.get(ONE_ORDER, False)
+
+    @property
+    def equal_spans(self) -> bool:
+        """Whether incarnations in different slices agree too."""
         known: dict[tuple[int, ...], tuple[int, ...]] = {}
-        same = all(
-            known.setdefault(span[:3], span[3:]) == span[3:] for one in said for span in one.spans
+        return self._shown["equal-spans"] and all(
+            known.setdefault(span[:3], span[3:]) == span[3:]
+            for one in self._said
+            for span in one.spans
         )
-        return same and self._has_views()
 
-    def _has_views(self) -> bool:
-        return any(row.kind == "view" for row in self.few)
+    @property
+    def distinct_entries(self) -> bool:
+        groups = {self._ask.groups[group] for group, _, _ in self._said[0].streams}
+        return (
+            self._shown.get(DISTINCT, False)
+            and all(one.stamped for one in self._said)
+            and groups <= {row.group for row in self._few if row.kind == "ticket"}
+        )
 
-    def _everybody(
-        self, said: list[Said], walked: list[Walked], *, proved: bool
-    ) -> dict[str, bool]:
-        if not proved:
-            return {"agreement": False, "completeness": False}
+    def skeleton_without(self, kind: str) -> History:
+        rows = [row for row in self._few if row.kind != kind]
+        return History(Trace(self.history.header, rows))
+
+    def all_have_what_was_submitted(self) -> bool:
         submitted: Counter[int] = Counter()
-        for group, first, last in said[0].streams:
+        for group, first, last in self._said[0].streams:
             submitted[group] += last - first
-        events = next((one.events for one in walked if "total" in one.kept), None)
-        counts = [(group, count) for one in said for group, _, _, count in one.delivered]
-        return {
-            "agreement": events is not None
-            and all(count == events.get(group, 0) for group, count in counts),
-            "completeness": all(count == submitted[group] for group, count in counts),
-        }
+        return self._all_have(submitted)
 
-    def _tickets_hold(self, groups: set[str]) -> bool:
-        """By the ticket rows nothing is shared, and what is submitted is in groups with tickets."""
-        rows = [row for row in self.few if row.kind != "submit"]
-        if check(Trace(self.header, rows), ["ticket-uniqueness"])[0].answer is not Answer.HOLDS:
-            return False
-        return groups <= {row.group for row in self.few if row.kind == "ticket"}
+    def all_have_what_was_delivered(self) -> bool:
+        events = next((one.events for one in self._walked if ONE_ORDER in one.kept), None)
+        return events is not None and self._all_have(events)
 
-
-BY_FEW_ROWS = ("view-agreement", "disjoint-views")
+    def _all_have(self, events: Mapping[int, int]) -> bool:
+        return all(
+            count == events.get(group, 0)
+            for one in self._said
+            for group, _, _, count in one.delivered
+        )

@@ -1,7 +1,6 @@
-"""Tickets: `ticket-uniqueness`.
+"""ticket-uniqueness: at no instant do two processes own the same ticket of one cluster.
 
-ticket-uniqueness  At no instant do two processes own the same ticket of one cluster, and no two
-                   events of it carry the same (index, stamp entry at that index).
+And no two events of it carry the same (index, stamp entry at that index).
 
 Ownership begins with an `acquired` row and ends with the earliest of: the next `released`,
 `disconnected` or `acquired` row for the ticket, the life's crash or stop, the first row of the
@@ -24,11 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ordercast.check.facts import Rows, RunFacts, SliceFacts
 from ordercast.check.history import History, Log
-from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
+from ordercast.check.law import Law, Proof
+from ordercast.check.verdict import Answer, Verdict, broken, holds, row_event, row_writer, unknown
 from ordercast.trace.schema import Row
 
-TICKET_UNIQUENESS = "ticket-uniqueness"
+NAME = "ticket-uniqueness"
 FOREVER = 1 << 63
 
 
@@ -52,7 +53,7 @@ def _by_time(one: Ownership) -> tuple[int, int, str]:
     return one.start, one.end, one.process
 
 
-def ticket_uniqueness(history: History) -> Verdict:
+def judge(history: History) -> Verdict:
     owned: dict[tuple[str, int], list[Ownership]] = {}
     following: Log | None = None
     for life in reversed(history.lives):
@@ -66,7 +67,7 @@ def ticket_uniqueness(history: History) -> Verdict:
         _shared_ticket(owned)
         or _repeated_stamp(history)
         or _undecided(history, {group for group, _ in owned})
-        or holds(TICKET_UNIQUENESS)
+        or holds(NAME)
     )
 
 
@@ -110,7 +111,7 @@ def _shared_ticket(owned: dict[tuple[str, int], list[Ownership]]) -> Verdict | N
                 why = f"{row_writer(own.began)} acquired ticket {index} of {group} while "
                 why += f"{row_writer(other.began)} still owned it"
                 rows = other.shown_at(own.start) + own.shown_at(own.start)
-                return broken(TICKET_UNIQUENESS, rows, why)
+                return broken(NAME, rows, why)
             if longest is None or own.end > longest.end:
                 if longest is not None and longest.process != own.process:
                     runner_up = longest
@@ -132,7 +133,7 @@ def _repeated_stamp(history: History) -> Verdict | None:
                 if other is not row:
                     why = f"{row_event(other)} and {row_event(row)} both carry entry "
                     why += f"{row.stamp[row.index]} at index {row.index}"
-                    return broken(TICKET_UNIQUENESS, (other, row), why)
+                    return broken(NAME, (other, row), why)
     return None
 
 
@@ -140,9 +141,37 @@ def _undecided(history: History, with_tickets: set[str]) -> Verdict | None:
     for group, events in sorted(history.submitted_in.items()):
         if group not in with_tickets:
             why = f"events were submitted in {group}, but it has no ticket rows"
-            return unknown(TICKET_UNIQUENESS, why)
+            return unknown(NAME, why)
         for row in map(history.submits.__getitem__, events):
             if not _stamped(row):
                 why = f"{row_event(row)} was submitted without an index and a stamp entry there"
-                return unknown(TICKET_UNIQUENESS, why)
+                return unknown(NAME, why)
     return None
+
+
+def select(run: RunFacts) -> Rows:
+    """The skeleton rows, all submissions with an entry that another has too, and of each group the
+    first without an entry: no other can be told."""
+    return run.union(run.skeleton, run.first_unstamped(), run.equal_stamps())
+
+
+def _proved(slices: SliceFacts) -> bool:
+    """No two submissions have one entry, and by the ticket rows nothing is shared."""
+    return (
+        slices.distinct_entries and judge(slices.skeleton_without("submit")).answer is Answer.HOLDS
+    )
+
+
+LAW = Law(
+    name=NAME,
+    says=(
+        "at no instant do two processes own the same ticket of one cluster, and no two events "
+        "carry the same (index, stamp entry at that index)"
+    ),
+    unknown_when="events are without index and stamp, or without ticket rows",
+    reads=("submit", "ticket"),
+    judge=judge,
+    select=select,
+    prove=Proof(_proved, needs=("entries",)),
+    place=130,
+)

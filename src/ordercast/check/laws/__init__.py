@@ -1,0 +1,77 @@
+"""All laws, one file each, and `check`, which judges one run by their plain judges.
+
+This is the reference: whatever else judges traces must answer the same. A pure function of the
+trace, with no I/O. What each law means exactly is said at the top of its file; what a law is, and
+which faster forms it may have, in ../law.py. Every file in this folder is a law, and no other list
+names them.
+
+A law is asked only if the rows that it reads are as the contract wants them, and the run was traced
+at all. Otherwise it is unknown, with the first reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ordercast.check.history import History
+from ordercast.check.law import Law
+from ordercast.check.promise import families_of, judge_families, promised, rows_of_groups
+from ordercast.check.verdict import Verdict, unknown
+from ordercast.errors import UsageError, unknown_word
+from ordercast.trace.schema import Level, Trace
+
+
+def _find() -> Iterable[Law]:
+    files = (import_module(f"{__name__}.{one.name}") for one in iter_modules(__path__))
+    return sorted((file.LAW for file in files), key=lambda law: (law.place, law.name))
+
+
+LAWS: dict[str, Law] = {law.name: law for law in _find()}
+
+
+def check(trace: Trace, laws: Iterable[Law | str] | None = None) -> list[Verdict]:
+    """Judges one run by these laws (a name stands for a law of this folder), each once.
+
+    Without `laws`, by what its family promises; of no family, by all laws.
+    """
+    wanted = named(laws)
+    if wanted is None and families_of(trace.header):
+        return judge_families(
+            trace.header,
+            lambda header, groups: check(Trace(header, rows_of_groups(trace, groups))),
+            LAWS,
+        )
+    history = History(trace)
+    return [judge(law, history) for law in wanted_of(history, wanted)]
+
+
+def named(laws: Iterable[Law | str] | None) -> list[Law] | None:
+    """Each law once, those given by name looked up. UsageError: no law has the name."""
+    if laws is None:
+        return None
+    found: dict[str, Law] = {}
+    for law in laws:
+        if isinstance(law, str):
+            if law not in LAWS:
+                raise UsageError(unknown_word("law", law, LAWS))
+            law = LAWS[law]
+        found.setdefault(law.name, law)
+    return list(found.values())
+
+
+def wanted_of(history: History, laws: Sequence[Law] | None) -> Sequence[Law]:
+    """These laws, or without any those that the run's family promises for it."""
+    if laws is not None:
+        return laws
+    names = promised(history)
+    return [law for law in LAWS.values() if names is None or law.name in names]
+
+
+def judge(law: Law, history: History) -> Verdict:
+    """What the law's plain judge says, if its rows let it judge."""
+    if history.header.level == Level.OFF:
+        return unknown(law.name, "the run was not traced: its trace level is off")
+    flaw = history.flaw(law.reads)
+    return unknown(law.name, flaw) if flaw is not None else law.judge(history)

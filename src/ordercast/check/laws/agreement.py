@@ -1,0 +1,126 @@
+"""agreement: what one member that stayed delivered, every other one delivered too, or gave up.
+
+Of any two members that stayed and were connected, what the one delivered the other delivered too,
+or openly gave up with a `lose` row. It speaks of what never happened, so only a finished run can
+show it. Who `stayed` and was `connected` is said in membership.py.
+
+Witness: absence is the evidence, so the witness is the delivery that obliges, and the words name
+the member that has no such row.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from ordercast.check.facts import EventSet, Rows, RunFacts
+from ordercast.check.history import History, Log
+from ordercast.check.law import EVENTS, MEMBERS, Law, Proof
+from ordercast.check.membership import Membership
+from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
+
+NAME = "agreement"
+
+
+def judge(history: History) -> Verdict:
+    if not history.finished:
+        return unknown(NAME, history.unfinished)
+    for group in history.groups:
+        found = _disagreement(history, Membership(history, group))
+        if found is not None:
+            return found
+    return holds(NAME)
+
+
+def _disagreement(history: History, members: Membership) -> Verdict | None:
+    # Members with the same deliveries are compared once: there are few different sets, and
+    # comparing every two members would be quadratic in a large group.
+    group = members.group
+    delivered: dict[frozenset[int], list[Log]] = {}
+    known: dict[frozenset[int], list[Log]] = {}
+    for life in members.stayed:
+        events = frozenset(history.delivered_in(life, group))
+        delivered.setdefault(events, []).append(life)
+        known.setdefault(events | history.lost_in(life, group), []).append(life)
+    everything = frozenset[int]().union(*delivered)
+    for ours, lives in known.items():
+        if everything <= ours:
+            continue
+        for theirs, others in delivered.items():
+            missing = theirs - ours
+            for life, other in product(lives, others) if missing else ():
+                if members.connected(life, other):
+                    return _not_agreed(min(missing), other, life)
+    return None
+
+
+def _not_agreed(event: int, other: Log, life: Log) -> Verdict:
+    row = other.deliveries[other.delivered.index(event)]
+    why = (
+        f"{row_writer(row)} delivered {row_event(row)}, and {life.process}, which stayed "
+        "connected with it, neither delivered it nor gave it up"
+    )
+    return broken(NAME, (row,), why)
+
+
+def select(run: RunFacts) -> Rows | None:
+    """The skeleton rows; and if two that were connected differ, all events that not all delivered.
+
+    The others are delivered by all who stayed, or by none of them and given up by none, so no
+    two members have equal sets in the selection and different ones in the run.
+    """
+    chosen = run.no_events()
+    for group in run.history.groups:
+        members = Membership(run.history, group)
+        inside = run.events_in(group)
+        by_all, by_any = inside.copy(), run.no_events()
+        for life in members.stayed:
+            delivered = run.delivered_by(life)
+            by_all &= delivered
+            by_any |= delivered & inside
+        if not (by_any & ~by_all).any():
+            continue
+        if not run.tables_fit(members.stayed):
+            return None
+        given_up = _given_up_if_apart(run, members, by_any)
+        if given_up is not None:
+            chosen |= (by_any | (given_up & inside)) & ~by_all
+    return run.union(run.skeleton, run.rows_about(chosen))
+
+
+def _given_up_if_apart(run: RunFacts, members: Membership, by_any: EventSet) -> EventSet | None:
+    """What those who stayed gave up, if somebody lacks what one connected with it delivered."""
+    delivered = [run.delivered_by(life) & by_any for life in members.stayed]
+    by_somebody = run.no_events()
+    apart = False
+    for life, ours in zip(members.stayed, delivered, strict=True):
+        given_up = run.given_up_by(life)
+        by_somebody |= given_up
+        lacking = by_any & ~ours & ~given_up
+        if lacking.any():
+            apart = apart or any(
+                (theirs & lacking).any() and members.connected(life, other)
+                for other, theirs in zip(members.stayed, delivered, strict=True)
+            )
+    return by_somebody if apart else None
+
+
+LAW = Law(
+    name=NAME,
+    says=(
+        "what one member that stayed delivered, every member that it stayed connected with "
+        "delivered too, or openly gave up"
+    ),
+    unknown_when="the run did not finish",
+    reads=(*EVENTS, *MEMBERS, "lose"),
+    judge=judge,
+    finished_only=True,
+    shows_absence=True,
+    select=select,
+    prove=Proof(
+        lambda slices: (
+            slices.increasing and slices.created and slices.all_have_what_was_delivered()
+        ),
+        needs=("order",),
+    ),
+    place=40,
+)

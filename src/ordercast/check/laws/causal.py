@@ -1,0 +1,37 @@
+"""causal: optimistic-causal, and nothing in the causal past of a delivered event is missing.
+
+All that precedes a delivered event was delivered before it in the same process history. Exempt is
+what was submitted, by the column `at`, before the process's first join or view row in the group;
+without such a row nothing is. An own submission counts as delivered only once it is delivered. How
+it is judged, and when it is unknown: causality.py.
+
+Witness: the rows that show that the one event precedes the other, and the deliveries.
+"""
+
+from __future__ import annotations
+
+from ordercast.check.causality import judge_causality
+from ordercast.check.law import EVENTS, Implication, Law, Proof
+
+NAME = "causal"
+
+LAW = Law(
+    name=NAME,
+    says=(
+        "optimistic-causal, and nothing in the causal past of a delivered event is missing "
+        "from the deliveries before it, from the process's first view or join on"
+    ),
+    unknown_when="a delivered event's submission is missing",
+    reads=(*EVENTS, "join", "view"),
+    judge=lambda history: judge_causality(NAME, history, gaps_allowed=False),
+    shows_absence=True,
+    select=lambda run: run.causal_breaks(gaps=True),
+    prove=Proof(
+        lambda slices: slices.created and slices.in_causal_order and slices.without_gaps,
+        needs=("pasts",),
+    ),
+    implies=(
+        Implication("optimistic-causal", "it asks the same, and for the missing events beside it"),
+    ),
+    place=70,
+)

@@ -1,0 +1,80 @@
+"""completeness: every event whose submitter lasted is delivered by every member that stayed.
+
+More exactly, by every member that stayed and was connected with the submitter. A submitter that
+stayed is a member like any other: it must deliver its own. A `lose` row is no excuse. It speaks of
+what never happened, so only a finished run can show it. Who `stayed`, `lasted` and was `connected`
+is said in membership.py.
+
+Witness: absence is the evidence, so the witness is the submission that obliges, and the words name
+the member that has no such delivery.
+"""
+
+from __future__ import annotations
+
+from ordercast.check.facts import Rows, RunFacts
+from ordercast.check.history import History
+from ordercast.check.law import EVENTS, MEMBERS, Law, Proof
+from ordercast.check.membership import Membership
+from ordercast.check.verdict import Verdict, broken, holds, row_event, unknown
+
+NAME = "completeness"
+
+
+def judge(history: History) -> Verdict:
+    if not history.finished:
+        return unknown(NAME, history.unfinished)
+    for group in history.groups:
+        members = Membership(history, group)
+        due = {
+            event
+            for event in history.submitted_in.get(group, ())
+            if members.lasted(history.submitters[event])
+        }
+        for life in members.stayed:
+            for event in sorted(due - history.delivered_in(life, group)):
+                submitter = history.submitters[event]
+                if submitter is life or members.connected(submitter, life):
+                    row = history.submits[event]
+                    why = f"{life.process} never delivered {row_event(row)}"
+                    return broken(NAME, (row,), why)
+    return holds(NAME)
+
+
+def select(run: RunFacts) -> Rows:
+    """The skeleton rows, and all events that a member lacks although their submitter was connected
+    with it."""
+    history = run.history
+    chosen = run.no_events()
+    for group in history.groups:
+        members = Membership(history, group)
+        lasting = [life for life in history.lives if members.lasted(life)]
+        due = run.events_in(group) & run.submitted_by(lasting)
+        for life in members.stayed:
+            lacking = due & ~run.delivered_by(life)
+            if lacking.any():
+                near = [
+                    other
+                    for other in lasting
+                    if other.process == life.process or members.connected(other, life)
+                ]
+                chosen |= lacking & run.submitted_by(near)
+    return run.union(run.skeleton, run.rows_about(chosen))
+
+
+LAW = Law(
+    name=NAME,
+    says=(
+        "at the end of a quiet run, every event submitted by a process that did not crash is "
+        "delivered by every member that was in the group and connected throughout"
+    ),
+    unknown_when="the run did not finish",
+    reads=(*EVENTS, *MEMBERS),
+    judge=judge,
+    finished_only=True,
+    shows_absence=True,
+    select=select,
+    prove=Proof(
+        lambda slices: slices.increasing and slices.created and slices.all_have_what_was_submitted()
+    ),
+    place=50,
+)

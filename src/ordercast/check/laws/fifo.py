@@ -1,0 +1,82 @@
+"""fifo: a process delivers one origin's events of a group in increasing number.
+
+Numbers may be left out. A later incarnation of the origin has greater numbers, so it comes after
+the earlier one. Delivering the same number again is duplication, not disorder. Judged within an
+incarnation of the deliverer, across incarnations if durable.
+
+Witness: the two deliveries.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ordercast.check.facts import Rows, RunFacts
+from ordercast.check.history import History, Log
+from ordercast.check.law import ORIGINS, Delivery, Law, Proof, Streaming
+from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer
+from ordercast.trace.text import event_name
+
+NAME = "fifo"
+
+
+def judge(history: History) -> Verdict:
+    senders: dict[tuple[str, str], int] = {}
+    sender_of: list[int] = []  # by event, so that the loop over deliveries hashes integers only
+    number_of: list[int] = []
+    for group, origin, number in history.events:
+        sender_of.append(senders.setdefault((group, origin), len(senders)))
+        number_of.append(number)
+    for line in history.lines:
+        latest: dict[int, int] = {}
+        for at, event in enumerate(line.delivered):
+            sender, number = sender_of[event], number_of[event]
+            if number < latest.get(sender, number):
+                return _out_of_order(line, at, sender, sender_of)
+            latest[sender] = number
+    return holds(NAME)
+
+
+def _out_of_order(line: Log, at: int, sender: int, sender_of: list[int]) -> Verdict:
+    """The break came at once: the delivery of that sender right before it is too great."""
+    row = line.deliveries[at]
+    before = next(one for one in range(at - 1, -1, -1) if sender_of[line.delivered[one]] == sender)
+    ahead = line.deliveries[before]
+    why = f"{row_writer(row)} delivered {row_event(row)} after {row_event(ahead)}"
+    return broken(NAME, (ahead, row), why)
+
+
+def select(run: RunFacts) -> Rows:
+    """The first break of a process history is the first pair. Before it a selection has at most
+    one delivery of each sender, so the judge finds nothing else."""
+    return run.falls
+
+
+class Memory(msgspec.Struct, array_like=True):
+    incarnation: int = -1  # order is promised within one
+    last: dict[str, int] = {}  # by origin, the greatest number; the one that spoke last is the last
+
+
+def see(memory: Memory, each: Delivery) -> str | None:
+    if each.incarnation != memory.incarnation:
+        memory.incarnation = each.incarnation
+        memory.last.clear()
+    origin, number, last = each.origin, each.number, memory.last
+    greatest = last.pop(origin, -1)
+    last[origin] = max(number, greatest)
+    if len(last) > ORIGINS:
+        del last[next(iter(last))]
+    return f"after {event_name(origin, greatest)}" if number < greatest else None
+
+
+LAW = Law(
+    name=NAME,
+    says="a process delivers one origin's events of a group in increasing number",
+    remark="an origin's incarnations in order; gaps are allowed",
+    reads=("deliver",),
+    judge=judge,
+    select=select,
+    prove=Proof(lambda slices: slices.never_falling),
+    stream=Streaming(Memory, see),
+    place=30,
+)

@@ -1,0 +1,81 @@
+"""optimistic-causal: no process delivers an event after delivering one that it causally precedes.
+
+Judged within a process history. An event may be missing altogether: gaps are allowed. Delivering
+the same event again, with nothing between that it precedes, is not this law's business. How it is
+judged, and when it is unknown: causality.py.
+
+A stream tells no submissions, so the streaming form takes the past from the stamps: a protocol that
+stamps wrongly is caught on the members' traces, where the past comes from the rows. Events without
+a stamp are not judged by it.
+
+Witness: the rows that show that the one event precedes the other, and the deliveries.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ordercast.check.causality import judge_causality
+from ordercast.check.law import EVENTS, Delivery, Implication, Law, Proof, Streaming
+from ordercast.trace.text import event_name
+
+NAME = "optimistic-causal"
+
+TICKETS = 4096
+"""The most entries of a stamp that a stream remembers."""
+
+
+class Mark(msgspec.Struct, array_like=True):
+    """How far a ticket is in the past of what was delivered, and of which event."""
+
+    entry: int = -1
+    by: str = ""
+
+
+class Memory(msgspec.Struct, array_like=True):
+    incarnation: int = -1  # order is promised within one
+    marks: list[Mark] = []  # by index
+
+
+def see(memory: Memory, each: Delivery) -> str | None:
+    """Looks for an event, delivered before this one, that has it in its past. Then marks its own
+    past."""
+    marks = memory.marks
+    if each.incarnation != memory.incarnation:
+        memory.incarnation = each.incarnation
+        marks.clear()
+    index, stamp = each.index, each.stamp
+    if stamp is None or index is None or not 0 <= index < len(stamp) <= TICKETS:
+        return None
+    while len(marks) < len(stamp):
+        marks.append(Mark())
+    mark = marks[index]
+    late = mark.by if mark.entry >= stamp[index] else None
+    name = event_name(each.origin, each.number)
+    for place, entry in enumerate(stamp):
+        if place == index:
+            entry -= 1  # it precedes others, but not itself
+        if entry > marks[place].entry:
+            marks[place] = Mark(entry, name)
+    return f"after {late}, which has it in its past" if late is not None else None
+
+
+LAW = Law(
+    name=NAME,
+    says="no process delivers an event after delivering one that it causally precedes",
+    remark="gaps are allowed",
+    unknown_when="a delivered event's submission is missing",
+    reads=EVENTS,
+    judge=lambda history: judge_causality(NAME, history, gaps_allowed=True),
+    select=lambda run: run.causal_breaks(gaps=False),
+    prove=Proof(lambda slices: slices.created and slices.in_causal_order, needs=("pasts",)),
+    stream=Streaming(Memory, see),
+    implies=(
+        Implication(
+            "no-creation",
+            "it is unknown where a delivered event was never submitted, or where one was delivered "
+            "before it was submitted",
+        ),
+    ),
+    place=60,
+)

@@ -1,0 +1,60 @@
+"""total: one order exists with which every process agrees, across all groups.
+
+Two processes deliver any two events that both deliver in the same order, across all their common
+groups. We ask a little more than pair by pair: that one order exists with which every process
+agrees. With n1: a b, n2: b c and n3: c a every pair agrees, and yet nobody can say which came
+first; overlapping groups are where this happens. Gaps are allowed. Only the first delivery of an
+event counts, repetitions are no-duplication's business. Each process history is a sequence of its
+own. How it is judged, and the witness: order.py.
+"""
+
+from __future__ import annotations
+
+from ordercast.check.facts import Rows, RunFacts
+from ordercast.check.history import History
+from ordercast.check.law import Implication, Law, Proof
+from ordercast.check.order import Segment, find_cycle, rows_of, words_of
+from ordercast.check.verdict import Verdict, broken, holds
+
+NAME = "total"
+
+
+def judge(history: History) -> Verdict:
+    lines = [line for line in history.lines if line.delivered]
+    cycle = find_cycle([Segment(line, list(dict.fromkeys(line.delivered))) for line in lines])
+    return broken(NAME, rows_of(cycle), words_of(cycle)) if cycle else holds(NAME)
+
+
+def select(run: RunFacts) -> Rows:
+    """The two process histories that contradict each other are those that the judge would find:
+    what it merges before comes first in both and in the same order. And what is left cannot be
+    merged any further."""
+    return run.disorder(run.history_segments())
+
+
+PROOF = Proof(
+    lambda slices: slices.increasing and slices.known and slices.one_order, needs=("order",)
+)
+
+LAW = Law(
+    name=NAME,
+    says=(
+        "two processes deliver any two events that both deliver in the same order, across "
+        "all their common groups"
+    ),
+    remark="cycles of three that agree pair by pair are found; gaps are allowed",
+    reads=("deliver",),
+    judge=judge,
+    select=select,
+    prove=PROOF,
+    implies=(
+        Implication(
+            "total-in-view",
+            "what is delivered in one view is a part of what is delivered, and a part of one order "
+            "is one order. Without the other law a durable process may deliver an event again in a "
+            "later incarnation, where this law looks at the first time only",
+            given=("no-duplication",),
+        ),
+    ),
+    place=80,
+)

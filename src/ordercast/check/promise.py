@@ -1,0 +1,65 @@
+"""Which laws a run has to keep: what its family promises, or each of its families on its groups.
+
+What a family promises only while nothing fails is added where the rows show no crash, no suspicion,
+no loss and no restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ordercast.check.history import History
+from ordercast.check.verdict import Answer, Verdict
+from ordercast.consistency import FAMILIES
+from ordercast.trace.schema import Header, Row, Trace
+from ordercast.types import name_of
+
+
+def promised(history: History) -> frozenset[str] | None:
+    """The laws that the run's family promises for it; None if nothing is known of its family."""
+    promise = FAMILIES.get(history.header.family or "")
+    if promise is None:
+        return None
+    return frozenset(promise.laws + (promise.when_nothing_fails if history.calm else ()))
+
+
+def families_of(header: Header) -> dict[str, list[str]]:
+    """The families of a run and their groups, as far as its parameters tell.
+
+    Empty where the header's own family stands for all groups.
+    """
+    found: dict[str, list[str]] = {}
+    groups = header.parameters.get("group")
+    for group in groups if isinstance(groups, list) else ():
+        if isinstance(group, dict) and isinstance(group.get("name"), str):
+            found.setdefault(group.get("family") or header.family or "", []).append(group["name"])
+    return {} if found.keys() <= {header.family or ""} else found
+
+
+def judge_families(
+    header: Header,
+    judge: Callable[[Header, list[str]], Iterable[Verdict]],
+    order: Iterable[str],
+) -> list[Verdict]:
+    """Each family by its own promise, on its own groups; of two answers to a law the worse one.
+
+    `judge` is given a header that names the one family, and that family's groups.
+    """
+    worst: dict[str, Verdict] = {}
+    for family, groups in families_of(header).items():
+        alone = msgspec.structs.replace(header, family=family, parameters={})
+        for verdict in judge(alone, groups):
+            known = worst.get(verdict.law)
+            if known is None or _WEIGHT[verdict.answer] > _WEIGHT[known.answer]:
+                worst[verdict.law] = verdict
+    return [worst[name] for name in order if name in worst]
+
+
+_WEIGHT = {Answer.HOLDS: 0, Answer.UNKNOWN: 1, Answer.BROKEN: 2}
+
+
+def rows_of_groups(trace: Trace, groups: list[str]) -> list[Row]:
+    """The rows of these groups in all their formations, and those of no group."""
+    return [row for row in trace.rows if row.group is None or name_of(row.group) in groups]
