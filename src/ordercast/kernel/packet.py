@@ -47,3 +47,8 @@ class Packet(
     def from_wire(self) -> Packet:
         """Undoes `to_wire`. PeerError: nobody could have made this."""
         return self
+
+
+def tag_of(kind: type[Packet]) -> str:
+    """`family.name`, as traces and interaction files name a kind of packet."""
+    return str(kind.__struct_config__.tag)

@@ -15,7 +15,7 @@ right when playing its commands gives its outputs; ORDERCAST_GOLDEN=rewrite writ
 To add a command, decorate a function of (play, *arguments) with `@command(name, usage)`; the
 usage also says how many arguments there may be. What happened on `play.stage` is told by itself.
 `group total n1 n2 and sequenced n2 n3` makes two groups, g and h; `submit n2@h` is meant for h.
-A family may say in PACKETS how its packets read, and in STATES what `show` tells of a member.
+A family says in `Family.words` how its packets read, and what `show` tells of a member.
 """
 
 from __future__ import annotations
@@ -30,23 +30,19 @@ from typing import Any, NamedTuple, TypeAlias
 from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.family import Family
 from ordercast.kernel.machine import Formed
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.packet import tag_of
 from ordercast.kernel.step import Note
-from ordercast.protocol.cluster.packets import (
-    SEQUENCE_BITS,
-    Ask,
-    Digest,
-    Gossip,
-    Recover,
-    Recovered,
-    Update,
-    Updates,
-    Welcome,
+from ordercast.kernel.wording import (
+    GROUP,
+    PacketWords,
+    columns_text,
+    event_text,
+    in_group,
+    packet_text,
+    value_text,
 )
 from ordercast.protocol.families import FAMILIES
-from ordercast.protocol.fifo.packets import Alive, Data, Start
 from ordercast.testing.stage import (
-    GROUP,
     Happening,
     Kept,
     Parcel,
@@ -55,11 +51,18 @@ from ordercast.testing.stage import (
     Stage,
     StageError,
     TimerSet,
-    tag_of,
 )
-from ordercast.testing.ticket_words import TICKET_WORDS
-from ordercast.testing.total_words import TOTAL_WORDS, News, in_group, news_text
-from ordercast.types import COUNTER_BITS, Event, NodeId, StateGiven, StateWanted, Updating, View
+from ordercast.types import (
+    Event,
+    Invitation,
+    NodeId,
+    Refused,
+    StateGiven,
+    StateWanted,
+    Subgroup,
+    Updating,
+    View,
+)
 from ordercast.units import Duration
 
 RULE = "----"
@@ -72,37 +75,14 @@ KINDS: dict[str, type] = dict(zip(_NAMES, _TYPES, strict=True))
 # --- how things read -------------------------------------------------------------------------
 
 
-def value_text(value: object) -> str:
-    """Any value, short and on one line."""
-    match value:
-        case bytes():
-            return _payload_text(value)
-        case Packet():
-            return packet_text(value)
-        case list() | tuple() if not hasattr(value, "_fields"):
-            return f"[{' '.join(map(value_text, value))}]"
-        case dict():
-            return f"{{{_columns_text(value).lstrip()}}}"
-    return str(value)
-
-
-def packet_text(packet: Packet) -> str:
-    """The tag, then the words of its class, or else every field but the group."""
-    fields = {name: getattr(packet, name) for name in packet.__struct_fields__ if name != "group"}
-    hook = PACKETS.get(type(packet))
-    return tag_of(type(packet)) + (f" {hook(packet)}" if hook else _columns_text(fields))
-
-
-def happening_text(who: NodeId, what: Happening) -> str:
-    if isinstance(what, News):
-        return news_text(who, what)
+def happening_text(who: NodeId, what: Happening, words: PacketWords) -> str:
     match what:
         case Received(sender, packet, channel):
-            return f"{who} ← {sender} {channel.value} {packet_text(packet)}"
+            return f"{who} ← {sender} {channel.value} {packet_text(packet, words)}"
         case Posted(to, packet, channel):
-            return f"{who} → {','.join(map(str, to))} {channel.value} {packet_text(packet)}"
+            return f"{who} → {','.join(map(str, to))} {channel.value} {packet_text(packet, words)}"
         case Kept(record):
-            return f"{who} keeps {packet_text(record)}"
+            return f"{who} keeps {packet_text(record, words)}"
         case TimerSet(timer, None):
             return f"{who} timer {value_text(timer)} off"
         case TimerSet(timer, int(after)):
@@ -110,11 +90,17 @@ def happening_text(who: NodeId, what: Happening) -> str:
             rough = exact if len(exact) <= 6 else f"{after / 1e6:.3g}ms"
             return f"{who} timer {value_text(timer)} in {rough}"
         case View():
-            return f"{who} view {{{' '.join(map(str, what.members))}}}{in_group(what.group)}"
+            return f"{who} view {_names(what.members)}{in_group(what.group)}"
         case Event():
             fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
-            named = f"{_event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
-            return f"{who} delivers {named}{_columns_text(fields)}{in_group(what.group)}"
+            named = f"{event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
+            return f"{who} delivers {named}{columns_text(fields, words)}{in_group(what.group)}"
+        case Subgroup(gone=gone):
+            return f"{who} goes on without {_names(gone)}"
+        case Invitation(initiator=initiator, formation=formation, members=members):
+            return f"{who} is invited by {initiator} to {formation} {_names(members)}"
+        case Refused(why=why):
+            return f"{who} is told: {why}"
         case StateWanted():
             return f"{who} is asked for its state"
         case Updating(cause=cause, ticket=ticket):
@@ -125,100 +111,20 @@ def happening_text(who: NodeId, what: Happening) -> str:
             left = {name: value for name, value in columns.items() if name != "group"}
             number = left.get("number")
             if isinstance(number, int) and "origin" in left:
-                kind = f"{kind} {_event_text(str(left.pop('origin')), number)}"
+                kind = f"{kind} {event_text(str(left.pop('origin')), number)}"
                 del left["number"]
-            return f"{who} notes {kind}{_columns_text(left)}"
+            return f"{who} notes {kind}{columns_text(left, words)}"
     raise AssertionError(f"a stage does not log {what!r}")
 
 
-def _columns_text(columns: Mapping[str, object]) -> str:
-    return "".join(f" {k}={value_text(v)}" for k, v in columns.items() if v is not None)
-
-
-def _event_text(origin: str, number: int) -> str:
-    life = NodeId(origin, number >> COUNTER_BITS)
-    return f"{life}:{number & (1 << COUNTER_BITS) - 1}"
+def _names(lives: Sequence[NodeId]) -> str:
+    return f"{{{' '.join(map(str, lives))}}}"
 
 
 def _payload(text: str) -> bytes:
     """`x*100` is a hundred times x."""
     found = re.fullmatch(r"(.)\*(\d{1,7})", text)
     return (found[1] * int(found[2]) if found else text).encode()
-
-
-def _payload_text(payload: bytes) -> str:
-    text = payload.decode("utf-8", errors="backslashreplace")
-    if len(text) > 12 and len(set(text)) == 1:
-        return f"{text[0]}*{len(text)}"
-    return text if text.isprintable() and text and " " not in text else repr(payload)
-
-
-def _fifo_state(member: Any) -> list[str]:
-    forming = f", forming for {member.forming} ticks more" if member.forming else ""
-    window = f"window {member.unstable.count} of {member.options.window}"
-    return [
-        f"{member.me} has {value_text(member.present)} present, {window}{forming}",
-        *(
-            f"{member.me} has {stream.origin} up to {stream.received_up_to}, "
-            f"holds {value_text([data.number for data in stream.held.after(0)])}"
-            for stream in member.streams.values()
-        ),
-    ]
-
-
-def clock_text(clock: Sequence[int]) -> str:
-    """`<3 0 1.2>`: three of the first ticket, and two of the second epoch of the third."""
-    return f"<{' '.join(map(_entry_text, clock))}>"
-
-
-def _entry_text(entry: int) -> str:
-    epoch, sequence = entry >> SEQUENCE_BITS, entry & (1 << SEQUENCE_BITS) - 1
-    return f"{epoch}.{sequence}" if epoch else str(sequence)
-
-
-def _update_text(update: Update) -> str:
-    return f"{update.origin}:{update.number}{clock_text(update.stamp)}"
-
-
-def _updates_text(packet: Updates | Recovered) -> str:
-    return " ".join(f"{_update_text(update)} at {age}" for update, age in packet.updates) or "none"
-
-
-def _causal_state(member: Any) -> list[str]:
-    waiting = [_update_text(held) for held in member.order.waiting()]
-    return [
-        f"{member.me} is at {clock_text(member.order.clock)}"
-        + (", and asks where it is" if member.joining is not None else "")
-        + (f", waits with {value_text(waiting)}" if waiting else "")
-        + (f", has asked for {len(member.requests)}" if len(member.requests) else "")
-    ]
-
-
-PACKETS: dict[type[Packet], Callable[[Any], str]] = {
-    Data: lambda data: f"{data.origin}:{data.number}",
-    Start: lambda start: f"{start.origin} after {start.after}",
-    Alive: lambda alive: (
-        f"has [{' '.join(f'{origin}:{up_to}' for origin, up_to in alive.received)}] "
-        f"hears {value_text(alive.hears)}"
-    ),
-    Gossip: lambda packet: (
-        " ".join(f"{one.origin}:{one.number} at {age}" for one, age in packet.rumours) or "none"
-    ),
-    Updates: _updates_text,
-    Recovered: _updates_text,
-    Recover: lambda packet: " ".join(
-        f"{index}:{_entry_text(first)}" + (f"-{_entry_text(last)}" if last > first else "")
-        for index, first, last in packet.ranges
-    ),
-    Digest: lambda packet: clock_text(packet.clock),
-    Ask: lambda packet: "for the state too" if packet.state else "where are we?",
-    Welcome: lambda packet: (
-        f"begin at {clock_text(packet.clock)}, now {clock_text(packet.target)}"
-        + (f", state {value_text(packet.state)}" if packet.state is not None else "")
-    ),
-}
-PACKETS |= TICKET_WORDS | TOTAL_WORDS
-STATES: dict[str, Callable[[Any], list[str]]] = {"fifo": _fifo_state, "causal": _causal_state}
 
 
 # --- files -----------------------------------------------------------------------------------
@@ -238,6 +144,11 @@ class Play:
 
     def __init__(self, families: Mapping[str, Family]) -> None:
         self.families = families
+        self.words = {
+            kind: text
+            for family in families.values()
+            for kind, text in family.words.packets.items()
+        }
         self.hidden: tuple[str, ...] = ()  # tags of packets and KINDS that are not told
         self.started: Stage | None = None
         self._told = 0  # how much of the stage's log
@@ -262,7 +173,9 @@ class Play:
     def _news(self) -> list[str]:
         news = self.started.log[self._told :] if self.started else []
         self._told += len(news)
-        return [happening_text(who, what) for who, what in news if not self._is_hidden(what)]
+        return [
+            happening_text(who, what, self.words) for who, what in news if not self._is_hidden(what)
+        ]
 
     def _is_hidden(self, what: Happening) -> bool:
         if isinstance(what, Received | Posted) and tag_of(type(what.packet)) in self.hidden:
@@ -419,7 +332,7 @@ command("double", "FROM TO [KIND|all]")(_with_parcels(Stage.double))
 @command("underway", "[FROM] [TO]")
 def _underway(play: Play, source: str | None = None, target: str | None = None) -> None:
     for parcel in play.stage.underway(source, target):
-        what = packet_text(parcel.packet)
+        what = packet_text(parcel.packet, play.words)
         play.say(f"{parcel.sender} → {parcel.to} {parcel.channel.value} {what}")
 
 
@@ -476,8 +389,8 @@ command("mend", "NAME NAME [one-way]")(_with_path(Stage.mend))
 def _show(play: Play, *names: str) -> None:
     for name in names:
         machine = play.stage.machine(name)
-        tell = STATES.get(play.stage.family.name, lambda shown: [value_text(vars(shown))])
-        play.say(*tell(machine))
+        tell = play.stage.family.words.state
+        play.say(*(tell(machine) if tell else [value_text(vars(machine), play.words)]))
 
 
 @command("hide", "[TAG|sends|receipts|timers|records|deliveries|views|notes]...")

@@ -41,13 +41,13 @@ from ordercast.kernel.step import (
     Step,
     Timer,
 )
+from ordercast.kernel.wording import GROUP
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
 from ordercast.scenario.file import options_for
 from ordercast.store.memory import SimulatedDisk
 from ordercast.types import Event, Invitation, NodeId, Payloads, StateWanted
 
-GROUP = "g"
 MOST_DELIVERIES = 100_000
 """A stage that is not at rest after so many packets never will be."""
 DISK_RECORDS = 1_000_000
@@ -99,10 +99,6 @@ class Kept(NamedTuple):
 
 Happening: TypeAlias = Received | Kept | Posted | TimerSet | Output
 """What the log of a stage holds, each with the life that it happened to."""
-
-
-def tag_of(kind: type[Packet]) -> str:
-    return str(kind.__struct_config__.tag)
 
 
 class Actor:

@@ -11,6 +11,7 @@ import pytest
 from ordercast.check.laws import check
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Note, Step
+from ordercast.kernel.wording import GROUP
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.packets import (
@@ -30,7 +31,7 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import options_for, parse_scenario
 from ordercast.sim.explore import Bounds, explore, setting
 from ordercast.testing.simulation import simulate
-from ordercast.testing.stage import GROUP, Posted, Stage
+from ordercast.testing.stage import Posted, Stage
 from ordercast.types import Event, NodeId, StateGiven
 from ordercast.wire.codec import Codec
 

@@ -26,9 +26,9 @@ from tests.protocol.newtop.table import (
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
+from ordercast.kernel.wording import GROUP
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Here, State
-from ordercast.testing.stage import GROUP
 from ordercast.types import StateGiven, StateWanted, Subgroup, View, event_number
 
 # --- at first ----------------------------------------------------------------------------------

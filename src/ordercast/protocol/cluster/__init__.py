@@ -13,12 +13,15 @@ moving.py         tickets that change hands: our tenure, and what is known of ot
 member.py         the machine of plain gossip, and what both have in common
 causal_member.py  the machine of a causal cluster: the rules that join the parts
 moving_member.py  the same where tickets change hands
+words.py          how clusters read in interaction files
+mutants.py        the same with planted bugs
 advice.py         which settings cannot work
 """
 
 from ordercast.kernel.family import Family, Permit, StateTransfer
 from ordercast.protocol.cluster import member, moving_member
 from ordercast.protocol.cluster.member import advice
+from ordercast.protocol.cluster.mutants import OF_CAUSAL, OF_GOSSIP
 from ordercast.protocol.cluster.options import NOT_LIVE, Causal, CausalOptions, GossipOptions
 from ordercast.protocol.cluster.options import Gossip as GossipLevel
 from ordercast.protocol.cluster.ownership import founder_of, may_send, objection, tickets_move
@@ -33,6 +36,7 @@ from ordercast.protocol.cluster.packets import (
     ThinUpdates,
     Welcome,
 )
+from ordercast.protocol.cluster.words import CAUSAL_WORDS, GOSSIP_WORDS
 from ordercast.protocol.tickets.packets import PACKETS as TICKET_PACKETS
 from ordercast.protocol.tickets.packets import RECORDS
 from ordercast.protocol.tickets.published.packets import PACKETS as RING_PACKETS
@@ -43,6 +47,8 @@ GOSSIP = Family(
     (Gossip, Membership),
     member.build,
     level=GossipLevel,
+    words=GOSSIP_WORDS,
+    mutants=OF_GOSSIP,
     largest_group=20_000,
     largest_batch=lambda options: int(options.window_size),
     tells_stability=False,
@@ -67,6 +73,8 @@ CAUSAL = GOSSIP._replace(
     ),
     build=moving_member.build,
     level=Causal,
+    words=CAUSAL_WORDS,
+    mutants=OF_CAUSAL,
     may_send=may_send,
     objection=objection,
     not_live=lambda options: NOT_LIVE if options.ownership == "published" else "",

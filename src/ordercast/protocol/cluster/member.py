@@ -17,13 +17,12 @@ What it does not do: order anything, ask for what was missed, or know who has wh
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from random import Random
 from typing import Generic, TypeVar
 
 from ordercast.errors import PeerError, UsageError
-from ordercast.kernel.family import Plan
-from ordercast.kernel.machine import Machine
+from ordercast.kernel.family import Plan, machine_per_group
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.protocol.cluster.advice import doubts
@@ -289,8 +288,4 @@ def _filled(entries: list[tuple[E, int]], room: int) -> list[list[tuple[E, int]]
     return found
 
 
-def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
-) -> list[Machine]:
-    """One machine a group: gossip groups know nothing of each other."""
-    return [GossipMember(me, plan, chance) for plan in plans]
+build = machine_per_group(GossipMember)

@@ -5,12 +5,16 @@ options.py   what can be set, with defaults that work
 stream.py    one origin's events at one member: what was received, what is held for whom
 peers.py     who is there: hearing, silence, return, new incarnations
 member.py    the machine: the doors, and the rules that join the parts
+words.py     how it reads in interaction files
+mutants.py   the same with planted bugs
 """
 
 from ordercast.kernel.family import Family
 from ordercast.protocol.fifo.member import build
+from ordercast.protocol.fifo.mutants import MUTANTS
 from ordercast.protocol.fifo.options import Fifo, Options
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
+from ordercast.protocol.fifo.words import WORDS
 
 FAMILY = Family(
     "fifo",
@@ -19,6 +23,8 @@ FAMILY = Family(
     build,
     level=Fifo,
     largest_group=100,
+    words=WORDS,
+    mutants=MUTANTS,
     largest_batch=lambda options: int(options.window_size),
 )
 FAMILIES = (FAMILY,)

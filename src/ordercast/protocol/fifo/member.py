@@ -26,14 +26,13 @@ What it does not do: agree on views, order anything across senders, or keep anyt
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.buffers import Limit, Retained
-from ordercast.kernel.family import Plan
+from ordercast.kernel.family import Plan, machine_per_group
 from ordercast.kernel.losses import Losses
-from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.options import Options
@@ -474,8 +473,4 @@ class Member:
         return Event(self.group, data.origin, number, data.payloads, size=data.size)
 
 
-def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
-) -> list[Machine]:
-    """One machine a group: fifo groups know nothing of each other."""
-    return [Member(me, plan, chance) for plan in plans]
+build = machine_per_group(Member)

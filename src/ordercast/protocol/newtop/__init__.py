@@ -16,6 +16,7 @@ sequencer.py  a group whose order one member decides
 atomic.py     a group without order
 kinds.py      which kind of group a plan asks for
 member.py     the machine: the doors, and delivery over all groups
+words.py      how it reads in interaction files
 """
 
 import msgspec
@@ -30,6 +31,7 @@ from ordercast.protocol.newtop.options import (
     Total,
 )
 from ordercast.protocol.newtop.packets import PACKETS
+from ordercast.protocol.newtop.words import WORDS
 
 FAMILY = Family(
     "total",
@@ -39,6 +41,7 @@ FAMILY = Family(
     level=Total,
     largest_group=50,
     largest_batch=lambda options: int(options.window_size),
+    words=WORDS,
     one_machine=True,
     formation=Formation(
         asks=lambda options: options.invitations == "ask",

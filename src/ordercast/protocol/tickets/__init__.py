@@ -7,4 +7,5 @@ steward.py    replaces the guard set, when it should have other members
 owner.py      claims a ticket, holds it by leases, gives it back
 refusals.py   what no member that follows the rules would send
 leased.py     these parts as one: what a member of a cluster has
+words.py      how packets about tickets read in interaction files
 """

@@ -1,0 +1,73 @@
+"""Gossip and causal clusters with a planted bug. Each breaks one law: the checker must catch it."""
+
+from __future__ import annotations
+
+from ordercast.kernel.family import Mutant, machine_per_group
+from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.cluster.causal_member import CausalMember
+from ordercast.protocol.cluster.causality import Delivery
+from ordercast.protocol.cluster.member import GossipMember
+from ordercast.protocol.cluster.packets import Rumour
+from ordercast.types import Event
+
+
+class Echoes(GossipMember):
+    """Delivers what is relayed at its last hop once more."""
+
+    def _take(self, step: Step, rumour: Rumour, age: int) -> None:
+        super()._take(step, rumour, age)
+        if age > self.settings.hops // 2 and rumour.origin != self.me:
+            step.deliver(self._event(rumour, age))
+
+
+class Hurries(CausalMember):
+    """Delivers what waits without waiting, once it has waited for three rounds."""
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        super().expire(step, timer)
+        if self.now % 3 == 0 and len(self.order):
+            key = self.order.newest()
+            update = self.order.peek(key)
+            if update is not None:
+                step.deliver(self._event(update, 1))
+
+
+class ForgetsItsPast(CausalMember):
+    """Stamps its events as if it had delivered nothing of others."""
+
+    def submit(self, step: Step, group: str, payloads: list[bytes], size: int) -> Event:
+        clock, index = self.order.clock, self.tickets.index
+        assert index is not None
+        self.order.clock = [0] * len(clock)
+        self.order.clock[index] = clock[index]
+        try:
+            return super().submit(step, group, payloads, size)
+        finally:
+            clock[index] = self.order.clock[index]
+            self.order.begin(clock)
+
+
+class SharesTickets(CausalMember):
+    """The second updater believes that it owns the ticket of the first, too."""
+
+    def start(self, step: Step) -> None:
+        super().start(step)
+        if self.tickets.index == 1:
+            step.note("ticket", group=self.group, index=0, cause="acquired")
+
+
+class LetsGo(CausalMember):
+    """Drops every fiftieth event of others without a word."""
+
+    def _deliver(self, step: Step, delivered: list[Delivery]) -> None:
+        own = [one for one in delivered if one.update.number % 50 or one.update.origin == self.me]
+        super()._deliver(step, own)
+
+
+OF_GOSSIP = {"echoes": Mutant("no-duplication", machine_per_group(Echoes))}
+OF_CAUSAL = {
+    "hurries": Mutant("optimistic-causal", machine_per_group(Hurries)),
+    "forgets-its-past": Mutant("optimistic-causal", machine_per_group(ForgetsItsPast)),
+    "shares-tickets": Mutant("ticket-uniqueness", machine_per_group(SharesTickets)),
+    "lets-go": Mutant("completeness", machine_per_group(LetsGo)),
+}

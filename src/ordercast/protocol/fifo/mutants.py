@@ -1,0 +1,87 @@
+"""Fifo groups with a planted bug. Each breaks one law, and the checker must catch it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ordercast.kernel.family import Mutant, Plan, machine_per_group
+from ordercast.kernel.step import Step
+from ordercast.protocol.fifo.member import Member
+from ordercast.protocol.fifo.packets import Data
+from ordercast.protocol.fifo.peers import Peer
+from ordercast.types import Event, NodeId, event_number
+
+
+class Invents(Member):
+    """Makes up an event of a member that it sets aside."""
+
+    def _set_aside(self, step: Step, peer: Peer) -> None:
+        super()._set_aside(step, peer)
+        assert peer.life is not None
+        number = event_number(peer.life.incarnation, 999_999)
+        step.deliver(Event(self.group, peer.life, number, [b"never said"]))
+
+
+class Repeats(Member):
+    """Delivers an event again when it is sent again, after a cut."""
+
+    def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
+        stream = self.streams.get(data.origin)
+        if stream is not None and data.number == stream.received_up_to:
+            step.deliver(self._event(data))
+        super()._receive_data(step, peer, data)
+
+
+class Shuffles(Member):
+    """Hands an event over only after the next one of its stream, now and then."""
+
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        super().__init__(me, plan, chance)
+        self.late: dict[NodeId, Event] = {}
+
+    def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
+        super()._receive_data(step, peer, data)
+        event = step.outputs[-1] if step.outputs else None
+        if not isinstance(event, Event):
+            return
+        late = self.late.pop(data.origin, None)
+        if late is not None:
+            step.outputs.append(late)
+        elif data.number % 10 == 5:
+            self.late[data.origin] = event
+            step.outputs.pop()
+
+
+class ForgetsTheDead(Member):
+    """Does not relay what a crashed sender got to it alone."""
+
+    def _relay(self, step: Step) -> None:
+        pass
+
+
+class SkipsOne(Member):
+    """Does not send every hundredth event to one of the members, and says that it did."""
+
+    def submit(self, step: Step, group: str, payloads: list[bytes], size: int) -> Event:
+        event = super().submit(step, group, payloads, size)
+        if self.own.received_up_to % 100 == 50 and step.sent:
+            to, packet, channel, tokens = step.sent.pop()
+            assert isinstance(packet, Data)
+            step.sent.append((to[:-1], packet, channel, tokens[:-1]))
+            hollow = Data(packet.group, packet.origin, packet.number, [], 0)
+            step.send(to[-1], hollow)
+        return event
+
+    def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
+        super()._receive_data(step, peer, data)
+        if not data.payloads:
+            step.outputs = [item for item in step.outputs if not isinstance(item, Event)]
+
+
+MUTANTS = {
+    "invents": Mutant("no-creation", machine_per_group(Invents)),
+    "repeats": Mutant("no-duplication", machine_per_group(Repeats)),
+    "shuffles": Mutant("fifo", machine_per_group(Shuffles)),
+    "forgets-the-dead": Mutant("agreement", machine_per_group(ForgetsTheDead)),
+    "skips-one": Mutant("completeness", machine_per_group(SkipsOne)),
+}

@@ -1,0 +1,35 @@
+"""How fifo groups read in interaction files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ordercast.kernel.family import Words
+from ordercast.kernel.wording import value_text
+from ordercast.protocol.fifo.packets import Alive, Data, Start
+
+
+def _state(member: Any) -> list[str]:
+    forming = f", forming for {member.forming} ticks more" if member.forming else ""
+    window = f"window {member.unstable.count} of {member.options.window}"
+    return [
+        f"{member.me} has {value_text(member.present)} present, {window}{forming}",
+        *(
+            f"{member.me} has {stream.origin} up to {stream.received_up_to}, "
+            f"holds {value_text([data.number for data in stream.held.after(0)])}"
+            for stream in member.streams.values()
+        ),
+    ]
+
+
+WORDS = Words(
+    {
+        Data: lambda data: f"{data.origin}:{data.number}",
+        Start: lambda start: f"{start.origin} after {start.after}",
+        Alive: lambda alive: (
+            f"has [{' '.join(f'{origin}:{up_to}' for origin, up_to in alive.received)}] "
+            f"hears {value_text(alive.hears)}"
+        ),
+    },
+    _state,
+)
