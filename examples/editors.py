@@ -1,12 +1,13 @@
-"""Three editors and one pen: whoever has it writes a paragraph, and hands it on.
+"""Three editors share one pen: the editor that has it writes a paragraph and gives it back.
 
     python examples/editors.py ann
     python examples/editors.py ben
     python examples/editors.py cid
 
-They write one novel, a causal cluster with a single ticket, which is the pen. Each waits for it,
-writes two sentences and gives it back, twice. Everybody reads the same novel, and no paragraph has
-a sentence of another editor in it. Kill one that has the pen: it is back after a second or two.
+They write one novel: a causal cluster with a single ticket, which is the pen. Each editor waits for
+the pen, writes two sentences and gives it back, twice. All editors read the same novel, and no
+paragraph contains a sentence of another editor. If you kill the editor that has the pen, another
+editor gets it after a second or two.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ async def write(novel: ordercast.Group, me: str) -> None:
             await novel.send(f"{me} ends paragraph {number}".encode())
             await novel.stop_updating()
         except ordercast.TicketLost as error:
-            print(f"{me}: {error}")  # we were away for too long, and somebody else has the pen
+            print(f"{me}: {error}")  # unreachable for too long: another editor has it
 
 
 async def read(novel: ordercast.Group, me: str) -> None:
@@ -38,7 +39,7 @@ async def read(novel: ordercast.Group, me: str) -> None:
                 print(f"{me}: the pen is {cause}")
             case ordercast.Message(sender=writer, data=data):
                 print(f"{me}: {data.decode()}")
-                assert begun in (None, writer), "somebody else writes into this paragraph"
+                assert begun in (None, writer), "another editor writes into this paragraph"
                 begun = writer if b"begins" in data else None
                 ended += begun is None
                 if ended == PARAGRAPHS * len(PLACES):

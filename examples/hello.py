@@ -1,4 +1,7 @@
-"""Three processes greet each other: python examples/hello.py n1 (and n2, and n3)."""
+"""Three processes greet each other.
+
+Run each in its own terminal: python examples/hello.py n1, and the same with n2 and n3.
+"""
 
 import asyncio
 import sys

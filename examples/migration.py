@@ -1,21 +1,22 @@
-"""A server moves to another machine, and its clients notice nothing.
+"""A server moves to another machine while its clients keep sending requests.
 
     python examples/migration.py
 
-Two servers, p1 and p2, keep the same accounts. Tom and Zoe send them requests in the group "old",
-and each request is answered once. p2 has to go, and p3 comes in its place, while the requests go on
-(after Newtop, by Ezhilchelvan, Macêdo and Shrivastava, 1995, section 2):
+Two servers, p1 and p2, store the same accounts. The clients tom and zoe send requests to the group
+"old", and each request is answered once. Then p3 replaces p2, while the requests continue (after
+Newtop, by Ezhilchelvan, Macêdo and Shrivastava, 1995, section 2):
 
- 1. The group "new" is formed beside "old", of all of them and p3. It begins with the state of p1.
- 2. What p1 carries out in "old" from then on it passes on in "new", so that p3 keeps up.
- 3. p3 says that it is ready. Whoever delivers that sends to "new" from then on, and leaves "old"
-    when all its requests there are answered.
- 4. When the clients have left "old", p1 says in "new" that it is over. Requests in "new" have
-    waited for that. p1 and p2 leave "old", and p2 leaves "new" too.
+ 1. The group "new" is formed beside "old". Its members are all of them and p3. It starts with the
+    state of p1.
+ 2. From then on p1 forwards every request that it executes in "old" to "new", so that p3 keeps up.
+ 3. p3 sends "ready". A client that delivers it sends its requests to "new" from then on, and leaves
+    "old" when all its requests there are answered.
+ 4. When the clients have left "old", p1 sends "over" in "new". The servers have held back the
+    requests in "new" until then. p1 and p2 leave "old", and p2 leaves "new" too.
 
-There is one order over both groups, and everybody reads them together, in that order. So what p1
-passes on comes after the request itself, for p2 as well, and "it is over" comes after all of it.
-Here all five are nodes of one process, each with a socket of its own.
+There is one order over both groups, and all members read the two groups together, in that order. So
+a forwarded request comes after the request itself, for p2 as well, and "over" comes after all of
+them. In this example all five nodes run in one process, each with its own socket.
 """
 
 import asyncio
@@ -32,26 +33,26 @@ PLACES = {
 OLD = ["p1", "p2", "tom", "zoe"]
 NEW = ["p1", "p2", "p3", "tom", "zoe"]
 LEVEL = ordercast.Total(prompt_after="2ms")
-BEFORE, AFTER = 100, 100  # requests of a client, before the move begins and after it is over
+BEFORE, AFTER = 100, 100  # requests of a client before the move starts and after it is over
 
 
 class Server:
-    """Keeps accounts: what it has carried out, in which order, follows from what was delivered."""
+    """Stores accounts. It executes the requests that it delivers, in the order of delivery."""
 
     def __init__(self, node: ordercast.Node) -> None:
         self.node = node
         self.me = node.me.name
         self.balances: Counter[str] = Counter()
-        self.servers: dict[str, list[str]] = {}  # by group: those in the view
-        self.passes_on = False  # the others in "new" have our state, and want what comes after it
-        self.is_over = False  # nothing comes in "old" any more
-        self.waiting: list[list[str]] = []  # requests in "new", until that is so
+        self.servers: dict[str, list[str]] = {}  # by group: the servers in its view
+        self.forwards = False  # forward requests: "new" has our state already
+        self.is_over = False  # nothing more will be delivered in "old"
+        self.waiting: list[list[str]] = []  # requests in "new" that wait for "over"
 
     def join(self, name: str, members: list[str]) -> ordercast.Group:
         return self.node.join(name, LEVEL, members, snapshot=self.snapshot, restore=self.restore)
 
     def snapshot(self) -> bytes:
-        self.passes_on = len(self.node.groups) == 2
+        self.forwards = len(self.node.groups) == 2
         return json.dumps(self.balances).encode()
 
     def restore(self, state: bytes) -> None:
@@ -69,52 +70,52 @@ class Server:
 
     async def take_view(self, group: str, names: list[str]) -> None:
         if group == "new" and self.me == "p3" and "p2" in names:
-            print(f"p3: has the state, {sum(self.balances.values())} in all, and is ready")
+            print(f"p3: received the state, {sum(self.balances.values())} in all, and is ready")
             await self.node.groups["new"].send(b"ready")
         if group == "old" and self.me == "p1" and names == ["p1", "p2"]:
-            print("p1: the clients have left the old group, and it is over")
+            print("p1: the clients have left the old group: it is over")
             await self.node.groups["new"].send(b"over")
 
     async def take(self, group: str, words: list[str]) -> None:
         match words:
             case ["request", *request] if group == "old" or self.is_over:
-                await self.carry_out(group, request)
+                await self.execute(group, request)
             case ["request", *request]:
                 self.waiting.append(request)
-            case ["passed-on", client, _, amount] if self.me == "p3":
+            case ["forwarded", client, _, amount] if self.me == "p3":
                 self.balances[client] += int(amount)
             case ["over"]:
-                await self.begin()
+                await self.finish_move()
 
-    async def carry_out(self, group: str, request: list[str]) -> None:
+    async def execute(self, group: str, request: list[str]) -> None:
         client, number, amount = request
         self.balances[client] += int(amount)
-        if self.passes_on and group == "old":
-            await self.node.groups["new"].send(f"passed-on {' '.join(request)}".encode())
-        if self.servers[group][-1] == self.me:  # they all have the same view here: one answers
+        if self.forwards and group == "old":
+            await self.node.groups["new"].send(f"forwarded {' '.join(request)}".encode())
+        if self.servers[group][-1] == self.me:  # all have the same view: one answers
             answer = f"answer {client} {number} {self.balances[client]} {self.me}"
             await self.node.groups[group].send(answer.encode())
 
-    async def begin(self) -> None:
-        """All that comes now comes in "new"."""
+    async def finish_move(self) -> None:
+        """The old group is over: executes the requests that waited, and leaves it."""
         self.is_over = True
         for request in self.waiting:
-            await self.carry_out("new", request)
+            await self.execute("new", request)
         if self.me != "p3":
             await self.node.groups["old"].leave()
         if self.me == "p2":
-            print("p2: leaves")
+            print("p2: leaves both groups")
             await self.node.groups["new"].leave()
 
 
 class Client:
-    """Sends requests all the time, and has each of them answered once."""
+    """Sends requests all the time, and checks that each is answered once."""
 
     def __init__(self, node: ordercast.Node) -> None:
         self.node = node
         self.me = node.me.name
-        self.group = "old"  # into which it sends
-        self.open: dict[int, str] = {}  # requests that are not answered, and where they are
+        self.group = "old"  # the group that it sends to
+        self.open: dict[int, str] = {}  # unanswered requests, and the group of each
         self.answers: list[int] = []  # the balance after each request
         self.answered_by: Counter[str] = Counter()
 
@@ -129,7 +130,7 @@ class Client:
             left -= moved.is_set()
 
     async def read(
-        self, stream: ordercast.Together, begun: asyncio.Event, moved: asyncio.Event
+        self, stream: ordercast.Together, started: asyncio.Event, moved: asyncio.Event
     ) -> None:
         async for item in stream:
             match item:
@@ -142,22 +143,22 @@ class Client:
                     if client == self.me:
                         self.take_answer(int(number), int(balance), server)
             if len(self.answers) == BEFORE:
-                begun.set()
+                started.set()
             is_in_both = self.group == "new" and "old" in self.node.groups
             if is_in_both and "old" not in self.open.values():
-                print(f"{self.me}: sends to the new group, and leaves the old one")
+                print(f"{self.me}: sends to the new group now, and leaves the old one")
                 await self.node.groups["old"].leave()
 
     def take_answer(self, number: int, balance: int, server: str) -> None:
         assert number in self.open, f"request {number} of {self.me} is answered twice"
-        assert number == len(self.answers) + 1, f"a request before {number} was left out"
+        assert number == len(self.answers) + 1, f"a request before {number} was skipped"
         del self.open[number]
         self.answers.append(balance)
         self.answered_by[server] += 1
 
     def check(self) -> int:
-        """Every request was carried out once: each answer has what all before it came to."""
-        assert not self.open, f"not answered: {self.open}"
+        """Every request was executed once: each answer is the sum of the requests up to it."""
+        assert not self.open, f"unanswered: {self.open}"
         balance = 0
         for number, answer in enumerate(self.answers, 1):
             balance += number % 7
@@ -179,7 +180,7 @@ async def main() -> None:
 
 
 async def migrate(servers: dict[str, Server], clients: dict[str, Client]) -> None:
-    begun, moved = asyncio.Event(), asyncio.Event()
+    started, moved = asyncio.Event(), asyncio.Event()
     streams, tasks = {}, []
     for name in OLD:
         if name in servers:
@@ -188,10 +189,10 @@ async def migrate(servers: dict[str, Server], clients: dict[str, Client]) -> Non
         else:
             group = clients[name].node.join("old", LEVEL, OLD)
             streams[name] = ordercast.Together(group)
-            tasks.append(asyncio.create_task(clients[name].read(streams[name], begun, moved)))
+            tasks.append(asyncio.create_task(clients[name].read(streams[name], started, moved)))
     sending = [asyncio.create_task(client.send(moved)) for client in clients.values()]
-    await begun.wait()
-    print("p2 has to go: p3 comes in its place, while requests go on")
+    await started.wait()
+    print("p3 replaces p2 while requests continue")
     for name in NEW:
         if name in servers:
             group = servers[name].join("new", NEW)

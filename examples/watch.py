@@ -1,11 +1,11 @@
-"""A live group, watched: three nodes, a recorder, the laws as a stream, and a page that follows.
+"""Watches a live group: three nodes, a recorder, the laws as a stream, and a page that updates.
 
     python examples/watch.py [SECONDS] [FOLDER]
 
-Opens three nodes in processes of their own that send to each other, and a fourth that only records.
-A Spark query reads the recording while it grows and judges it; FOLDER/live.html shows how it goes.
-To have something to show, the recording gets one event a second time at half time, as if a member
-had been handed it twice: the page turns red within seconds. Needs `pip install "ordercast[spark]"`.
+Three nodes in processes of their own send to each other, and a fourth only records. A Spark query
+reads the recording while it grows and judges it; FOLDER/live.html shows the verdicts. At half time
+the recorder receives one event twice, as if the group had delivered a duplicate, so that the page
+has a violation to show. Needs `pip install "ordercast[spark]"`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ GROUP = "orders"
 
 
 def free_places() -> dict[str, str]:
-    """A port for each node that nobody uses at the moment."""
+    """A free port for each node."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in NAMES]
     places = {
         name: f"127.0.0.1:{one.getsockname()[1]}" for name, one in zip(NAMES, sockets, strict=True)
@@ -45,7 +45,7 @@ def open_node(name: str, places: dict[str, str], folder: Path) -> ordercast.Node
 
 
 async def send(name: str, places: dict[str, str], folder: Path, seconds: float) -> None:
-    """A member that sends a hundred messages a second, and takes what comes."""
+    """A member that sends a hundred messages a second, and discards what it receives."""
     async with open_node(name, places, folder) as node, node.join(GROUP, ordercast.Fifo()) as group:
 
         async def read() -> None:
@@ -61,7 +61,7 @@ async def send(name: str, places: dict[str, str], folder: Path, seconds: float) 
 
 
 class Twice:
-    """A group that hands over one event twice: the mistake that the page is to show."""
+    """A group that delivers one event twice: the violation that the page shows."""
 
     def __init__(self, group: ordercast.Group, after: float) -> None:
         self._group = group

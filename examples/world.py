@@ -1,15 +1,16 @@
-"""A small shared world: planes land, and passengers leave them, never the other way round.
+"""A small shared world: a plane lands, and only then do its passengers leave it.
 
-The world is cut into regions, each a causal cluster: `world/7` and `world/8`. Whoever looks at a
-region joins its cluster, and leaves it when it looks elsewhere. Start three processes:
+The world is divided into regions, and each region is a causal cluster: `world/7` and `world/8`. A
+process that looks at a region joins its cluster, and leaves it when it looks elsewhere. Start three
+processes:
 
     python examples/world.py pilot
     python examples/world.py airport
     python examples/world.py viewer
 
-The pilot lands planes in both regions. The airport sees a landing and lets the passengers out. The
-viewer follows one region, then the other, and stops with an error if it ever sees passengers leave
-a plane that it has not seen landing.
+The pilot lands planes in both regions. When the airport sees a landing, it lets the passengers out.
+The viewer follows one region, then the other. It stops with an error if it sees passengers leave a
+plane before it has seen the plane land.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ PLANES = 6
 
 async def pilot(node: ordercast.Node) -> None:
     while not all(peer["connected"] for peer in node.status()["peers"].values()):
-        await asyncio.sleep(0.05)  # nobody would see the first planes
+        await asyncio.sleep(0.05)  # otherwise nobody would see the first planes
     async with node.join("world/7", CLUSTER) as west, node.join("world/8", CLUSTER) as east:
         readers = [asyncio.create_task(drain(region)) for region in (west, east)]
         for plane in range(PLANES):

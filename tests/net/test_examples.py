@@ -1,4 +1,4 @@
-"""The examples that want several processes, as a reader starts them."""
+"""The examples that need several processes, as a reader starts them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> N
             assert f"{name}: the pen is acquired" in said
 
 
-def test_an_editor_that_nobody_knows_is_told_who_there_is() -> None:
+def test_an_unknown_editor_is_rejected_with_the_names_to_choose_from() -> None:
     ran = subprocess.run(
         [sys.executable, str(EDITORS), "dan"], capture_output=True, text=True, check=False
     )
