@@ -134,25 +134,38 @@ def _unknown_keys(kind: Any, value: Any, where: Where, title: str) -> Iterator[F
         for key, inner in value.items():
             yield from _unknown_keys(get_args(kind)[1], inner, (*where, key), title)
         return
-    struct = _struct_in(kind)
-    if struct is None or not isinstance(value, dict):
+    types = _types_in(kind, value)
+    if not types or not isinstance(value, dict):
         return
-    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     for key, inner in value.items():
-        if key not in fields:
+        if key not in types:
             table = dotted(where) or title
-            yield (*where, key), unknown_word(f"key of {table}", key, fields)
+            yield (*where, key), unknown_word(f"key of {table}", key, types)
         else:
-            yield from _unknown_keys(fields[key].type, inner, (*where, key), title)
+            yield from _unknown_keys(types[key], inner, (*where, key), title)
 
 
-def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct inside list[...] or ... | None, where there is one."""
+def _structs_in(kind: Any) -> list[type[msgspec.Struct]]:
+    """The structs inside list[...], ... | None or a union of tagged ones."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind
+        return [kind]
     if get_origin(kind) is dict:
-        return None
-    return next((found for part in get_args(kind) if (found := _struct_in(part))), None)
+        return []
+    return [struct for part in get_args(kind) for struct in _structs_in(part)]
+
+
+def _types_in(kind: Any, value: Any = None) -> dict[str, Any]:
+    """The keys of the structs inside a type, and what stands there. Of several that a tag tells
+    apart, those of the one that this value is tagged as, if it is."""
+    structs = _structs_in(kind)
+    types: dict[str, Any] = {}
+    for struct in structs:
+        config = struct.__struct_config__
+        tag = value.get(config.tag_field) if isinstance(value, dict) else None
+        if tag == config.tag or all(tag != one.__struct_config__.tag for one in structs):
+            types |= {config.tag_field: str} if config.tag_field else {}
+            types |= {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
+    return types
 
 
 def _quantity(kind: type, value: object) -> object:
@@ -191,10 +204,9 @@ def located(message: str, root: Any) -> tuple[Where, str]:
 def _kind_at(root: Any, where: Where) -> Any:
     """The type that the schema has at a place. Items of a list lie inside the list's type."""
     for name in where:
-        struct = _struct_in(root)
-        if struct is not None and isinstance(name, str):
-            fields = msgspec.structs.fields(struct)
-            root = next((field.type for field in fields if field.encode_name == name), None)
+        types = _types_in(root)
+        if types and isinstance(name, str):
+            root = types.get(name)
     return root
 
 

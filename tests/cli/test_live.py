@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli import live
+from ordercast.live import run
 from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.live.supervisor import Gathered, Supervisor
 from ordercast.trace.lake import read_lake
@@ -186,7 +186,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, gathered: Gathered) -> None:
         async def run(self) -> Gathered:
             return gathered
 
-    monkeypatch.setattr(live, "Supervisor", Pretended)
+    monkeypatch.setattr(run, "Supervisor", Pretended)
 
 
 def test_a_run_that_never_began_decides_nothing(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:

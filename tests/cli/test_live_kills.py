@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli.live import plan_of
+from ordercast.live.run import plan_of
 from ordercast.scenario.file import load_scenario
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
@@ -107,9 +107,9 @@ def test_the_long_versions_kill_somebody_every_few_seconds_for_two_minutes(path:
     for seed in range(5):
         plan = plan_of(load_scenario(path), seed)
         assert plan.duration == 120 * 10**9
-        assert {trouble.kind for trouble in plan.troubles} == {"restart"}
-        assert all(trouble.until is not None for trouble in plan.troubles)
-        assert 40 <= len(plan.troubles) <= 90
+        assert {fault.kind for fault in plan.faults} == {"restart"}
+        assert all(fault.until is not None for fault in plan.faults)
+        assert 40 <= len(plan.faults) <= 90
 
 
 def test_the_long_versions_are_in_the_table_of_the_folder() -> None:

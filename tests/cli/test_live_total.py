@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli.live import plan_of
 from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.live.run import plan_of
+from ordercast.scenario.faults.members import Reform
+from ordercast.scenario.faults.paths import Partition
 from ordercast.scenario.file import load_scenario
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
@@ -116,10 +118,11 @@ def test_who_is_killed_or_cut_off_comes_back_by_itself(ordercast, tmp_path: Path
 
 def test_a_reform_is_planned_for_its_group_and_time() -> None:
     plan = plan_of(load_scenario(ROOT / PARTITION), 1)
-    cut, reform = plan.troubles
-    assert (cut.kind, cut.group) == ("partition", "")
-    assert (reform.kind, reform.group, reform.nodes) == ("reform", "g", ("n2",))
-    assert (reform.at, reform.until, reform.paths) == (6 * SECOND, None, ())
+    cut, reform = plan.faults
+    assert isinstance(cut, Partition)
+    assert isinstance(reform, Reform)
+    assert (plan.groups[0].name, reform.group, reform.nodes) == ("g", "", ["n2"])
+    assert (reform.at, reform.until) == (6 * SECOND, None)
 
 
 def test_a_reform_in_a_group_that_is_not_formed_is_refused(ordercast, tmp_path: Path) -> None:

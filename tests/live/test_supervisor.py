@@ -18,9 +18,12 @@ import pytest
 from ordercast.live import supervisor
 from ordercast.live.member import GroupPlan, LoadPlan
 from ordercast.live.namespaces import Namespaces, Unavailable
-from ordercast.live.supervisor import Gathered, LivePlan, Supervisor, Trouble
+from ordercast.live.supervisor import Gathered, LivePlan, Supervisor
+from ordercast.scenario.faults.fault import Fault
+from ordercast.scenario.faults.paths import Cut, OneWay, Partition
+from ordercast.scenario.faults.processes import Crash, Pause, Restart
 from ordercast.trace.schema import Row
-from ordercast.units import MILLISECOND, SECOND
+from ordercast.units import MILLISECOND, SECOND, Duration
 
 BOUND_SECONDS = 120
 NAMES = ("n1", "n2", "n3")
@@ -28,17 +31,18 @@ PATIENT = {"heartbeat": "25ms", "suspicion_limit": "2s"}
 HASTY = {"heartbeat": "20ms", "suspicion_limit": "300ms"}
 """Notices within half a second what lasts for `LONG`, so a machine may be many times slower than
 that. A busy one may then see suspicions that no cut caused."""
-LONG = 3 * SECOND
+LONG = Duration(3 * SECOND)
+SOON = Duration(SECOND // 4)
 
 
 def plan(
-    *troubles: Trouble,
+    *faults: Fault,
     duration: int = SECOND,
     quiet: int = SECOND,
     options: dict[str, str] = PATIENT,
 ) -> LivePlan:
     group = GroupPlan(name="g", family="fifo", members=list(NAMES), options=options, rate=50)
-    return LivePlan(NAMES, (group,), LoadPlan(senders=list(NAMES)), troubles, duration, quiet)
+    return LivePlan(NAMES, (group,), LoadPlan(senders=list(NAMES)), faults, duration, quiet)
 
 
 def run(
@@ -91,7 +95,7 @@ def test_members_begin_send_and_stop(tmp_path: Path) -> None:
 
 
 def test_a_killed_member_comes_back_as_a_new_life(tmp_path: Path) -> None:
-    crash = Trouble("crash", SECOND // 4, SECOND // 2, ("n2",), disk_lost=True)
+    crash = Crash(at=SOON, lasts=SOON, nodes=["n2"], disk="lost")
     ran = run(plan(crash, duration=4 * SECOND), tmp_path)  # for a new process needs its time
     assert ran.error is None
     first, second = life(ran, "n2", 0), life(ran, "n2", 1)
@@ -104,8 +108,8 @@ def test_a_killed_member_comes_back_as_a_new_life(tmp_path: Path) -> None:
 
 
 def test_a_crash_for_good_stays_one(tmp_path: Path) -> None:
-    shorter = Trouble("crash", SECOND // 4, SECOND // 3, ("n3",))
-    for_good = Trouble("crash", SECOND // 4, None, ("n3",))
+    shorter = Crash(at=SOON, lasts=Duration(SECOND // 12), nodes=["n3"])
+    for_good = Crash(at=SOON, nodes=["n3"])
     ran = run(plan(shorter, for_good), tmp_path)
     assert ran.error is None
     assert kinds(life(ran, "n3"))[-1] == "crash"
@@ -115,7 +119,12 @@ def test_a_crash_for_good_stays_one(tmp_path: Path) -> None:
 def test_crashes_may_overlap_and_hit_a_starting_process(tmp_path: Path) -> None:
     times = [(200, 300), (310, 400), (390, 420), (425, 430), (431, 600)]
     crashes = [
-        Trouble("crash", at * MILLISECOND, until * MILLISECOND, ("n1",)) for at, until in times
+        Crash(
+            at=Duration(at * MILLISECOND),
+            lasts=Duration((until - at) * MILLISECOND),
+            nodes=["n1"],
+        )
+        for at, until in times
     ]
     ran = run(plan(*crashes, duration=2 * SECOND), tmp_path)
     assert ran.error is None
@@ -123,7 +132,7 @@ def test_crashes_may_overlap_and_hit_a_starting_process(tmp_path: Path) -> None:
 
 
 def test_a_paused_member_is_missed_and_returns(tmp_path: Path) -> None:
-    pause = Trouble("pause", SECOND // 4, SECOND // 4 + LONG, ("n2",))
+    pause = Pause(at=SOON, lasts=LONG, nodes=["n2"])
     ran = run(plan(pause, duration=4 * SECOND, quiet=2 * SECOND, options=HASTY), tmp_path)
     assert ran.error is None
     others = life(ran, "n1")
@@ -132,13 +141,12 @@ def test_a_paused_member_is_missed_and_returns(tmp_path: Path) -> None:
     assert kinds(life(ran, "n2"))[-1] == "stop"
 
 
-def cut(kind: str, *paths: tuple[str, str], quiet: int) -> LivePlan:
-    trouble = Trouble(kind, SECOND // 4, SECOND // 4 + LONG, paths=paths)
-    return plan(trouble, duration=7 * SECOND // 2, quiet=quiet, options=HASTY)
+def cut(kind: type[Cut], *sides: list[str], quiet: int) -> LivePlan:
+    fault = kind(at=SOON, lasts=LONG, sides=list(sides))
+    return plan(fault, duration=7 * SECOND // 2, quiet=quiet, options=HASTY)
 
 
-N1_FROM_THE_REST = tuple((a, b) for a in NAMES for b in NAMES if (a == "n1") != (b == "n1"))
-PARTITION = cut("partition", *N1_FROM_THE_REST, quiet=6 * SECOND)
+PARTITION = cut(Partition, ["n1"], ["n2", "n3"], quiet=6 * SECOND)
 """Afterwards it may take TCP, or who dials again, as long as the cut was until it tries."""
 
 
@@ -164,11 +172,11 @@ def test_members_cut_paths_by_themselves(tmp_path: Path) -> None:
 
 
 def test_a_member_that_starts_during_a_cut_is_cut_off_and_mended(tmp_path: Path) -> None:
-    troubles = (
-        Trouble("partition", SECOND // 4, None, paths=N1_FROM_THE_REST),
-        Trouble("restart", SECOND // 2, 3 * SECOND // 4, ("n1",)),
+    faults = (
+        Partition(at=SOON, nodes=["n1"]),
+        Restart(at=Duration(SECOND // 2), lasts=SOON, nodes=["n1"]),
     )
-    wanted = plan(*troubles, duration=5 * SECOND, quiet=6 * SECOND, options=HASTY)
+    wanted = plan(*faults, duration=5 * SECOND, quiet=6 * SECOND, options=HASTY)
     ran = run(wanted, tmp_path)
     assert ran.error is None
     views = [row.members for row in life(ran, "n1", 1) if row.kind == "view"]
@@ -208,7 +216,7 @@ def test_a_one_way_cut_of_the_kernel_is_noticed_at_both_ends(
 ) -> None:
     namespaces.open()
     try:
-        ran = run(cut("one-way", ("n1", "n2"), quiet=SECOND // 2), tmp_path, namespaces)
+        ran = run(cut(OneWay, ["n1"], ["n2"], quiet=SECOND // 2), tmp_path, namespaces)
     finally:
         namespaces.close()
     assert ran.error is None

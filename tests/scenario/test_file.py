@@ -14,10 +14,11 @@ import pytest
 
 from ordercast.errors import UsageError
 from ordercast.protocol.fifo.options import Options
+from ordercast.scenario.faults import FAULTS
+from ordercast.scenario.faults.paths import Partition
 from ordercast.scenario.file import load_scenario, parse_scenario
 from ordercast.scenario.schema import (
     ChaosSettings,
-    Fault,
     GroupSettings,
     NetworkSettings,
     Scenario,
@@ -147,6 +148,7 @@ def test_every_key_is_accepted() -> None:
     assert scenario.network.delay == 1.5 * MILLISECOND
     assert scenario.workload.payload == 1000
     assert scenario.senders() == ("n1", "n2")
+    assert isinstance(scenario.fault[1], Partition)
     assert scenario.fault[1].sides == [["n1", "n2"], ["n3"]]
     assert scenario.fault[1].lasts == SECOND
     a, b = scenario.groups()
@@ -162,7 +164,7 @@ def test_the_example_above_leaves_no_key_out() -> None:
         (Options, [document["options"]]),
         (WorkloadSettings, [document["workload"]]),
         (NetworkSettings, [document["network"]]),
-        (Fault, document["fault"]),
+        *((kind, document["fault"]) for kind in FAULTS.values()),
         (GroupSettings, document["group"]),
         (ChaosSettings, [document["chaos"]]),
     ):
@@ -315,7 +317,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, place: str, number: s
 
 # --- faults that cannot be -------------------------------------------------------------------
 
-FAULTS = [
+WRONG = [
     ('kind = "crash"\nnodes = ["n6"] # here', "fault 2 (crash): there is no process 'n6'"),
     ('kind = "partition"\nsides = [["n1"], ["m2"]] # here', "there is no process 'm2'"),
     ('kind = "partition"\nsides = [["n1", "n2"], ["n2"]] # here', "cannot be on two sides"),
@@ -327,14 +329,14 @@ FAULTS = [
     ('kind = "one-way"\nsides = [["n1"], ["n2"], ["n3"]] # here', "a one-way cut has two sides"),
     ('kind = "one-way"\nsides = [["n1"], ["n2"]]\nnodes = ["n1"] # here', "not both"),
     ('kind = "partition"\nnodes = ["n1", "n2", "n3", "n4", "n5"] # here', "off from nobody"),
-    ('kind = "crash"\nsides = [["n1"]] # here', "only a partition and a one-way cut have sides"),
+    ('kind = "crash"\nsides = [["n1"]] # here', "sides belongs to partition and one-way"),
     ('kind = "crash"\nnodes = ["n1"]\nfor = "0s" # here', "for must be longer than nothing"),
     ('kind = "crach" # here', "unknown word 'crach': did you mean 'crash'?"),
     ('kind = "crash"\ndisk = "los" # here', "unknown word 'los': did you mean 'lost'?"),
 ]
 
 
-@pytest.mark.parametrize(("fault", "what"), FAULTS)
+@pytest.mark.parametrize(("fault", "what"), WRONG)
 def test_an_impossible_fault_is_told(tmp_path: Path, fault: str, what: str) -> None:
     header = "[[fault]]" if "# here" in fault else "[[fault]] # here"
     fine = '[[fault]]\nat = "1s"\nkind = "crash"\nnodes = ["n1"]\n'

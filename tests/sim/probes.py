@@ -20,7 +20,9 @@ from ordercast.kernel.family import Family, Plan
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Address, Channel, Step, Timer
-from ordercast.scenario.schema import Fault, NetworkSettings, Scenario, WorkloadSettings
+from ordercast.scenario.faults import FAULTS
+from ordercast.scenario.faults.fault import Fault
+from ordercast.scenario.schema import NetworkSettings, Scenario, WorkloadSettings
 from ordercast.sim.world import Outcome, World
 from ordercast.trace.schema import Level, Row
 from ordercast.trace.sinks import MemorySink
@@ -284,9 +286,8 @@ def first(name: str) -> NodeId:
 def fault(kind: str, at: int, nodes: str = "", lasts: int | None = None, **settings: Any) -> Fault:
     """A fault on the named nodes, which are separated by spaces."""
     settings = {key: _as_written(value) for key, value in settings.items()}
-    return Fault(
+    return FAULTS[kind](
         at=Duration(at),
-        kind=kind,  # type: ignore[arg-type]
         nodes=nodes.split(),
         lasts=None if lasts is None else Duration(lasts),
         **settings,

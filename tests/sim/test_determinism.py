@@ -7,21 +7,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
 
 from ordercast.scenario import chance
+from ordercast.scenario.chaos import draw_chaos
+from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.file import parse_scenario
-from ordercast.scenario.schema import FaultKind, Scenario
-from ordercast.sim.faults import draw_chaos
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import World
 from ordercast.trace.schema import Level, Row
 from ordercast.trace.sinks import MemorySink
 from ordercast.units import SECOND
 
-FAULTS = [kind for kind in get_args(FaultKind) if kind != "reform"]  # fifo groups do not form
+KINDS = [kind for kind in FAULTS if kind != "reform"]  # fifo groups do not form
 CHAOS: dict[str, Any] = {
     "name": "all at once",
     "processes": 5,
@@ -35,7 +36,7 @@ CHAOS: dict[str, Any] = {
         "reorder": 0.05,
         "bandwidth": "1MB/s",
     },
-    "chaos": {"faults": FAULTS, "every": "500ms"},
+    "chaos": {"faults": KINDS, "every": "500ms"},
 }
 CALM: dict[str, Any] = {"name": "calm", "duration": "5s", "quiet": "1s"}
 
@@ -62,11 +63,11 @@ def submits(rows: list[Row], process: str) -> list[int]:
 RUN = """
 import json, pathlib, sys
 from ordercast.scenario.file import parse_scenario
-from ordercast.sim.world import World, run_name
+from ordercast.sim.world import World
 from ordercast.trace.parquet import ParquetSink
 from ordercast.trace.schema import Level
 scenario = parse_scenario(json.loads(sys.argv[1]))
-with ParquetSink(pathlib.Path(sys.argv[2]), run_name(scenario, 3)) as sink:
+with ParquetSink(pathlib.Path(sys.argv[2]), scenario.run_name(3)) as sink:
     sink.close(World(scenario, 3, sink=sink, level=Level.WIRE).run().header)
 """
 
@@ -145,7 +146,7 @@ def test_one_more_sender_does_not_change_when_the_first_one_submits() -> None:
     assert submits(two, "n2") != submits(two, "n1")
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_changes_nothing_before_it_begins(kind: str) -> None:
     fault = {"at": "3s", "kind": kind, "nodes": ["n2"]}
     if kind == "skew":
@@ -175,5 +176,4 @@ def test_other_chaos_changes_nothing_before_its_first_fault() -> None:
 
 
 def first_fault(scenario: Scenario) -> int:
-    assert scenario.chaos is not None
-    return draw_chaos(scenario.chaos, scenario, chance.stream(1, "faults"))[0].at
+    return draw_chaos(scenario, 1)[0].at

@@ -21,7 +21,8 @@ from tests.sim.probes import (
 )
 
 from ordercast.kernel.step import Step
-from ordercast.scenario.schema import Fault, GroupSettings
+from ordercast.scenario.faults.fault import Fault
+from ordercast.scenario.schema import GroupSettings
 from ordercast.types import NodeId
 
 SYNC = 100 * MILLISECOND

@@ -18,7 +18,8 @@ from tests.sim.probes import (
     say,
 )
 
-from ordercast.scenario.schema import Fault, NetworkSettings
+from ordercast.scenario.faults.fault import Fault
+from ordercast.scenario.schema import NetworkSettings
 from ordercast.units import Duration, Rate
 
 BOUND = 50 * MILLISECOND

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,9 +10,10 @@ import pytest
 from ordercast.errors import UsageError
 from ordercast.kernel.family import by_machine
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.chaos import draw_chaos
+from ordercast.scenario.faults.members import Reform
 from ordercast.scenario.file import load_scenario, parse_scenario
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.faults import draw_chaos
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row
 from ordercast.trace.sinks import MemorySink
@@ -120,9 +120,7 @@ def test_groups_that_cannot_form_are_refused(given: dict[str, Any], what: str) -
 
 def test_chaos_may_ask_for_it_too() -> None:
     stormy = scenario(group=TWO, chaos={"faults": ["reform", "pause"], "every": "100ms"})
-    assert stormy.chaos is not None
-    drawn = draw_chaos(stormy.chaos, stormy, Random(1))
-    asked = [fault for fault in drawn if fault.kind == "reform"]
+    asked = [fault for fault in draw_chaos(stormy, 1) if isinstance(fault, Reform)]
     members = {group.name: group.members for group in stormy.groups()}
     assert {fault.group for fault in asked} == {"a", "b"}
     assert all(fault.nodes[0] in members[fault.group] for fault in asked)

@@ -18,7 +18,7 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.member import Member
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.world import Outcome, World, run_name
+from ordercast.sim.world import Outcome, World
 from ordercast.trace.schema import Ending, Level, Row
 from ordercast.trace.sinks import MemorySink, check_run_id
 from ordercast.types import Event, NodeId
@@ -151,6 +151,6 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_is_named_by_what_a_folder_can_be_called(name: str) -> None:
-    found = run_name(scenario(name=name), 1)
+    found = scenario(name=name).run_name(1)
     assert found == NAMES[name]
     assert check_run_id(found) == found

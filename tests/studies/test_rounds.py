@@ -18,7 +18,8 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import GOSSIP
 from ordercast.protocol.cluster.member import GossipMember, build
-from ordercast.scenario.schema import Fault, NetworkSettings, Scenario, WorkloadSettings
+from ordercast.scenario.faults.processes import Crash
+from ordercast.scenario.schema import NetworkSettings, Scenario, WorkloadSettings
 from ordercast.sim.world import World
 from ordercast.studies.rounds import NEVER, Draw, Journey, Population, reach
 from ordercast.studies.spread import Relay, spread_in_step, spread_phased
@@ -50,7 +51,7 @@ def simulated(journey: Journey, seed: int, warm_up: int = 2) -> list[int]:
     if journey.view_size is not None:
         options |= {"members": "partial", "view_size": journey.view_size}
     names = [f"n{number}" for number in range(1, journey.processes + 1)]
-    crashed = Fault(at=Duration(0), kind="crash", nodes=names[journey.live :])
+    crashed = Crash(at=Duration(0), nodes=names[journey.live :])
     scenario = Scenario(
         name="one event",
         family="gossip",

@@ -25,10 +25,11 @@ from ordercast.check.explain import explain
 from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
-from ordercast.cli.live import Lived, judge, plan_of, run_plan
+from ordercast.cli.live import Lived, judge, narrate
 from ordercast.cli.story import Line, tell
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.live.supervisor import Trouble
+from ordercast.live.run import plan_of, run_plan
+from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing.mutants import mutant_families
 from ordercast.testing.simulation import Simulated, simulate
@@ -205,14 +206,14 @@ def _live(out: Console, seed: int, folder: Path) -> Lived:
     )
     scenario = parse_scenario(tomllib.loads(LIVE))
 
-    def watch(trouble: Trouble, begins: bool) -> None:
-        names = ", ".join(trouble.nodes)
+    def watch(fault: Fault, begins: bool) -> None:
+        names = ", ".join(fault.nodes)
         out.print(
             f"  {names} is killed (SIGKILL)" if begins else f"  {names} is started again",
             style="red" if begins else "green",
         )
 
-    lived = judge(scenario, seed, asyncio.run(run_plan(plan_of(scenario, seed), watch)))
+    lived = judge(scenario, seed, asyncio.run(run_plan(plan_of(scenario, seed), narrate, watch)))
     if lived.error:
         raise DemoFailed(f"the live group could not go on: {lived.error}")
     write_trace(folder / "lake", lived.trace, replace=True)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 from rich.text import Text
 
 from ordercast import __version__
@@ -21,26 +16,12 @@ from ordercast.check.tenures import tenures_of
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
-from ordercast.live.member import GroupPlan, LoadPlan, asked_for
-from ordercast.live.namespaces import Namespaces, Unavailable
-from ordercast.live.supervisor import Gathered, LivePlan, Supervisor, Trouble
-from ordercast.net.config import objection_to
-from ordercast.scenario import chance
+from ordercast.live.run import plan_of, run_plan
+from ordercast.live.supervisor import Gathered
 from ordercast.scenario.file import choices_in, family_in, load_scenario, parameters_of
-from ordercast.scenario.schema import Fault, NetworkSettings, Scenario
-from ordercast.sim.faults import cut_paths, draw_chaos, end_of
-from ordercast.sim.world import run_name
+from ordercast.scenario.schema import NetworkSettings, Scenario
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Header, Trace
-from ordercast.units import SECOND
-
-MOST_PROCESSES = 100
-WHY_NOT = {
-    "loss": "real packets between the members are not ours to lose",
-    "slow": "real packets between the members are not ours to delay",
-    "disk": "the disk is this machine's",
-    "skew": "the clock is this machine's",
-}
 
 
 class Lived(NamedTuple):
@@ -80,129 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
         folder = run_folder(arguments.out, name)
         raise UsageError(f"{folder} exists already: choose another --out or --seed")
     if scenario.network != NetworkSettings():
-        _narrate("the [network] table is left aside: packets take this machine's own time")
-    lived = judge(scenario, arguments.seed, asyncio.run(run_plan(plan)))
+        narrate("the [network] table is left aside: packets take this machine's own time")
+    lived = judge(scenario, arguments.seed, asyncio.run(run_plan(plan, narrate)))
     if arguments.out is not None:
         write_trace(arguments.out, lived.trace)
     _print_json(lived) if arguments.json else _print(lived)
     return _exit_code(lived)
 
 
-# --- from a scenario to a plan ---------------------------------------------------------------
-
-
-def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePlan:
-    """The scenario as a supervisor takes it. UsageError: it asks for what cannot be done live."""
-    if scenario.processes > MOST_PROCESSES:
-        raise UsageError(
-            f"{source}: {scenario.processes} processes; live, each is a process of this machine, "
-            f"and {MOST_PROCESSES} are the most"
-        )
-    for group in scenario.groups():
-        if objection := objection_to(group.name):
-            raise UsageError(f"{source}: {objection}")
-    groups = tuple(_group(scenario, number) for number in range(len(scenario.groups())))
-    faults = list(scenario.fault)
-    if scenario.chaos is not None:
-        for kind in scenario.chaos.faults:
-            if kind in WHY_NOT:
-                raise UsageError(f"{source}: chaos draws {kind}, which {_cannot(kind)}")
-        faults += draw_chaos(scenario.chaos, scenario, chance.stream(seed, "faults"))
-    for number, fault in enumerate(faults, 1):
-        if fault.kind in WHY_NOT:
-            raise UsageError(f"{source}: fault {number} ({fault.kind}) {_cannot(fault.kind)}")
-    load = scenario.workload
-    return LivePlan(
-        scenario.names,
-        groups,
-        LoadPlan(
-            senders=list(scenario.senders()),
-            payload=int(load.payload),
-            batch=load.batch,
-            pattern=load.pattern,
-            seed=seed,
-            tenure=None if load.tenure is None else load.tenure / SECOND,
-            begins={name: (scenario.duration - at) / SECOND for name, at in load.begins.items()},
-        ),
-        tuple(_trouble(fault, scenario) for fault in faults),
-        int(scenario.duration),
-        int(scenario.quiet),
-    )
-
-
-def _cannot(kind: str) -> str:
-    return f"cannot be done live ({WHY_NOT[kind]}): use ordercast sim"
-
-
-def _group(scenario: Scenario, number: int) -> GroupPlan:
-    group = scenario.groups()[number]
-    plan = GroupPlan(
-        name=group.name,
-        family=scenario.family_of(group),
-        members=group.members,
-        options=scenario.options_of(group),
-    )
-    family, options = asked_for(plan)[1]
-    rate = scenario.workload.rate_in(family.round_of(options))
-    return msgspec.structs.replace(plan, rate=rate)
-
-
-def _trouble(fault: Fault, scenario: Scenario) -> Trouble:
-    end = end_of(fault)
-    first = scenario.groups()[0]
-    return Trouble(
-        fault.kind,
-        int(fault.at),
-        None if end is None else int(end),
-        tuple(fault.nodes),
-        tuple(cut_paths(fault, scenario.names)) if fault.kind in ("partition", "one-way") else (),
-        fault.disk == "lost",
-        (fault.group or first.name) if fault.kind == "reform" else "",
-    )
-
-
-# --- the run ---------------------------------------------------------------------------------
-
-
-async def run_plan(
-    plan: LivePlan, watch: Callable[[Trouble, bool], None] = lambda trouble, begins: None
-) -> Gathered:
-    """The run in a folder of its own. Whoever tells us to end ends it in an orderly way."""
-    task = asyncio.current_task()
-    assert task is not None
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        with tempfile.TemporaryDirectory(prefix="ordercast-live-") as folder, _network(plan) as net:
-            return await Supervisor(plan, Path(folder), net, _narrate, watch).run()
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-
-
-@contextmanager
-def _network(plan: LivePlan) -> Iterator[Namespaces | None]:
-    """Where the plan cuts paths: the kernel's own network, if we may have one."""
-    if not any(trouble.paths for trouble in plan.troubles):
-        yield None
-        return
-    namespaces = Namespaces(plan.names)
-    try:
-        namespaces.open()
-    except Unavailable as error:
-        _narrate(f"cuts are made by the members themselves: {error}")
-        yield None
-        return
-    _narrate("cuts are made by the kernel: each member has a network namespace")
-    try:
-        yield namespaces
-    finally:
-        namespaces.close()
-
-
 def live_name(scenario: Scenario, seed: int) -> str:
-    return f"live-{run_name(scenario, seed)}"
+    return f"live-{scenario.run_name(seed)}"
 
 
 def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
@@ -225,7 +93,7 @@ def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
 # --- what is said ----------------------------------------------------------------------------
 
 
-def _narrate(text: str) -> None:
+def narrate(text: str) -> None:
     screen.stderr().print(text, markup=False)
 
 

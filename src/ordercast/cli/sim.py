@@ -24,7 +24,7 @@ from ordercast.errors import UsageError, unknown_word
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import choices_in, load_scenario
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.world import Outcome, advice_on, run_name
+from ordercast.sim.world import Outcome, advice_on
 from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
 from ordercast.testing.simulation import simulate
 from ordercast.trace.parquet import run_folder, write_trace
@@ -128,7 +128,7 @@ def _check(arguments: argparse.Namespace) -> Wanted:
         raise UsageError(f"--mutant {bug}, and this scenario runs {' and '.join(families)}")
     if arguments.out is not None:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
-            folder = run_folder(arguments.out, run_name(scenario, seed))
+            folder = run_folder(arguments.out, scenario.run_name(seed))
             if folder.exists():
                 raise UsageError(f"{folder} exists already: choose another --out or --seed")
     return Wanted(

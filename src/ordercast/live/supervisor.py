@@ -6,9 +6,8 @@ Then it plays the faults: a crash is SIGKILL, a restart a new process on the sam
 SIGSTOP, a cut the kernel's (`namespaces.py`) or, where that cannot be had, the runtime's own. At
 the end of the load it heals everything, waits for the quiet phase, and tells all to stop.
 
-Faults overlap as in the simulator: each is ended by itself; a member is down until the last of its
-crashes ends, and stands still until the last of its pauses does. That a group is formed anew
-happens at a time like a fault, and is over at once.
+What a fault does is said where it is defined (`scenario/faults`), for the simulator and for us: the
+supervisor is a `World`, whose operations are signals, commands to members and cuts.
 
 Rules. Every process is in `lives` from its first moment, and whatever happens none outlives `run`.
 Every wait has a bound. A member that ends without being told to breaks the run off. What a killed
@@ -22,7 +21,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import randrange
@@ -33,6 +33,8 @@ import msgspec
 from ordercast.errors import OrdercastError
 from ordercast.live.member import MET, READY, Command, GroupPlan, LoadPlan, Ready, Settings
 from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.scenario.faults.active import ActiveFaults
+from ordercast.scenario.faults.fault import DiskFound, Fault, Pair
 from ordercast.trace.log import read_log
 from ordercast.trace.schema import Row
 
@@ -45,23 +47,11 @@ KEPT_FILES = frozenset({"incarnation", "lock"})
 """What a lost disk leaves: a new life must never be taken for an old one."""
 
 
-class Trouble(NamedTuple):
-    """One fault. Times are nanoseconds since the load began."""
-
-    kind: str
-    at: int
-    until: int | None = None  # None: until the load ends; a crash then is for good
-    nodes: tuple[str, ...] = ()
-    paths: tuple[tuple[str, str], ...] = ()  # cuts: from whom to whom nothing passes
-    disk_lost: bool = False
-    group: str = ""  # reform: which is formed anew, by each of the nodes
-
-
 class LivePlan(NamedTuple):
     names: tuple[str, ...]
     groups: tuple[GroupPlan, ...]
     load: LoadPlan
-    troubles: tuple[Trouble, ...]
+    faults: tuple[Fault, ...]
     duration: int  # nanoseconds
     quiet: int
 
@@ -146,17 +136,19 @@ class Supervisor:
         folder: Path,
         network: Namespaces | None = None,  # None: loopback, and members that cut by themselves
         tell: Callable[[str], None] = lambda text: None,
-        watch: Callable[[Trouble, bool], None] = lambda trouble, begins: None,
+        watch: Callable[[Fault, bool], None] = lambda fault, begins: None,
     ) -> None:
         self.plan = plan
+        self.names = plan.names
         self._tell = tell
-        self._trouble = watch
+        self._faults = ActiveFaults(self, watch)
+        self._cuts: Counter[Pair] = Counter()  # how many lie on each path
+        self._cuts_made: frozenset[Pair] = frozenset()
         self.lives: list[Life] = []
         self._folder = folder
         self._network = network
         self._places: dict[str, str] = {}
         self._current: dict[str, Life] = {}
-        self._active: list[Trouble] = []
         self._turns = {name: asyncio.Lock() for name in plan.names}  # one revival at a time
         self._watchers: list[asyncio.Task[None]] = []
         self._revivals: list[asyncio.Task[None]] = []
@@ -272,17 +264,17 @@ class Supervisor:
     # --- time --------------------------------------------------------------------------------
 
     async def _play(self) -> None:
-        plan = self.plan
-        moments = [(trouble.at, self._begin, trouble) for trouble in plan.troubles]
-        ends = [(trouble.until, self._end, trouble) for trouble in plan.troubles]
+        plan, faults = self.plan, self._faults
+        moments = [(fault.at, faults.begin, fault) for fault in plan.faults]
+        ends = [(fault.until, faults.end, fault) for fault in plan.faults]
         moments += [(at, end, which) for at, end, which in ends if at and at < plan.duration]
-        for at, act, trouble in sorted(moments, key=lambda moment: moment[0]):
+        for at, act, fault in sorted(moments, key=lambda moment: moment[0]):
             await self._wait_until(at)
-            await act(trouble)
+            act(fault)
+            await self._update_cuts()
         await self._wait_until(plan.duration)
-        # Those for good end last: until then they hold down whom a shorter crash would restart.
-        for trouble in sorted(self._active, key=_is_for_good):
-            await self._end(trouble)
+        faults.heal()
+        await self._update_cuts()
         await self._wait_until(plan.duration + plan.quiet)
         if self._revivals:
             await asyncio.wait(self._revivals, timeout=READY_SECONDS)
@@ -297,60 +289,51 @@ class Supervisor:
 
     # --- faults ------------------------------------------------------------------------------
 
-    async def _begin(self, trouble: Trouble) -> None:
-        self._trouble(trouble, True)
-        if trouble.kind == "reform":
-            for name in trouble.nodes:
-                if self._current[name].started:
-                    self._current[name].tell(Command(do="reform", group=trouble.group))
-            return
-        self._active.append(trouble)
-        if trouble.kind in ("crash", "restart"):
-            for name in trouble.nodes:
-                self._current[name].crash()
-        elif trouble.kind == "pause":
-            for name in trouble.nodes:
-                if self._current[name].alive:
-                    self._current[name].signal(signal.SIGSTOP)
-        else:
-            assert trouble.kind in ("partition", "one-way")
-            await self._update_cuts()
+    physics = None  # nothing of this machine's is ours to change
 
-    async def _end(self, trouble: Trouble) -> None:
-        self._active = [other for other in self._active if other is not trouble]
-        self._trouble(trouble, False)
-        if trouble.kind in ("crash", "restart"):
-            for name in trouble.nodes if not _is_for_good(trouble) else ():
-                if not self._current[name].alive:
-                    revival = self._revive(name, trouble.disk_lost)
-                    self._revivals.append(asyncio.create_task(revival))
-        elif trouble.kind == "pause":
-            for name in trouble.nodes:
-                if not self._lies_on(name, "pause"):
-                    self._current[name].signal(signal.SIGCONT)
-        else:
-            await self._update_cuts()
+    def crash(self, name: str) -> None:
+        self._current[name].crash()
 
-    def _lies_on(self, name: str, *kinds: str) -> bool:
-        return any(other.kind in kinds and name in other.nodes for other in self._active)
+    def restart(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
+        if not self._current[name].alive:
+            revival = self._revive(name, disk, is_down)
+            self._revivals.append(asyncio.create_task(revival))
 
-    async def _revive(self, name: str, disk_lost: bool) -> None:
+    def pause(self, name: str) -> None:
+        if self._current[name].alive:
+            self._current[name].signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self._current[name].signal(signal.SIGCONT)
+
+    def cut(self, paths: Sequence[Pair]) -> None:
+        self._cuts.update(paths)
+
+    def mend(self, paths: Sequence[Pair]) -> None:
+        self._cuts.subtract(paths)
+
+    def form(self, name: str, group: str) -> None:
+        if self._current[name].started:
+            group = group or self.plan.groups[0].name
+            self._current[name].tell(Command(do="reform", group=group))
+
+    async def _revive(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
         try:
             async with self._turns[name], asyncio.timeout(READY_SECONDS + END_SECONDS):
-                await self._start_again(name, disk_lost)
+                await self._start_again(name, disk, is_down)
         except (LiveError, TimeoutError) as error:
             self._break_off(str(error) or f"{name} does not come back")
 
-    async def _start_again(self, name: str, disk_lost: bool) -> None:
+    async def _start_again(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
         if self._current[name].alive:
             return  # another crash of its ended at the same time
         await self._current[name].process.wait()
-        if disk_lost:
+        if disk == "lost":
             _erase(self._folder / name)
-        if self._lies_on(name, "crash", "restart"):
+        if is_down():
             return
         life = await self._spawn(name, self._places[name])
-        if self._lies_on(name, "crash", "restart"):
+        if is_down():
             life.crash()  # meanwhile the next crash began, and found nobody to kill
         try:
             await life.place()
@@ -360,8 +343,13 @@ class Supervisor:
                 raise
 
     async def _update_cuts(self) -> None:
+        """Makes and mends what the faults have changed, if they have."""
+        paths = frozenset(path for path, cuts in self._cuts.items() if cuts > 0)
+        if paths == self._cuts_made:
+            return
+        self._cuts_made = paths
         if self._network is not None:
-            await self._network.set_cuts(self._paths())
+            await self._network.set_cuts(paths)
         for life in self._current.values():
             if life.started:
                 self._tell_cuts(life)
@@ -369,13 +357,10 @@ class Supervisor:
     def _tell_cuts(self, life: Life) -> None:
         """Its own switch, where no network of the kernel's does it."""
         if self._network is None:
-            paths = sorted(self._paths())
+            paths = sorted(self._cuts_made)
             incoming = [one for one, two in paths if two == life.name]
             outgoing = [two for one, two in paths if one == life.name]
             life.tell(Command(do="cut", incoming=incoming, outgoing=outgoing))
-
-    def _paths(self) -> frozenset[tuple[str, str]]:
-        return frozenset(path for trouble in self._active for path in trouble.paths)
 
     # --- what is left ------------------------------------------------------------------------
 
@@ -389,10 +374,6 @@ class Supervisor:
                 own.append(Row(life.name, last.incarnation, last.step + 1, at, "crash"))
             rows += own
         return rows
-
-
-def _is_for_good(trouble: Trouble) -> bool:
-    return trouble.kind == "crash" and trouble.until is None
 
 
 def _erase(folder: Path) -> None:

@@ -13,8 +13,9 @@ from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.family import Family
 from ordercast.levels import Choice, choose, find_family, level_type
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.rules import findings
-from ordercast.scenario.schema import Fault, Scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.settings import Finding, Source, Where, convert, dotted, located, read_source
 
 TITLE = "a scenario"
@@ -62,9 +63,9 @@ def family_in(scenario: Scenario, choices: Sequence[Choice]) -> str:
 
 
 def _checked(source: Source, families: Mapping[str, Family]) -> Scenario:
-    scenario = source.struct(Scenario, TITLE)
-    for finding in _misplaced_keys(scenario, source.document.get("fault", [])):
+    for finding in _keys_of_faults(source.document.get("fault")):
         raise source.error(*finding)
+    scenario = source.struct(Scenario, TITLE)
     for finding in _options_of_groups(scenario, families):
         raise source.error(*finding)
     for finding in findings(scenario, choices_in(scenario, families)):
@@ -72,30 +73,24 @@ def _checked(source: Source, families: Mapping[str, Family]) -> Scenario:
     return scenario
 
 
-FAULT_KEYS: dict[str, tuple[str, ...]] = {
-    "disk": ("restart", "crash"),
-    "rate": ("loss",),
-    "factor": ("slow",),
-    "by": ("skew",),
-    "drift": ("skew",),
-    "mode": ("disk",),
-    "sync": ("disk",),
-    "group": ("reform",),
-}
-"""Keys that only some kinds of fault have."""
-
-
-def _misplaced_keys(scenario: Scenario, given: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Keys that mean nothing where they stand. A default that is written out harms nobody."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(Fault)}
-    for index, fault in enumerate(scenario.fault):
-        kind = fault.kind
-        for key, kinds in FAULT_KEYS.items():
-            if kind not in kinds and getattr(fault, key) != defaults[key]:
-                owner = " and ".join(kinds)
-                yield ("fault", index, key), f"fault {index + 1} ({kind}): {key} belongs to {owner}"
-        if kind == "skew" and not {"by", "drift"} & set(given[index]):
-            yield ("fault", index), f"fault {index + 1} (skew): say by how much: by, drift or both"
+def _keys_of_faults(given: Any) -> Iterator[Finding]:
+    """Kinds that nobody knows, and keys that belong to other kinds than the one they stand at."""
+    keys = {
+        kind: {field.encode_name for field in msgspec.structs.fields(fault)}
+        for kind, fault in FAULTS.items()
+    }
+    for index, table in enumerate(given if isinstance(given, list) else ()):
+        kind = table.get("kind") if isinstance(table, dict) else None
+        if not isinstance(kind, str):
+            continue
+        if kind not in keys:
+            what = unknown_word("word", kind, FAULTS)
+            yield ("fault", index, "kind"), f"fault[{index + 1}].kind: {what}"
+            return
+        for key in table.keys() - {"kind"} - keys[kind]:
+            if owners := [other for other, own in keys.items() if key in own]:
+                what = f"{key} belongs to {' and '.join(owners)}"
+                yield ("fault", index, key), f"fault {index + 1} ({kind}): {what}"
 
 
 def options_for(family: Family, given: dict[str, Any]) -> Any:

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ordercast.errors import unknown_word
-from ordercast.kernel.family import Plan
+from ordercast.kernel.family import Family, Plan
 from ordercast.levels import Choice
-from ordercast.scenario.schema import ChaosSettings, Fault, Scenario
+from ordercast.scenario.faults import FAULTS
+from ordercast.scenario.schema import ChaosSettings, Scenario
 from ordercast.settings import Finding, Where
-from ordercast.units import MILLISECOND, SECOND, Duration
+from ordercast.units import MILLISECOND, SECOND
 
 MOST_FAULTS = 100_000
 LONGEST = 24 * 3600 * SECOND
 MOST_SUBMISSIONS = 20_000_000
 LARGEST_PAYLOAD = 16 << 20
-MOST_PATHS = 4_000_000
-"""Paths between two processes that one cut may lie on: each is remembered by itself."""
 LARGEST_LOAD = 8 << 30
 """Bytes that the load may submit in one run, over all receivers' buffers a few times that."""
 
@@ -27,6 +26,9 @@ LARGEST_LOAD = 8 << 30
 def findings(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
     """What is wrong with a scenario, whose groups have these families and options."""
     names = frozenset(scenario.names)
+    families = {
+        group.name: choice.family for group, choice in zip(scenario.groups(), choices, strict=True)
+    }
     yield from _time(scenario)
     yield from _senders(scenario, names)
     yield from _groups(scenario, names, choices)
@@ -34,12 +36,11 @@ def findings(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]
     yield from _may_send(scenario, choices)
     yield from _network(scenario)
     for index, fault in enumerate(scenario.fault):
-        for key, what in _fault(fault, scenario, names, choices):
+        for key, what in fault.check(scenario, families):
             where: Where = ("fault", index, key) if key else ("fault", index)
             yield where, f"fault {index + 1} ({fault.kind}): {what}"
-    yield from _restarts_of_the_dead(scenario)
     if scenario.chaos is not None:
-        yield from _chaos(scenario.chaos, scenario, choices)
+        yield from _chaos(scenario.chaos, scenario, families)
 
 
 def _time(scenario: Scenario) -> Iterator[Finding]:
@@ -58,7 +59,7 @@ def _senders(scenario: Scenario, names: frozenset[str]) -> Iterator[Finding]:
     elif isinstance(wanted, list):
         for name in wanted:
             if name not in names:
-                yield ("workload", "senders"), _no_such(name, scenario)
+                yield ("workload", "senders"), scenario.no_such(name)
         if len(set(wanted)) < len(wanted):
             yield ("workload", "senders"), "workload.senders lists a process twice"
     senders = frozenset(scenario.senders())
@@ -139,7 +140,7 @@ def _groups(
             yield where, f"group {group.name!r} has no members"
         for name in group.members:
             if name not in names:
-                yield where, _no_such(name, scenario)
+                yield where, scenario.no_such(name)
         if len(set(group.members)) < len(group.members):
             yield where, f"group {group.name!r} lists a member twice"
         family = choice.family
@@ -156,97 +157,18 @@ def _groups(
 
 
 def _chaos(
-    chaos: ChaosSettings, scenario: Scenario, choices: Sequence[Choice]
+    chaos: ChaosSettings, scenario: Scenario, families: dict[str, Family]
 ) -> Iterator[Finding]:
-    if "reform" in chaos.faults and not all(choice.family.formation for choice in choices):
-        yield ("chaos", "faults"), "chaos.faults: not all groups here can be formed anew"
     if not chaos.faults:
         yield ("chaos", "faults"), "chaos.faults is empty: name at least one kind"
+    for kind in dict.fromkeys(chaos.faults):
+        if kind not in FAULTS:
+            yield ("chaos", "faults"), f"chaos.faults: {unknown_word('word', kind, FAULTS)}"
+            return
+        for what in FAULTS[kind].chaos_check(scenario, families):
+            yield ("chaos", "faults"), f"chaos.faults: {what}"
     for key, span in (("every", chaos.every), ("longest", chaos.longest)):
         if span <= 0:
             yield ("chaos", key), f"chaos.{key} must be longer than nothing"
-    cuts = [kind for kind in chaos.faults if kind in ("partition", "one-way")]
-    if cuts and scenario.processes**2 // 4 > MOST_PATHS:
-        what = f"a {cuts[0]} of {scenario.processes} processes cuts over {MOST_PATHS} paths"
-        yield ("chaos", "faults"), f"{what}: leave it out, or lower processes"
     if scenario.duration // (chaos.every + MILLISECOND) > MOST_FAULTS:
         yield ("chaos", "every"), f"chaos.every draws over {MOST_FAULTS} faults: make it longer"
-
-
-def _restarts_of_the_dead(scenario: Scenario) -> Iterator[Finding]:
-    """A crash without `for` is for good: a restart later on would do nothing."""
-    dead_since: dict[str, Duration] = {}
-    in_time = sorted(enumerate(scenario.fault), key=lambda numbered: numbered[1].at)
-    for index, fault in in_time:
-        if fault.kind == "crash" and fault.lasts is None:
-            dead_since |= {name: fault.at for name in fault.nodes if name not in dead_since}
-        elif fault.kind == "restart":
-            for name in fault.nodes:
-                if name in dead_since:
-                    what = f"{name} crashed for good at {dead_since[name]}: give that crash a for"
-                    yield ("fault", index, "nodes"), f"fault {index + 1} (restart): {what}"
-
-
-def _fault(
-    fault: Fault, scenario: Scenario, names: frozenset[str], choices: Sequence[Choice]
-) -> Iterator[tuple[str, str]]:
-    if fault.at > scenario.duration:
-        yield "at", f"at {fault.at} is after the load ends ({scenario.duration})"
-    if fault.lasts is not None and fault.lasts <= 0:
-        yield "for", "for must be longer than nothing"
-    mentioned = [*fault.nodes, *(name for side in fault.sides for name in side)]
-    for name in mentioned:
-        if name not in names:
-            yield ("nodes" if name in fault.nodes else "sides"), _no_such(name, scenario)
-    if fault.kind in ("partition", "one-way"):
-        yield from _sides(fault)
-        if names <= set(fault.nodes):
-            yield "nodes", "cuts all processes off from nobody: leave some out"
-        sizes = [len(side) for side in fault.sides] or [len(fault.nodes), len(names)]
-        if sum(sizes) ** 2 - sum(size**2 for size in sizes) > 2 * MOST_PATHS:
-            yield "sides" if fault.sides else "nodes", f"cuts over {MOST_PATHS} paths: name fewer"
-    elif fault.sides:
-        yield "sides", "only a partition and a one-way cut have sides: say nodes"
-    elif not fault.nodes and fault.kind != "loss":
-        yield "", 'says nobody: add nodes = ["n1"]'
-    if fault.kind == "reform":
-        yield from _reform(fault, scenario, choices)
-
-
-def _reform(
-    fault: Fault, scenario: Scenario, choices: Sequence[Choice]
-) -> Iterator[tuple[str, str]]:
-    groups = {group.name: group for group in scenario.groups()}
-    families = dict(zip(groups, (choice.family for choice in choices), strict=True))
-    if not fault.group and len(groups) > 1:
-        yield "", f"there are several groups: say which, as group = {next(iter(groups))!r}"
-        return
-    group = groups.get(fault.group or next(iter(groups)))
-    if group is None:
-        yield "group", unknown_word("group", fault.group, groups)
-    elif families[group.name].formation is None:
-        yield "kind", f"groups of {families[group.name].name} do not form"
-    else:
-        for name in fault.nodes:
-            if name not in group.members:
-                yield "nodes", f"{name} is not a member of group {group.name!r}"
-    if fault.lasts is not None:
-        yield "for", "a group is formed anew at a time, not for a while"
-
-
-def _sides(fault: Fault) -> Iterator[tuple[str, str]]:
-    listed = [name for side in fault.sides for name in side]
-    if fault.sides and fault.nodes:
-        yield "nodes", "say sides or nodes, not both"
-    elif not fault.sides and not fault.nodes:
-        yield "", 'says no sides: add sides = [["n1"], ["n2"]]'
-    elif len(set(listed)) < len(listed):
-        yield "sides", "a process cannot be on two sides"
-    elif fault.sides and (len(fault.sides) < 2 or not all(fault.sides)):
-        yield "sides", "takes two sides or more, none of them empty"
-    elif fault.kind == "one-way" and len(fault.sides) > 2:
-        yield "sides", "a one-way cut has two sides: from the first to the second"
-
-
-def _no_such(name: str, scenario: Scenario) -> str:
-    return f"there is no process {name!r}: they are n1 to n{scenario.processes}"

@@ -5,21 +5,14 @@ Read from TOML by `file.py`; the keys are described for people in docs/scenarios
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 
+from ordercast.scenario.faults import AnyFault
+from ordercast.scenario.faults.fault import Part, Share
 from ordercast.units import MILLISECOND, SECOND, Duration, Rate, Size
-
-Share = Annotated[float, Meta(ge=0, le=1)]
-FaultKind = Literal[
-    "crash", "restart", "pause", "partition", "one-way", "loss", "slow", "disk", "skew", "reform"
-]
-
-
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of a scenario file: unknown keys are errors."""
 
 
 class WorkloadSettings(Part, frozen=True):
@@ -54,22 +47,6 @@ class NetworkSettings(Part, frozen=True):
     answer_within: Duration = Duration(500 * MILLISECOND)  # the bound of status sends
 
 
-class Fault(Part, frozen=True):
-    at: Duration
-    kind: FaultKind
-    nodes: list[str] = []
-    sides: list[list[str]] = []
-    lasts: Duration | None = msgspec.field(name="for", default=None)
-    disk: Literal["kept", "lost"] = "kept"  # what a restart finds
-    rate: Share = 0.3  # loss
-    factor: Annotated[float, Meta(ge=1, le=1_000_000)] = 10.0  # slow
-    by: Duration = Duration(0)  # skew: how far the clock jumps
-    drift: Annotated[float, Meta(gt=-0.5, le=1)] = 0.0  # skew: seconds gained a second
-    mode: Literal["fail", "full", "slow"] = "fail"  # disk
-    sync: Duration = Duration(20 * MILLISECOND)  # disk, slow: what one sync takes
-    group: str = ""  # reform: which group; "" is the only one
-
-
 class GroupSettings(Part, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     members: list[str]
@@ -79,7 +56,7 @@ class GroupSettings(Part, frozen=True):
 
 
 class ChaosSettings(Part, frozen=True):
-    faults: list[FaultKind]
+    faults: list[str]  # kinds
     every: Duration = Duration(SECOND)
     longest: Duration = Duration(3 * SECOND)  # how long one fault may last
     survivors: Annotated[int, Meta(ge=1, le=100_000)] = 2  # so many never crash for good
@@ -97,7 +74,7 @@ class Scenario(Part, frozen=True):
     formed: bool = True  # where groups form: whether they are there from the beginning
     workload: WorkloadSettings = WorkloadSettings()
     network: NetworkSettings = NetworkSettings()
-    fault: list[Fault] = []
+    fault: list[AnyFault] = []
     group: list[GroupSettings] = []
     chaos: ChaosSettings | None = None
 
@@ -128,3 +105,12 @@ class Scenario(Part, frozen=True):
         if wanted == "all":
             return self.names
         return self.names[:wanted] if isinstance(wanted, int) else tuple(wanted)
+
+    def no_such(self, name: str) -> str:
+        """What to say of a name that no process has."""
+        return f"there is no process {name!r}: they are n1 to n{self.processes}"
+
+    def run_name(self, seed: int) -> str:
+        """The run's name in a lake: the scenario's in small letters, then the seed."""
+        words = re.findall(r"[a-z0-9]+", self.name.lower())
+        return f"{'-'.join(words) or 'run'}-{seed}"

@@ -13,7 +13,7 @@ which packets are posted.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from random import Random
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
@@ -287,11 +287,11 @@ class Network:
 
     # --- faults ------------------------------------------------------------------------------
 
-    def cut(self, paths: list[tuple[str, str]]) -> None:
+    def cut(self, paths: Sequence[tuple[str, str]]) -> None:
         for path in paths:
             self.cuts[path] = self.cuts.get(path, 0) + 1
 
-    def mend(self, paths: list[tuple[str, str]]) -> None:
+    def mend(self, paths: Sequence[tuple[str, str]]) -> None:
         for path in paths:
             self.cuts[path] -= 1
             if not self.cuts[path]:

@@ -9,7 +9,6 @@ then judge the trace. The same scenario and seed give the same trace, byte for b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import NamedTuple
@@ -22,10 +21,12 @@ from ordercast.kernel.packet import Packet
 from ordercast.levels import Choice
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
+from ordercast.scenario.chaos import faults_of
+from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.file import choices_in, family_in, parameters_of
 from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.sim.agenda import Agenda
-from ordercast.sim.faults import Faults, draw_chaos
+from ordercast.sim.faults import SimulatedWorld, schedule
 from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
 from ordercast.sim.workload import Sender, Wish
@@ -94,7 +95,7 @@ class World:
             for name in scenario.names
         }
         self.network.processes = self.processes
-        self.faults = Faults(self.agenda, self.network, self.processes)
+        self.faults = ActiveFaults(SimulatedWorld(self.agenda, self.network, self.processes))
 
     def run(self) -> Outcome:
         scenario = self.scenario
@@ -118,10 +119,7 @@ class World:
 
     def _set_up(self) -> None:
         scenario, seed = self.scenario, self.seed
-        listed = list(scenario.fault)
-        if scenario.chaos is not None:
-            listed += draw_chaos(scenario.chaos, scenario, chance.stream(seed, "faults"))
-        self.faults.schedule(listed, scenario.duration)
+        schedule(faults_of(scenario, seed), self.faults, self.agenda, scenario.duration)
         load, until = scenario.workload, scenario.duration
         for family, plan in self._groups:
             licensed = family.needs_permit(plan)
@@ -151,7 +149,7 @@ class World:
     def _outcome(self, ending: Ending, error: str | None) -> Outcome:
         processes = self.processes.values()
         header = Header(
-            run=run_name(self.scenario, self.seed),
+            run=self.scenario.run_name(self.seed),
             family=family_in(self.scenario, self._choices),
             parameters=parameters_of(self.scenario, self._choices),
             seed=self.seed,
@@ -190,12 +188,6 @@ def advice_on(scenario: Scenario, families: Mapping[str, Family] = FAMILIES) -> 
         rate = load.rate_in(family.round_of(plan.options))
         found += family.advice(plan, rate / load.batch * len(senders))
     return found
-
-
-def run_name(scenario: Scenario, seed: int) -> str:
-    """The run's name in a lake: the scenario's in small letters, then the seed."""
-    words = re.findall(r"[a-z0-9]+", scenario.name.lower())
-    return f"{'-'.join(words) or 'run'}-{seed}"
 
 
 def _nowhere(row: Row) -> None:

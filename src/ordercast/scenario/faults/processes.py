@@ -1,0 +1,91 @@
+"""Faults of processes: `crash`, `restart`, `pause`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ordercast.scenario.faults.fault import DiskFound, Families, Fault, Lot, World
+from ordercast.units import MILLISECOND, Duration
+
+if TYPE_CHECKING:
+    from ordercast.scenario.schema import Scenario
+
+RESTART_PAUSE = 100 * MILLISECOND
+"""How long a process is down that is restarted without a word on how long."""
+
+
+class Death(Fault, frozen=True):
+    """The process dies. It is down until the last of its deaths is over."""
+
+    disk: DiskFound = "kept"  # what the next life finds
+
+    def begin(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            world.crash(name)
+
+    def end(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes if not self.is_for_good else ():
+            world.restart(name, self.disk, partial(is_down, name, world, others))
+
+
+def is_down(name: str, world: World, faults: Sequence[Fault]) -> bool:
+    """Whether one of these faults holds the process down."""
+    return any(isinstance(fault, Death) and fault.lies_on(name, world) for fault in faults)
+
+
+class Crash(Death, frozen=True, tag="crash"):
+    """The process dies; with `for` it starts again afterwards."""
+
+    @property
+    def is_for_good(self) -> bool:
+        return self.lasts is None
+
+    @classmethod
+    def drawn(cls, lot: Lot) -> Fault:
+        nodes, lasts = lot.nodes[:1], lot.lasts
+        for_good = False
+        if lot.draw.random() < 0.5:
+            room = len(lot.scenario.names) - len(lot.gone) > lot.chaos.survivors
+            for_good = nodes[0] not in lot.gone and room
+        if for_good:
+            lot.gone.append(nodes[0])
+        return cls(at=lot.at, nodes=nodes, lasts=None if for_good else lasts, disk=lot.rest.disk)
+
+
+class Restart(Death, frozen=True, tag="restart"):
+    """The process dies and starts again."""
+
+    @property
+    def until(self) -> Duration:
+        return Duration(self.at + (RESTART_PAUSE if self.lasts is None else self.lasts))
+
+    def check(self, scenario: Scenario, families: Families) -> Iterator[tuple[str, str]]:
+        """A crash without `for` is for good: a restart later on would do nothing."""
+        yield from super().check(scenario, families)
+        for name in self.nodes:
+            since = [
+                other.at
+                for other in scenario.fault
+                if other.is_for_good and name in other.nodes and other.at <= self.at
+            ]
+            if since:
+                yield "nodes", f"{name} crashed for good at {min(since)}: give that crash a for"
+
+    @classmethod
+    def drawn(cls, lot: Lot) -> Fault:
+        return cls(at=lot.at, nodes=lot.nodes[:1], lasts=lot.lasts, disk=lot.rest.disk)
+
+
+class Pause(Fault, frozen=True, tag="pause"):
+    """The process stands still until the last of its pauses is over; a restart begins without."""
+
+    def begin(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            world.pause(name)
+
+    def end(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            if not any(isinstance(other, Pause) and other.lies_on(name, world) for other in others):
+                world.resume(name)
