@@ -183,7 +183,7 @@ def test_a_name_is_enough() -> None:
 
 def test_the_example_in_the_documentation_loads(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
-    found = re.search(r"```toml\n(.*?)```", page, re.DOTALL)
+    found = re.search(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)
     assert found
     path = tmp_path / "x.toml"
     path.write_text(found[1], encoding="utf-8")
