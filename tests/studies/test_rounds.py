@@ -73,7 +73,8 @@ def simulated(journey: Journey, seed: int, warm_up: int = 2) -> list[int]:
         if isinstance(item, Event):
             times.append(world.agenda.now)
 
-    families = {"gossip": GOSSIP._replace(build=in_step)} if together else None
+    gossip = GOSSIP._replace(build=in_step) if together else GOSSIP
+    families = {"gossip": gossip}
     world = World(scenario, seed, application=application, families=families)
     outcome = world.run()
     assert (outcome.error, outcome.submitted) == (None, 1)
