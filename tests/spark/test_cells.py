@@ -12,11 +12,12 @@ import pytest
 
 from ordercast.errors import DiskError, UsageError
 from ordercast.spark.cells import Manifest, manifest_path, read_manifest, run_cell
-from ordercast.spark.experiment import Cell
+from ordercast.spark.experiment import Cell, load_experiment
 from ordercast.spark.results import combine, estimate, write_results
 from ordercast.spark.sweep import CELLS_A_TASK, TASK_SECONDS, pack, scouts_of
 from ordercast.trace.lake import find_runs, read_run
 
+TICKETS = Path(__file__).resolve().parents[2] / "experiments" / "tickets.toml"
 DOCUMENT = {
     "name": "cell",
     "family": "causal",
@@ -216,3 +217,17 @@ def test_few_cells_are_spread_over_all_cores_and_no_task_has_too_many() -> None:
     assert len(pack(cells[:40], {0: 0.01}, cores=4)) >= 16
     assert max(map(len, pack(cells, {0: 0.0}, cores=1))) <= CELLS_A_TASK
     assert pack([], {}, cores=1) == []
+
+
+def test_the_experiment_gives_the_figures_that_it_draws(tmp_path: Path) -> None:
+    """A shorter run of one of its cells: half of the tickets in use, far below the bound."""
+    experiment, cells = load_experiment(TICKETS)
+    wanted = {"workload.senders": 10, "label.p_f": 0.1}
+    cell = next(one for one in cells if wanted.items() <= one.settings.items())
+    document = {**cell.document, "duration": "6s", "quiet": "2s"}
+    manifest = run_cell(cell._replace(document=document), tmp_path, "none")
+    assert manifest.error is None
+    assert not manifest.broken
+    assert {figure.y for figure in experiment.figure} <= manifest.figures.keys()
+    assert manifest.figures["ticket_access"] > 0.9
+    assert 9 < manifest.figures["ticket_use"] <= 10

@@ -12,7 +12,8 @@ from rich.text import Text
 from ordercast import __version__
 from ordercast.check.explain import explain
 from ordercast.check.laws import check
-from ordercast.check.tenures import tenures_of
+from ordercast.check.metric import MeasuredRun
+from ordercast.check.metrics import events, measure, tickets
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
@@ -32,8 +33,9 @@ class Lived(NamedTuple):
     error: str | None
     began: bool
 
-    def count(self, kind: str) -> int:
-        return sum(row.kind == kind for row in self.trace.rows)
+    def counts(self) -> dict[str, float]:
+        crashes = sum(row.kind == "crash" for row in self.trace.rows)
+        return {"crashes": crashes, **measure(MeasuredRun(self.trace.rows), events.COUNTS)}
 
 
 def add_to(commands: Any) -> None:
@@ -106,12 +108,13 @@ def _print(lived: Lived) -> None:
         f"{'seed':>8}  {'ended':9} {'crashes':>7} {'events':>8} {'delivered':>10} "
         f"{'given up':>8}  laws"
     )
-    row = f"{header.seed:8}  {header.ending:9} {lived.count('crash'):7} "
-    row += f"{lived.count('submit'):8} {lived.count('deliver'):10} {lived.count('lose'):8}  "
+    counts = lived.counts()
+    row = f"{header.seed:8}  {header.ending:9} {counts['crashes']:7} "
+    row += f"{counts['submitted']:8} {counts['delivered']:10} {counts['given_up']:8}  "
     out.print(Text(row) + line)
-    tenures = tenures_of(lived.trace.rows)
-    if tenures.granted:
-        out.print(screen.tickets_in_short(tenures), markup=False)
+    found = tickets.counted(MeasuredRun(lived.trace.rows))
+    if found.granted:
+        out.print(screen.tickets_in_short(found), markup=False)
     for verdict in lived.verdicts:
         if verdict.answer is Answer.BROKEN:
             out.print()
@@ -124,11 +127,8 @@ def _print_json(lived: Lived) -> None:
         "run": header.run,
         "seed": header.seed,
         "ending": str(header.ending),
-        "crashes": lived.count("crash"),
-        "submitted": lived.count("submit"),
-        "delivered": lived.count("deliver"),
-        "given_up": lived.count("lose"),
-        "tickets": screen.tenure_fields(tenures_of(lived.trace.rows)),
+        **lived.counts(),
+        "tickets": screen.ticket_fields(tickets.counted(MeasuredRun(lived.trace.rows))),
         "laws": [screen.verdict_fields(verdict) for verdict in lived.verdicts],
     }
     if lived.error:

@@ -19,7 +19,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from ordercast.check.tenures import Tenures
+from ordercast.check.metric import percentile
+from ordercast.check.metrics.tickets import TicketCounts
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.units import SECOND
 
@@ -106,31 +107,30 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
     return fields
 
 
-def tenure_fields(tenures: Tenures) -> dict[str, Any]:
+def ticket_fields(tickets: TicketCounts) -> dict[str, Any]:
     """Tickets as JSON has them; times in seconds."""
     return {
-        "granted": tenures.granted,
-        "refused": tenures.refused,
-        "given_back": tenures.given_back,
-        "lost": tenures.lost,
-        "reclaimed": len(tenures.reclaims),
-        "waits": [wait / SECOND for wait in tenures.waits],
-        "reclaims": [reclaim / SECOND for reclaim in tenures.reclaims],
+        "granted": tickets.granted,
+        "refused": tickets.refused,
+        "given_back": tickets.given_back,
+        "lost": tickets.lost,
+        "reclaimed": len(tickets.reclaims),
+        "waits": [wait / SECOND for wait in tickets.waits],
+        "reclaims": [reclaim / SECOND for reclaim in tickets.reclaims],
     }
 
 
-def tickets_in_short(tenures: Tenures) -> str:
+def tickets_in_short(tickets: TicketCounts) -> str:
     """How often tickets were had, turned down and taken over, and how long that took."""
-    found = f"tickets: {tenures.granted} granted{_times(tenures.waits, 'after')}, "
-    found += f"{tenures.refused} claims refused, {tenures.given_back} given back, "
-    found += f"{tenures.lost} lost; {len(tenures.reclaims)} reclaimed"
-    return found + _times(tenures.reclaims, "after")
+    found = f"tickets: {tickets.granted} granted{_times(tickets.waits, 'after')}, "
+    found += f"{tickets.refused} claims refused, {tickets.given_back} given back, "
+    found += f"{tickets.lost} lost; {len(tickets.reclaims)} reclaimed"
+    return found + _times(tickets.reclaims, "after")
 
 
 def _times(times: tuple[int, ...], word: str) -> str:
     if not times:
         return ""
     ordered = sorted(times)
-    middle = ordered[len(ordered) // 2] / SECOND
-    late = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] / SECOND
+    middle, late = (percentile(ordered, share) / SECOND for share in (0.5, 0.99))
     return f" {word} {middle:.2f} s (median; 99 %: {late:.2f} s)"

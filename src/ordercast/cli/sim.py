@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ordercast.check.explain import explain
-from ordercast.check.tenures import Tenures, tenures_of, together
+from ordercast.check.metric import MeasuredRun
+from ordercast.check.metrics.tickets import TicketCounts, counted, together
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError, unknown_word
@@ -52,7 +53,7 @@ class Ran(NamedTuple):
     seed: int
     outcome: Outcome
     verdicts: list[Verdict]
-    tenures: Tenures
+    tickets: TicketCounts
 
 
 def add_to(commands: Any) -> None:
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = screen.stdout()
     printer = _print_json if arguments.json else _Table(out)
     totals = {"broken": 0, "undecided": 0}
-    tenures: list[Tenures] = []
+    tickets: list[TicketCounts] = []
     # On one terminal rows and bar go through one console, which keeps them apart.
     console = out if out.is_terminal else screen.stderr()
     progress = screen.progress(console, hidden=arguments.json or len(seeds) == 1)
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         task = progress.add_task("runs", total=len(seeds))
         for ran in _run_all(wanted, seeds, jobs):
             progress.advance(task)
-            tenures.append(ran.tenures)
+            tickets.append(ran.tickets)
             broken = [verdict for verdict in ran.verdicts if verdict.answer is Answer.BROKEN]
             if broken or ran.outcome.error:
                 totals["broken"] += 1
@@ -102,8 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
                 totals["undecided"] += 1
             first = totals["broken"] == 1
             printer(ran, _replay(arguments, ran.seed), first)
-    if not arguments.json and any(one.granted for one in tenures):
-        out.print(screen.tickets_in_short(together(tenures)), markup=False)
+    if not arguments.json and any(one.granted for one in tickets):
+        out.print(screen.tickets_in_short(together(tickets)), markup=False)
     return _conclude(arguments, len(seeds), totals)
 
 
@@ -172,8 +173,8 @@ def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
         )
         if wanted.lake is not None:
             write_trace(wanted.lake, simulated.trace)
-        tenures = tenures_of(simulated.trace.rows)
-        done.append(Ran(seed, simulated.outcome, simulated.verdicts, tenures))
+        tickets = counted(MeasuredRun(simulated.trace.rows))
+        done.append(Ran(seed, simulated.outcome, simulated.verdicts, tickets))
     return done
 
 
@@ -218,7 +219,7 @@ def _print_json(ran: Ran, replay: str, first_failure: bool) -> None:
         "submitted": outcome.submitted,
         "delivered": outcome.delivered,
         "packets": outcome.packets,
-        "tickets": screen.tenure_fields(ran.tenures),
+        "tickets": screen.ticket_fields(ran.tickets),
         "laws": [screen.verdict_fields(verdict) for verdict in ran.verdicts],
     }
     if outcome.error:

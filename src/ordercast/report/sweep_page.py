@@ -13,6 +13,7 @@ import msgspec
 from ordercast.check.context import rows_around, who_was_there
 from ordercast.check.diagram import draw as draw_text
 from ordercast.check.laws import LAWS, check
+from ordercast.check.metrics import NAMES
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.errors import TraceError
 from ordercast.report.page import (
@@ -28,7 +29,6 @@ from ordercast.report.page import (
 from ordercast.report.space_time import draw
 from ordercast.spark.cells import LAKE, Manifest
 from ordercast.spark.figures import figures_of
-from ordercast.spark.measure import FIGURES
 from ordercast.spark.outcome import SCENARIOS, Outcome, read_outcome
 from ordercast.spark.results import Combination, Estimate, combine
 from ordercast.trace.lake import read_run
@@ -129,7 +129,7 @@ def laws_section(manifests: Sequence[Manifest]) -> Section:
 def _table(combinations: list[Combination]) -> TablePart:
     keys = list(combinations[0].settings) if combinations else []
     measured = {name for each in combinations for name in each.figures}
-    names = [name for name in FIGURES if name in measured]
+    names = [name for name in NAMES if name in measured]
     rows = [
         [
             *(Words(str(value)) for value in each.settings.values()),

@@ -8,13 +8,12 @@ experiment.py  experiment files: a scenario, a grid, seeds, what is drawn
 tune.py        a setting that is searched for each run
 cells.py       one cell: simulate, judge, measure, write; a pure function of its row
 sweep.py       cells as Spark tasks, resumed by their manifests
-measure.py     the figures of one run, inside a task
 results.py     means over the seeds with their margins; results.parquet
 outcome.py     what a sweep's folder says about itself
 figures.py     results as drawings
 
 tables.py      a lake as a DataFrame
-metrics.py     the same figures and more as DataFrame functions
+metrics.py     the metrics of check/metrics as DataFrame functions
 laws.py        the laws on a lake: tasks for runs that fit one, windows for larger ones
 columns.py     one run as numpy columns
 vector*.py     the rows that matter to each law, chosen by vectors

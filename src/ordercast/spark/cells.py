@@ -27,6 +27,8 @@ from typing import Any
 import msgspec
 
 from ordercast.check.laws import check
+from ordercast.check.metric import MeasuredRun
+from ordercast.check.metrics import measure
 from ordercast.check.verdict import Answer
 from ordercast.errors import DiskError, UsageError
 from ordercast.levels import choose
@@ -34,7 +36,6 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark.experiment import Cell
-from ordercast.spark.measure import measure
 from ordercast.spark.tune import Answers, settled
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import SCHEMA_VERSION, Trace
@@ -160,6 +161,11 @@ def _run(cell: Cell, out: Path, traces: str) -> Manifest:
         _keep(out / LAKE, trace)
     group = scenario.groups()[0]
     options = choose(scenario.family_of(group), scenario.options_of(group)).options
+    counted = {
+        "packets": outcome.packets,
+        "bytes": world.network.bytes,
+        "failed_share": answers.failed_share,
+    }
     return Manifest(
         id=cell.id,
         place=cell.place,
@@ -170,14 +176,7 @@ def _run(cell: Cell, out: Path, traces: str) -> Manifest:
         laws={one.law: str(one.answer) for one in verdicts},
         broken=broken,
         rows=len(sink.rows),
-        figures=measure(
-            trace,
-            outcome.packets,
-            world.network.bytes,
-            getattr(options, "round", None),
-            answers.failed_share,
-            getattr(options, "lease", None),
-        ),
+        figures=measure(MeasuredRun(trace.rows, msgspec.structs.asdict(options), counted)),
     )
 
 

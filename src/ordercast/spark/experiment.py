@@ -36,10 +36,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from ordercast.check.metrics import NAMES
 from ordercast.errors import UsageError, unknown_word
 from ordercast.scenario.file import parse_scenario
 from ordercast.settings import Source, read_source
-from ordercast.spark.measure import FIGURES
 from ordercast.spark.tune import Tune, carried, checked, put
 
 MOST_CELLS = 10_000
@@ -113,8 +113,8 @@ def _refuse_figures(experiment: Experiment, source: Source) -> None:
             if key is not None and key not in keys:
                 told = unknown_word("key of the grid", key, keys)
                 raise source.error(("figure", place, name), told)
-        if figure.y not in FIGURES:
-            told = unknown_word("figure", figure.y, FIGURES)
+        if figure.y not in NAMES:
+            told = unknown_word("figure", figure.y, NAMES)
             raise source.error(("figure", place, "y"), told)
 
 

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ordercast.check.metrics import NAMES
 from ordercast.errors import UsageError
 from ordercast.spark.experiment import Experiment, Figure, keys_of
-from ordercast.spark.measure import FIGURES
 from ordercast.spark.results import Combination, Estimate, estimate
 
 MOST_LINES = 8
@@ -138,9 +138,7 @@ def combinations_of(table: Any) -> list[Combination]:
         by_settings.setdefault(row["settings"], []).append(row)
     found = []
     for settings, rows in by_settings.items():
-        values = {
-            name: [row[name] for row in rows if row.get(name) is not None] for name in FIGURES
-        }
+        values = {name: [row[name] for row in rows if row.get(name) is not None] for name in NAMES}
         found.append(
             Combination(
                 msgspec.json.decode(settings),

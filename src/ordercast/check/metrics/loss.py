@@ -1,0 +1,126 @@
+"""Loss as the cluster papers count it.
+
+An event is lost at a process that was there all the time if it did not come, or came when it could
+not be delivered any more without breaking optimistic causal order. Families that keep that order
+have none of the second kind, plain gossip has. Which event precedes which is taken from the rows,
+never from stamps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ordercast.check.history import History, Log
+from ordercast.check.metric import Breakdown, MeasuredRun, Metric
+from ordercast.check.metrics.events import Event, deliveries, event_of, submitted_at
+from ordercast.trace.schema import Header, Trace
+
+
+class Loss(NamedTuple):
+    expected: int  # pairs of an event and a process that came before it and stayed
+    missing: int  # not delivered
+    disordered: int  # delivered after something that the event precedes
+
+
+def _loss(run: MeasuredRun) -> Loss:
+    made, there = run.once(submitted_at), _there(run)
+    joins = {group: sorted(joined.values()) for group, joined in there.items()}
+    expected = sum(bisect_right(joins.get(event[0], ()), at) for event, at in made.items())
+    if not expected:
+        return Loss(0, 0, 0)
+    got = {
+        (row.process, row.incarnation, event_of(row))
+        for row in run.once(deliveries)
+        if (at := made.get(event_of(row))) is not None
+        and at >= there.get(row.group, {}).get(row.process, at + 1)
+    }
+    return Loss(expected, expected - len(got), len(got & _too_late(run)))
+
+
+def _there(run: MeasuredRun) -> dict[str | None, dict[str, int]]:
+    """By group: the processes that joined once and stayed, and when they joined."""
+    gone = {row.process for row in run.rows if row.kind in ("crash", "leave") or row.incarnation}
+    there: dict[str | None, dict[str, int]] = defaultdict(dict)
+    for row in run.rows:
+        if row.kind == "join" and row.process not in gone:
+            there[row.group].setdefault(row.process, row.at)
+    return there
+
+
+def _too_late(run: MeasuredRun) -> set[tuple[str, int, Event]]:
+    """Deliveries of events that precede something delivered there before, in one incarnation."""
+    history = History(Trace(Header(run="one"), list(run.rows)))
+    return {
+        (line.deliveries[at].process, line.deliveries[at].incarnation, history.events[event])
+        for line in history.lines
+        for at, event in _late(history, line)
+    }
+
+
+def _late(history: History, line: Log) -> Iterator[tuple[int, int]]:
+    """Follows one process. `passed`: up to where each stream is in the past of what was delivered.
+
+    An event that comes too late adds nothing: all of its past is passed already.
+    """
+    past = history.past
+    stream, place, streams, before = past.stream, past.place, past.streams, past.before
+    reach: dict[int, int] = {}  # how far each stream's own pasts were followed
+    passed: dict[int, int] = {}
+    for at, event in enumerate(line.delivered):
+        source = stream[event]
+        if source < 0:
+            continue
+        own = place[event]
+        if passed.get(source, 0) >= own:
+            yield at, event
+            continue
+        reached = reach.get(source, 0)
+        if reached >= own:
+            continue  # a repetition
+        reach[source] = own
+        passed[source] = own - 1
+        todo = streams[source][reached:own]
+        for one in todo:
+            for earlier in before[one] or ():
+                origin, last = stream[earlier], place[earlier]
+                if passed.get(origin, 0) < last:
+                    passed[origin] = last
+                    reached = reach.get(origin, 0)
+                    if reached < last:
+                        reach[origin] = last
+                        todo += streams[origin][reached:last]
+
+
+def _share(run: MeasuredRun, count: int) -> float | None:
+    expected = run.once(_loss).expected
+    return count / expected if expected else None
+
+
+def _lost(run: MeasuredRun) -> float | None:
+    return _share(run, run.once(_loss).missing + run.once(_loss).disordered)
+
+
+LOSS = Breakdown(
+    "loss",
+    "Pairs of an event and a process that was there all the time: how many are lost",
+    Loss,
+    lambda run: [run.once(_loss)] if run.once(_loss).expected else [],
+)
+METRICS = (
+    Metric("lost_share", "share", "Events missing or disordered at processes that stayed", _lost),
+    Metric(
+        "missing_share",
+        "share",
+        "Events not delivered at processes that stayed",
+        lambda run: _share(run, run.once(_loss).missing),
+    ),
+    Metric(
+        "disordered_share",
+        "share",
+        "Events delivered after something that they precede, at processes that stayed",
+        lambda run: _share(run, run.once(_loss).disordered),
+    ),
+)
