@@ -7,21 +7,21 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.check.laws import check
+from ordercast.check.law import ORIGINS, Delivery
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
-from ordercast.errors import UsageError
+from ordercast.errors import TraceError, UsageError
 from ordercast.net.recorder import RecordLog
 from ordercast.report.live_page import LivePage
 from ordercast.spark.online import (
     BUCKETS,
-    LAWS,
-    ORIGINS,
+    STREAMED,
     Break,
-    Delivery,
     Memory,
     breaks,
     count_latencies,
@@ -79,8 +79,8 @@ def test_an_event_after_one_that_knew_it_breaks_causality() -> None:
 
 def test_only_the_laws_that_were_asked_for_are_judged() -> None:
     stream = [delivery(0, "n1", 2), delivery(1, "n1", 1), delivery(2, "n1", 1)]
-    assert told(judge(Memory(), stream, ["no-duplication"])) == [("no-duplication", 2)]
-    assert told(judge(Memory(), stream, ["fifo"])) == [("fifo", 1), ("fifo", 2)]
+    assert told(judge(Memory(), stream, [LAWS["no-duplication"]])) == [("no-duplication", 2)]
+    assert told(judge(Memory(), stream, [LAWS["fifo"]])) == [("fifo", 1), ("fifo", 2)]
 
 
 @given(st.integers(0, 10_000))
@@ -100,7 +100,7 @@ def test_the_reference_agrees(seed: int) -> None:
         rows.append(Row("r", 0, step + 1, 10**9 + step, "deliver", "g", origin, number))
         stream.append(delivery(step, origin, number, index=index, stamp=stamp))
     found = {each.law for each in judge(Memory(), stream)}
-    verdicts = check(Trace(Header("x"), rows), LAWS)
+    verdicts = check(Trace(Header("x"), rows), STREAMED)
     assert found == {each.law for each in verdicts if each.answer is Answer.BROKEN}
 
 
@@ -142,7 +142,7 @@ def test_batches_and_restarts_change_nothing(numbers: list[int], cuts: list[int]
     memory, found = b"", []
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     for begin, end in pairwise(edges):
-        unpacked = Memory.unpack(memory or None)
+        unpacked = Memory(packed=memory or None)
         found += judge(unpacked, stream[begin:end])
         memory = unpacked.pack()
     assert found == judge(Memory(), stream)
@@ -153,19 +153,31 @@ def test_what_is_remembered_is_bounded_and_forgetting_breaks_nothing() -> None:
     gaps = [delivery(at, "n1", 2 * at + 2) for at in range(5 * SPANS)]
     crowd = [delivery(1000 + at, f"p{at}", 1) for at in range(2 * ORIGINS)]
     assert judge(memory, [*gaps, *crowd]) == []
-    assert len(memory.origins) == ORIGINS
+    assert len(memory.of["fifo"].last) == len(memory.of["no-duplication"].origins) == ORIGINS
     assert len(memory.pack()) < 100 * ORIGINS
     again = [delivery(9000, "p0", 1), delivery(9001, f"p{2 * ORIGINS - 1}", 1)]
     assert told(judge(memory, again)) == [("no-duplication", 9001)]  # p0 was forgotten
     late = Memory()
     judge(late, gaps)
-    assert told(judge(late, [delivery(9000, "n1", 3)], ["no-duplication"])) == []
+    assert told(judge(late, [delivery(9000, "n1", 3)], [LAWS["no-duplication"]])) == []
     assert told(judge(late, [delivery(9001, "n1", 10 * SPANS)])) == [("no-duplication", 9001)]
 
 
 def test_a_law_that_no_stream_can_judge_is_told() -> None:
-    with pytest.raises(UsageError, match="unknown law of a stream 'total'"):
+    with pytest.raises(UsageError, match="total has no streaming form"):
         judged(None, ["total"])
+    with pytest.raises(UsageError, match="unknown law 'totl': did you mean 'total'"):
+        judged(None, ["totl"])
+
+
+def test_which_laws_have_a_streaming_form() -> None:
+    assert [law.name for law in STREAMED] == ["no-duplication", "fifo", "optimistic-causal"]
+
+
+def test_a_state_of_another_version_is_refused_with_what_to_do() -> None:
+    older = msgspec.msgpack.encode([0, {"n1": [5, 0, []]}, []])
+    with pytest.raises(TraceError, match="start the query with another checkpoint"):
+        Memory(packed=older)
 
 
 # --- latency -----------------------------------------------------------------------------------

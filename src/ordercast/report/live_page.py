@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ordercast.errors import UsageError
-from ordercast.spark.online import BROKEN, BUCKETS, LAWS, quantile
+from ordercast.spark.online import BROKEN, BUCKETS, STREAMED, quantile
 
 WRITE_SECONDS = 1.0
 RELOAD_SECONDS = 2
@@ -135,6 +135,7 @@ class LivePage:
     def text(self, live: bool) -> str:
         now = self._clock()
         count = sum(self._broken.values())
+        laws = dict.fromkeys([*(law.name for law in STREAMED), *self._broken])
         told = f"{count:,} breaks" if count > 1 else "1 break" if count else "nothing broken"
         return _PAGE.format(
             reload=f'<meta http-equiv="refresh" content="{RELOAD_SECONDS}">' if live else "",
@@ -146,7 +147,7 @@ class LivePage:
             seconds=f"{max(0, now - self._began):,.0f}",
             cards=self._cards(now),
             curve=self._curve(int(now)),
-            laws=_table(["law", "breaks"], [(law, f"{self._broken[law]:,}") for law in LAWS], {1}),
+            laws=_table(["law", "breaks"], [(law, f"{self._broken[law]:,}") for law in laws], {1}),
             members=self._member_table(),
             breaks=self._break_table(),
         )

@@ -40,7 +40,8 @@ def unpack(packed: bytes) -> tuple[Law, ...]:
 
 def _modules(laws: Iterable[Law]) -> list[ModuleType]:
     names = {part.__module__ for law in laws for part in _parts(law) if hasattr(part, "__module__")}
-    outside = sorted(name for name in names if name.partition(".")[0] not in (_OURS, "__main__"))
+    everywhere = {_OURS, "__main__", *sys.stdlib_module_names}  # "__main__" goes by value anyway
+    outside = sorted(name for name in names if name.partition(".")[0] not in everywhere)
     return [sys.modules[name] for name in outside if name in sys.modules]
 
 

@@ -3,21 +3,14 @@
     live = spark.readStream.format("ordercast").load("recording")
     breaks(live).writeStream...
 
-Judged is what a recorder was handed, key by key: a key is a group at a process. Three laws can be
-judged there, from what the key has seen before and nothing else:
+Judged is what a recorder was handed, key by key: a key is a group at a process. So only laws with a
+streaming form can be judged, which need what the key has seen before and nothing else. On a stream
+no-duplication means: an event is in the recording twice, in whichever incarnations. Every break is
+told, not only the first. A law without the form is refused when the query is made: there is no
+history of all processes here that its plain judge could see.
 
-  fifo               an origin's number is smaller than one that was delivered before, in this life
-  no-duplication     an event is in the recording twice, in whichever lives
-  optimistic-causal  an event that was delivered before has this one in its past, in this life
-
-The last one takes the past from the stamps, for a recorder sees no submissions: a protocol that
-stamps wrongly is caught by `ordercast check` on the members' traces, which takes it from the rows.
-Events without a stamp are not judged by it. Every break is told, not only the first.
-
-What is remembered is bounded, a key: the last number and 64 spans of numbers for each of 1,000
-origins, and one mark for each of 4,096 tickets. Of an origin with more gaps than that, numbers
-before the oldest gaps are not judged by no-duplication; who was silent longest of more than 1,000
-origins is forgotten and begins anew. Nothing is ever called broken because of what was forgotten.
+What is remembered is bounded, a key: each law's file says how. Nothing is ever called broken
+because of what was forgotten.
 
 Beside the breaks `judged` gives one row a key and micro-batch that says how much was judged, and
 how long after it was recorded.
@@ -34,13 +27,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ordercast.errors import UsageError, unknown_word
-from ordercast.trace.recording import Numbers
+from ordercast.check.law import Delivery, Law
+from ordercast.check.laws import LAWS, named
+from ordercast.errors import TraceError, UsageError
+from ordercast.spark import by_value
 from ordercast.trace.text import event_name
-
-FIFO, NO_DUPLICATION, OPTIMISTIC_CAUSAL = LAWS = ("fifo", "no-duplication", "optimistic-causal")
-ORIGINS = 1000
-TICKETS = 4096
 
 BROKEN, JUDGED = "broken", "judged"
 OUTPUT = (
@@ -63,107 +54,65 @@ _STATE = {
 }
 
 
-class Delivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is judged and counted of one record."""
-
-    offset: int
-    at: int
-    incarnation: int
-    origin: str
-    number: int
-    index: int | None = None
-    stamp: tuple[int, ...] | None = None
-    size: int | None = None
-    messages: int = 0
-
-
 class Break(NamedTuple):
     law: str
     delivery: Delivery
     why: str
 
 
-class _Origin(msgspec.Struct, array_like=True):
-    last: int = -1  # the greatest number of this life
-    floor: int = 0  # up to here it is not known what was delivered
-    spans: list[int] = []  # see Numbers
+STREAMED: tuple[Law, ...] = tuple(law for law in LAWS.values() if law.stream is not None)
+"""The laws with a streaming form."""
 
 
-class _Mark(msgspec.Struct, array_like=True):
-    """How far a ticket is in the past of what was delivered, and of which event."""
-
-    entry: int = -1
-    by: str = ""
-
-
-class Memory(msgspec.Struct, array_like=True):
-    """What one key has seen, as far as it matters for what it will see."""
-
-    incarnation: int = -1
-    origins: dict[str, _Origin] = {}
-    marks: list[_Mark] = []
-
-    @classmethod
-    def unpack(cls, data: bytes | None) -> Memory:
-        return msgspec.msgpack.decode(data, type=cls) if data else cls()
-
-    def pack(self) -> bytes:
-        return msgspec.msgpack.encode(self)
-
-
-def judge(
-    memory: Memory, deliveries: Iterable[Delivery], laws: Sequence[str] = LAWS
-) -> list[Break]:
-    """The breaks among further deliveries of a key, in the order of their offsets."""
-    found: list[Break] = []
-    fifo, once, causal = (law in laws for law in LAWS)
-    for each in deliveries:
-        if each.incarnation != memory.incarnation:
-            _begin_life(memory, each.incarnation)
-        origin = memory.origins.pop(each.origin, None) or _Origin()
-        memory.origins[each.origin] = origin  # the last one spoke last
-        if fifo and each.number < origin.last:
-            why = f"after {event_name(each.origin, origin.last)}"
-            found.append(Break(FIFO, each, why))
-        numbers = Numbers(origin.spans, origin.floor)
-        if each.number > origin.floor:
-            if once and each.number in numbers:
-                found.append(Break(NO_DUPLICATION, each, "a second time"))
-            numbers.add(each.number)
-            origin.spans, origin.floor = numbers.spans, numbers.floor
-        origin.last = max(origin.last, each.number)
-        if causal and (by := _passed(memory, each)):
-            why = f"after {by}, which has it in its past"
-            found.append(Break(OPTIMISTIC_CAUSAL, each, why))
-        if len(memory.origins) > ORIGINS:
-            del memory.origins[next(iter(memory.origins))]
+def streamed(laws: Iterable[Law | str]) -> tuple[Law, ...]:
+    """These laws. UsageError: one of them has no streaming form."""
+    found = tuple(named(laws) or ())
+    for law in found:
+        if law.stream is None:
+            forms = ", ".join(one.name for one in STREAMED)
+            raise UsageError(
+                f"{law.name} has no streaming form (these have one: {forms}). Judge it with "
+                "`ordercast check` on what the members wrote."
+            )
     return found
 
 
-def _begin_life(memory: Memory, incarnation: int) -> None:
-    """Order is promised within one life; that nothing is recorded twice, in all of them."""
-    memory.incarnation = incarnation
-    memory.marks.clear()
-    for origin in memory.origins.values():
-        origin.last = -1
+class Memory:
+    """What one key has seen: by law, as far as that law needs it for what the key will see."""
+
+    def __init__(self, laws: Iterable[Law] = STREAMED, packed: bytes | None = None) -> None:
+        self.of: dict[str, Any] = {}
+        try:
+            known = msgspec.msgpack.decode(packed, type=dict[str, msgspec.Raw]) if packed else {}
+            for law in laws:
+                assert law.stream is not None
+                blank = law.stream.memory()
+                part = known.get(law.name)
+                if part is not None:
+                    blank = msgspec.msgpack.decode(part, type=type(blank))
+                self.of[law.name] = blank
+        except msgspec.MsgspecError as error:
+            raise TraceError(
+                f"the query's checkpoint holds a state that these laws cannot read ({error}), as "
+                "one of another version of ordercast does: start the query with another checkpoint."
+            ) from error
+
+    def pack(self) -> bytes:
+        return msgspec.msgpack.encode(self.of)
 
 
-def _passed(memory: Memory, each: Delivery) -> str | None:
-    """Which event, delivered before this one, has it in its past. Then its own past is marked."""
-    index, stamp, marks = each.index, each.stamp, memory.marks
-    if stamp is None or index is None or not 0 <= index < len(stamp) <= TICKETS:
-        return None
-    while len(marks) < len(stamp):
-        marks.append(_Mark())
-    mark = marks[index]
-    late = mark.by if mark.entry >= stamp[index] else None
-    name = event_name(each.origin, each.number)
-    for place, entry in enumerate(stamp):
-        if place == index:
-            entry -= 1  # it precedes others, but not itself
-        if entry > marks[place].entry:
-            marks[place] = _Mark(entry, name)
-    return late
+def judge(
+    memory: Memory, deliveries: Iterable[Delivery], laws: Iterable[Law] = STREAMED
+) -> list[Break]:
+    """The breaks among further deliveries of a key, in the order of their offsets."""
+    found: list[Break] = []
+    forms = [(law.name, law.stream.see, memory.of[law.name]) for law in laws if law.stream]
+    for each in deliveries:
+        for law, see, seen in forms:
+            why = see(seen, each)
+            if why is not None:
+                found.append(Break(law, each, why))
+    return found
 
 
 # --- latency ---------------------------------------------------------------------------------
@@ -193,17 +142,15 @@ def quantile(counts: Sequence[int], share: float) -> int | None:
 # --- what Spark asks for ---------------------------------------------------------------------
 
 
-def breaks(records: Any, laws: Sequence[str] = LAWS) -> Any:
+def breaks(records: Any, laws: Iterable[Law | str] = STREAMED) -> Any:
     """A stream of records as a stream of breaks: law, group, process, event and why."""
     columns = ["law", "group", "process", "incarnation", "offset", "origin", "number", "at", "why"]
     return judged(records, laws).where(f"kind = '{BROKEN}'").select(*columns, "judged_at")
 
 
-def judged(records: Any, laws: Sequence[str] = LAWS) -> Any:
+def judged(records: Any, laws: Iterable[Law | str] = STREAMED) -> Any:
     """The breaks, and a row a key and micro-batch that says how much was judged."""
-    for law in laws:
-        if law not in LAWS:
-            raise UsageError(unknown_word("law of a stream", law, LAWS))
+    packed_laws = by_value.pack(streamed(laws))
     for setting, value in _STATE.items():
         records.sparkSession.conf.set(setting, value)
     wanted = records.where("kind = 'deliver'").selectExpr(
@@ -214,7 +161,7 @@ def judged(records: Any, laws: Sequence[str] = LAWS) -> Any:
     # worker costs by the row.
     packed = wanted.mapInArrow(pack, "`group` string, `process` string, `packed` binary")
     return packed.groupBy("group", "process").transformWithState(
-        statefulProcessor=processor()(tuple(laws)),
+        statefulProcessor=processor()(packed_laws),
         outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="None",
@@ -248,16 +195,17 @@ def processor() -> Any:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
     class OnlineLaws(StatefulProcessor):
-        def __init__(self, laws: tuple[str, ...]) -> None:
-            self._laws = laws
+        def __init__(self, laws: bytes) -> None:
+            self._packed_laws = laws
 
         def init(self, handle: StatefulProcessorHandle) -> None:
+            self._laws = by_value.unpack(self._packed_laws)
             self._memory = handle.getValueState("memory", "packed binary")
 
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
             deliveries = unpack(row["packed"] for row in rows)
             packed = self._memory.get()
-            memory = Memory.unpack(bytes(packed[0]) if packed else None)
+            memory = Memory(self._laws, bytes(packed[0]) if packed else None)
             found = judge(memory, deliveries, self._laws)
             self._memory.update((memory.pack(),))
             for values in output_rows(key[0], key[1], deliveries, found):
