@@ -18,10 +18,10 @@ from pathlib import Path
 from statistics import median
 
 from bench.table import Table
-from ordercast.spark.cells import run_cell
-from ordercast.spark.experiment import Cell
+from ordercast.spark.experiment import Trial
 from ordercast.spark.session import open_session
 from ordercast.spark.sweep import sweep
+from ordercast.spark.trials import run_trial
 
 REPEATS = 5
 RUNS = 40
@@ -45,18 +45,18 @@ def measure() -> list[Table]:
         tempfile.TemporaryDirectory() as folder,
     ):
         starts.append(("session", time.perf_counter() - begin))
-        small = _cells(2 * cores, duration="500ms")
+        small = _trials(2 * cores, duration="500ms")
         sweep(spark, small, Path(folder) / "spark-warm", "all")
         starts.append(("session and a first sweep", time.perf_counter() - begin))
-        list(pool.map(partial(run_cell, out=Path(folder) / "pool-warm", traces="all"), small))
-        cells = _cells(RUNS)
+        list(pool.map(partial(run_trial, out=Path(folder) / "pool-warm", traces="all"), small))
+        trials = _trials(RUNS)
         pooled, swept = [], []
         for turn in range(REPEATS):
             aside = Path(folder) / f"pool-{turn}"
-            do = partial(run_cell, out=aside, traces="all")
-            pooled.append(_took(lambda do=do: list(pool.map(do, cells))))
+            do = partial(run_trial, out=aside, traces="all")
+            pooled.append(_took(lambda do=do: list(pool.map(do, trials))))
             aside = Path(folder) / f"spark-{turn}"
-            swept.append(_took(lambda aside=aside: sweep(spark, cells, aside, "all")))
+            swept.append(_took(lambda aside=aside: sweep(spark, trials, aside, "all")))
     ratios = [one / other for one, other in zip(swept, pooled, strict=True)]
     rows = [
         ("pool of processes", f"{median(pooled):.2f}", _spread(pooled), ""),
@@ -73,10 +73,10 @@ def measure() -> list[Table]:
     ]
 
 
-def _cells(count: int, **changes: str) -> list[Cell]:
+def _trials(count: int, **changes: str) -> list[Trial]:
     document = {**DOCUMENT, **changes}
     name = "-".join(["bench", *changes])
-    return [Cell(f"{name}-{seed}", 0, {}, seed, document) for seed in range(1, count + 1)]
+    return [Trial(f"{name}-{seed}", 0, {}, seed, document) for seed in range(1, count + 1)]
 
 
 def _took(work: Callable[[], object]) -> float:

@@ -240,8 +240,8 @@ def test_the_settings_of_a_node_are_as_documented(tmp_path: Path) -> None:
 def test_the_sample_experiment_loads(tmp_path: Path) -> None:
     copy = newcomers_copy(tmp_path / "ordercast")
     (copy / "experiments" / "sample.toml").write_text(only_toml("docs/spark.md"), encoding="utf-8")
-    experiment, cells = load_experiment(copy / "experiments" / "sample.toml")
-    assert len(cells) == 4 * experiment.seeds
+    experiment, trials = load_experiment(copy / "experiments" / "sample.toml")
+    assert len(trials) == 4 * experiment.seeds
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=name_of)

@@ -51,10 +51,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
 }
-# Three modules may do more than their room: the cells of a sweep run the simulator in Spark's
-# tasks, what is tuned for a cell is tried there too, and the file that describes them is checked.
+# Three modules may do more than their room: the trials of a sweep run the simulator in Spark's
+# tasks, what is tuned for a trial is tried there too, and the file that describes them is checked.
 ALSO_IMPORTS = {
-    "ordercast.spark.cells": WORLD | {"scenario", "sim"},
+    "ordercast.spark.trials": WORLD | {"scenario", "sim"},
     "ordercast.spark.experiment": WORLD | {"scenario", "sim"},
     "ordercast.spark.tune": WORLD | {"scenario", "sim"},
 }
@@ -262,7 +262,7 @@ def test_a_wrong_import_is_found(module: str, source: str, said: str) -> None:
         ("ordercast.kernel.clocks", "from random import Random\nRandom(7).random()"),
         ("ordercast.protocol.fifo.member", "import msgspec\nimport heapq\nfrom . import packets"),
         ("ordercast.trace.parquet", "import pyarrow as pa\nfrom ordercast.trace import schema"),
-        ("ordercast.spark.cells", "from ordercast.sim.world import World\nimport pyspark"),
+        ("ordercast.spark.trials", "from ordercast.sim.world import World\nimport pyspark"),
         ("ordercast.cli.demo", "from ordercast.testing import x\nfrom ordercast import View"),
         ("ordercast.sim.world", "from ordercast import __version__"),
         ("ordercast.sim.world", "import time\nimport os\nfrom ordercast.store import memory"),

@@ -42,11 +42,15 @@ def test_simulated_too_another_takes_the_ticket_of_who_was_killed() -> None:
     for seed in (1, 2, 3):
         run = simulate(scenario, seed)
         assert not run.broken
-        story = [line.text for line in demo._told(run.trace)]
-        takes = [text for text in story if text.endswith("ago when it died")]
+        narrative = [line.text for line in demo._told(run.trace)]
+        takes = [text for text in narrative if text.endswith("ago when it died")]
         assert len(takes) == 1
         assert takes[0].startswith("n4 may update: it has ticket ")
-        assert story.index("n4 wants to update") < story.index("n2 crashes") < story.index(takes[0])
+        assert (
+            narrative.index("n4 wants to update")
+            < narrative.index("n2 crashes")
+            < narrative.index(takes[0])
+        )
 
 
 def test_the_planted_bug_is_found_and_another_seed_finds_it_too() -> None:

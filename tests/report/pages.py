@@ -8,9 +8,9 @@ import msgspec
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer
-from ordercast.spark.cells import LAKE, Manifest, manifest_path
-from ordercast.spark.experiment import Cell, load_experiment
+from ordercast.spark.experiment import Trial, load_experiment
 from ordercast.spark.outcome import write_outcome
+from ordercast.spark.trials import LAKE, Manifest, manifest_path
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.schema import Trace
 from ordercast.trace.text import parse_history
@@ -31,33 +31,33 @@ def history(name: str, run: str) -> Trace:
 
 
 def folder_of_a_sweep(folder: Path, *, sound: bool) -> Path:
-    """Manifests as cells write them, of histories whose verdicts are known."""
+    """Manifests as trials write them, of histories whose verdicts are known."""
     (folder / "base.toml").write_text('name = "b"\nfamily = "fifo"\nprocesses = 3\n', "utf-8")
     (folder / "e.toml").write_text(EXPERIMENT, encoding="utf-8")
-    experiment, cells = load_experiment(folder / "e.toml")
+    experiment, trials = load_experiment(folder / "e.toml")
     out = folder / "out"
-    write_outcome(out, experiment, {"name": "b"}, cells)
+    write_outcome(out, experiment, {"name": "b"}, trials)
     names: list[str | None] = ["sound-agreement"] * 4
     if not sound:
         names[1], names[3] = "broken-agreement", None
-    for cell, name in zip(cells, names, strict=True):
-        path = manifest_path(out, cell.id)
+    for trial, name in zip(trials, names, strict=True):
+        path = manifest_path(out, trial.id)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode(_manifest(cell, name, out)))
+        path.write_bytes(msgspec.json.encode(_manifest(trial, name, out)))
     return out
 
 
-def _manifest(cell: Cell, name: str | None, out: Path) -> Manifest:
-    what = {"id": cell.id, "place": cell.place, "seed": cell.seed, "settings": cell.settings}
+def _manifest(trial: Trial, name: str | None, out: Path) -> Manifest:
+    what = {"id": trial.id, "place": trial.place, "seed": trial.seed, "settings": trial.settings}
     if name is None:
         return Manifest(**what, ending="failed", error="AssertionError: numbers <increase>")
-    trace = history(name, cell.id)
+    trace = history(name, trial.id)
     verdicts = check(trace, ["no-duplication", "fifo", "agreement"])
     broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer is Answer.BROKEN]
     if broken:
         write_trace(out / LAKE, trace, replace=True)
     laws = {one.law: str(one.answer) for one in verdicts}
-    figures = {"lost_share": 0.25 * cell.seed, "delivered": 4.0}
+    metrics = {"lost_share": 0.25 * trial.seed, "delivered": 4.0}
     return Manifest(
-        **what, ending="finished", laws=laws, broken=broken, rows=len(trace.rows), figures=figures
+        **what, ending="finished", laws=laws, broken=broken, rows=len(trace.rows), metrics=metrics
     )

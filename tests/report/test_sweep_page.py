@@ -10,8 +10,8 @@ from tests.report.pages import folder_of_a_sweep
 from ordercast.errors import UsageError
 from ordercast.report.page import render
 from ordercast.report.sweep_page import sweep_page
-from ordercast.spark.cells import manifest_path
 from ordercast.spark.outcome import FILE, read_outcome
+from ordercast.spark.trials import manifest_path
 
 
 def test_a_sound_sweep_says_so_and_has_nothing_broken(tmp_path: Path) -> None:

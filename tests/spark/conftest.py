@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ordercast.spark.cells import Manifest
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.results import write_results
 from ordercast.spark.session import open_session
 from ordercast.spark.sweep import sweep
+from ordercast.spark.trials import Manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOK_SECONDS = 0.05
@@ -86,7 +86,7 @@ class Lab:
     def manifests(self, out: str) -> dict[str, int]:
         """Each that is there, and when it was written."""
         found = {}
-        for path in (self.folder / out / "cells").glob("*.json"):
+        for path in (self.folder / out / "trials").glob("*.json"):
             found[path.name] = path.stat().st_mtime_ns
         return found
 
@@ -97,8 +97,8 @@ class Lab:
 
     def go_on(self, out: str, spark: Any, traces: str = "all") -> list[Manifest]:
         """What the same command would do, in this process."""
-        _, cells = load_experiment(self.file)
-        manifests = sweep(spark, cells, self.folder / out, traces)
+        _, trials = load_experiment(self.file)
+        manifests = sweep(spark, trials, self.folder / out, traces)
         write_results(self.folder / out, manifests)
         return manifests
 

@@ -19,18 +19,18 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_every_combination_with_every_seed_is_a_cell(tmp_path: Path) -> None:
+def test_every_combination_with_every_seed_is_a_trial(tmp_path: Path) -> None:
     text = 'seeds = 2\n[grid]\n"workload.rate" = [1, 2]\n"network.loss" = [0.0, 0.1, 0.2]\n'
-    experiment, cells = load_experiment(written(tmp_path, text))
+    experiment, trials = load_experiment(written(tmp_path, text))
     assert experiment.keep.traces == "failures"
-    assert len(cells) == 2 * 3 * 2
-    assert [cell.seed for cell in cells[:4]] == [1, 2, 1, 2]
-    assert cells[0].settings == {"workload.rate": 1, "network.loss": 0.0}
-    assert cells[0].document["network"] == {"loss": 0.0}
-    assert len({cell.id for cell in cells}) == len(cells)
+    assert len(trials) == 2 * 3 * 2
+    assert [trial.seed for trial in trials[:4]] == [1, 2, 1, 2]
+    assert trials[0].settings == {"workload.rate": 1, "network.loss": 0.0}
+    assert trials[0].document["network"] == {"loss": 0.0}
+    assert len({trial.id for trial in trials}) == len(trials)
 
 
-def test_a_cell_is_known_by_what_it_runs_and_not_by_its_place(tmp_path: Path) -> None:
+def test_a_trial_is_known_by_what_it_runs_and_not_by_its_place(tmp_path: Path) -> None:
     wide = load_experiment(written(tmp_path, '[grid]\n"workload.rate" = [1, 2, 3]\n'))[1]
     narrow = load_experiment(written(tmp_path, '[grid]\n"workload.rate" = [3]\n'))[1]
     assert narrow[0].id == wide[2].id
@@ -41,13 +41,13 @@ def test_a_label_is_a_setting_for_readers_alone(tmp_path: Path) -> None:
     text += '[[figure]]\ntitle = "t"\nx = "label.load"\ny = "submitted"\n'
     labelled = load_experiment(written(tmp_path, text))[1]
     plain = load_experiment(written(tmp_path, '[grid]\n"workload.rate" = [1, 9]\n'))[1]
-    assert [cell.settings["label.load"] for cell in labelled] == ["low", "high"]
-    assert [cell.id for cell in labelled] == [cell.id for cell in plain]  # the same runs
+    assert [trial.settings["label.load"] for trial in labelled] == ["low", "high"]
+    assert [trial.id for trial in labelled] == [trial.id for trial in plain]  # the same runs
 
 
 def test_without_a_grid_there_is_one_combination(tmp_path: Path) -> None:
-    _, cells = load_experiment(written(tmp_path, ""))
-    assert [cell.settings for cell in cells] == [{}]
+    _, trials = load_experiment(written(tmp_path, ""))
+    assert [trial.settings for trial in trials] == [{}]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.spark.cells import Manifest
 from ordercast.spark.experiment import Experiment, Figure, load_experiment
 from ordercast.spark.figures import (
     INK,
@@ -21,6 +20,7 @@ from ordercast.spark.figures import (
     standalone,
 )
 from ordercast.spark.results import Combination, Estimate, combine, write_results
+from ordercast.spark.trials import Manifest
 from ordercast.trace.parquet import load_pyarrow
 
 EXPERIMENTS = sorted((Path(__file__).resolve().parents[2] / "experiments").glob("*[0-9ls].toml"))
@@ -147,7 +147,7 @@ def test_the_table_of_results_draws_the_same(tmp_path: Path) -> None:
             seed=seed,
             settings={"load": load},
             ending="finished",
-            figures={"lost_share": load / 10 + seed / 100},
+            metrics={"lost_share": load / 10 + seed / 100},
         )
         for load in (1, 2, 3)
         for seed in (1, 2)
@@ -183,7 +183,7 @@ def test_a_figure_that_cannot_be_drawn_is_told_before_anything_runs(
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_our_experiments_can_be_read(path: Path) -> None:
-    experiment, cells = load_experiment(path)
-    assert len({(cell.place, cell.seed) for cell in cells}) == len(cells) > 1
+    experiment, trials = load_experiment(path)
+    assert len({(trial.place, trial.seed) for trial in trials}) == len(trials) > 1
     drawn = {figure.title for figure in experiment.figure}
     assert len(drawn) == len(experiment.figure)

@@ -1,4 +1,4 @@
-"""Sweeps that are killed in the middle, and cells that kill their workers: what is done stays done.
+"""Sweeps that are killed in the middle, and trials that kill their workers: nothing is lost.
 
 The programs are real: `ordercast lab` in a process of its own, and Spark's workers below it.
 """
@@ -44,7 +44,7 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(lab, undisturbed: bytes) -
 
 
 @pytest.mark.long
-def test_cells_that_kill_their_workers_are_told_and_the_others_are_done(
+def test_trials_that_kill_their_workers_are_told_and_the_others_are_done(
     lab, spark: Any, tmp_path: Path, undisturbed: bytes
 ) -> None:
     """Four of fourteen die each time; the rest is done, and the next sweep does those four."""

@@ -13,12 +13,12 @@ from pyspark import cloudpickle
 
 from ordercast.check.laws import check
 from ordercast.errors import UnreachableError, UsageError
-from ordercast.spark.cells import manifest_path
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.laws import judge_lake
 from ordercast.spark.results import write_results
 from ordercast.spark.session import open_session, resource_managers, with_retries
 from ordercast.spark.sweep import do_tasks, sweep
+from ordercast.spark.trials import manifest_path
 from ordercast.trace.lake import find_runs
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.text import parse_history
@@ -42,23 +42,23 @@ def experiment(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_sweep_goes_on_where_it_was_and_gives_the_same_figures(
+def test_a_sweep_goes_on_where_it_was_and_gives_the_same_metrics(
     spark: Any, tmp_path: Path
 ) -> None:
-    _, cells = load_experiment(experiment(tmp_path))
+    _, trials = load_experiment(experiment(tmp_path))
     told: list[int] = []
-    first = sweep(spark, cells, tmp_path / "one", "none", told.append)
-    assert [one.id for one in first] == [cell.id for cell in cells]
+    first = sweep(spark, trials, tmp_path / "one", "none", told.append)
+    assert [one.id for one in first] == [trial.id for trial in trials]
     assert all(one.error is None and not one.broken for one in first)
-    assert told[-1] == len(cells)
-    before = {cell.id: manifest_path(tmp_path / "one", cell.id).stat() for cell in cells}
-    manifest_path(tmp_path / "one", cells[0].id).unlink()  # as if it had been killed in the middle
-    again = sweep(spark, cells, tmp_path / "one", "none")
+    assert told[-1] == len(trials)
+    before = {trial.id: manifest_path(tmp_path / "one", trial.id).stat() for trial in trials}
+    manifest_path(tmp_path / "one", trials[0].id).unlink()  # as if it had been killed in the middle
+    again = sweep(spark, trials, tmp_path / "one", "none")
     assert again == first
-    for cell in cells[1:]:
-        now = manifest_path(tmp_path / "one", cell.id).stat()
-        assert now.st_mtime_ns == before[cell.id].st_mtime_ns
-    other = sweep(spark, cells[::-1], tmp_path / "two", "none")[::-1]
+    for trial in trials[1:]:
+        now = manifest_path(tmp_path / "one", trial.id).stat()
+        assert now.st_mtime_ns == before[trial.id].st_mtime_ns
+    other = sweep(spark, trials[::-1], tmp_path / "two", "none")[::-1]
     results = [
         write_results(tmp_path / name, runs) for name, runs in (("one", again), ("two", other))
     ]
@@ -87,21 +87,21 @@ def test_spark_and_the_plain_reference_agree_on_broken_and_sound_runs(
 
 @pytest.mark.slow
 def test_what_a_sweep_cannot_use_is_done_again_and_told_once(spark: Any, tmp_path: Path) -> None:
-    _, cells = load_experiment(experiment(tmp_path))
+    _, trials = load_experiment(experiment(tmp_path))
     out = tmp_path / "out"
-    first = sweep(spark, cells, out, "none")
-    good = [manifest_path(out, cell.id).read_bytes() for cell in cells]
-    manifest_path(out, cells[0].id).write_bytes(good[0][:40])
-    manifest_path(out, cells[1].id).write_bytes(good[1].replace(b'"version":1', b'"version":7'))
-    manifest_path(out, cells[2].id).write_bytes(
+    first = sweep(spark, trials, out, "none")
+    good = [manifest_path(out, trial.id).read_bytes() for trial in trials]
+    manifest_path(out, trials[0].id).write_bytes(good[0][:40])
+    manifest_path(out, trials[1].id).write_bytes(good[1].replace(b'"version":2', b'"version":7'))
+    manifest_path(out, trials[2].id).write_bytes(
         good[2].replace(b'"done":true', b'"done":false').replace(b"finished", b"failed")
     )
-    (out / "cells" / "of-another-experiment.json").write_bytes(good[0])
+    (out / "trials" / "of-another-experiment.json").write_bytes(good[0])
     told: list[int] = []
     said: list[str] = []
-    assert sweep(spark, cells, out, "none", told.append, said.append) == first
-    assert [manifest_path(out, cell.id).read_bytes() for cell in cells] == good
-    assert (told[0], told[-1]) == (len(cells) - 3, len(cells))
+    assert sweep(spark, trials, out, "none", told.append, said.append) == first
+    assert [manifest_path(out, trial.id).read_bytes() for trial in trials] == good
+    assert (told[0], told[-1]) == (len(trials) - 3, len(trials))
     assert said == [
         f"2 runs in {out} cannot be used, being damaged or of another version of ordercast: done "
         "again",
@@ -113,30 +113,30 @@ def test_what_a_sweep_cannot_use_is_done_again_and_told_once(spark: Any, tmp_pat
 def test_a_full_disk_ends_a_sweep_with_a_sentence_and_keeps_what_is_done(
     spark: Any, tmp_path: Path, small_disk: Path
 ) -> None:
-    _, cells = load_experiment(experiment(tmp_path))
-    first = sweep(spark, cells[:2], small_disk, "none")
+    _, trials = load_experiment(experiment(tmp_path))
+    first = sweep(spark, trials[:2], small_disk, "none")
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="No space left"):
         filler.write_bytes(bytes(1 << 20))
     with pytest.raises(UsageError) as raised:
-        sweep(spark, cells, small_disk, "none")
+        sweep(spark, trials, small_disk, "none")
     assert str(raised.value) == (
         f"{small_disk} cannot be written to: No space left on device: 2 runs done and kept; the "
         "same command goes on with the others"
     )
     filler.unlink()
-    done = sweep(spark, cells, small_disk, "none")
+    done = sweep(spark, trials, small_disk, "none")
     assert done[:2] == first
-    assert [one.error for one in done] == [None] * len(cells)
+    assert [one.error for one in done] == [None] * len(trials)
 
 
 def test_two_sweeps_do_not_write_to_one_folder(tmp_path: Path) -> None:
     """Whoever comes second is told before anything runs."""
-    _, cells = load_experiment(experiment(tmp_path))
+    _, trials = load_experiment(experiment(tmp_path))
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(UsageError, match="another sweep is writing to"):
-            sweep(None, cells, tmp_path, "none")
+            sweep(None, trials, tmp_path, "none")
 
 
 def test_what_runs_in_workers_travels_by_name() -> None:

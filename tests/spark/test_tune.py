@@ -70,9 +70,9 @@ def test_longer_messages_need_a_longer_round() -> None:
     assert rounds[1] > 3 * rounds[0]
 
 
-def test_a_cell_carries_its_rules_and_finds_the_same_again() -> None:
-    cell = msgspec.json.decode(msgspec.json.encode(carried(DOCUMENT, TUNE)))
-    assert settled(cell, 1) == settled(cell, 1) == tuned(DOCUMENT, 1, TUNE)
+def test_a_trial_carries_its_rules_and_finds_the_same_again() -> None:
+    trial = msgspec.json.decode(msgspec.json.encode(carried(DOCUMENT, TUNE)))
+    assert settled(trial, 1) == settled(trial, 1) == tuned(DOCUMENT, 1, TUNE)
     assert settled(DOCUMENT, 1) is DOCUMENT
 
 
@@ -94,13 +94,13 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_tuned_experiment_hands_its_rules_to_every_cell(tmp_path: Path) -> None:
+def test_a_tuned_experiment_hands_its_rules_to_every_trial(tmp_path: Path) -> None:
     text = '[tune]\nkey = "options.round"\nat = 0.002\nfrom = "5ms"\nto = "1s"\n'
-    tuned_cells = load_experiment(written(tmp_path, text))[1]
-    plain_cells = load_experiment(written(tmp_path, ""))[1]
-    assert tuned_cells[0].document["tune"]["from"] == "5ms"
-    assert "tune" not in plain_cells[0].document
-    assert tuned_cells[0].id != plain_cells[0].id
+    tuned_trials = load_experiment(written(tmp_path, text))[1]
+    plain_trials = load_experiment(written(tmp_path, ""))[1]
+    assert tuned_trials[0].document["tune"]["from"] == "5ms"
+    assert "tune" not in plain_trials[0].document
+    assert tuned_trials[0].id != plain_trials[0].id
 
 
 def test_variants_set_several_keys_and_the_grid_comes_after_them(tmp_path: Path) -> None:
@@ -109,17 +109,22 @@ def test_variants_set_several_keys_and_the_grid_comes_after_them(tmp_path: Path)
         '[variants.gossip]\n"options.hops" = 3\n'
         '[variants.causal]\nfamily = "causal"\n"options.tickets" = 2\n"workload.rate" = 9\n'
     )
-    _, cells = load_experiment(written(tmp_path, text))
-    assert [cell.document["family"] for cell in cells] == ["gossip", "gossip", "causal", "causal"]
-    assert [cell.document["workload"]["rate"] for cell in cells] == [1, 2, 1, 2]
-    assert cells[2].settings == {"variant": "causal", "workload.rate": 1}
-    assert cells[2].document["options"] == {"tickets": 2}
+    _, trials = load_experiment(written(tmp_path, text))
+    assert [trial.document["family"] for trial in trials] == [
+        "gossip",
+        "gossip",
+        "causal",
+        "causal",
+    ]
+    assert [trial.document["workload"]["rate"] for trial in trials] == [1, 2, 1, 2]
+    assert trials[2].settings == {"variant": "causal", "workload.rate": 1}
+    assert trials[2].document["options"] == {"tickets": 2}
 
 
 def test_keys_that_go_together_are_one_line_of_the_grid(tmp_path: Path) -> None:
     text = '[grid]\n"processes, workload.rate" = [[3, 1], [4, 2]]\n'
-    _, cells = load_experiment(written(tmp_path, text))
-    assert [cell.settings for cell in cells] == [
+    _, trials = load_experiment(written(tmp_path, text))
+    assert [trial.settings for trial in trials] == [
         {"processes": 3, "workload.rate": 1},
         {"processes": 4, "workload.rate": 2},
     ]

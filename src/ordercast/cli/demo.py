@@ -26,7 +26,7 @@ from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.cli.live import Lived, judge, narrate
-from ordercast.cli.story import Line, tell
+from ordercast.cli.narrative import Line, tell
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.live.run import plan_of, run_plan
 from ordercast.scenario.faults.fault import Fault
@@ -156,8 +156,8 @@ def _run(arguments: argparse.Namespace) -> int:
     out, folder = screen.stdout(), arguments.out
     _welcome(out, folder)
     lived = _live(out, arguments.seed, folder)
-    story = _told(lived.trace)
-    _print_story(out, story)
+    narrative = _told(lived.trace)
+    _print_narrative(out, narrative)
     _print_members(out, lived.trace)
     _title(out, "Were the promises kept?", "Spark starts: it takes some seconds.")
     with open_session(arguments.master, light=True) as spark:
@@ -165,7 +165,7 @@ def _run(arguments: argparse.Namespace) -> int:
         wrong = _sweep(out, spark, folder, arguments.seed)
     simulated, seed = _find_bug(arguments.seed)
     _print_bug(out, simulated, seed)
-    told = Told(story, lived.trace, verdicts)
+    told = Told(narrative, lived.trace, verdicts)
     bug = Bug(simulated.trace, simulated.broken[0], seed, BUG)
     path = folder / PAGE
     write_page(path, demo_page(told, folder / "sweep", bug))
@@ -225,7 +225,7 @@ def _told(trace: Trace) -> list[Line]:
     return [line._replace(at=max(0, line.at - start)) for line in tell(trace)]
 
 
-def _print_story(out: Console, lines: list[Line]) -> None:
+def _print_narrative(out: Console, lines: list[Line]) -> None:
     _title(out, "What happened")
     table = Table.grid(padding=(0, 2))
     for line in lines:

@@ -1,4 +1,4 @@
-"""`ordercast lab`: a sweep on Spark: many scenarios and seeds, laws and figures."""
+"""`ordercast lab`: a sweep on Spark: many scenarios and seeds, laws and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ordercast.errors import UsageError
 from ordercast.settings import read_source
 
 SHOWN = ("lost_share", "rounds_mean", "rounds_p99", "throughput", "recover_success", "packet_bytes")
-"""The figures that are shown; all of them are in results.parquet."""
+"""The metrics that are shown; all of them are in results.parquet."""
 
 
 def add_to(commands: Any) -> None:
@@ -53,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
             screen.json_line(each._asdict())
     else:
         print_combinations(combinations)
-        screen.stdout().print(f"all figures: {out / RESULTS}", markup=False)
+        screen.stdout().print(f"all metrics: {out / RESULTS}", markup=False)
     try:
         told = f"the report: {write_report(out)}"
-    except UsageError as error:  # pages are an extra, and the figures are written
+    except UsageError as error:  # pages are an extra, and the metrics are written
         told = f"no report: {error}"
     screen.stderr().print(told, markup=False)
     return 1 if wrong else 0
@@ -69,24 +69,24 @@ def run_experiment(spark: Any, file: Path, out: Path) -> tuple[list[Any], int]:
     from ordercast.spark.results import combine, write_results
     from ordercast.spark.sweep import sweep
 
-    experiment, cells = load_experiment(file)
+    experiment, trials = load_experiment(file)
     base = read_source(file.parent / experiment.scenario, "a scenario").document
-    write_outcome(out, experiment, base, cells)
+    write_outcome(out, experiment, base, trials)
     console = screen.stderr()
-    console.print(f"{experiment.name}: {len(cells)} runs into {out}", markup=False)
+    console.print(f"{experiment.name}: {len(trials)} runs into {out}", markup=False)
     progress = screen.progress(console)
     with progress:
-        task = progress.add_task("runs", total=len(cells))
+        task = progress.add_task("runs", total=len(trials))
         manifests = sweep(
             spark,
-            cells,
+            trials,
             out,
             experiment.keep.traces,
             lambda done: progress.update(task, completed=done),
             lambda sentence: console.print(sentence, markup=False),
         )
     write_results(out, manifests)
-    return combine(manifests), _conclude(manifests, cells, out)
+    return combine(manifests), _conclude(manifests, trials, out)
 
 
 def print_combinations(combinations: list[Any]) -> None:
@@ -95,32 +95,32 @@ def print_combinations(combinations: list[Any]) -> None:
 
 def _table(combinations: list[Any]) -> Table:
     keys = list(combinations[0].settings) if combinations else []
-    shown = [name for name in SHOWN if any(name in each.figures for each in combinations)]
+    shown = [name for name in SHOWN if any(name in each.metrics for each in combinations)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in keys:
         table.add_column(key.rpartition(".")[2], no_wrap=True)
     for name in ("runs", "broken", *shown):
         table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
     for each in combinations:
-        figures = [_figure(each.figures.get(name)) for name in shown]
+        shown_values = [_estimate(each.metrics.get(name)) for name in shown]
         values = [str(value) for value in each.settings.values()]
-        table.add_row(*values, str(each.runs), str(each.broken + each.failed), *figures)
+        table.add_row(*values, str(each.runs), str(each.broken + each.failed), *shown_values)
     return table
 
 
-def _figure(estimate: Any) -> str:
+def _estimate(estimate: Any) -> str:
     if estimate is None:
         return ""
     margin = "" if estimate.margin is None else f"±{float(f'{estimate.margin:.1g}'):.6g}"
     return f"{float(f'{estimate.value:.3g}'):.6g}{margin}"
 
 
-def _conclude(manifests: list[Any], cells: list[Any], out: Path) -> int:
+def _conclude(manifests: list[Any], trials: list[Any], out: Path) -> int:
     """Names the runs that broke, each with the command that shows it again, and counts them."""
     from ordercast.spark.outcome import SCENARIOS
     from ordercast.spark.tune import settled
 
-    by_id = {cell.id: cell for cell in cells}
+    by_id = {trial.id: trial for trial in trials}
     wrong = [one for one in manifests if one.broken or one.error]
     for one in wrong[:10]:
         path = out / SCENARIOS / f"{one.id}.json"

@@ -8,14 +8,14 @@ from typing import NamedTuple, Protocol
 
 from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.report.page import Page, Section, StoryLine, StoryPart, TablePart, Words
+from ordercast.report.page import NarrativeLine, NarrativePart, Page, Section, TablePart, Words
 from ordercast.report.sweep_page import TONES, broken_part, lead_of, sweep_sections
 from ordercast.spark.outcome import read_outcome
 from ordercast.trace.schema import Trace
 
 
 class Line(Protocol):
-    """A moment of a story."""
+    """A moment of a narrative."""
 
     @property
     def at(self) -> int: ...
@@ -26,9 +26,9 @@ class Line(Protocol):
 
 
 class Told(NamedTuple):
-    """A live run, as a story and as it was judged."""
+    """A live run, as a narrative and as it was judged."""
 
-    story: Sequence[Line]
+    narrative: Sequence[Line]
     trace: Trace
     verdicts: Sequence[Verdict]
 
@@ -46,7 +46,7 @@ def demo_page(live: Told, sweep: Path, bug: Bug) -> Page:
     held = all(one.answer is Answer.HOLDS for one in live.verdicts)
     lived = "The live group kept all that it promised" if held else "The live group broke a promise"
     sections = [
-        _story(live),
+        _narrative(live),
         _laws(live),
         *(_of_the_sweep(section) for section in sweep_sections(outcome, sweep)),
         _bug(bug),
@@ -60,13 +60,13 @@ def demo_page(live: Told, sweep: Path, bug: Bug) -> Page:
     return Page("ordercast demo", lead, tone if held else "bad", about, sections)
 
 
-def _story(live: Told) -> Section:
+def _narrative(live: Told) -> Section:
     tones = {"bad": "bad", "good": "good", "load": "soft"}
     lines = [
-        StoryLine(f"{line.at / 1e9:.3f} s", line.text, tones.get(line.tone, ""))
-        for line in live.story
+        NarrativeLine(f"{line.at / 1e9:.3f} s", line.text, tones.get(line.tone, ""))
+        for line in live.narrative
     ]
-    return Section("story", "The live run", [StoryPart(lines)])
+    return Section("narrative", "The live run", [NarrativePart(lines)])
 
 
 def _laws(live: Told) -> Section:

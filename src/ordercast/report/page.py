@@ -52,15 +52,15 @@ class FiguresPart(NamedTuple):
     kind: str = "figures"
 
 
-class StoryLine(NamedTuple):
+class NarrativeLine(NamedTuple):
     when: str
     text: str
     tone: str = ""
 
 
-class StoryPart(NamedTuple):
-    lines: Sequence[StoryLine]
-    kind: str = "story"
+class NarrativePart(NamedTuple):
+    lines: Sequence[NarrativeLine]
+    kind: str = "narrative"
 
 
 class BrokenPart(NamedTuple):
@@ -81,7 +81,7 @@ class CodePart(NamedTuple):
     kind: str = "code"
 
 
-Part: TypeAlias = TablePart | FiguresPart | StoryPart | BrokenPart | CodePart
+Part: TypeAlias = TablePart | FiguresPart | NarrativePart | BrokenPart | CodePart
 
 
 class Section(NamedTuple):

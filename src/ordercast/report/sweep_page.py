@@ -27,10 +27,10 @@ from ordercast.report.page import (
     Words,
 )
 from ordercast.report.space_time import draw
-from ordercast.spark.cells import LAKE, Manifest
 from ordercast.spark.figures import figures_of
 from ordercast.spark.outcome import SCENARIOS, Outcome, read_outcome
 from ordercast.spark.results import Combination, Estimate, combine
+from ordercast.spark.trials import LAKE, Manifest
 from ordercast.trace.lake import read_run
 from ordercast.trace.parquet import run_folder
 from ordercast.trace.schema import Trace
@@ -128,14 +128,14 @@ def laws_section(manifests: Sequence[Manifest]) -> Section:
 
 def _table(combinations: list[Combination]) -> TablePart:
     keys = list(combinations[0].settings) if combinations else []
-    measured = {name for each in combinations for name in each.figures}
+    measured = {name for each in combinations for name in each.metrics}
     names = [name for name in NAMES if name in measured]
     rows = [
         [
             *(Words(str(value)) for value in each.settings.values()),
             Words(f"{each.runs}"),
             _wrong(each.broken + each.failed),
-            *(_number(each.figures.get(name)) for name in names),
+            *(_number(each.metrics.get(name)) for name in names),
         ]
         for each in combinations
     ]

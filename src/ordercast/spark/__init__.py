@@ -6,8 +6,8 @@ clusters.py    a cluster or a Connect server on this machine, to try them
 
 experiment.py  experiment files: a scenario, a grid, seeds, what is drawn
 tune.py        a setting that is searched for each run
-cells.py       one cell: simulate, judge, measure, write; a pure function of its row
-sweep.py       cells as Spark tasks, resumed by their manifests
+trials.py      one trial: simulate, judge, measure, write; a pure function of its row
+sweep.py       trials as Spark tasks, resumed by their manifests
 results.py     means over the seeds with their margins; results.parquet
 outcome.py     what a sweep's folder says about itself
 figures.py     results as drawings

@@ -3,7 +3,7 @@
     name = "figure 5"
     scenario = "../scenarios/causal.toml"    # beside this file
     seeds = 20
-    [grid]                                   # every combination is a cell
+    [grid]                                   # each combination with each seed: a trial
     variant = ["gossip", "R4"]               # names of variants: several settings at once
     "workload.per_round" = [0.05, 0.1]
     "processes, options.tickets" = [[25, 25], [50, 50]]    # settings that go together
@@ -20,7 +20,7 @@
     lines = "variant"
     [tune]                                   # a setting that is searched for each run: tune.py
 
-Every cell's scenario is checked before anything runs.
+Every trial's scenario is checked before anything runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ordercast.scenario.file import parse_scenario
 from ordercast.settings import Source, read_source
 from ordercast.spark.tune import Tune, carried, checked, put
 
-MOST_CELLS = 10_000
+MOST_COMBINATIONS = 10_000
 MOST_RUNS = 1_000_000
 VARIANT = "variant"
 """The key of the grid that names variants. Without variants it is a mere label."""
@@ -55,7 +55,7 @@ class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One drawing: a figure of the runs over a key of the grid, a line for each of another."""
+    """One drawing: a metric of the runs over a key of the grid, a line for each of another."""
 
     title: Annotated[str, Meta(min_length=1, max_length=100)]
     x: str
@@ -83,7 +83,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     tune: Tune | None = None
 
 
-class Cell(NamedTuple):
+class Trial(NamedTuple):
     """One combination of the grid with one seed: one run."""
 
     id: str  # of the combination and the seed: names the run and its manifest
@@ -93,16 +93,16 @@ class Cell(NamedTuple):
     document: dict[str, Any]  # the whole scenario
 
 
-def load_experiment(path: Path) -> tuple[Experiment, list[Cell]]:
-    """The experiment in a file and all its cells. UsageError is one sentence."""
+def load_experiment(path: Path) -> tuple[Experiment, list[Trial]]:
+    """The experiment in a file and all its trials. UsageError is one sentence."""
     source = read_source(path, "an experiment")
     experiment = source.struct(Experiment, "an experiment")
     _refuse_figures(experiment, source)
-    return experiment, list(_cells(experiment, source, path))
+    return experiment, list(_trials(experiment, source, path))
 
 
 def keys_of(experiment: Experiment) -> list[str]:
-    """What the settings of its cells name, in order."""
+    """What the settings of its trials name, in order."""
     return [key for together in experiment.grid for key in _names(together)]
 
 
@@ -114,19 +114,19 @@ def _refuse_figures(experiment: Experiment, source: Source) -> None:
                 told = unknown_word("key of the grid", key, keys)
                 raise source.error(("figure", place, name), told)
         if figure.y not in NAMES:
-            told = unknown_word("figure", figure.y, NAMES)
+            told = unknown_word("metric", figure.y, NAMES)
             raise source.error(("figure", place, "y"), told)
 
 
-def _cells(experiment: Experiment, source: Source, path: Path) -> Iterator[Cell]:
+def _trials(experiment: Experiment, source: Source, path: Path) -> Iterator[Trial]:
     file = path.parent / experiment.scenario
     base = read_source(file, "a scenario")
     axes = [_axis(experiment, source, key) for key in experiment.grid]
     count = math.prod(len(axis) for axis in axes)
-    if count > MOST_CELLS or count * experiment.seeds > MOST_RUNS:
+    if count > MOST_COMBINATIONS or count * experiment.seeds > MOST_RUNS:
         raise source.error(
             ("grid",),
-            f"{count} combinations of {experiment.seeds} seeds: at most {MOST_CELLS} "
+            f"{count} combinations of {experiment.seeds} seeds: at most {MOST_COMBINATIONS} "
             f"combinations and {MOST_RUNS} runs",
         )
     for place, chosen in enumerate(itertools.product(*axes)):
@@ -142,7 +142,7 @@ def _cells(experiment: Experiment, source: Source, path: Path) -> Iterator[Cell]
         if tune is not None:
             document = carried(document, tune)
         for seed in range(experiment.first_seed, experiment.first_seed + experiment.seeds):
-            yield Cell(_identity(document, seed), place, settings, seed, document)
+            yield Trial(_identity(document, seed), place, settings, seed, document)
 
 
 def _names(together: str) -> list[str]:

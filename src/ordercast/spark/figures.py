@@ -39,8 +39,8 @@ INK = "#010203"  # stands for currentColor until the drawing is made
 COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #56b4e9 #e69f00 #8c6bb1 #7f7f7f".split()
 MARKERS = "osD^vPX*"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-", "--")
-UNDRAWN = ("lost_share", "rounds_mean", "latency_mean", "throughput", "recover_success")
-"""What is drawn of an experiment that does not say what it wants, as far as it has them."""
+USUAL = ("lost_share", "rounds_mean", "latency_mean", "throughput", "recover_success")
+"""The metrics that are drawn of an experiment that does not choose, as far as it has them."""
 
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -109,7 +109,7 @@ def figure(results: Any, spec: Figure, name: str = "figure") -> str:
     combinations = results if isinstance(results, list) else combinations_of(results)
     lines = lines_of(combinations, spec)
     if not lines:
-        raise UsageError(f"no run has a figure {spec.y!r} for {spec.x!r}: there is nothing to draw")
+        raise UsageError(f"no run has a metric {spec.y!r} for {spec.x!r}: there is nothing to draw")
     try:
         matplotlib = import_module("matplotlib")
         canvas = import_module("matplotlib.figure")
@@ -171,8 +171,8 @@ def lines_of(combinations: list[Combination], spec: Figure) -> list[Line]:
     for one in known:
         several = lines.setdefault(_written(one.settings, keys), [])
         wanted = not spec.only or str(one.settings.get(str(spec.lines))) in spec.only
-        if wanted and spec.y in one.figures:
-            several.append((one.settings[spec.x], one.figures[spec.y]))
+        if wanted and spec.y in one.metrics:
+            several.append((one.settings[spec.x], one.metrics[spec.y]))
     for several in lines.values():
         if _numeric(x for x, _ in several):
             several.sort(key=lambda point: point[0])
@@ -182,7 +182,7 @@ def lines_of(combinations: list[Combination], spec: Figure) -> list[Line]:
 
 
 def _usual(experiment: Experiment, combinations: list[Combination]) -> list[Figure]:
-    """One drawing for each of the usual figures, over the key of the grid with most numbers."""
+    """One drawing for each of the usual metrics, over the key of the grid with most numbers."""
     keys = keys_of(experiment)
     values = {key: {str(one.settings.get(key)) for one in combinations} for key in keys}
     varied = [key for key in keys if len(values[key]) > 1]
@@ -191,10 +191,10 @@ def _usual(experiment: Experiment, combinations: list[Combination]) -> list[Figu
     numeric = [key for key in varied if _numeric(one.settings[key] for one in combinations)]
     x = max(numeric or varied, key=lambda key: len(values[key]))
     lines = next((key for key in varied if key != x), None)
-    told = {name for one in combinations for name in one.figures}
+    told = {name for one in combinations for name in one.metrics}
     return [
         Figure(title=name.replace("_", " ").capitalize(), x=x, y=name, lines=lines)
-        for name in UNDRAWN
+        for name in USUAL
         if name in told
     ]
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.spark.cells import Manifest, manifest_path, read_manifest
-from ordercast.spark.experiment import Cell, Experiment
+from ordercast.spark.experiment import Experiment, Trial
+from ordercast.spark.trials import Manifest, manifest_path, read_manifest
 
 FILE = "experiment.json"
 SCENARIOS = "scenarios"
@@ -43,9 +43,9 @@ class Outcome(NamedTuple):
 
 
 def write_outcome(
-    out: Path, experiment: Experiment, scenario: dict[str, Any], cells: list[Cell]
+    out: Path, experiment: Experiment, scenario: dict[str, Any], trials: list[Trial]
 ) -> None:
-    runs = [Run(cell.id, cell.place, cell.settings) for cell in cells]
+    runs = [Run(trial.id, trial.place, trial.settings) for trial in trials]
     written = Written(experiment=experiment, scenario=scenario, runs=runs)
     out.mkdir(parents=True, exist_ok=True)
     temporary = out / f"{FILE}.{os.getpid()}.tmp"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.spark.cells import Manifest
+from ordercast.spark.trials import Manifest
 from ordercast.trace.parquet import load_pyarrow
 
 RESULTS = "results.parquet"
@@ -36,7 +36,7 @@ class Combination(NamedTuple):
     runs: int
     broken: int  # runs that broke a law
     failed: int  # runs that a machine broke
-    figures: dict[str, Estimate]
+    metrics: dict[str, Estimate]
 
 
 def combine(manifests: list[Manifest]) -> list[Combination]:
@@ -48,9 +48,9 @@ def combine(manifests: list[Manifest]) -> list[Combination]:
 
 
 def _combined(several: list[Manifest]) -> Combination:
-    names = dict.fromkeys(name for manifest in several for name in manifest.figures)
-    figures = {
-        name: estimate([one.figures[name] for one in several if name in one.figures])
+    names = dict.fromkeys(name for manifest in several for name in manifest.metrics)
+    metrics = {
+        name: estimate([one.metrics[name] for one in several if name in one.metrics])
         for name in names
     }
     return Combination(
@@ -58,7 +58,7 @@ def _combined(several: list[Manifest]) -> Combination:
         len(several),
         sum(bool(one.broken) for one in several),
         sum(one.error is not None for one in several),
-        figures,
+        metrics,
     )
 
 
@@ -76,7 +76,7 @@ def write_results(out: Path, manifests: list[Manifest]) -> Path:
     UsageError: it cannot be written. The table of an earlier sweep then stays as it was.
     """
     pyarrow = load_pyarrow()
-    names = sorted({name for manifest in manifests for name in manifest.figures})
+    names = sorted({name for manifest in manifests for name in manifest.metrics})
     columns: dict[str, list[Any]] = {
         "id": [one.id for one in manifests],
         "settings": [
@@ -87,7 +87,7 @@ def write_results(out: Path, manifests: list[Manifest]) -> Path:
         "error": [one.error for one in manifests],
         "broken": ["; ".join(one.broken) or None for one in manifests],
         "rows": [one.rows for one in manifests],
-        **{name: [one.figures.get(name) for one in manifests] for name in names},
+        **{name: [one.metrics.get(name) for one in manifests] for name in names},
     }
     path = out / RESULTS
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")

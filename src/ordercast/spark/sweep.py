@@ -1,18 +1,18 @@
-"""Sweeps: every cell of an experiment as part of a Spark task.
+"""Sweeps: every trial of an experiment as part of a Spark task.
 
-Theory of operation. A task does some cells, writes what is to be kept by itself, which costs less
-than handing rows to Spark, and returns one manifest a cell. A cell whose manifest is there is not
+Theory of operation. A task does some trials, writes what is to be kept by itself, which costs less
+than handing rows to Spark, and returns one manifest a trial. A trial whose manifest is there is not
 done again: so a sweep that was killed goes on where it was, and a task that Spark repeats costs
-nothing. Nothing depends on how cells are spread over tasks and machines, so figures are the same
+nothing. Nothing depends on how trials are spread over tasks and machines, so metrics are the same
 everywhere.
 
-A task costs some 40 ms, so it ought to last a second or two. How long a cell takes is found out:
-first come scouts, one cell of every combination, each a task of its own; from then on tasks are
-packed by what the scouts took, the longest first, so that no core waits long for the last one.
+A task costs some 40 ms, so it ought to last a second or two. Probe runs measure how long a trial
+takes: one trial of every combination, each a task of its own. From then on tasks are packed by
+what the probe runs took, the longest first, so that no core waits long for the last one.
 
-A cell that kills its process is given up by cells.py when it has done so three times. Spark gives
-up a task after four deaths, so a task with two such cells takes the whole job with it: then what is
-left is done again, and cells that were started and did not end each get a task of their own.
+A trial that kills its process is given up by trials.py when it has done so three times. Spark gives
+up a task after four deaths, so a task with two such trials takes the whole job with it: then what
+is left is done again, and trials that were started and did not end each get their own task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import DiskError, UnreachableError, UsageError
-from ordercast.spark.cells import (
+from ordercast.spark.experiment import Trial
+from ordercast.spark.session import first_line, is_reachable
+from ordercast.spark.trials import (
     LAKE,
     MANIFESTS,
     STARTED,
@@ -40,16 +42,14 @@ from ordercast.spark.cells import (
     Manifest,
     manifest_path,
     read_manifest,
-    run_cell,
+    run_trial,
 )
-from ordercast.spark.experiment import Cell
-from ordercast.spark.session import first_line, is_reachable
 
 TASK_SECONDS = 1.5
 TASKS_A_CORE = 4  # at least, so that the last ones end together
-MOST_SCOUTS = 256
-CELLS_A_TASK = 1_000
-CELLS_A_JOB = 5_000
+MOST_PROBES = 256
+TRIALS_A_TASK = 1_000
+TRIALS_A_JOB = 5_000
 LOOK_SECONDS = 0.5
 LOOKING_SHARE = 0.05  # of the time, at most, goes into counting files
 GONE_SECONDS = 10  # a master that nobody answers for, and no worker is left
@@ -61,13 +61,13 @@ _TOLD = "manifest string, seconds double, trouble string"
 
 def sweep(
     spark: Any,
-    cells: list[Cell],
+    trials: list[Trial],
     out: Path,
     traces: str,
     tell: Callable[[int], None] = lambda done: None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> list[Manifest]:
-    """Does all cells that are not done, and returns the manifests of all, in order.
+    """Does all trials that are not done, and returns the manifests of all, in order.
 
     `tell` hears how many are done, now and then; `say` hears sentences for a person. UsageError:
     nothing can be written there, or another sweep does. UnreachableError: the cluster is gone. What
@@ -75,16 +75,16 @@ def sweep(
     """
     out = out.resolve()
     with _alone(out):
-        found = _done_before(cells, out, say)
-        left = [cell for cell in cells if cell.id not in found]
+        found = _done_before(trials, out, say)
+        left = [trial for trial in trials if trial.id not in found]
         tell(len(found))
         if left:
             work = _Sweep(spark, out, traces, found)
             with _Watch(spark, out, len(found), tell) as watch:
                 work.run(left, watch)
     return [
-        msgspec.structs.replace(found[cell.id], place=cell.place, settings=cell.settings)
-        for cell in cells
+        msgspec.structs.replace(found[trial.id], place=trial.place, settings=trial.settings)
+        for trial in trials
     ]
 
 
@@ -105,7 +105,7 @@ def _alone(out: Path) -> Iterator[None]:
             ) from error
         except OSError:
             pass  # storage without locks: two would write the same bytes
-        # What a sweep that was killed left. Its cells were not at fault.
+        # What a sweep that was killed left. Its trials were not at fault.
         shutil.rmtree(out / STARTED, ignore_errors=True)
         for folder in (out / LAKE).glob(WRITING + "*"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -116,19 +116,19 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _done_before(
-    cells: Iterable[Cell], out: Path, say: Callable[[str], None]
+    trials: Iterable[Trial], out: Path, say: Callable[[str], None]
 ) -> dict[str, Manifest]:
     """The manifests that count. The others go, so that who counts files counts only those."""
     found: dict[str, Manifest] = {}
     names = {entry.name for entry in os.scandir(out / MANIFESTS)}
     unreadable = again = 0
-    for cell in cells:
-        path = manifest_path(out, cell.id)
-        if cell.id in found or path.name not in names:
+    for trial in trials:
+        path = manifest_path(out, trial.id)
+        if trial.id in found or path.name not in names:
             continue
         manifest = read_manifest(path)
         if manifest is not None and manifest.done:
-            found[cell.id] = manifest
+            found[trial.id] = manifest
             continue
         unreadable += manifest is None
         again += manifest is not None
@@ -148,7 +148,7 @@ def _runs(count: int) -> str:
 
 
 class _Sweep:
-    """What is done so far, and what cells take, by combination."""
+    """What is done so far, and what trials take, by combination."""
 
     def __init__(self, spark: Any, out: Path, traces: str, found: dict[str, Manifest]) -> None:
         self._spark = spark
@@ -156,25 +156,25 @@ class _Sweep:
         self._traces = traces
         self._found = found
         self._cores = _cores(spark)
-        self._took: dict[int, float] = {}  # seconds a cell, by place
+        self._took: dict[int, float] = {}  # seconds a trial, by place
 
-    def run(self, cells: list[Cell], watch: _Watch) -> None:
-        scouts = scouts_of(cells, self._cores)
-        chosen = {cell.id for cell in scouts}
-        rest = [cell for cell in cells if cell.id not in chosen]
-        portions = [scouts, *_portions(rest)]
+    def run(self, trials: list[Trial], watch: _Watch) -> None:
+        probes = probes_of(trials, self._cores)
+        chosen = {trial.id for trial in probes}
+        rest = [trial for trial in trials if trial.id not in chosen]
+        portions = [probes, *_portions(rest)]
         for number, portion in enumerate(portions):
             self._do(portion, watch, alone=number == 0)
 
-    def _do(self, cells: list[Cell], watch: _Watch, *, alone: bool) -> None:
-        """One job, and as many more as it takes while cells kill their processes."""
-        left = list({cell.id: cell for cell in cells}.values())
+    def _do(self, trials: list[Trial], watch: _Watch, *, alone: bool) -> None:
+        """One job, and as many more as it takes while trials kill their processes."""
+        left = list({trial.id: trial for trial in trials}.values())
         while left:
             before = self._progress()
             marked = self._started()
-            by_themselves = [cell for cell in left if alone or cell.id in marked]
-            others = [cell for cell in left if not (alone or cell.id in marked)]
-            tasks = [[cell] for cell in by_themselves] + pack(others, self._took, self._cores)
+            by_themselves = [trial for trial in left if alone or trial.id in marked]
+            others = [trial for trial in left if not (alone or trial.id in marked)]
+            tasks = [[trial] for trial in by_themselves] + pack(others, self._took, self._cores)
             try:
                 self._job(tasks)
             except DiskError as error:
@@ -183,14 +183,14 @@ class _Sweep:
                 self._read_back(left)
                 if watch.trouble or not _is_a_death(error) or self._progress() == before:
                     raise self._ended(error, watch) from error
-            left = [cell for cell in left if cell.id not in self._found]
+            left = [trial for trial in left if trial.id not in self._found]
 
-    def _job(self, tasks: list[list[Cell]]) -> None:
+    def _job(self, tasks: list[list[Trial]]) -> None:
         rows = [
             (number, msgspec.json.encode(task, enc_hook=str).decode())
             for number, task in enumerate(tasks)
         ]
-        frame = self._spark.createDataFrame(rows, "task int, cells string")
+        frame = self._spark.createDataFrame(rows, "task int, trials string")
         frame = frame.repartitionById(len(rows), frame["task"])
         do = partial(do_tasks, str(self._out), self._traces)
         trouble = None
@@ -205,14 +205,14 @@ class _Sweep:
         if trouble is not None:
             raise DiskError(trouble)
 
-    def _read_back(self, cells: list[Cell]) -> None:
-        for cell in cells:
-            manifest = read_manifest(manifest_path(self._out, cell.id))
+    def _read_back(self, trials: list[Trial]) -> None:
+        for trial in trials:
+            manifest = read_manifest(manifest_path(self._out, trial.id))
             if manifest is not None:
-                self._found[cell.id] = manifest
+                self._found[trial.id] = manifest
 
     def _started(self) -> dict[str, int]:
-        """How often each cell was started that has not ended."""
+        """How often each trial was started that has not ended."""
         try:
             return {entry.name: entry.stat().st_size for entry in os.scandir(self._out / STARTED)}
         except OSError:
@@ -257,37 +257,37 @@ def _cores(spark: Any) -> int:
 # --- tasks -----------------------------------------------------------------------------------
 
 
-def scouts_of(cells: list[Cell], cores: int) -> list[Cell]:
+def probes_of(trials: list[Trial], cores: int) -> list[Trial]:
     """Those that go first: one of each combination, and enough for every core."""
-    if len(cells) <= TASKS_A_CORE * cores:
-        return cells
-    firsts: dict[int, Cell] = {}
-    for cell in cells:
-        firsts.setdefault(cell.place, cell)
-    scouts = list(firsts.values())[: max(MOST_SCOUTS, cores)]
-    chosen = {cell.id for cell in scouts}
-    more = (cell for cell in cells if cell.id not in chosen)
-    return scouts + [cell for cell, _ in zip(more, range(cores - len(scouts)), strict=False)]
+    if len(trials) <= TASKS_A_CORE * cores:
+        return trials
+    firsts: dict[int, Trial] = {}
+    for trial in trials:
+        firsts.setdefault(trial.place, trial)
+    probes = list(firsts.values())[: max(MOST_PROBES, cores)]
+    chosen = {trial.id for trial in probes}
+    more = (trial for trial in trials if trial.id not in chosen)
+    return probes + [trial for trial, _ in zip(more, range(cores - len(probes)), strict=False)]
 
 
-def _portions(cells: list[Cell]) -> list[list[Cell]]:
-    return [cells[at : at + CELLS_A_JOB] for at in range(0, len(cells), CELLS_A_JOB)]
+def _portions(trials: list[Trial]) -> list[list[Trial]]:
+    return [trials[at : at + TRIALS_A_JOB] for at in range(0, len(trials), TRIALS_A_JOB)]
 
 
-def pack(cells: list[Cell], took: dict[int, float], cores: int) -> list[list[Cell]]:
-    """Tasks of a second or two by what cells of their combinations took, the longest first."""
+def pack(trials: list[Trial], took: dict[int, float], cores: int) -> list[list[Trial]]:
+    """Tasks of a second or two by what trials of their combinations took, the longest first."""
     usual = sum(took.values()) / len(took) if took else TASK_SECONDS
-    costs = [took.get(cell.place, usual) for cell in cells]
+    costs = [took.get(trial.place, usual) for trial in trials]
     limit = min(TASK_SECONDS, sum(costs) / (TASKS_A_CORE * cores))
-    tasks: list[tuple[float, list[Cell]]] = []
+    tasks: list[tuple[float, list[Trial]]] = []
     cost = 0.0
-    task: list[Cell] = []
-    for each, cell in sorted(zip(costs, cells, strict=True), key=lambda pair: -pair[0]):
-        if task and (cost + each > limit or len(task) >= CELLS_A_TASK):
+    task: list[Trial] = []
+    for each, trial in sorted(zip(costs, trials, strict=True), key=lambda pair: -pair[0]):
+        if task and (cost + each > limit or len(task) >= TRIALS_A_TASK):
             tasks.append((cost, task))
             cost, task = 0.0, []
         cost += each
-        task.append(cell)
+        task.append(trial)
     if task:
         tasks.append((cost, task))
     return [task for _, task in sorted(tasks, key=lambda pair: -pair[0])]
@@ -300,7 +300,7 @@ class _Told(NamedTuple):
 
 
 def do_tasks(out: str, traces: str, batches: Iterable[Any]) -> Iterator[Any]:
-    """What runs in Spark's Python workers, which import this module: one row for each cell.
+    """What runs in Spark's Python workers, which import this module: one row for each trial.
 
     Where nothing can be written, it tells why and does no more.
     """
@@ -309,8 +309,8 @@ def do_tasks(out: str, traces: str, batches: Iterable[Any]) -> Iterator[Any]:
     fields = [("manifest", pyarrow.string()), ("seconds", pyarrow.float64())]
     schema = pyarrow.schema([*fields, ("trouble", pyarrow.string())])
     for batch in batches:
-        for text in batch.column("cells").to_pylist():
-            told = list(_do(msgspec.json.decode(text, type=list[Cell]), Path(out), traces))
+        for text in batch.column("trials").to_pylist():
+            told = list(_do(msgspec.json.decode(text, type=list[Trial]), Path(out), traces))
             columns = [list(column) for column in zip(*told, strict=True)]
             yield pyarrow.RecordBatch.from_arrays(
                 [
@@ -321,11 +321,11 @@ def do_tasks(out: str, traces: str, batches: Iterable[Any]) -> Iterator[Any]:
             )
 
 
-def _do(cells: list[Cell], out: Path, traces: str) -> Iterator[_Told]:
-    for cell in cells:
+def _do(trials: list[Trial], out: Path, traces: str) -> Iterator[_Told]:
+    for trial in trials:
         begin = time.perf_counter()
         try:
-            manifest = run_cell(cell, out, traces)
+            manifest = run_trial(trial, out, traces)
         except DiskError as error:
             yield _Told(None, None, str(error))
             return
@@ -337,7 +337,7 @@ def _do(cells: list[Cell], out: Path, traces: str) -> Iterator[_Told]:
 
 
 class _Watch:
-    """Tells how many cells are done, by counting manifests: that works with every cluster.
+    """Tells how many trials are done, by counting manifests: that works with every cluster.
 
     And sees to it that nobody waits for ever: Spark itself waits for workers without an end.
     """

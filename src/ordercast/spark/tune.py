@@ -1,7 +1,7 @@
 """Tuning: a setting that is searched for each run, so that a figure has a given value.
 
-The cluster papers' first experiment gives each cell the round at which 0.2 % of connections
-fail, as otherwise cells would be compared under different strain. An experiment says so:
+The cluster papers' first experiment gives each trial the round at which 0.2 % of connections
+fail, as otherwise trials would be compared under different strain. An experiment says so:
 
     [tune]
     key = "options.round"           # a duration of the scenario
@@ -19,7 +19,7 @@ fail, as otherwise cells would be compared under different strain. An experiment
 
 The search halves a range on a scale of ratios, with pilot simulations of the same seed, and takes
 the shortest setting that was found good enough. It is a pure function of scenario, seed and rules,
-and part of the run's task: whoever runs a cell finds the same setting.
+and part of the run's task: whoever runs a trial finds the same setting.
 
 What fails must grow as the setting falls. Where even the longest does not do, that one is taken,
 and the figure `failed_share` of the run tells.
@@ -49,7 +49,7 @@ from ordercast.types import NodeId
 from ordercast.units import Duration
 
 KEY = "tune"
-"""Where a cell's document carries its rules; `settled` takes them out again."""
+"""Where a trial's document carries its rules; `settled` takes them out again."""
 
 Times = Annotated[float, Meta(gt=0, le=1_000_000)]
 
@@ -105,7 +105,7 @@ class Answers:
 
 
 def settled(document: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The scenario that a cell runs: its document, tuned if it says how."""
+    """The scenario that a trial runs: its document, tuned if it says how."""
     if KEY not in document:
         return document
     rest = {name: value for name, value in document.items() if name != KEY}
@@ -134,7 +134,7 @@ def checked(document: dict[str, Any], tune: Tune) -> dict[str, Any]:
 
 
 def carried(document: dict[str, Any], tune: Tune) -> dict[str, Any]:
-    """The document with the rules inside, as cells hand it on."""
+    """The document with the rules inside, as trials hand it on."""
     rules: Any = msgspec.to_builtins(tune, enc_hook=str)
     rules |= {"from": str(tune.low), "to": str(tune.high)}
     return {**document, KEY: rules}

@@ -1,14 +1,14 @@
-"""One cell of a sweep: simulate it, judge it, measure it, write what is to be kept.
+"""One trial of a sweep: simulate it, judge it, measure it, write what is to be kept.
 
-A pure function of the cell but for the files that it writes, each under its final name only when it
-is complete. Whoever does a cell twice writes the same bytes. The manifest comes last: a cell with a
-manifest is done, for ever.
+A pure function of the trial but for the files that it writes, each under its final name only when
+it is complete. A trial that is run twice writes the same bytes. The manifest comes last: a trial
+with a manifest is done, for ever.
 
-Three things can go wrong, and none of them costs what others have done. A cell that raises is tried
-again, and then its manifest tells what was raised. A cell that takes its whole process with it, by
-memory or a crash, tells nothing: so every start leaves a mark, and a cell that was started three
-times without an end is given up. And where nothing can be written any more, DiskError says so: that
-is no cell's fault, nothing is written about it, and the sweep ends.
+Three things can go wrong, and none of them costs what others have done. A trial that raises is
+tried again, and then its manifest tells what was raised. A trial that takes its whole process with
+it, by memory or a crash, tells nothing: so every start leaves a mark, and a trial that was started
+three times without an end is given up. And where nothing can be written any more, DiskError says
+so: that is no trial's fault, nothing is written about it, and the sweep ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ordercast.levels import choose
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
-from ordercast.spark.experiment import Cell
+from ordercast.spark.experiment import Trial
 from ordercast.spark.tune import Answers, settled
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import SCHEMA_VERSION, Trace
@@ -43,8 +43,8 @@ from ordercast.trace.sinks import MemorySink
 
 TRIES = 2
 STARTS = 3
-VERSION = 1
-MANIFESTS = "cells"
+VERSION = 2
+MANIFESTS = "trials"
 LAKE = "lake"
 STARTED = "started"
 WRITING = ".writing-"
@@ -62,7 +62,7 @@ def release() -> str:
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a cell: what the task tells, and what is written beside its trace."""
+    """What became of a trial: what the task tells, and what is written beside its trace."""
 
     id: str
     place: int
@@ -74,7 +74,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     laws: dict[str, str] = {}  # each law and its answer
     broken: list[str] = []  # what was found, in words
     rows: int = 0
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     version: int = VERSION
     trace_version: int = SCHEMA_VERSION
     ordercast: str = msgspec.field(default_factory=release)
@@ -88,12 +88,12 @@ class _Origin(msgspec.Struct):
     ordercast: str = msgspec.field(default_factory=release)
 
 
-def manifest_path(out: Path, cell: str) -> Path:
-    return out / MANIFESTS / f"{cell}.json"
+def manifest_path(out: Path, trial: str) -> Path:
+    return out / MANIFESTS / f"{trial}.json"
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """None: not there, cut off, or written by another version, and so the cell is not done."""
+    """None: not there, cut off, or written by another version, and so the trial is not done."""
     try:
         data = path.read_bytes()
         if msgspec.json.decode(data, type=_Origin) != _Origin():
@@ -103,57 +103,57 @@ def read_manifest(path: Path) -> Manifest | None:
         return None
 
 
-def run_cell(cell: Cell, out: Path, traces: str) -> Manifest:
-    """Does a cell, unless it is done already. DiskError: nothing can be written to `out`."""
-    path = manifest_path(out, cell.id)
+def run_trial(trial: Trial, out: Path, traces: str) -> Manifest:
+    """Does a trial, unless it is done already. DiskError: nothing can be written to `out`."""
+    path = manifest_path(out, trial.id)
     found = read_manifest(path)
     if found is not None:
-        return msgspec.structs.replace(found, place=cell.place, settings=cell.settings)
-    mark = out / STARTED / cell.id
+        return msgspec.structs.replace(found, place=trial.place, settings=trial.settings)
+    mark = out / STARTED / trial.id
     with _writing(out):
         starts = _start(mark)
         if starts > STARTS:
             manifest = _given_up(
-                cell, f"its process ended in the middle of it, {STARTS} times: memory, or a crash"
+                trial, f"its process ended in the middle of it, {STARTS} times: memory, or a crash"
             )
         else:
-            manifest = _tried(cell, out, traces)
+            manifest = _tried(trial, out, traces)
         _write(path, msgspec.json.encode(manifest, order="deterministic", enc_hook=str))
         mark.unlink(missing_ok=True)
     return manifest
 
 
-def _tried(cell: Cell, out: Path, traces: str) -> Manifest:
+def _tried(trial: Trial, out: Path, traces: str) -> Manifest:
     error = ""
     for _ in range(TRIES):
         try:
-            return _run(cell, out, traces)
-        except Exception as failure:  # the sweep goes on, and tells which cell broke
+            return _run(trial, out, traces)
+        except Exception as failure:  # the sweep goes on, and tells which trial broke
             if _unwritable(failure) is not None:
                 raise
             error = "".join(traceback.format_exception_only(failure)).strip()
-    return _given_up(cell, error)
+    return _given_up(trial, error)
 
 
-def _given_up(cell: Cell, error: str) -> Manifest:
+def _given_up(trial: Trial, error: str) -> Manifest:
     return Manifest(
-        id=cell.id,
-        place=cell.place,
-        seed=cell.seed,
-        settings=cell.settings,
+        id=trial.id,
+        place=trial.place,
+        seed=trial.seed,
+        settings=trial.settings,
         ending="failed",
         error=error,
         done=False,
     )
 
 
-def _run(cell: Cell, out: Path, traces: str) -> Manifest:
-    scenario = parse_scenario(settled(cell.document, cell.seed))
+def _run(trial: Trial, out: Path, traces: str) -> Manifest:
+    scenario = parse_scenario(settled(trial.document, trial.seed))
     sink = MemorySink()
     answers = Answers()
-    world = World(scenario, cell.seed, sink=sink, families=answers.watch(FAMILIES))
+    world = World(scenario, trial.seed, sink=sink, families=answers.watch(FAMILIES))
     outcome = world.run()
-    header = msgspec.structs.replace(outcome.header, run=cell.id)
+    header = msgspec.structs.replace(outcome.header, run=trial.id)
     trace = Trace(header, sink.rows)
     verdicts = check(trace)
     broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer is Answer.BROKEN]
@@ -167,16 +167,16 @@ def _run(cell: Cell, out: Path, traces: str) -> Manifest:
         "failed_share": answers.failed_share,
     }
     return Manifest(
-        id=cell.id,
-        place=cell.place,
-        seed=cell.seed,
-        settings=cell.settings,
+        id=trial.id,
+        place=trial.place,
+        seed=trial.seed,
+        settings=trial.settings,
         ending=str(header.ending),
         error=outcome.error,
         laws={one.law: str(one.answer) for one in verdicts},
         broken=broken,
         rows=len(sink.rows),
-        figures=measure(MeasuredRun(trace.rows, msgspec.structs.asdict(options), counted)),
+        metrics=measure(MeasuredRun(trace.rows, msgspec.structs.asdict(options), counted)),
     )
 
 
@@ -186,7 +186,7 @@ def _run(cell: Cell, out: Path, traces: str) -> Manifest:
 def _keep(lake: Path, trace: Trace) -> None:
     """Writes a run aside and moves it into the lake: who reads it there sees all of it or nothing.
 
-    Two tasks may be at the same cell when Spark took one for dead. They write the same.
+    Two tasks may be at the same trial when Spark took one for dead. They write the same.
     """
     aside = lake / f"{WRITING}{trace.header.run}-{os.getpid()}"
     try:

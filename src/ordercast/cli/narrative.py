@@ -1,4 +1,4 @@
-"""A trace told as a story: what a person would want to hear of it, in order of time."""
+"""A trace as a narrative: what a person wants to know of it, in order of time."""
 
 from __future__ import annotations
 
