@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from bench.table import Table, timed
+from ordercast.check.history import PROMISES
 from ordercast.check.laws import check
-from ordercast.consistency import FAMILIES
 from ordercast.scenario.schema import Scenario, WorkloadSettings
 from ordercast.testing.simulation import simulate
 from ordercast.trace.lake import read_run
@@ -51,7 +51,7 @@ def _files(trace: Trace) -> Table:
 def _laws(trace: Trace) -> Table:
     count = len(trace.rows)
     rows = []
-    laws = FAMILIES["fifo"].laws
+    laws = PROMISES["fifo"].laws
     together = timed(lambda: check(trace, laws), 3)
     rows.append(("all that fifo promises", together.rate(count), together.shown_spread))
     for law in (*laws, "optimistic-causal", "causal", "view-agreement", "ticket-uniqueness"):

@@ -17,7 +17,7 @@ import pytest
 PACKAGE = "ordercast"
 SOURCE = Path(__file__).resolve().parent.parent / "src" / PACKAGE
 
-VALUES = frozenset({"types", "errors", "units", "settings", "consistency"})
+VALUES = frozenset({"types", "errors", "units", "settings"})
 WORLD = VALUES | {"kernel", "levels", "protocol", "wire", "store", "trace"}
 JUDGES = VALUES | {"trace", "check"}
 
@@ -28,13 +28,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "types": frozenset({"errors"}),
     "units": frozenset({"errors"}),
     "settings": frozenset({"errors", "units"}),
-    "consistency": frozenset({"types", "errors"}),
     "kernel": VALUES,
     "protocol": VALUES | {"kernel"},
     "wire": frozenset({"types", "errors", "units", "kernel"}),
     "store": frozenset({"types", "errors", "units", "kernel"}),
     "trace": frozenset({"types", "errors"}),
-    "check": VALUES | {"trace"},
+    "check": VALUES | {"trace", "kernel", "protocol"},  # what families promise
     "studies": VALUES | {"kernel", "protocol"},
     # What happens in a run, for every world: it knows neither of them.
     "scenario": VALUES | {"kernel", "levels", "protocol"},

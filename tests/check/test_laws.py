@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from ordercast.check import laws
+from ordercast.check.history import PROMISES
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import FAMILIES
 from ordercast.errors import UsageError
 from ordercast.trace.schema import Ending, Header, Level, Row, Trace
 from ordercast.trace.text import parse_history
@@ -48,9 +48,9 @@ def test_every_file_of_the_folder_is_a_law_of_its_name() -> None:
     assert all(law.name == name and law.says for name, law in LAWS.items())
 
 
-@pytest.mark.parametrize("family", list(FAMILIES))
+@pytest.mark.parametrize("family", list(PROMISES))
 def test_a_run_is_judged_by_what_its_family_promises(family: str) -> None:
-    promise = FAMILIES[family]
+    promise = PROMISES[family]
     assert set(asked(CALM.format(family=family))) == {*promise.laws, *promise.when_nothing_fails}
 
 
@@ -58,7 +58,7 @@ def test_the_family_of_the_only_group_counts_not_that_of_the_run() -> None:
     trace = parse_history(CALM.format(family="fifo"))
     groups = {"group": [{"name": "g", "family": "sequenced"}]}
     header = msgspec.structs.replace(trace.header, parameters=groups)
-    promise = FAMILIES["sequenced"]
+    promise = PROMISES["sequenced"]
     laws = [verdict.law for verdict in check(Trace(header, trace.rows))]
     assert set(laws) == {*promise.laws, *promise.when_nothing_fails}
 
@@ -68,7 +68,7 @@ def test_the_family_of_the_only_group_counts_not_that_of_the_run() -> None:
 )
 def test_a_failure_takes_back_what_holds_only_while_nothing_fails(failure: str) -> None:
     laws = asked(CALM.format(family="causal") + failure)
-    assert set(laws) == set(FAMILIES["causal"].laws)
+    assert set(laws) == set(PROMISES["causal"].laws)
 
 
 @pytest.mark.parametrize("family", ["-", "of-another-system"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.consistency import FAMILIES
+from ordercast.check.history import PROMISES
 from ordercast.testing import simulate
 from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
 
@@ -32,7 +32,7 @@ def test_the_law_catches_its_mutant(mutant: str) -> None:
 
 def test_every_law_of_fifo_has_a_mutant() -> None:
     bugs = [name for name, family in FAMILY_OF.items() if family == "fifo"]
-    assert {BREAKS[name] for name in bugs} == set(FAMILIES["fifo"].laws)
+    assert {BREAKS[name] for name in bugs} == set(PROMISES["fifo"].laws)
 
 
 def test_the_laws_that_only_clusters_promise_have_one() -> None:

@@ -22,7 +22,7 @@ nothing about n1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import count, islice
 from operator import attrgetter, ge
@@ -30,8 +30,15 @@ from typing import NamedTuple, TypeAlias
 
 from ordercast.check.past import Past
 from ordercast.check.verdict import row_event, row_writer
-from ordercast.consistency import FAMILIES
+from ordercast.kernel.family import Promises
+from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.planned import PLANNED
 from ordercast.trace.schema import CAUSES, KINDS, Ending, Row, Trace
+
+PROMISES: dict[str, Promises] = {
+    family.name: family.promises for family in FAMILIES.values() if family.promises is not None
+} | PLANNED
+"""What each family promises, by the name that traces have."""
 
 EventKey: TypeAlias = tuple[str, str, int]
 """(group, origin, number): what identifies an event."""
@@ -105,11 +112,11 @@ class Log:
 class History:
     """The index of one run. Built once and shared by all laws."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, promises: Mapping[str, Promises] = PROMISES) -> None:
         self.header = trace.header
+        self.promises = promises.get(trace.header.family or "")  # of the run's family, if known
         self.finished = trace.header.ending == Ending.FINISHED
-        promise = FAMILIES.get(trace.header.family or "")
-        self.durable = promise is not None and promise.durable
+        self.durable = self.promises is not None and self.promises.durable
         self.flaws: list[Flaw] = []
         self.submits: dict[int, Row] = {}
         self.submitters: dict[int, Log] = {}  # the life that submitted the event

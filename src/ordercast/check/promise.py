@@ -12,17 +12,16 @@ import msgspec
 
 from ordercast.check.history import History
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.consistency import FAMILIES
 from ordercast.trace.schema import Header, Row, Trace
 from ordercast.types import name_of
 
 
 def promised(history: History) -> frozenset[str] | None:
     """The laws that the run's family promises for it; None if nothing is known of its family."""
-    promise = FAMILIES.get(history.header.family or "")
-    if promise is None:
+    promises = history.promises
+    if promises is None:
         return None
-    return frozenset(promise.laws + (promise.when_nothing_fails if history.calm else ()))
+    return frozenset(promises.laws + (promises.when_nothing_fails if history.calm else ()))
 
 
 def families_of(header: Header) -> dict[str, list[str]]:

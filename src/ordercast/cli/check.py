@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from rich.text import Text
 
 from ordercast.check.explain import explain
+from ordercast.check.history import PROMISES
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
-from ordercast.consistency import FAMILIES
 from ordercast.errors import TraceError, UsageError, unknown_word
 from ordercast.trace.lake import find_runs, read_lake
 from ordercast.trace.schema import Trace
@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         if judged.error is not None:
             raise TraceError(judged.error)
         family = judged.family
-        if family is not None and family not in FAMILIES and laws is None:
-            told = unknown_word("family", family, FAMILIES)
+        if family is not None and family not in PROMISES and laws is None:
+            told = unknown_word("family", family, PROMISES)
             screen.stderr().print(f"{judged.run}: {told} All laws are judged.", markup=False)
         verdicts = judged.verdicts
         answers += [verdict.answer for verdict in verdicts]

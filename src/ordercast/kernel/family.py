@@ -58,6 +58,10 @@ def machine_per_group(kind: Callable[[NodeId, Plan, Random], Machine]) -> Build:
 # --- what a family says about itself ---------------------------------------------------------
 
 
+BASIC_LAWS = ("no-creation", "no-duplication")
+VIEW_LAWS = ("virtual-synchrony", "view-agreement", "disjoint-views")
+
+
 class Promises(NamedTuple):
     """The laws that a family keeps, by their names (`ordercast.check`)."""
 

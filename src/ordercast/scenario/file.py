@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from ordercast.consistency import FAMILIES as PROMISES
 from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.family import Family
 from ordercast.levels import Choice, choose, find_family, level_type
 from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.planned import PLANNED
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.rules import findings
 from ordercast.scenario.schema import Scenario
@@ -106,7 +106,7 @@ def _options_of_groups(scenario: Scenario, families: Mapping[str, Family]) -> It
             family = find_family(word, families)
         except UsageError as error:
             where = (*base, "family") if group.family else ("family",)
-            if word in PROMISES:
+            if word in PLANNED:
                 have = ", ".join(families)
                 yield where, f"family {word!r} does not run in this version: these do: {have}"
             else:

@@ -73,8 +73,9 @@ class World:
             (choice.family, plan_of(scenario, group, choice))
             for group, choice in zip(scenario.groups(), self._choices, strict=True)
         ]
+        self.families = [family for family, _ in self._groups]
         in_order = [family.name for family in families.values()]
-        in_order += [family.name for family, _ in self._groups]  # those that live elsewhere
+        in_order += [family.name for family in self.families]  # those that live elsewhere
         self._plans: dict[str, list[tuple[Family, Plan]]] = {name: [] for name in scenario.names}
         for family, plan in sorted(self._groups, key=lambda each: in_order.index(each[0].name)):
             for name in plan.members:
@@ -83,7 +84,7 @@ class World:
             self.agenda,
             scenario.network,
             seed,
-            Codec([*families.values(), *(family for family, _ in self._groups)]),
+            Codec([*families.values(), *self.families]),
             weigh=self.level is Level.WIRE,
             round_trip=round_trip,
         )

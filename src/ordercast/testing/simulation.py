@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ordercast.check.history import PROMISES
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.kernel.family import Family
@@ -68,5 +69,8 @@ def simulate(
     )
     outcome = world.run()
     trace = Trace(outcome.header, sink.rows)
-    verdicts = check(trace) if level is not Level.OFF else []
+    promises = {
+        family.name: family.promises for family in world.families if family.promises is not None
+    }
+    verdicts = check(trace, promises=PROMISES | promises) if level is not Level.OFF else []
     return Simulated(outcome, trace, verdicts, heard)

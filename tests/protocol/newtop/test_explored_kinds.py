@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ordercast.check.history import PROMISES
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
-from ordercast.consistency import FAMILIES as PROMISES
 from ordercast.kernel.family import Family, Plan
 from ordercast.protocol.newtop import ATOMIC, FAMILY, SEQUENCED
 from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions

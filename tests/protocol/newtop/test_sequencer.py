@@ -15,7 +15,7 @@ from tests.protocol.newtop.storms import storm
 from tests.protocol.newtop.stricter import AllHadIt, AllHaveIt, AllHaveSentMore, by_rule
 from tests.protocol.newtop.table import carry, die, heard, life, member, messages, views, wait
 
-from ordercast.consistency import FAMILIES as PROMISES
+from ordercast.check.history import PROMISES
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import SEQUENCED

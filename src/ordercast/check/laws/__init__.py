@@ -11,15 +11,16 @@ at all. Otherwise it is unknown, with the first reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
-from ordercast.check.history import History
+from ordercast.check.history import PROMISES, History
 from ordercast.check.law import Law
 from ordercast.check.promise import families_of, judge_families, promised, rows_of_groups
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import UsageError, unknown_word
+from ordercast.kernel.family import Promises
 from ordercast.trace.schema import Level, Trace
 
 
@@ -31,19 +32,25 @@ def _find() -> Iterable[Law]:
 LAWS: dict[str, Law] = {law.name: law for law in _find()}
 
 
-def check(trace: Trace, laws: Iterable[Law | str] | None = None) -> list[Verdict]:
+def check(
+    trace: Trace,
+    laws: Iterable[Law | str] | None = None,
+    promises: Mapping[str, Promises] = PROMISES,
+) -> list[Verdict]:
     """Judges one run by these laws (a name stands for a law of this folder), each once.
 
-    Without `laws`, by what its family promises; of no family, by all laws.
+    Without `laws`, by what its family promises; of no family that is known, by all laws.
     """
     wanted = named(laws)
     if wanted is None and families_of(trace.header):
         return judge_families(
             trace.header,
-            lambda header, groups: check(Trace(header, rows_of_groups(trace, groups))),
+            lambda header, groups: check(
+                Trace(header, rows_of_groups(trace, groups)), promises=promises
+            ),
             LAWS,
         )
-    history = History(trace)
+    history = History(trace, promises)
     return [judge(law, history) for law in wanted_of(history, wanted)]
 
 

@@ -18,7 +18,7 @@ mutants.py        the same with planted bugs
 advice.py         which settings cannot work
 """
 
-from ordercast.kernel.family import Family, Permit, StateTransfer
+from ordercast.kernel.family import BASIC_LAWS, Family, Permit, Promises, StateTransfer
 from ordercast.protocol.cluster import member, moving_member
 from ordercast.protocol.cluster.member import advice
 from ordercast.protocol.cluster.mutants import OF_CAUSAL, OF_GOSSIP
@@ -41,12 +41,18 @@ from ordercast.protocol.tickets.packets import PACKETS as TICKET_PACKETS
 from ordercast.protocol.tickets.packets import RECORDS
 from ordercast.protocol.tickets.published.packets import PACKETS as RING_PACKETS
 
+_SOURCE = (
+    "Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting "
+    "configurable levels of consistency; and the same: Lightweight causal cluster consistency"
+)
+
 GOSSIP = Family(
     "gossip",
     GossipOptions,
     (Gossip, Membership),
     member.build,
     level=GossipLevel,
+    promises=Promises(BASIC_LAWS, source=_SOURCE),
     words=GOSSIP_WORDS,
     mutants=OF_GOSSIP,
     largest_group=20_000,
@@ -73,6 +79,11 @@ CAUSAL = GOSSIP._replace(
     ),
     build=moving_member.build,
     level=Causal,
+    promises=Promises(
+        (*BASIC_LAWS, "fifo", "optimistic-causal", "ticket-uniqueness"),
+        when_nothing_fails=("causal", "completeness"),
+        source=_SOURCE,
+    ),
     words=CAUSAL_WORDS,
     mutants=OF_CAUSAL,
     may_send=may_send,

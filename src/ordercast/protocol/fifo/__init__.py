@@ -9,7 +9,7 @@ words.py     how it reads in interaction files
 mutants.py   the same with planted bugs
 """
 
-from ordercast.kernel.family import Family
+from ordercast.kernel.family import BASIC_LAWS, Family, Promises
 from ordercast.protocol.fifo.member import build
 from ordercast.protocol.fifo.mutants import MUTANTS
 from ordercast.protocol.fifo.options import Fifo, Options
@@ -23,6 +23,10 @@ FAMILY = Family(
     build,
     level=Fifo,
     largest_group=100,
+    promises=Promises(
+        (*BASIC_LAWS, "fifo", "agreement", "completeness"),
+        source="reliable FIFO multicast; textbook knowledge, no single source",
+    ),
     words=WORDS,
     mutants=MUTANTS,
     largest_batch=lambda options: int(options.window_size),

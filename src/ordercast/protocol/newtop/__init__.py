@@ -21,7 +21,14 @@ words.py      how it reads in interaction files
 
 import msgspec
 
-from ordercast.kernel.family import Family, Formation, StateTransfer
+from ordercast.kernel.family import (
+    BASIC_LAWS,
+    VIEW_LAWS,
+    Family,
+    Formation,
+    Promises,
+    StateTransfer,
+)
 from ordercast.protocol.newtop.member import build
 from ordercast.protocol.newtop.options import (
     Atomic,
@@ -33,6 +40,11 @@ from ordercast.protocol.newtop.options import (
 from ordercast.protocol.newtop.packets import PACKETS
 from ordercast.protocol.newtop.words import WORDS
 
+_LAWS = (*BASIC_LAWS, "fifo")
+_SOURCE = (
+    "Ezhilchelvan, Macêdo, Shrivastava: Newtop, a fault-tolerant group communication protocol, 1995"
+)
+
 FAMILY = Family(
     "total",
     Options,
@@ -41,6 +53,10 @@ FAMILY = Family(
     level=Total,
     largest_group=50,
     largest_batch=lambda options: int(options.window_size),
+    promises=Promises(
+        (*_LAWS, "optimistic-causal", "causal", "total", *VIEW_LAWS, "completeness"),
+        source=_SOURCE,
+    ),
     words=WORDS,
     one_machine=True,
     formation=Formation(
@@ -49,6 +65,20 @@ FAMILY = Family(
     ),
     state=StateTransfer(needed=lambda options: False, possible=lambda options: True),
 )
-SEQUENCED = FAMILY._replace(name="sequenced", options=SequencedOptions, settled={"by": "sequencer"})
-ATOMIC = FAMILY._replace(name="atomic", options=AtomicOptions, level=Atomic)
+SEQUENCED = FAMILY._replace(
+    name="sequenced",
+    options=SequencedOptions,
+    settled={"by": "sequencer"},
+    promises=Promises(
+        (*_LAWS, "total-in-view", *VIEW_LAWS, "completeness"),
+        when_nothing_fails=("optimistic-causal", "causal", "total"),
+        source=_SOURCE,
+    ),
+)
+ATOMIC = FAMILY._replace(
+    name="atomic",
+    options=AtomicOptions,
+    level=Atomic,
+    promises=Promises((*_LAWS, *VIEW_LAWS, "completeness"), source=_SOURCE),
+)
 FAMILIES = (FAMILY, SEQUENCED, ATOMIC)

@@ -1,0 +1,17 @@
+"""Families that are planned: what they will promise is known, and no folder has them yet."""
+
+from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Promises
+
+PLANNED: dict[str, Promises] = {
+    "synchrony": Promises(
+        (*BASIC_LAWS, "fifo", "optimistic-causal", "causal", *VIEW_LAWS, "completeness"),
+        source="Amir, Dolev, Kramer, Malki: Membership algorithms for multicast communication "
+        "groups (Transis), 1992",
+    ),
+    "feed": Promises(
+        (*BASIC_LAWS, "fifo", "completeness"),
+        source="Adly, Kumar: HPP, a hierarchical propagation protocol for large scale replication "
+        "in wide area networks, 1994",
+        durable=True,
+    ),
+}
