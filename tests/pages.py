@@ -7,8 +7,9 @@ The word after a fence says what a block is:
     python node         runs in a coroutine, with `node`, at each of the nodes n1, n2 and n3
     python examples/X   lines of that example, which another test runs
     toml                settings; a test in test_docs.py loads them
-    toml NAME           a whole file; the commands and programs of the page find it by its name
-    text NAME           the same, for a file that is not TOML
+    python NAME.py      a whole file; the commands and programs of the page find it by its name
+    toml NAME.toml      the same
+    text NAME           the same
     text output         the program of the page prints this
     text                anything that cannot be run
 """
@@ -153,8 +154,8 @@ def run_commands(page: str, text: str, copy: Path, elsewhere: frozenset[str] = N
 
 def write_files(text: str, folder: Path) -> None:
     """Writes the files that a page shows whole."""
-    for block in [*blocks(text, "toml"), *blocks(text, "text")]:
-        if "." in block.word:
+    for block in [found for kind in ("python", "toml", "text") for found in blocks(text, kind)]:
+        if "." in block.word and "/" not in block.word:
             (folder / block.word).write_text(block.content, encoding="utf-8")
 
 

@@ -45,7 +45,9 @@ PAGES = [
     ROOT / "experiments" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-FENCE = r"sh|python( node| examples/\w+\.py)?|toml( [\w-]+\.toml)?|text( [\w-]+\.history| output)?"
+FENCE = (
+    r"sh|python( node| (examples/)?\w+\.py)?|toml( [\w-]+\.toml)?|text( [\w-]+\.history| output)?"
+)
 BOUND_SECONDS = 60
 NAMES = ("n1", "n2", "n3")
 
@@ -113,6 +115,22 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
 def test_every_block_says_what_it_is(page: Path) -> None:
     for fence in re.findall(r"^```(.*)\n(?:.*\n)*?```$", text_of(page), re.MULTILINE):
         assert re.fullmatch(FENCE, fence), f"```{fence}: tests/pages.py says what may stand here"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_sentences_name_their_subject(page: Path) -> None:
+    """Not "Who is invited twice says no", but "A member that is invited twice rejects it"."""
+    assert nameless(prose_of(text_of(page))) == []
+
+
+def nameless(text: str) -> list[str]:
+    """Lines with a sentence that begins with a relative clause. Headings and questions may."""
+    verbs = (
+        "is|are|has|have|was|were|does|had|can|may|comes|goes|waits|wants|hears|knows|says|asks|"
+        "leaves|begins"
+    )
+    begins = re.compile(rf"(^[ *|\d.-]*|[.:;|] )(Who|Whoever|Whom|What) ({verbs}) ")
+    return [line for line in text.splitlines() if begins.search(line) and "?" not in line]
 
 
 # --- programs --------------------------------------------------------------------------------
@@ -320,3 +338,8 @@ def test_a_link_without_a_target_is_found() -> None:
     assert list(missing_paths("`kernel/step.py` `kernel/stairs.py`")) == [
         "kernel/stairs.py: there is no such file"
     ]
+
+
+def test_a_sentence_without_a_subject_is_found() -> None:
+    assert nameless("It waits. Who has begun treats it so.\n") != []
+    assert nameless("## What is missing\nWhat is a law? A member that has begun waits.") == []
