@@ -244,7 +244,7 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
 async def settled(node: Node, n: int) -> None:
     """Until this member knows where its cluster is, and is connected with everybody."""
     while (
-        node.driver.machines["bench"].joining is not None
+        node.driver.machine("bench").joining is not None
         or sum(contact.connection is not None for contact in node.mesh.contacts.values()) < n - 1
     ):
         await asyncio.sleep(0.01)

@@ -6,13 +6,14 @@ network, the process and the step.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
 
 from bench.table import Table, timed
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
@@ -45,6 +46,8 @@ class Options(msgspec.Struct, frozen=True):
 class Gossip:
     """Passes every rumour on to a few others, until it has made its hops."""
 
+    takes = ()
+
     def __init__(self, plan: Plan, draw: Random) -> None:
         self.groups = (plan.group,)
         self.count = 0
@@ -69,7 +72,7 @@ class Gossip:
     def expire(self, step: Step, timer: Timer) -> None:
         pass
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
+    def on(self, step: Step, given: Input) -> None:
         pass
 
     def _next(self) -> tuple[str, ...]:

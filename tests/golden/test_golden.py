@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -11,6 +11,7 @@ import pytest
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Step, Timer
@@ -163,6 +164,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Toy:
     """Sends what is submitted by all three channels, keeps a record, and answers nothing."""
 
+    takes = (StatusResult,)
+
     def __init__(self, me: NodeId, plan: Plan, kept: Sequence[Packet]) -> None:
         self.groups = (plan.group,)
         self.me = me
@@ -175,6 +178,9 @@ class Toy:
 
     def accepts(self, group: str, now: int) -> bool:
         return True
+
+    def stable_up_to(self, group: str) -> int:
+        return 0
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         self.number += 1
@@ -195,8 +201,9 @@ class Toy:
     def expire(self, step: Step, timer: Timer) -> None:
         step.set_timer("quick", None)
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        step.note("told", token=token, arrived=arrived)
+    def on(self, step: Step, given: Input) -> None:
+        assert isinstance(given, StatusResult)
+        step.note("told", token=given.token, arrived=given.arrived)
 
 
 def build_toys(

@@ -21,7 +21,8 @@ from ordercast.kernel.family import Family
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
-from ordercast.testing.stage import Posted, Stage
+from ordercast.testing.actor import Posted
+from ordercast.testing.stage import Stage
 from ordercast.types import NodeId
 from ordercast.wire.codec import LARGEST_PACKET, Codec
 

@@ -159,7 +159,7 @@ async def test_gossip_over_partial_views_reaches_all(cluster: Cluster) -> None:
     nodes = await cluster.nodes(*names)
     level = Gossip(members="partial", view_size=3, fan_out=3, hops=6, round=QUICK)
     groups = [node.join("news", level, names) for node in nodes]
-    await until(lambda: all(group.status()["figures"]["known"] >= 3 for group in groups))
+    await until(lambda: all(group.status()["counters"]["known"] >= 3 for group in groups))
     await groups[0].send(b"extra")
     for group in groups:
         assert await data_of(group, 1) == [b"extra"]
@@ -169,5 +169,5 @@ async def test_gossip_over_partial_views_reaches_all(cluster: Cluster) -> None:
 async def test_what_is_lost_is_counted_where_people_look(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     await joined(n1, level=ONE_UPDATER)
-    figures = n1.status()["groups"][WORLD]["figures"]
-    assert {"lost", "late", "waiting", "recovered", "not_relayed"} <= figures.keys()
+    counters = n1.status()["groups"][WORLD]["counters"]
+    assert {"lost", "late", "waiting", "recovered", "not_relayed"} <= counters.keys()

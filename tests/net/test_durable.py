@@ -125,7 +125,7 @@ async def test_a_node_whose_disk_fails_stops_and_says_nothing_more(cluster: Clus
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = joined(n1, n2, level=GUARDED)
     other = n1.join("orders", Fifo(), ["n1"])
-    await until(lambda: first.status()["figures"]["guards_set"])
+    await until(lambda: first.status()["counters"]["guards_set"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", fail_to_sync)
         waiting = asyncio.create_task(second.become_updater())
@@ -140,7 +140,7 @@ async def test_a_node_whose_disk_fails_stops_and_says_nothing_more(cluster: Clus
         n1.join("more", Fifo(), ["n1"])
     assert n1.status()["groups"] == {}
     # What it would have said is that the ticket is n2's.
-    assert second.status()["figures"]["tickets_acquired"] == 0
+    assert second.status()["counters"]["tickets_acquired"] == 0
     waiting.cancel()
     await asyncio.wait([waiting])
     assert "n1 stops" in cluster.log.text

@@ -123,7 +123,7 @@ def under_attack(folder: Path, attack: Attack, then: Callable[[Node], bool]) -> 
             introduce(n1, n2)
             groups = [node.join("orders", PATIENT, ["n1", "n2", "n3"]) for node in (n1, n2)]
             for node, group in zip((n1, n2), groups, strict=True):
-                node.driver.machines["orders"].forming = 1  # n3 does not come
+                node.driver.machine("orders").forming = 1  # n3 does not come
                 await view_of(group, "n1", "n2")
             await talk(groups)
             await attack(n1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ import ordercast
 from ordercast import Config, Fifo, GroupClosed, UsageError, View
 from ordercast.errors import OrdercastError, TraceError
 from ordercast.kernel.family import Plan
+from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.net.config import GroupRules
 from ordercast.protocol.fifo.packets import Leave
@@ -250,7 +251,7 @@ async def test_what_goes_wrong_inside_reaches_who_sends(cluster: Cluster) -> Non
                 await anext(first)
             assert await data_of(second, 1) == [b"on record"]
             await view_of(second, "n2")
-    assert "a step of ('orders',) could not be applied" in cluster.log.text
+    assert "('orders',) broke" in cluster.log.text
 
 
 # --- what a machine may ask for ------------------------------------------------------------------
@@ -260,6 +261,7 @@ class Probe:
     """A machine that does what a test says. It speaks fifo's Leave, which carries nothing."""
 
     groups = ("probe",)
+    takes = (StatusResult,)
 
     def __init__(self) -> None:
         self.heard: list[NodeId] = []
@@ -282,10 +284,9 @@ class Probe:
     def expire(self, step: Step, timer: Timer) -> None:
         self.rang.append(timer)
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        self.answers[token] = arrived
-
-    def leave(self, step: Step, group: str) -> None: ...
+    def on(self, step: Step, given: Input) -> None:
+        assert isinstance(given, StatusResult)
+        self.answers[given.token] = given.arrived
 
     # And its own listener.
 
@@ -307,6 +308,10 @@ async def probes(cluster: Cluster) -> list[tuple[ordercast.Node, Probe]]:
     return found
 
 
+def act(node: ordercast.Node, what: Callable[[Step], None]) -> None:
+    node.driver.host.act(node.driver.host.seats["probe"], what, 0)
+
+
 @live
 async def test_a_status_send_is_answered_either_way(cluster: Cluster) -> None:
     (n1, first), (n2, second) = await probes(cluster)
@@ -317,7 +322,7 @@ async def test_a_status_send_is_answered_either_way(cluster: Cluster) -> None:
         step.send(NodeId("n2", 99), Leave("probe"), STATUS, token="no such life")
         step.send("n9", Leave("probe"), STATUS, token="nobody")
 
-    n1.driver._enter(first, ask)
+    act(n1, ask)
     await until(lambda: len(first.answers) == 4)
     expected = {"life": True, "name": True, "no such life": False, "nobody": False}
     assert first.answers == expected
@@ -338,26 +343,26 @@ async def test_timers_are_data(cluster: Cluster) -> None:
         step.set_timer("replaced", 80_000_000)
         step.set_timer("never armed", None)
 
-    node.driver._enter(probe, arm)
-    node.driver._enter(probe, change)
+    act(node, arm)
+    act(node, change)
     await until(lambda: len(probe.rang) == 2)
     assert probe.rang == ["later", "replaced"]
 
 
 @live
 async def test_nothing_is_driven_any_more_after_a_leave(cluster: Cluster) -> None:
-    (n1, first), (n2, second) = await probes(cluster)
+    (n1, first), (n2, _) = await probes(cluster)
 
     def arm(step: Step) -> None:
         step.set_timer("soon", 1)
         step.send("n9", Leave("probe"), STATUS, token="nobody")
         step.send(n2.me, Leave("probe"), STATUS, token="life")
 
-    n1.driver._enter(first, arm)
-    n1.driver.remove("probe")
-    n2.driver._enter(second, lambda step: step.send(n1.me, Leave("probe")))
+    act(n1, arm)
+    n1.driver.leave("probe")
+    act(n2, lambda step: step.send(n1.me, Leave("probe")))
     await until(lambda: n1.mesh.counters["packets_of_other_groups"])
-    assert not n1.driver._timers and not n1.driver._statuses
+    assert not n1.driver.host.seated
     assert (first.heard, first.rang, first.answers) == ([], [], {})
 
 
@@ -368,7 +373,7 @@ async def test_a_step_that_cannot_be_applied_ends_the_member(cluster: Cluster) -
     def too_much(step: Step) -> None:
         step.send("n2", Leave("x" * 70_000), DATAGRAM)
 
-    n1.driver._enter(first, too_much)
+    act(n1, too_much)
     assert isinstance(first.error, OrdercastError)
     assert "a datagram of 70" in str(first.error)
 

@@ -72,10 +72,10 @@ async def test_one_order_over_overlapping_groups_that_are_joined_and_left_meanwh
 ) -> None:
     n1, n2, n3 = nodes = await traced(cluster, "n1", "n2", "n3")
     everybody = await formed(*nodes, name="all")
-    machine = n2.driver.machines["all"]
+    machine = n2.driver.machine("all")
     sending = [asyncio.create_task(send_numbers(group, b"all")) for group in everybody]
     pairs = [await formed(n1, n2, name="north"), await formed(n2, n3, name="south")]
-    assert n2.driver.machines["north"] is n2.driver.machines["south"] is machine
+    assert n2.driver.machine("north") is n2.driver.machine("south") is machine
     more = [asyncio.create_task(send_numbers(group, b"two")) for pair in pairs for group in pair]
     for pair in pairs:
         for group in pair:
@@ -162,7 +162,7 @@ async def test_a_machine_that_breaks_takes_all_its_groups_and_no_others(cluster:
     one, _ = await formed(n1, n2, name="one")
     two, other_two = await formed(n1, n2, name="two")
     plain, other_plain = await cluster.join(n1, n2, name="plain", level=Fifo())
-    machine = n1.driver.machines["one"]
+    machine = n1.driver.machine("one")
     machine.joined = None  # type: ignore[attr-defined]  # a bug that whichever step runs into
     for group in (one, two):
         with pytest.raises(OrdercastError, match=f"n1 cannot go on in {group.name}"):
@@ -170,7 +170,7 @@ async def test_a_machine_that_breaks_takes_all_its_groups_and_no_others(cluster:
     with pytest.raises(UsageError, match="only a new life can join 'three'"):
         n1.join("three", QUICK, ["n1", "n2"])
     assert list(n1.groups) == ["plain"]
-    assert not [timer for timer in n1.driver._timers if timer[0] == id(machine)]
+    assert machine not in [seat.machine for seat in n1.driver.host.seated]
     await plain.send(b"we go on", until="stable")
     assert await data_of(other_plain, 1) == [b"we go on"]
     assert isinstance(await anext(other_two), View)  # without n1, which is silent
@@ -222,7 +222,7 @@ async def test_a_slow_consumer_holds_all_senders_back(cluster: Cluster) -> None:
     limit(slow, most_unread=20)
     sending = asyncio.create_task(send_numbers(first, b"a", count))
     reading = asyncio.create_task(data_of(first, count))
-    await until(lambda: first.status()["figures"]["unstable"] == 8)
+    await until(lambda: first.status()["counters"]["unstable"] == 8)
     await until(lambda: slow.status()["throttled"])
     assert not sending.done()
     expected = [b"a %d" % number for number in range(count)]
@@ -285,7 +285,7 @@ async def test_an_atomic_group_beside_an_ordered_one(cluster: Cluster) -> None:
     assert heard[0] == heard[1] == heard[2]
     await asyncio.gather(*sending)
     assert groups[0].family == "atomic"
-    assert nodes[0].driver.machines["orders"] is nodes[0].driver.machines["ordered"]
+    assert nodes[0].driver.machine("orders") is nodes[0].driver.machine("ordered")
     await kill(nodes[2])
     await view_of(groups[0], "n1", "n2")
 
@@ -297,14 +297,14 @@ async def test_what_people_look_at_tells_of_formations(cluster: Cluster) -> None
     status = n1.status()["groups"]["orders"]
     assert status["formation"] == "n1.0.1"
     assert status["members"] == ["n1"]
-    assert {"present", "unstable", "suspected", "forming", "waiting"} <= status["figures"].keys()
+    assert {"present", "unstable", "suspected", "forming", "waiting"} <= status["counters"].keys()
     assert n1._metrics is not None
     samples = [sample for family in n1._metrics.collect() for sample in family.samples]
     shown = {each.labels["what"]: each.value for each in samples if each.name == "ordercast_group"}
     assert shown["present"] == 1
     (formation,) = [each for each in samples if each.name == "ordercast_group_formation"]
     assert formation.labels == {"group": "orders", "formation": "n1.0.1"}
-    assert group.status()["figures"]["suspected"] == 0
+    assert group.status()["counters"]["suspected"] == 0
 
 
 @live

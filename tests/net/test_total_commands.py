@@ -63,5 +63,5 @@ async def test_members_shows_formations_and_who_waits(cluster: Cluster) -> None:
     n2.join("orders", QUICK, ["n1", "n2"])
     await until(lambda: group.status()["members"])
     assert _who(group.status()) == "n1 n2 (n1.0.1)"
-    suspicious = {**group.status(), "figures": {"suspected": 1}}
+    suspicious = {**group.status(), "counters": {"suspected": 1}}
     assert _who(suspicious) == "n1 n2 (n1.0.1), 1 suspected"

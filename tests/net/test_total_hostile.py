@@ -148,7 +148,7 @@ async def attack(cluster: Cluster, seed: int, inside: bool, level: Total | Atomi
     await kill(n3)
     if not inside:
         await until(lambda: one.names == two.names == ["n1", "n2"])
-    machine: Any = n1.driver.machines["orders"]
+    machine: Any = n1.driver.machine("orders")
     forming = machine.forming["orders"]
     liar = Liar(Random(seed), forming.current.formation, forming.terms)
     codec = Codec(FAMILIES.values())
@@ -180,7 +180,7 @@ async def attack(cluster: Cluster, seed: int, inside: bool, level: Total | Atomi
 
 def fitted(packet: Packet, node: Node, sender: NodeId, liar: Liar) -> Packet:
     """The next of the liar's stream, if it is one of a stream and the node still listens."""
-    machine: Any = node.driver.machines["orders"]
+    machine: Any = node.driver.machine("orders")
     draw = liar.draw
     group = machine.joined.get(f"orders+{liar.formation}")
     if not isinstance(packet, Numbered) or group is None or sender not in group.live:

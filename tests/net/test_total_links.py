@@ -22,9 +22,8 @@ def hear(node: Node) -> list[bytes]:
     """All that comes to a node by links, from now on."""
     heard: list[bytes] = []
 
-    def receive(sender: NodeId, bodies: object) -> bool:
+    def receive(sender: NodeId, bodies: object) -> None:
         heard.extend(bytes(body) for body in bodies)  # type: ignore[attr-defined]
-        return True
 
     node.driver.receive = receive  # type: ignore[method-assign]
     return heard

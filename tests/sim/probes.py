@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Address, Channel, Step, Timer
@@ -76,6 +77,8 @@ class Told(NamedTuple):
 class Probe:
     """Does what the stage says, logs what it hears, and answers nothing."""
 
+    takes: tuple[type[Input], ...] = (StatusResult,)
+
     def __init__(self, stage: Stage, me: NodeId, plan: Plan, kept: Sequence[Packet]) -> None:
         assert isinstance(plan.options, Options)
         self.stage = stage
@@ -94,6 +97,9 @@ class Probe:
     def accepts(self, group: str, now: int) -> bool:
         return bool(self.orders) or (self.open and self.submitted < self.options.window)
 
+    def stable_up_to(self, group: str) -> int:
+        return 0
+
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         self.submitted += 1
         for order in self.orders:
@@ -109,8 +115,9 @@ class Probe:
         self.open = self.open or timer == "open"
         self.stage.rang.append(Rang(self.stage.now, step.now, self.me, timer))
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        self.stage.told.append(Told(self.stage.now, self.me, token, arrived))
+    def on(self, step: Step, given: Input) -> None:
+        assert isinstance(given, StatusResult)
+        self.stage.told.append(Told(self.stage.now, self.me, given.token, given.arrived))
 
 
 class Echo(Probe):
@@ -216,7 +223,7 @@ class Stage:
         def perform(_: None) -> None:
             process = self.world.processes[who]
             if process.alive and not process.is_paused:
-                machine = process.machines[GROUP]
+                machine = process.host.seats[GROUP].machine
                 assert isinstance(machine, Probe)
                 machine.orders = list(acts)
                 process.submit(GROUP, [], 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from ordercast.check.verdict import Verdict
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Channel, Step, Timer
@@ -32,6 +33,7 @@ class ToyOptions(msgspec.Struct, frozen=True):
 class Toy:
     """Sends each submission to all others by one channel, and writes down what it hears."""
 
+    takes = (StatusResult,)
     channel: Channel = LINK
     by_life = True
 
@@ -49,6 +51,9 @@ class Toy:
     def accepts(self, group: str, now: int) -> bool:
         return True
 
+    def stable_up_to(self, group: str) -> int:
+        return 0
+
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         self.made += 1
         ping = Ping(group, self.me, self.made)
@@ -64,8 +69,9 @@ class Toy:
     def expire(self, step: Step, timer: Timer) -> None:
         step.note("recover", cause=str(timer))
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        step.note("recover", cause=f"told {token} {arrived}")
+    def on(self, step: Step, given: Input) -> None:
+        assert isinstance(given, StatusResult)
+        step.note("recover", cause=f"told {given.token} {given.arrived}")
 
 
 def toy_stage(kind: type[Toy], members: int = 2, **rules: Any) -> Setting:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import pytest
 from tests.sim.probes import (
     DATAGRAM,
@@ -25,6 +23,7 @@ from tests.sim.probes import (
     say_many,
 )
 
+from ordercast.kernel.inputs import Input, StateProvided
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.scenario.schema import NetworkSettings
@@ -291,8 +290,11 @@ def test_outputs_come_in_the_order_in_which_they_were_said() -> None:
 class Giver(Probe):
     """Delivers the state that it is given."""
 
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
-        step.deliver(Event(group, self.me, 9, [state or b""]))
+    takes = (StateProvided,)
+
+    def on(self, step: Step, given: Input) -> None:
+        assert isinstance(given, StateProvided)
+        step.deliver(Event(given.group, self.me, 9, [given.state or b""]))
 
 
 def test_what_comes_of_an_answer_comes_after_the_rest_of_the_step() -> None:

@@ -103,14 +103,14 @@ def _updates(group: dict[str, Any]) -> str:
 
 def _who(group: dict[str, Any]) -> str:
     """Who is in it, and where groups form, in which formation."""
-    who, figures = " ".join(group["members"]), group.get("figures", {})
-    if not who and "known" in figures:
-        return f"no view; knows {figures['known']} others"
-    if not who and "forming" in figures:
+    who, counters = " ".join(group["members"]), group.get("counters", {})
+    if not who and "known" in counters:
+        return f"no view; knows {counters['known']} others"
+    if not who and "forming" in counters:
         return "not formed yet"
     formation = group.get("formation")
     who = f"{who} ({formation})" if formation else who
-    return f"{who}, {figures['suspected']} suspected" if figures.get("suspected") else who
+    return f"{who}, {counters['suspected']} suspected" if counters.get("suspected") else who
 
 
 def _shown(status: dict[str, Any]) -> Stack:

@@ -89,7 +89,7 @@ class Mutant(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """It takes a permit to send, which members hold for a while: their machines are `Licensed`."""
+    """It takes a permit to send, which members hold for a while: its machines take `Seek`."""
 
     needed: Callable[[Plan], bool]  # not every group of a family need be like that
     lease: Callable[[Any], int]  # by options: nanoseconds that one is held for, if not renewed
@@ -98,7 +98,7 @@ class Permit(NamedTuple):
 
 
 class Formation(NamedTuple):
-    """Groups form by invitations, and form anew under one name: their machines are `Formed`."""
+    """Groups form by invitations, and form anew under one name: its machines take `Form`."""
 
     asks: Callable[[Any], bool]  # by options: whether the application votes on invitations
     asking: Callable[[Any], Any]  # the options with which it does

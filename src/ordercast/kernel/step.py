@@ -1,45 +1,34 @@
 """A step: everything that one call of a protocol may do to the world.
 
-Theory of operation. A protocol is a state machine with doors (see `Machine`). Each call of a
-door gets a step, alive for that call only. The step records; it does nothing. When the door
-returned normally the driver (the simulator, the network runtime, the explorer, a test) applies
-the record. A driver may hand one step to several calls in a row, and apply it once: packets that
-came together cost less so. The order of what is applied, in every world:
+Theory of operation. A protocol is a state machine with inputs (see `Machine`). Each input gets a
+step, alive for that call only. The step records; it does nothing. When the call returned normally
+the host (`host.py`) applies the record. It may hand one step to several calls in a row, and apply
+it once: packets that came together cost less so. The order of what is applied, in every world:
 
   1. `kept` is made durable,
   2. `sent` leaves,
   3. `timers` are set,
   4. `outputs` reach the application and the trace, in the order in which it was said.
 
-So "written before sent" holds by construction, and a door that raised did nothing at all.
+So "written before sent" holds by construction, and a call that raised did nothing at all.
 
 Three channels, with the same promises everywhere:
 
   datagram  may be lost, doubled, reordered
   link      reliable and FIFO between two incarnations, across cuts and reconnects; what was
             underway when either end died is lost
-  status    answered within a bound through the door `told`: OK means it arrived, not OK says
-            nothing about arrival
+  status    answered within a bound by the input `StatusResult`: OK means it arrived, not OK
+            says nothing about arrival
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ordercast.kernel.packet import Packet
-from ordercast.types import (
-    Event,
-    Invitation,
-    NodeId,
-    Refused,
-    StateGiven,
-    StateWanted,
-    Subgroup,
-    Updating,
-    View,
-)
+from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
 
 
 class Channel(Enum):
@@ -69,9 +58,14 @@ class Note(NamedTuple):
     columns: dict[str, object]
 
 
-Output: TypeAlias = (
-    Event | View | Note | StateWanted | StateGiven | Updating | Subgroup | Invitation | Refused
-)
+class Heard(Protocol):
+    """What an application hears: an event, a view, or a value of any class that names its group."""
+
+    @property
+    def group(self) -> str: ...
+
+
+Output: TypeAlias = Heard | Note
 """What the application and the trace hear of, in order."""
 
 
@@ -116,16 +110,16 @@ class Step:
         self.outputs.append(view)
 
     def ask_state(self, group: str, token: Hashable) -> None:
-        """Asks the application for its state at this point; it comes back through `provide`."""
+        """Asks the application for its state at this point; it comes back as `StateProvided`."""
         self.outputs.append(StateWanted(group, token))
 
     def give_state(self, group: str, state: bytes | None) -> None:
         """Hands the application a state to begin with. None: others have one, and gave none."""
         self.outputs.append(StateGiven(group, state))
 
-    def tell(self, news: Updating | Subgroup | Invitation | Refused) -> None:
-        """Tells the application what has become of its right to send, of those who were with it,
-        or of a formation; in order with the events."""
+    def tell(self, news: Heard) -> None:
+        """Tells the application anything else, such as what has become of its permit to send or of
+        a formation; in order with the events."""
         self.outputs.append(news)
 
     def set_timer(self, timer: Timer, after: int | None) -> None:

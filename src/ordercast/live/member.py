@@ -156,7 +156,7 @@ class LiveMember:
         self._tasks.append(asyncio.create_task(_or_die(work, earliest)))
 
     def _stop(self) -> None:
-        self._node.driver.row("stop")
+        self._node.driver.host.row("stop")
         self._node.driver.flush()
         os._exit(0)
 

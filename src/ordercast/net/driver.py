@@ -1,12 +1,11 @@
-"""The live driver: calls the doors of the machines, and applies their steps to the world.
+"""The live driver: the world around the host of a node's machines.
 
-The order is the kernel's: what is kept is durable, then packets leave, then timers are set, then
-the application and the trace hear. Machines are only ever called from here, one door at a time:
-what an application does in reaction comes later, in a turn of its own.
+It decodes what comes in, asks whether its sender may say it, and hands it to the host; what
+machines send goes to the mesh or into datagrams, encoded once. Machines are only ever called by
+the host, one input at a time: what an application does in reaction comes in a later turn.
 
-The disk is waited for right here, with the event loop standing still. Records are few: a guardian
-keeps one when a ticket gets another owner or the guard set changes, and none for a renewal. So it
-is some milliseconds now and then, and no step can overtake another.
+Records are made durable in a thread (`Committer`). The steps of a machine that has to wait for that
+take effect in order afterwards; other machines go on meanwhile.
 """
 
 from __future__ import annotations
@@ -14,21 +13,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
-from ordercast.errors import DiskError, OrdercastError, PeerError
+from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.family import Plan
-from ordercast.kernel.machine import Bundled, Formed, Licensed, Machine
+from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.inputs import Input
+from ordercast.kernel.machine import Machine, Retiring
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Channel, Note, Step, Timer
+from ordercast.kernel.step import DATAGRAM, LINK, Channel, Heard, Timer
+from ordercast.net.committer import Committer
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.link import Link
 from ordercast.net.mesh import Contact, Mesh
-from ordercast.net.message import Told
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
-from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.types import Event, NodeId, Payloads
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import Kind, frame
 
@@ -39,28 +40,16 @@ PEER_FRAMES = 1 << 16
 Action = Literal["join", "send"]
 
 
-def _nobody(step: Step, sender: NodeId, packet: Packet) -> None:
-    raise AssertionError("a packet is for a machine, or for nobody")
-
-
 class Listener(Protocol):
     """The application's side of a group."""
 
-    def take(self, item: Told) -> None: ...
+    def take(self, item: Any) -> None: ...
 
     def stepped(self) -> None:
-        """A step ended: perhaps there is room now, or something has become stable."""
+        """A step took effect: perhaps there is room now, or something has become stable."""
 
     def failed(self, error: Exception) -> None:
-        """A step was applied in part only: the group cannot go on."""
-
-
-class Store(Protocol):
-    """Where records are kept before anything leaves."""
-
-    def append(self, records: list[Packet]) -> None: ...
-
-    def sync(self) -> None: ...
+        """The machine broke, or a step took effect in part only: the group cannot go on."""
 
 
 class Crowd:
@@ -120,189 +109,105 @@ class Driver:
         self.crowd = Crowd(peer_limit)
         self._served_first = 0  # which group is served first when a peer has room again
         self._may = may
-        self.mesh: Mesh  # both are given before the first machine
+        self.mesh: Mesh  # these are given before the first machine
         self.datagrams: Datagrams
-        self.store: Store | None = None
-        self.disk_failed: Callable[[DiskError], None]  # a step could not be kept
-        self.journal = Journal(me, trace.write) if trace else None
+        self.committer: Committer | None = None
         self._trace = trace
-        self.machines: dict[str, Machine] = {}
+        journal = Journal(me, trace.write) if trace else None
+        self.host = Host(self, journal, trace.flush if trace else None)
         self.listeners: dict[str, Listener] = {}
-        self._bundled: dict[int, Bundled] = {}  # machines that take packets together, by identity
         self._codec = codec
         self._loop = asyncio.get_running_loop()
-        self._timers: dict[tuple[int, Timer], asyncio.TimerHandle] = {}
         # Whom we asked, for which machine, its token, and the timer that answers in any case.
-        self._statuses: dict[int, tuple[str, Machine, Hashable, asyncio.TimerHandle]] = {}
+        self._statuses: dict[int, tuple[str, Seat, Hashable, asyncio.TimerHandle]] = {}
         self._status_count = 0
 
     # --- groups ------------------------------------------------------------------------------
 
-    def add(self, machine: Machine, plan: Plan, listener: Listener) -> None:
-        """The group is joined. A machine that groups share has been started before."""
-        group = plan.group
-        assert group not in self.machines
-        self.machines[group] = machine
-        self.listeners[group] = listener
-        self.row("join", group=group)
-        if isinstance(machine, Formed):
-            self._enter(machine, machine.join, plan)
-        else:
-            self._enter(machine, machine.start)
-
-    def start(self, machine: Machine) -> None:
+    def start(self, machine: Machine) -> Seat:
         """A machine that groups will share."""
-        if isinstance(machine, Bundled):
-            self._bundled[id(machine)] = machine
-        self._enter(machine, machine.start)
+        seat = self.host.seat(machine)
+        self.host.start(seat, time.monotonic_ns())
+        return seat
 
-    def remove(self, group: str) -> None:
-        """The group is left: nothing of it is driven any more."""
-        machine = self.machines.pop(group, None)
+    def add(
+        self, machine: Machine, plan: Plan, listener: Listener, seat: Seat | None = None
+    ) -> None:
+        """The group is joined. A machine that groups share has been started, and has its seat."""
+        group = plan.group
+        self.listeners[group] = listener
+        leaving = self.host.seats.get(group)
+        if leaving is not None:  # the last step of an earlier stay still waits for the disk
+            self.host.after(leaving, lambda: self._add(machine, plan, seat))
+        else:
+            self._add(machine, plan, seat)
+
+    def _add(self, machine: Machine, plan: Plan, seat: Seat | None) -> None:
+        if seat is not None:
+            self.host.join(seat, plan, time.monotonic_ns())
+        else:
+            self.start(machine)
+
+    def machine(self, group: str) -> Machine | None:
+        """The machine that serves this group."""
+        seat = self.host.seats.get(group)
+        return seat.machine if seat is not None else None
+
+    def leave(self, group: str) -> None:
+        """The group is left: the machine tells the others, and is driven no more."""
         self.listeners.pop(group, None)
-        if machine is None:
-            return
-        self.row("leave", group=group)
-        if not isinstance(machine, Formed):  # what groups share may serve others later
-            self._forget_waits(machine)
-
-    def _forget_waits(self, machine: Machine) -> None:
-        """Nothing that it has set or asked for comes to it any more."""
-        for key in [key for key in self._timers if key[0] == id(machine)]:
-            self._timers.pop(key).cancel()
-        for number in [n for n, waiting in self._statuses.items() if waiting[1] is machine]:
-            self._statuses.pop(number)[3].cancel()
+        self.host.leave(group, time.monotonic_ns())
 
     def close(self) -> None:
         """Nothing is driven any more, whatever still comes in by connections that are ending."""
-        self.machines.clear()
+        self.host.end()
         self.listeners.clear()
-        for timer in self._timers.values():
-            timer.cancel()
         for _, _, _, timer in self._statuses.values():
             timer.cancel()
-        self._timers.clear()
         self._statuses.clear()
 
-    # --- doors -------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------
 
-    def room(self, group: str) -> Step | None:
-        """The step in which one more batch may be submitted, right now. None: none may."""
-        step = self._step()
-        return step if self.machines[group].accepts(group, step.now) else None
+    def room(self, group: str) -> int | None:
+        """The time, if one more batch may be submitted right now. None: none may."""
+        now = time.monotonic_ns()
+        return now if self.host.accepts(group, now) else None
 
-    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
-        """In a step of `room`: what was accepted at a time is made at that time."""
-        machine = self.machines[group]
+    def submit(self, now: int, group: str, payloads: Payloads, size: int) -> Event:
+        """At a time given by `room`: what was accepted at a time is made at that time."""
         assert self._may(self.me.name, group, "send"), "the group refuses it before"
-        try:
-            event = machine.submit(step, group, payloads, size)
-        except Exception as error:
-            self._break(machine, error)
-            raise
-        if self.journal is not None:
-            self.journal.submit(time.time_ns(), event)
-        self._apply(machine, step)
-        return event
+        return self.host.submit(group, payloads, size, now)
 
-    def leave(self, group: str) -> None:
-        machine = self.machines[group]
-        self._enter(machine, machine.leave, group)
-
-    def seek(self, group: str, wanted: bool) -> None:
-        """The application wants to send, or no longer does."""
-        machine = self.machines[group]
-        assert isinstance(machine, Licensed), "the group refuses it before"
-        self._enter(machine, machine.seek, group, wanted)
-
-    def form(self, group: str, members: tuple[str, ...] | None) -> None:
-        """The application wants the group formed anew, of these members or of all who are there."""
-        machine = self.machines[group]
-        assert isinstance(machine, Formed), "the node refuses it before"
-        self._enter(machine, machine.form, group, members)
-
-    def answer(self, group: str, formation: str, yes: bool, why: str) -> None:
-        """Whether the application wants to be in a formation that it was asked about."""
-        machine = self.machines.get(group)
-        if isinstance(machine, Formed):
-            self._enter(machine, machine.answer, group, formation, yes, why)
-
-    def retire(self, group: str) -> None:
-        """The application will leave."""
-        machine = self.machines[group]
-        if isinstance(machine, Licensed):
-            self._enter(machine, machine.retire, group)
+    def give(self, group: str, given: Input) -> bool:
+        """What the application of a group wants. False: this group takes no such input."""
+        seat = self.host.seats.get(group)
+        return seat is not None and self.host.give(seat, given, time.monotonic_ns())
 
     def may_go(self, group: str) -> bool:
         """Whether others can do without us, now and for ever."""
-        machine = self.machines[group]
-        return not isinstance(machine, Licensed) or machine.may_go(group)
+        machine = self.machine(group)
+        return not isinstance(machine, Retiring) or machine.may_go(group)
 
     def has_heirs(self, group: str) -> bool:
         """Whether anybody is there to hand over to what others need us for."""
-        machine = self.machines[group]
-        return isinstance(machine, Licensed) and machine.has_heirs(group, time.monotonic_ns())
+        machine = self.machine(group)
+        return isinstance(machine, Retiring) and machine.has_heirs(group, time.monotonic_ns())
 
     def has_company(self) -> bool:
         return any(contact.connection is not None for contact in self.mesh.contacts.values())
 
-    def throttle(self, group: str, full: bool) -> None:
-        machine = self.machines[group]
-        self._enter(machine, machine.throttle, group, full)
+    def receive(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> None:
+        """Packets came together by a link. PeerError costs the sender its connection."""
+        self.host.receive_all(sender, self._permitted(sender, bodies), time.monotonic_ns())
 
-    def provide(self, group: str, token: Hashable, state: bytes | None) -> None:
-        """The application's state, which the machine has asked for."""
-        machine = self.machines.get(group)
-        if machine is not None:
-            self._enter(machine, machine.provide, group, token, state)
-
-    def receive(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> bool:
-        """Packets came together, by link or status. False: the last is for nobody here.
-
-        Those in a row that are for one machine share a step, so that what is to be done once a step
-        is done once for all of them. PeerError costs the sender its connection.
-        """
-        machine: Machine | None = None
-        step = self._step()
-        take: Callable[[Step, NodeId, Packet], None] = _nobody
-        try:
-            for body in bodies:
-                packet = self._codec.decode(body)
-                found = self._machine_for(sender, packet)
-                if found is not machine:
-                    if machine is not None:
-                        self._taken(machine, step)
-                    machine = found
-                    step = self._step()
-                    if machine is not None:
-                        bundled = self._bundled.get(id(machine))
-                        take = machine.receive if bundled is None else bundled.take
-                if machine is not None:
-                    take(step, sender, packet)
-        except PeerError:
-            # The machine did nothing at all about this one, and the peer is told.
-            if machine is not None:
-                self._taken(machine, step)
-            raise
-        except Exception as error:
-            assert machine is not None
-            self._break(machine, error)
-            return True
-        if machine is None:
-            return False
-        self._taken(machine, step)
-        return True
-
-    def _taken(self, machine: Machine, step: Step) -> None:
-        """The last of some packets has come to a machine."""
-        bundled = self._bundled.get(id(machine))
-        if bundled is not None:
-            try:
-                bundled.settle(step)
-            except Exception as error:
-                self._break(machine, error)
-                return
-        self._apply(machine, step)
+    def receive_status(
+        self, sender: NodeId, body: bytes | memoryview, answer: Callable[[], None]
+    ) -> None:
+        """A packet came whose sender wants to know. It is answered when it has taken effect."""
+        packets = self._permitted(sender, (body,))
+        seat = self.host.receive_all(sender, packets, time.monotonic_ns())
+        if seat is not None:
+            self.host.after(seat, answer)
 
     def receive_datagram(self, sender: NodeId, body: bytes) -> None:
         try:
@@ -311,31 +216,33 @@ class Driver:
             self.mesh.count("refused_datagrams")
             self.mesh.warn("%s sent a datagram that is refused: %s", sender, error)
 
-    def _machine_for(self, sender: NodeId, packet: Packet) -> Machine | None:
+    def _permitted(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> Iterator[Packet]:
         """The one gate. Who is no member says nothing; what is relayed counts as its origin's."""
-        group = packet.group
-        machine = self.machines.get(group)
-        if machine is None:
-            self.mesh.count("packets_of_other_groups")
-            return None
-        permitted = self._may(sender.name, group, "join")
-        for name in packet.makers():
-            permitted = permitted and self._may(name, group, "send")
-        if not permitted:
-            self.mesh.count("packets_not_permitted")
-            return None
-        return machine
+        decode, seats, may = self._codec.decode, self.host.seats, self._may
+        for body in bodies:
+            packet = decode(body)
+            group = packet.group
+            if group not in seats:
+                self.mesh.count("packets_of_other_groups")
+                continue
+            permitted = may(sender.name, group, "join")
+            for name in packet.makers():
+                permitted = permitted and may(name, group, "send")
+            if permitted:
+                yield packet
+            else:
+                self.mesh.count("packets_not_permitted")
 
     def answered(self, sender: NodeId, key: int) -> None:
         """A peer has what we asked it about. Nobody can answer for another."""
         waiting = self._statuses.get(key)
         if waiting is not None and waiting[0] == sender.name:
-            self._tell(key, True)
+            self._resolve(key, True)
 
-    def _tell(self, key: int, arrived: bool) -> None:
-        _, machine, token, timer = self._statuses.pop(key)
+    def _resolve(self, key: int, arrived: bool) -> None:
+        _, seat, token, timer = self._statuses.pop(key)
         timer.cancel()
-        self._enter(machine, machine.told, token, arrived)
+        self.host.status(seat, token, arrived, time.monotonic_ns())
 
     def met(self, contact: Contact) -> None:
         """A peer is connected, and has said how much it has. Machines hear of it by its packets."""
@@ -349,83 +256,11 @@ class Driver:
             for listener in waiting[first:] + waiting[:first]:
                 listener.stepped()
 
-    def _expire(self, machine: Machine, timer: Timer) -> None:
-        self._timers.pop((id(machine), timer), None)
-        self._enter(machine, machine.expire, timer)
+    # --- the world of the host -------------------------------------------------------------------
 
-    def _enter(self, machine: Machine, door: Callable[..., Any], *arguments: object) -> None:
-        step = self._step()
-        try:
-            door(step, *arguments)
-        except Exception as error:
-            self._break(machine, error)
-            return
-        self._apply(machine, step)
-
-    def _break(self, machine: Machine, error: Exception) -> None:
-        """A bug of ours. Its timers may be gone: better no member than half a one."""
-        log.exception("%s: %s broke", self.me, machine.groups)
-        self._fail(machine, error)
-
-    def _fail(self, machine: Machine, error: Exception) -> None:
-        """All its groups fail: what a group shares with others is not only its own."""
-        for group in [group for group, other in self.machines.items() if other is machine]:
-            listener = self.listeners.get(group)
-            if listener is not None:
-                listener.failed(error)
-        self._forget_waits(machine)
-
-    def _step(self) -> Step:
-        return Step(time.monotonic_ns())
-
-    # --- effects -----------------------------------------------------------------------------
-
-    def _apply(self, machine: Machine, step: Step) -> None:
-        try:
-            self._apply_all(machine, step)
-        except DiskError as error:
-            self.disk_failed(error)  # nothing of the step has left
-        except Exception as error:
-            # The machine believes in what did not happen. Better no member than a wrong one.
-            log.exception("%s: a step of %s could not be applied", self.me, machine.groups)
-            self._fail(machine, error)
-
-    def _apply_all(self, machine: Machine, step: Step) -> None:
-        if self._trace is not None:
-            self._trace.flush()  # a submission is on record before anybody can hear of it
-        if step.kept:
-            if self.store is None:
-                raise OrdercastError("a machine wants to keep a record, but there is no store")
-            self.store.append(step.kept)
-            self.store.sync()
-        # The time of all its rows: nobody may have heard that a ticket is free before it is so.
-        now = time.time_ns()
-        for to, packet, channel, tokens in step.sent:
-            self._send(machine, to, packet, channel, tokens)
-        for timer, after in step.timers:
-            self._set_timer(machine, timer, after)
-        journal = self.journal
-        for output in step.outputs:
-            if isinstance(output, Event):
-                if journal is not None:
-                    journal.deliver(now, output)
-            elif isinstance(output, View):
-                if journal is not None:
-                    journal.view(now, output)
-            elif isinstance(output, Note):
-                self._note(now, output)
-                continue
-            listener = self.listeners.get(output.group)
-            if listener is not None:
-                listener.take(output)
-        for group in machine.groups:
-            listener = self.listeners.get(group)
-            if listener is not None:
-                listener.stepped()
-
-    def _send(
+    def send(
         self,
-        machine: Machine,
+        seat: Seat,
         to: tuple[Any, ...],
         packet: Packet,
         channel: Channel,
@@ -443,38 +278,56 @@ class Driver:
                 self.datagrams.send(address if isinstance(address, str) else address.name, body)
         else:
             for address, token in zip(to, tokens, strict=True):
-                self._send_status(machine, address, body, token)
+                self._send_status(seat, address, body, token)
 
-    def _send_status(
-        self, machine: Machine, address: NodeId | str, body: bytes, token: Hashable
-    ) -> None:
+    def _send_status(self, seat: Seat, address: NodeId | str, body: bytes, token: Hashable) -> None:
         self._status_count = key = self._status_count + 1
         name = address if isinstance(address, str) else address.name
-        timer = self._loop.call_later(ANSWER_SECONDS, self._tell, key, False)
-        self._statuses[key] = (name, machine, token, timer)
+        timer = self._loop.call_later(ANSWER_SECONDS, self._resolve, key, False)
+        self._statuses[key] = (name, seat, token, timer)
         contact = self.mesh.contacts.get(name)
         if contact is None or (isinstance(address, NodeId) and contact.life != address):
             return  # nobody there: the timer answers
         self.mesh.send_frame(contact, Kind.STATUS, key.to_bytes(8), body)
 
-    def _set_timer(self, machine: Machine, timer: Timer, after: int | None) -> None:
-        key = (id(machine), timer)
-        old = self._timers.pop(key, None)
-        if old is not None:
-            old.cancel()
-        if after is not None:
-            self._timers[key] = self._loop.call_later(after / 1e9, self._expire, machine, timer)
+    def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> asyncio.TimerHandle:
+        return self._loop.call_later(after / 1e9, self._expire, seat, timer, setting)
 
-    def _note(self, now: int, note: Note) -> None:
-        columns, until = note.columns, note.columns.get("until")
-        if isinstance(until, int):  # the machine knows its own clock only
-            columns = {**columns, "until": until - time.monotonic_ns() + time.time_ns()}
-        if self.journal is not None:
-            self.journal.row(now, note.kind, **columns)
+    def _expire(self, seat: Seat, timer: Timer, setting: int) -> None:
+        self.host.expire(seat, timer, setting, time.monotonic_ns())
 
-    def row(self, kind: str, **columns: object) -> None:
-        if self.journal is not None:
-            self.journal.row(time.time_ns(), kind, **columns)
+    def cancel(self, alarm: asyncio.TimerHandle) -> None:
+        alarm.cancel()
+
+    def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
+        if self.committer is None:
+            raise OrdercastError("a machine wants to keep a record, but there is no store")
+        self.committer.commit(records, done)
+
+    def hear(self, seat: Seat, output: Heard) -> None:
+        listener = self.listeners.get(output.group)
+        if listener is not None:
+            listener.take(output)
+
+    def stepped(self, seat: Seat) -> None:
+        for group in seat.machine.groups:
+            listener = self.listeners.get(group)
+            if listener is not None:
+                listener.stepped()
+
+    def broke(self, seat: Seat, error: Exception) -> None:
+        """A bug of ours. All its groups fail: what a group shares with others is not its own."""
+        log.error("%s: %s broke", self.me, seat.machine.groups, exc_info=error)
+        for group in [group for group, other in self.host.seats.items() if other is seat]:
+            listener = self.listeners.get(group)
+            if listener is not None:
+                listener.failed(error)
+
+    def trace_time(self) -> int:
+        return time.time_ns()
+
+    def on_trace_scale(self, local: int) -> int:
+        return local - time.monotonic_ns() + time.time_ns()
 
     def flush(self) -> None:
         """All rows so far are the operating system's: for who ends without closing."""

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.kernel import inputs
 from ordercast.types import Event, Invitation, Refused, View
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class Formations:
                 except Exception:  # a bug of the application's, which the others need not know
                     log.exception("%s: the vote on %s", self._group.name, invitation.formation)
                     yes = False
-            self._driver.answer(invitation.group, invitation.formation, yes, "" if yes else why)
+            vote = inputs.Vote(invitation.group, invitation.formation, yes, "" if yes else why)
+            self._driver.give(invitation.group, vote)
 
     # --- what the application wants ----------------------------------------------------------
 
@@ -118,7 +120,7 @@ class Formations:
         before, refused = self.current, self._refused
         self._waiting += 1
         try:
-            self._driver.form(self._group.name, members)
+            self._driver.give(self._group.name, inputs.Form(self._group.name, members))
             while self.view is None or self.current == before:
                 if self._refused != refused:
                     raise NotFormed(self._why)

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.kernel.inputs import StateProvided
 from ordercast.kernel.outbox import AS_PLANNED, NOW, Batch, Limits, Outbox, When
-from ordercast.kernel.step import Step
 from ordercast.net.bell import Bell
 from ordercast.net.formations import Formations, Vote
 from ordercast.net.inbox import Inbox
@@ -213,11 +213,11 @@ class Group:
         if self._submitting:
             return False
         self._submitting, left = True, False
-        while self.outbox and self._closed is None and (step := self._room()) is not None:
+        while self.outbox and self._closed is None and (now := self._room()) is not None:
             batch = self.outbox.take(monotonic_ns())
             assert batch is not None
             try:
-                event = self.node.driver.submit(step, self.name, batch.payloads, batch.size)
+                event = self.node.driver.submit(now, self.name, batch.payloads, batch.size)
                 batch.receipt.number = event.number
                 if self.formations is not None:
                     self.formations.sent(event, batch.receipt)
@@ -229,8 +229,8 @@ class Group:
             self._changed.ring()
         return left
 
-    def _room(self) -> Step | None:
-        """The step in which one more batch may be submitted. None: `stepped` tries again."""
+    def _room(self) -> int | None:
+        """The time, if one more batch may be submitted now. None: `stepped` tries again."""
         if self._patience.is_tried and not self._leaving:
             return None  # our own events would lie in our own queue, without a bound
         if self.node.driver.crowd.full and self._must_wait_for_a_peer():
@@ -250,7 +250,7 @@ class Group:
             return  # that flush has failed, and this member is out
         if self._leaving and self.licence is not None:
             self._changed.ring()  # perhaps we may go
-        stable = self.node.driver.machines[self.name].stable_up_to(self.name)
+        stable = self.node.driver.host.stable_up_to(self.name)
         if stable != self.stable_up_to:
             self.stable_up_to = stable
             if self.formations is not None:
@@ -321,6 +321,7 @@ class Group:
         if isinstance(item, Event):
             if item.origin == self.node.me:
                 self.delivered_up_to = item.number
+                self._changed.ring()  # a step that had to wait for the disk comes later
         elif isinstance(item, View):
             self._installed = item
             if self.formations is not None:
@@ -333,7 +334,8 @@ class Group:
             return
         elif isinstance(item, StateWanted) and self._handover.snapshot is None:
             # There is none: nobody has to wait until the application reads.
-            self._loop.call_soon(self.node.driver.provide, self.name, item.token, None)
+            none = StateProvided(self.name, item.token, None)
+            self._loop.call_soon(self.node.driver.give, self.name, none)
             return
         elif isinstance(item, Updating):
             assert self.licence is not None
@@ -410,7 +412,8 @@ class Group:
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
             if isinstance(item, StateWanted):
-                self.node.driver.provide(self.name, item.token, self._handover.give())
+                state = StateProvided(self.name, item.token, self._handover.give())
+                self.node.driver.give(self.name, state)
             elif isinstance(item, StateGiven):
                 self._handover.take(item)
             else:
@@ -423,7 +426,7 @@ class Group:
     def status(self) -> dict[str, Any]:
         """How the group is, as plain values."""
         members = self._installed.members if self._installed else ()
-        machine = self.node.driver.machines.get(self.name)
+        machine = self.node.driver.machine(self.name)
         return {
             "members": [str(member) for member in members],
             "formation": self._installed.formation if self._installed else "",
@@ -433,7 +436,7 @@ class Group:
             "updating": self.licence.status() if self.licence is not None else None,
             "delivered_up_to": self.delivered_up_to,
             "stable_up_to": self.stable_up_to,
-            "figures": machine.figures(self.name) if machine is not None else {},
+            "counters": machine.counters(self.name) if machine is not None else {},
         }
 
     # --- leaving -----------------------------------------------------------------------------

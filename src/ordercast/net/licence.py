@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.kernel.inputs import Retire, Seek
 from ordercast.types import Updating
 
 if TYPE_CHECKING:
@@ -97,18 +98,20 @@ class Licence:
             while self.ticket is not None and self._group.unsent:
                 self._group.hurry()
                 await self._group.change()
+            if self._loss is not None and self._loss is not before and self._loss.unsent:
+                raise self._loss
+            if self.ticket is not None and self._sought:
+                self._had = False
+                self._seek(False)
+            while self.ticket is not None:  # it is given back when that is on the disk
+                await self._group.change()
         finally:
             self._stopping -= 1
-        if self.ticket is not None:
-            self._had = False
-            self._seek(False)
-        elif self._loss is not None and self._loss is not before and self._loss.unsent:
-            raise self._loss
 
     def retire(self) -> float:
         """We are about to leave the group. How many seconds that should be waited for."""
         self._retired_at = monotonic()
-        self._driver.retire(self._group.name)
+        self._driver.give(self._group.name, Retire(self._group.name))
         return LEASES_TO_RETIRE * self._lease
 
     def is_needed(self) -> bool:
@@ -130,7 +133,7 @@ class Licence:
         self._sought = wanted
         if wanted:
             self._loss = None
-        self._driver.seek(self._group.name, wanted)
+        self._driver.give(self._group.name, Seek(self._group.name, wanted))
 
     # --- what the machine tells --------------------------------------------------------------
 

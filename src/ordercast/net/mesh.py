@@ -15,6 +15,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -51,7 +52,11 @@ SILENCE = 8 * SECOND
 class Receiver(Protocol):
     """What the mesh hands on."""
 
-    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> bool: ...
+    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> None: ...
+
+    def receive_status(
+        self, sender: NodeId, body: memoryview, answer: Callable[[], None]
+    ) -> None: ...
 
     def answered(self, sender: NodeId, key: int) -> None: ...
 
@@ -263,8 +268,8 @@ class Mesh:
             if len(body) < 8:
                 raise PeerError("a status frame without its number")
             key = bytes(body[:8])
-            if self.receiver.receive(contact.life, (body[8:],)) and contact.connection is not None:
-                contact.connection.reply(Kind.ANSWER, key)
+            answer = partial(self._answer, contact, contact.life, key)
+            self.receiver.receive_status(contact.life, body[8:], answer)
         elif kind == Kind.ANSWER:
             if len(body) != 8:
                 raise PeerError("an answer is a number of eight bytes")
@@ -272,6 +277,11 @@ class Mesh:
         else:
             new = greeting.decode(body, greeting.NewKey)
             contact.key = _checked(new.key_id, new.key)
+
+    def _answer(self, contact: Contact, life: NodeId, key: bytes) -> None:
+        """What the peer asked about has arrived, if it is still the one that asked."""
+        if contact.connection is not None and contact.life == life:
+            contact.connection.reply(Kind.ANSWER, key)
 
     def on_acknowledged(self, contact: Contact) -> None:
         """Room was made on a link."""

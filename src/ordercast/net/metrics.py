@@ -62,7 +62,7 @@ class Metrics:
         formed = gauge(
             "ordercast_group_formation", "1 for the one it is in", labels=["group", "formation"]
         )
-        figures = gauge("ordercast_group", "What its protocol counts", labels=["group", "what"])
+        counters = gauge("ordercast_group", "What its protocol counts", labels=["group", "what"])
         for name, group in sorted(status["groups"].items()):
             members.add_metric([name], len(group["members"]))
             waiting.add_metric([name], group["waiting_in"])
@@ -71,10 +71,10 @@ class Metrics:
                 updates.add_metric([name], int(valid and not group["updating"]["suspended"]))
             if group["formation"]:
                 formed.add_metric([name, group["formation"]], 1)
-            for what, value in group["figures"].items():
-                figures.add_metric([name, what], value)
+            for what, value in group["counters"].items():
+                counters.add_metric([name, what], value)
         yield members
         yield waiting
         yield updates
         yield formed
-        yield figures
+        yield counters

@@ -28,6 +28,7 @@ from ordercast.errors import DiskError, OrdercastError, UsageError
 from ordercast.kernel.family import Family, Level, Plan
 from ordercast.levels import chosen, level_type
 from ordercast.net.bell import Bell
+from ordercast.net.committer import Committer
 from ordercast.net.config import Config, objection_to, table_of
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams, Plain, Wrapper
@@ -119,7 +120,7 @@ class Node:
         for place in config.seeds:
             self.mesh.seed(place)
         self._open = True
-        self.driver.row("start")
+        self.driver.host.row("start")
         self._keep_secure()
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
         return self
@@ -142,8 +143,8 @@ class Node:
         rules = lru_cache(REMEMBERED_RULES)(partial(may, config))
         self.arrived = Bell(asyncio.get_running_loop())
         self.driver = Driver(self.me, self._codec, self._trace, rules, config.peer_limit)
-        self.driver.store, self.driver.disk_failed = self._store, self._stop
         assert self._store is not None
+        self._committer = self.driver.committer = Committer(self._store, self._stop)
         self._machines = Machines(self.me, self._store.records, self.driver.start)
         self.mesh = Mesh(
             self.me,
@@ -177,6 +178,7 @@ class Node:
     ) -> None:
         try:
             await asyncio.gather(*(group.leave() for group in list(self.groups.values())))
+            await self._committer.close()  # last words may wait for the disk
             await self.mesh.drain(seconds=1.0)
         finally:
             await self._close()
@@ -194,7 +196,7 @@ class Node:
 
     async def _close(self) -> None:
         if self._open:
-            self.driver.row("stop")
+            self.driver.host.row("stop")
         self._open = False
         if self._security_timer is not None:
             self._security_timer.cancel()
@@ -226,7 +228,7 @@ class Node:
         log.error("%s stops: %s", self.me, error)
         self._broken = DiskError(f"{self.me} stops: {error}")
         self._broken.__cause__ = error
-        self.driver.row("crash", cause="disk")
+        self.driver.host.row("crash", cause="disk")
         self._open = False
         self.driver.close()
         for group in list(self.groups.values()):
@@ -298,7 +300,7 @@ class Node:
         plan = Plan(name, tuple(sorted(set(names))), options)
         for told in family.advice(plan, 0.0):
             log.warning("%s: %s", name, told)
-        machine = self._machines.take(family, plan)
+        machine, seat = self._machines.take(family, plan)
         group = Group(
             self,
             family,
@@ -311,7 +313,7 @@ class Node:
         )
         self.groups[name] = group
         self._plans[name] = family, plan
-        self.driver.add(machine, plan, group)
+        self.driver.add(machine, plan, group, seat)
         return group
 
     def _check_members(self, name: str, names: list[str], most: int) -> None:
@@ -366,13 +368,7 @@ class Node:
 
     def _forget_records(self, group: str) -> None:
         """We are nobody's guardian there. If we come again it is as somebody new."""
-        assert self._store is not None
-        try:
-            if self._store.records(group):
-                self._store.forget(group)
-                self._store.sync()
-        except DiskError as error:
-            self._stop(error)
+        self._committer.forget(group, lambda: None)
 
     def eject(self, group: Group, why: str) -> None:
         log.error("%s is put out of %s: %s", self.me, group.name, why)
@@ -391,9 +387,9 @@ class Node:
 
     def _over(self, group: Group, why: OrdercastError, sound: bool = True) -> None:
         group.close(why)  # first: nothing of it may follow the word that we are gone
-        machine = self.driver.machines[group.name]
+        machine = self.driver.machine(group.name)
+        assert machine is not None
         self.driver.leave(group.name)
-        self.driver.remove(group.name)
         self.groups.pop(group.name, None)
         self._machines.over(self._plans.pop(group.name)[1], machine, sound)
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ordercast.kernel.inputs import Backpressure
 from ordercast.net.inbox import Inbox
 
 if TYPE_CHECKING:
@@ -47,14 +48,18 @@ class Patience:
         if self._timer is None and self._group.is_open and self._inbox.is_over_limit:
             self._sign_of_life = self._progress()
             self._timer = self._loop.call_later(self._seconds, self._eject)
-            self._group.node.driver.throttle(self._group.name, True)
+            self._set(True)
+
+    def _set(self, full: bool) -> None:
+        name = self._group.name
+        self._group.node.driver.give(name, Backpressure(name, full))
 
     def relieve(self) -> None:
         """Something was taken. At half of the limit more may come."""
         if self._timer is not None and self._group.is_open and self._inbox.is_half_empty:
             self._timer.cancel()
             self._timer = None
-            self._group.node.driver.throttle(self._group.name, False)
+            self._set(False)
 
     def _eject(self) -> None:
         taken = self._progress()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ordercast.kernel.inputs import Form
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, DiskMode, Fault, Pair
 from ordercast.sim.agenda import Agenda
@@ -47,7 +48,8 @@ class SimulatedWorld:
 
     def form(self, name: str, group: str) -> None:
         process = self._processes[name]
-        process.form(group or next(iter(process.machines), ""))
+        group = group or next(iter(process.host.seats), "")
+        process.give(group, Form(group))
 
     def set_loss(self, rates: dict[str, float]) -> None:
         self._network.loss_at = rates

@@ -18,9 +18,9 @@ from random import Random
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
-from ordercast.kernel.machine import Machine
+from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel, Step
+from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim.agenda import Agenda
@@ -89,18 +89,15 @@ class Network:
         )
         self._distances: dict[tuple[str, str], float] = {}
         self._stopped: dict[Link, None] = {}  # links that hold something
-        self._unanswered: dict[int, tuple[Process, NodeId, Machine, Hashable]] = {}
+        self._unanswered: dict[int, tuple[Process, Host, Seat, Hashable]] = {}
         self._statuses = 0
-        # What the next receive records in. A step that recorded nothing serves again, which saves
-        # most of the cost of the many packets that a member only takes note of.
-        self.blank = Step(0)
 
     # --- posting -----------------------------------------------------------------------------
 
     def post(
         self,
         source: Process,
-        machine: Machine,
+        seat: Seat,
         to: tuple[Address, ...],
         packet: Packet,
         channel: Channel,
@@ -130,7 +127,7 @@ class Network:
             wanted = None if isinstance(address, str) else address
             parcel = (source.life, wanted, packet, size)
             if channel is STATUS:
-                self._ask(source, target, parcel, leaves, machine, token)
+                self._ask(source, target, parcel, leaves, seat, token)
                 continue
             assert wanted is not None or channel is DATAGRAM, (
                 "a link joins two lives, not two names"
@@ -162,9 +159,9 @@ class Network:
                 continue
             at = now + quantiles[bits(QUANTILE_BITS)]
             if isinstance(address, str):
-                add(at, processes[address].door, to_a_name)
+                add(at, processes[address].receiver, to_a_name)
             else:
-                add(at, processes[address.name].door, (life, address, packet, size))
+                add(at, processes[address.name].receiver, (life, address, packet, size))
 
     def _leaves(self, source: Process, size: int) -> int:
         """When the last byte is on the line: bytes cost time where bandwidth is limited."""
@@ -184,10 +181,10 @@ class Network:
         at = now + self._delay(source, target)
         if settings.reorder and self._chance.random() < settings.reorder:
             at += 4 * self._delay(source, target)
-        self._agenda.add(at, target.door, parcel)
+        self._agenda.add(at, target.receiver, parcel)
         if settings.duplicate and self._chance.random() < settings.duplicate:
             again = now + 2 * self._delay(source, target)
-            self._agenda.add(again, target.door, parcel)
+            self._agenda.add(again, target.receiver, parcel)
 
     def _link(self, source: Process, target: Process, to: NodeId, parcel: Parcel) -> None:
         link = source.links.get(to)
@@ -220,11 +217,11 @@ class Network:
         target: Process,
         parcel: Parcel,
         leaves: int,
-        machine: Machine,
+        seat: Seat,
         token: Hashable,
     ) -> None:
         self._statuses = key = self._statuses + 1
-        self._unanswered[key] = (source, source.life, machine, token)
+        self._unanswered[key] = (source, source.host, seat, token)
         deadline = self._agenda.now + self.settings.answer_within
         self._agenda.add(deadline, self._answer, (key, False))
         if leaves > self._agenda.now:
@@ -243,20 +240,27 @@ class Network:
 
     def _arrive_by_status(self, arrival: tuple[Process, Process, Parcel, int]) -> None:
         source, target, parcel, key = arrival
-        awake = target.alive and not target.is_paused and parcel[2].group in target.machines
-        there = awake and parcel[1] in (target.life, None)
+        awake = target.alive and not target.is_paused
+        seat = target.host.seats.get(parcel[2].group) if awake else None
         target.arrive(parcel)
-        cut = (target.name, source.name) in self.cuts
-        if there and not cut and not self._is_lost(target, source):
-            at = self._agenda.now + self._delay(target, source)
-            self._agenda.add(at, self._answer, (key, True))
+        if seat is None or parcel[1] not in (target.life, None):
+            return
+
+        def answer() -> None:
+            cut = (target.name, source.name) in self.cuts
+            if not cut and not self._is_lost(target, source):
+                at = self._agenda.now + self._delay(target, source)
+                self._agenda.add(at, self._answer, (key, True))
+
+        # It has arrived when whatever the receiver must keep of it is durable.
+        target.host.after(seat, answer)
 
     def _answer(self, answer: tuple[int, bool]) -> None:
         key, arrived = answer
         waiting = self._unanswered.pop(key, None)
         if waiting is not None:
-            source, life, machine, token = waiting
-            source.told((life, machine, token, arrived))
+            source, host, seat, token = waiting
+            source.status((host, seat, token, arrived))
 
     # --- chance ------------------------------------------------------------------------------
 

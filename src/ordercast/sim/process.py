@@ -1,48 +1,31 @@
-"""One simulated process: it drives the machines of its groups through their steps.
+"""One simulated process: the world around the host of its machines.
 
-The order in which a step takes effect is the law of the kernel: what it keeps is durable, then
-its packets leave, then timers are set, then the application and the trace hear of it. A slow
-disk delays all of that, and every later step queues behind it.
-
-A crash ends a life: timers, unsynced records and queued effects are gone. A pause ends nothing:
-packets and timers wait, as they do for a process that the operating system stopped.
+A crash ends an incarnation: timers, unsynced records and waiting steps are gone. A pause ends
+nothing: packets, timers and syncs wait, as they do for a process that the operating system stopped.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 from ordercast.errors import DiskError
-from ordercast.kernel.machine import Formed, Licensed, Machine
+from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.inputs import Input, StateProvided, Vote
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Note, Step, Timer
+from ordercast.kernel.step import Address, Channel, Heard, Timer
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.clock import TRUE
 from ordercast.sim.network import Link, Network, Parcel
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
-from ordercast.types import (
-    Event,
-    Invitation,
-    NodeId,
-    Payloads,
-    Refused,
-    StateGiven,
-    StateWanted,
-    Subgroup,
-    Updating,
-    View,
-)
+from ordercast.types import Invitation, NodeId, Payloads, StateWanted
 
 DISK_RECORDS = 10_000_000
 
 Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
-Heard: TypeAlias = (
-    Event | View | StateWanted | StateGiven | Updating | Subgroup | Invitation | Refused
-)
 Application: TypeAlias = Callable[[NodeId, Heard], bytes | bool | None]
 """What an application is handed, in order. What it returns is its state, if that was asked for,
 or False if it was invited and does not come."""
@@ -52,32 +35,9 @@ Act: TypeAlias = tuple[Callable[[Any], None], Any]
 
 class Process:
     __slots__ = (
-        "_application",
-        "_build",
-        "_paused",
-        "_settings",
-        "_synced_at",
-        "_timers",
-        "_traced",
-        "_unsynced",
-        "_write",
-        "agenda",
-        "alive",
-        "busy_until",
-        "clock",
-        "delivered",
-        "disk",
-        "door",
-        "journal",
-        "life",
-        "links",
-        "machines",
-        "name",
-        "network",
-        "on_room",
-        "on_start",
-        "submitted",
-        "wire_rows",
+        *("_answers", "_application", "_build", "_paused", "_synced_at", "_traced", "_write"),
+        *("agenda", "alive", "busy_until", "clock", "delivered", "disk", "host", "life", "links"),
+        *("name", "network", "on_room", "on_start", "receiver", "submitted", "wire_rows"),
     )
 
     def __init__(
@@ -91,17 +51,16 @@ class Process:
         application: Application | None,
     ) -> None:
         self.name = name
-        self.door: Callable[[Parcel], None] = self.arrive  # bound once, for millions of packets
+        self.receiver: Callable[[Parcel], None] = self.arrive  # bound once, for millions of packets
         self.agenda = agenda
         self.network = network
         self.clock = TRUE
         self.disk = SimulatedDisk(DISK_RECORDS)
         self.life = NodeId(name, -1)
         self.alive = False
-        self.machines: dict[str, Machine] = {}  # by group
         self.links: dict[NodeId, Link] = {}  # outgoing, of this life
         self.busy_until = 0  # when the outgoing line is free again
-        self.delivered = 0
+        self.delivered = 0  # by earlier lives
         self.submitted = 0
         # What the load wants to do as soon as a step may have made room, by group.
         self.on_room: dict[str, Callable[[], None]] = {}
@@ -111,12 +70,13 @@ class Process:
         self._build = build
         self._write = write
         self._application = application
+        self._answers: list[tuple[Seat, Input]] = []  # what the application says to what it heard
         self._paused: list[Act] | None = None  # what waits; None while it runs
-        self._timers: dict[tuple[int, Timer], int] = {}  # the valid setting of each timer
-        self._settings = 0  # how many times any timer was set, over all lives
-        self._unsynced: deque[tuple[int, Machine, Step]] = deque()
-        self._synced_at = 0
-        self.journal = Journal(self.life, write)
+        self._synced_at = 0  # when all that was given to the disk is durable
+        self.host = self._new_host()
+
+    def _new_host(self) -> Host:
+        return Host(self, Journal(self.life, self._write) if self._traced else None)
 
     # --- life --------------------------------------------------------------------------------
 
@@ -124,41 +84,41 @@ class Process:
         assert not self.alive
         self.life = NodeId(self.name, self.life.incarnation + 1)
         self.alive = True
-        self.journal = Journal(self.life, self._write)
+        self.submitted, self.delivered = self.events()
+        self.host = host = self._new_host()
         machines = self._build(self.life, self.disk.records())
-        self.machines = {group: machine for machine in machines for group in machine.groups}
-        self._row("start")
-        for group in self.machines:
-            self._row("join", group=group)
-        for machine in machines:
+        host.row("start")
+        seats = [host.seat(machine) for machine in machines]
+        for seat in seats:
             if self.alive:  # a step before may have met a broken disk
-                step = self._step()
-                machine.start(step)
-                self._apply(machine, step)
+                host.start(seat, self._now())
         for begin in self.on_start:
             if self.alive:
                 begin()
 
+    def events(self) -> tuple[int, int]:
+        """How many were submitted and delivered, by all lives."""
+        return self.submitted + self.host.submitted, self.delivered + self.host.delivered
+
     def crash(self, cause: str | None = None) -> None:
         if not self.alive:
             return
-        self._row("crash", cause=cause)
+        self.host.row("crash", cause=cause)
         self.alive = False
         self._paused = None
-        self._timers.clear()
-        self._unsynced.clear()
+        self._answers = []
         self._synced_at = 0
         self.busy_until = 0
         self.disk.crash()
         self.network.forget(self)
         self.links = {}
-        self.machines = {}
+        self.host.end()
         self.on_room = {}
 
     def stop(self) -> None:
         """The end of the run, for who is still there."""
         if self.alive:
-            self._row("stop")
+            self.host.row("stop")
 
     def pause(self) -> None:
         if self.alive and self._paused is None:
@@ -173,7 +133,12 @@ class Process:
         for act, argument in waiting:
             act(argument)
 
-    # --- doors, as the network, the agenda and the load call them ---------------------------------
+    def _now(self) -> int:
+        """What the member's own clock shows."""
+        now = self.agenda.now
+        return now if self.clock is TRUE else self.clock.read(now)
+
+    # --- inputs, as the network, the agenda and the load call them ------------------------------
 
     def arrive(self, parcel: Parcel) -> None:
         if self._paused is not None:
@@ -184,192 +149,129 @@ class Process:
             return
         if self.wire_rows and self.alive:
             self._wire_row("receive", sender.name, packet, size)
-        machine = self.machines.get(packet.group)  # none while it is down
-        if machine is None:
-            return
-        network, now = self.network, self.agenda.now
-        step = network.blank
-        step.now = now if self.clock is TRUE else self.clock.read(now)
-        machine.receive(step, sender, packet)
-        if step.sent or step.outputs or step.timers or step.kept or self.on_room:
-            network.blank = Step(0)
-            self._apply(machine, step)
-
-    def told(self, answer: tuple[NodeId, Machine, Hashable, bool]) -> None:
-        life, machine, token, arrived = answer
-        if self._paused is not None:
-            self._paused.append((self.told, answer))
-        elif self.alive and life == self.life:
-            step = self._step()
-            machine.told(step, token, arrived)
-            self._apply(machine, step)
+        now = self.agenda.now
+        self.host.receive(sender, packet, now if self.clock is TRUE else self.clock.read(now))
 
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
-        machine = self.machines[group]
-        step = self._step()
-        event = machine.submit(step, group, payloads, size)
-        self.submitted += 1
-        if self._traced:
-            self.journal.submit(self.agenda.now, event)
-        self._apply(machine, step)
+        self.host.submit(group, payloads, size, self._now())
 
     def accepts(self, group: str) -> bool:
         if not self.alive or self._paused is not None:
             return False
-        return self.machines[group].accepts(group, self.clock.read(self.agenda.now))
+        return self.host.accepts(group, self._now())
 
-    def seek(self, group: str, wanted: bool) -> None:
-        """The application wants to send from now on, or no longer does."""
-        machine = self.machines.get(group)
+    def give(self, group: str, given: Input) -> None:
+        """The application wants something of the group. Nothing happens if it is not in it."""
+        self._give((self.life, group, given))
+
+    def _give(self, wish: tuple[NodeId, str, Input]) -> None:
+        life, group, given = wish
         if self._paused is not None:
-            self._paused.append((self._seek, (self.life, group, wanted)))
-        elif isinstance(machine, Licensed):
-            step = self._step()
-            machine.seek(step, group, wanted)
-            self._apply(machine, step)
+            self._paused.append((self._give, wish))
+        elif life is self.life and group in self.host.seats:
+            self.host.give(self.host.seats[group], given, self._now())
 
-    def _seek(self, wish: tuple[NodeId, str, bool]) -> None:
-        life, group, wanted = wish
-        if life == self.life:
-            self.seek(group, wanted)
-
-    def form(self, group: str) -> None:
-        """The application wants the group formed anew."""
-        machine = self.machines.get(group)
-        if self._paused is not None:
-            self._paused.append((self.form, group))
-        elif isinstance(machine, Formed) and group in machine.groups:
-            step = self._step()
-            machine.form(step, group)
-            self._apply(machine, step)
+    def leave(self, group: str) -> None:
+        """The application leaves the group in an orderly way."""
+        self.on_room.pop(group, None)
+        self.host.leave(group, self._now())
 
     def await_room(self, group: str, retry: Callable[[], None]) -> None:
         """The load is blocked, and wants to be called when a step may have made room."""
         if self.alive and group not in self.on_room:
             self.on_room[group] = retry
-            machine = self.machines.get(group)
-            cause = machine.blocked_by(group) if isinstance(machine, Formed) else "window"
-            self._row("blocked", group=group, cause=cause)
+            self.host.blocked(group)
 
-    def _expire(self, setting_of: tuple[Machine, Timer, int]) -> None:
-        machine, timer, setting = setting_of
+    def status(self, answer: tuple[Host, Seat, Hashable, bool]) -> None:
+        """The answer to a status send of this life or of an earlier one."""
+        host, seat, token, arrived = answer
         if self._paused is not None:
-            self._paused.append((self._expire, setting_of))
-        elif self._timers.get((id(machine), timer)) == setting:
-            del self._timers[id(machine), timer]
-            step = self._step()
-            machine.expire(step, timer)
-            self._apply(machine, step)
-
-    def _provide(self, machine: Machine, asked: StateWanted, state: bytes | None) -> None:
-        step = self._step()
-        machine.provide(step, asked.group, asked.token, state)
-        self._apply(machine, step)
-
-    def _answer(self, machine: Machine, invited: Invitation, yes: bool) -> None:
-        assert isinstance(machine, Formed)
-        step = self._step()
-        machine.answer(step, invited.group, invited.formation, yes)
-        self._apply(machine, step)
-
-    def _step(self) -> Step:
-        return Step(self.clock.read(self.agenda.now))
-
-    # --- effects -----------------------------------------------------------------------------
-
-    def _apply(self, machine: Machine, step: Step) -> None:
-        if step.kept or self._unsynced:
-            self._keep(machine, step)
+            self._paused.append((self.status, answer))
         else:
-            self._take_effect(machine, step)
+            host.status(seat, token, arrived, self._now())
 
-    def _keep(self, machine: Machine, step: Step) -> None:
+    # --- the world of the host -------------------------------------------------------------------
+
+    def send(
+        self,
+        seat: Seat,
+        to: tuple[Address, ...],
+        packet: Packet,
+        channel: Channel,
+        tokens: tuple[Hashable, ...],
+    ) -> None:
+        self.network.post(self, seat, to, packet, channel, tokens)
+
+    def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> None:
+        at = self.agenda.now + self.clock.span(after)
+        self.agenda.add(at, self._expire, (self.host, seat, timer, setting))
+
+    def _expire(self, alarm: tuple[Host, Seat, Timer, int]) -> None:
+        if self._paused is not None:
+            self._paused.append((self._expire, alarm))
+        else:
+            host, seat, timer, setting = alarm
+            host.expire(seat, timer, setting, self._now())
+
+    def cancel(self, alarm: None) -> None:
+        """It stays on the agenda, and the host ignores it."""
+
+    def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
         try:
-            self.disk.append(step.kept)
+            self.disk.append(records)
         except DiskError:
             self.crash("disk")
             return
-        if not self.disk.sync_time and not self._unsynced:
-            self.disk.sync()
-            self._take_effect(machine, step)
+        if not self.disk.sync_time and self._synced_at <= self.agenda.now:
+            self.disk.sync(len(records))
+            done()
             return
-        self._unsynced.append((len(step.kept), machine, step))
-        # A step that keeps nothing only waits its turn.
-        takes = self.disk.sync_time if step.kept else 0
-        self._synced_at = max(self._synced_at, self.agenda.now + takes)
-        self.agenda.add(self._synced_at, self._sync, self.life)
+        self._synced_at = max(self._synced_at, self.agenda.now + self.disk.sync_time)
+        self.agenda.add(self._synced_at, self._sync, (self.life, len(records), done))
 
-    def _sync(self, life: NodeId) -> None:
+    def _sync(self, commit: tuple[NodeId, int, Callable[[], None]]) -> None:
+        life, count, done = commit
         if self._paused is not None:
-            self._paused.append((self._sync, life))
-        elif self.alive and life == self.life:
-            count, machine, step = self._unsynced.popleft()
+            self._paused.append((self._sync, commit))
+        elif self.alive and life is self.life:
             self.disk.sync(count)
-            self._take_effect(machine, step)
+            done()
 
-    def _take_effect(self, machine: Machine, step: Step) -> None:
-        post = self.network.post
-        for to, packet, channel, tokens in step.sent:
-            post(self, machine, to, packet, channel, tokens)
-        for timer, after in step.timers:
-            self._set_timer(machine, timer, after)
-        answers: list[tuple[StateWanted | Invitation, bytes | bool | None]] = []
-        for output in step.outputs:
-            if isinstance(output, Event):
-                self.delivered += 1
-                if self._traced:
-                    self.journal.deliver(self.agenda.now, output)
-            elif isinstance(output, View):
-                if self._traced:
-                    self.journal.view(self.agenda.now, output)
-            elif isinstance(output, Note):
-                self._note(output.kind, output.columns)
-                continue
-            answer = None
-            if self._application is not None:
-                answer = self._application(self.life, output)
-            if isinstance(output, StateWanted | Invitation):
-                answers.append((output, answer))
+    def hear(self, seat: Seat, output: Heard) -> None:
+        answer = None
+        if self._application is not None:
+            answer = self._application(self.life, output)
+        if isinstance(output, StateWanted):
+            state = answer if isinstance(answer, bytes) else None
+            self._answers.append((seat, StateProvided(output.group, output.token, state)))
+        elif isinstance(output, Invitation):
+            vote = Vote(output.group, output.formation, answer is not False)
+            self._answers.append((seat, vote))
+
+    def stepped(self, seat: Seat) -> None:
         # What comes of an answer comes after all that the application hears of this step.
-        for asked, answer in answers:
-            if self.alive and isinstance(asked, StateWanted):
-                self._provide(machine, asked, answer if isinstance(answer, bytes) else None)
-            elif self.alive and isinstance(asked, Invitation):
-                self._answer(machine, asked, answer is not False)
+        if self._answers:
+            answers, self._answers = self._answers, []
+            for asked, given in answers:
+                self.host.give(asked, given, self._now())
         if self.on_room:
             for retry in list(self.on_room.values()):
                 retry()
 
-    def _set_timer(self, machine: Machine, timer: Timer, after: int | None) -> None:
-        # Machines live as long as this life does, so their identity is a sound key.
-        key = (id(machine), timer)
-        if after is None:
-            self._timers.pop(key, None)
-            return
-        assert after >= 0, f"{timer} is set into the past"
-        self._settings = setting = self._settings + 1
-        self._timers[key] = setting
-        at = self.agenda.now + self.clock.span(after)
-        self.agenda.add(at, self._expire, (machine, timer, setting))
+    def broke(self, seat: Seat, error: Exception) -> None:
+        raise error
 
-    def _note(self, kind: str, columns: dict[str, object]) -> None:
-        until = columns.get("until")
-        if isinstance(until, int):  # the machine knows its own clock only
-            columns = {**columns, "until": self.clock.true_time(until)}
-        self._row(kind, **columns)
+    def trace_time(self) -> int:
+        return self.agenda.now
 
-    def _row(self, kind: str, **columns: object) -> None:
-        if self._traced:
-            self.journal.row(self.agenda.now, kind, **columns)
+    def on_trace_scale(self, local: int) -> int:
+        return self.clock.true_time(local)
+
+    # --- rows of packets -----------------------------------------------------------------------
 
     def _wire_row(self, kind: str, peer: str, packet: Packet, size: int) -> None:
-        self._row(
-            kind,
-            group=packet.group,
-            peer=peer,
-            message=type(packet).__name__,
-            size=size,
-        )
+        message = type(packet).__name__
+        self.host.row(kind, group=packet.group, peer=peer, message=message, size=size)
 
     def note_sent(self, peer: str, packet: Packet, size: int) -> None:
         if self.wire_rows:

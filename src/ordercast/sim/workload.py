@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
+from ordercast.kernel.inputs import Seek
 from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
 from ordercast.scenario.schema import WorkloadSettings
 from ordercast.sim.agenda import Agenda
@@ -48,7 +49,7 @@ class Wish:
         if self._agenda.now < self._from:
             self._agenda.add(self._from, self._change, (self._process.life, True))
         else:
-            self._process.seek(self._group, True)
+            self._process.give(self._group, Seek(self._group, True))
             self._plan_next(False)
 
     def _plan_next(self, wanted: bool) -> None:
@@ -61,7 +62,7 @@ class Wish:
     def _change(self, change: tuple[NodeId, bool]) -> None:
         life, wanted = change
         if self._process.alive and life == self._process.life:
-            self._process.seek(self._group, wanted)
+            self._process.give(self._group, Seek(self._group, wanted))
             self._plan_next(not wanted)
 
 

@@ -162,8 +162,8 @@ class World:
         )
         return Outcome(
             header,
-            sum(process.submitted for process in processes),
-            sum(process.delivered for process in processes),
+            sum(process.events()[0] for process in processes),
+            sum(process.events()[1] for process in processes),
             self.network.posted,
             self.agenda.done,
             error,

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Annotated, Any, Literal
 
@@ -38,6 +38,7 @@ from msgspec import Meta
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
@@ -92,15 +93,16 @@ class Answers:
         return build
 
     def _watched(self, machine: Machine) -> Machine:
-        hear = machine.told
+        take = machine.on
 
-        def told(step: Step, token: Hashable, arrived: bool) -> None:
-            self.told += 1
-            self.failed += not arrived
-            hear(step, token, arrived)
+        def on(step: Step, given: Input) -> None:
+            if isinstance(given, StatusResult):
+                self.told += 1
+                self.failed += not given.arrived
+            take(step, given)
 
         # On this one object: a machine around the machine would cost every packet a call.
-        vars(machine)["told"] = told
+        vars(machine)["on"] = on
         return machine
 
 

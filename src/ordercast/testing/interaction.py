@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.family import Family
-from ordercast.kernel.machine import Formed
+from ordercast.kernel.machine import Blocking
 from ordercast.kernel.packet import tag_of
 from ordercast.kernel.step import Note
 from ordercast.kernel.wording import (
@@ -42,16 +42,8 @@ from ordercast.kernel.wording import (
     value_text,
 )
 from ordercast.protocol.families import FAMILIES
-from ordercast.testing.stage import (
-    Happening,
-    Kept,
-    Parcel,
-    Posted,
-    Received,
-    Stage,
-    StageError,
-    TimerSet,
-)
+from ordercast.testing.actor import Happening, Kept, Posted, Received, TimerSet
+from ordercast.testing.stage import Parcel, Stage, StageError
 from ordercast.types import (
     Event,
     Invitation,
@@ -298,7 +290,7 @@ def _submit(play: Play, place: str, *messages: str) -> None:
     group = other or GROUP
     if play.stage.submit(name, [_payload(text) for text in messages], group) is None:
         machine = play.stage.machine(name, group)
-        why = f": {machine.blocked_by(group)}" if isinstance(machine, Formed) else ""
+        why = f": {machine.blocked_by(group)}" if isinstance(machine, Blocking) else ""
         play.say(f"{play.stage.life(name)} does not accept it now{why}")
 
 

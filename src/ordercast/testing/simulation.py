@@ -10,10 +10,10 @@ from ordercast.check.history import PROMISES
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.kernel.family import Family
+from ordercast.kernel.step import Heard
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import load_scenario
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.process import Heard
 from ordercast.sim.world import Outcome, World
 from ordercast.trace.schema import Level, Trace
 from ordercast.trace.sinks import MemorySink

@@ -6,8 +6,7 @@
     stage.deliver(stage.underway("n1", "n2")[0])
 
 Every packet that a step sent waits here until the test delivers, drops or doubles it; timers run
-out when the test says so, and time moves with them. Steps are the kernel's own and take effect
-in the kernel's order: kept, sent, timers, outputs.
+out when the test says so, and time moves with them. Members are driven by the kernel's own host.
 
 The stage keeps the promises of the three channels, so that whatever a test makes it do could
 have happened:
@@ -23,12 +22,14 @@ While a path is cut nothing on it arrives: what was underway waits, new datagram
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple, Self, TypeAlias
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Self
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Formed, Licensed, Machine
+from ordercast.kernel.host import Seat
+from ordercast.kernel.inputs import Backpressure, Form, Input, Join, Seek, StateProvided, Vote
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import (
     DATAGRAM,
@@ -37,7 +38,6 @@ from ordercast.kernel.step import (
     Address,
     Channel,
     Note,
-    Output,
     Step,
     Timer,
 )
@@ -45,12 +45,11 @@ from ordercast.kernel.wording import GROUP
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
 from ordercast.scenario.file import options_for
-from ordercast.store.memory import SimulatedDisk
+from ordercast.testing.actor import Actor, Happening, Received
 from ordercast.types import Event, Invitation, NodeId, Payloads, StateWanted
 
 MOST_DELIVERIES = 100_000
 """A stage that is not at rest after so many packets never will be."""
-DISK_RECORDS = 1_000_000
 
 
 class StageError(UsageError):
@@ -76,44 +75,6 @@ class Parcel(NamedTuple):
         return self.sender.name, self.target
 
 
-class Received(NamedTuple):
-    sender: NodeId
-    packet: Packet
-    channel: Channel
-
-
-class Posted(NamedTuple):
-    to: tuple[Address, ...]
-    packet: Packet
-    channel: Channel
-
-
-class TimerSet(NamedTuple):
-    timer: Timer
-    after: int | None  # nanoseconds; None: cancelled
-
-
-class Kept(NamedTuple):
-    record: Packet
-
-
-Happening: TypeAlias = Received | Kept | Posted | TimerSet | Output
-"""What the log of a stage holds, each with the life that it happened to."""
-
-
-class Actor:
-    """One process on the stage: its present life, its machines, its timers, its disk."""
-
-    def __init__(self, name: str) -> None:
-        self.life = NodeId(name, -1)
-        self.alive = False
-        self.machines: dict[str, Machine] = {}  # by group
-        # When each timer runs out, by the first group of the machine that set it.
-        self.timers: dict[tuple[str, Timer], int] = {}
-        self.disk = SimulatedDisk(DISK_RECORDS)
-        self.answered = 0  # questions for the application's state
-
-
 class Stage:
     def __init__(self, family: Family, plans: Sequence[Plan], seed: int = 0) -> None:
         self.family = family
@@ -122,7 +83,7 @@ class Stage:
         self.now = 0  # nanoseconds, the same for everybody
         self.log: list[tuple[NodeId, Happening]] = []
         self.cuts: dict[tuple[str, str], None] = {}  # one-way paths
-        self.actors = {name: Actor(name) for plan in plans for name in plan.members}
+        self.actors = {name: Actor(name, self) for plan in plans for name in plan.members}
         self._underway: dict[int, Parcel] = {}  # by number, so oldest first
         self._posted = 0
 
@@ -161,24 +122,18 @@ class Stage:
         actor = self._actor(name)
         if actor.alive:
             raise StageError(f"{actor.life} is already there")
-        actor.life = NodeId(name, actor.life.incarnation + 1)
-        actor.alive, actor.answered = True, 0
-        plans = tuple(plan for plan in self.plans if name in plan.members)
-        draw = chance.stream(self.seed, "member", self.family.name, actor.life)
-        machines = self.family.build(actor.life, plans, draw, actor.disk.records())
-        actor.machines = {group: machine for machine in machines for group in machine.groups}
-        for machine in machines:
-            step = Step(self.now)
-            machine.start(step)
-            self._apply(actor, machine, step)
+        actor.start()
+
+    def build(self, life: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+        """The machines of a new life."""
+        plans = tuple(plan for plan in self.plans if life.name in plan.members)
+        draw = chance.stream(self.seed, "member", self.family.name, life)
+        return self.family.build(life, plans, draw, kept)
 
     def crash(self, name: str) -> None:
         """Ends a life. What it left underway stays; what was on a link to it is gone."""
         actor = self._living(name)
-        actor.alive = False
-        actor.machines = {}
-        actor.timers = {}
-        actor.disk.crash()
+        actor.crash()
         for parcel in list(self._underway.values()):
             if parcel.to == actor.life:
                 self._take(parcel)
@@ -191,69 +146,77 @@ class Stage:
         for path in self._paths(source, target, one_way):
             self.cuts.pop(path, None)
 
-    # --- doors -------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------
 
     def accepts(self, name: str, group: str = GROUP) -> bool:
         return self.machine(name, group).accepts(group, self.now)
 
     def submit(self, name: str, payloads: Payloads, group: str = GROUP) -> Event | None:
         """Submits one batch. None: the member does not accept one now."""
-        actor = self._living(name)
-        machine = self.machine(name, group)
-        if not machine.accepts(group, self.now):
+        if not self.accepts(name, group):
             return None
-        step = Step(self.now)
-        event = machine.submit(step, group, payloads, sum(map(len, payloads)))
-        self._apply(actor, machine, step)
-        return event
+        size = sum(map(len, payloads))
+        return self.actors[name].host.submit(group, payloads, size, self.now)
+
+    def give(self, name: str, given: Input, group: str = GROUP) -> None:
+        """Any other input, such as what the application of a member wants."""
+        seat = self._seat(name, group)
+        if not self.actors[name].host.give(seat, given, self.now):
+            raise StageError(f"members of group {group!r} take no {type(given).__name__}")
+
+    def leave(self, name: str, group: str = GROUP) -> None:
+        """The application of a member leaves the group."""
+        self._seat(name, group)
+        self.actors[name].host.leave(group, self.now)
+
+    def come_again(self, name: str, group: str = GROUP) -> None:
+        """A member that left joins again in the same life, with the machine that it had."""
+        machine = self.machine(name, group)
+        self.leave(name, group)
+        host = self.actors[name].host
+        host.start(host.seat(machine), self.now)
+
+    def act(self, name: str, act: Callable[[Step], None], group: str = GROUP) -> None:
+        """Makes a member do something, in a step that takes effect like any other."""
+        self._living(name).host.act(self._seat(name, group), act, self.now)
+
+    def join(self, name: str, plan: Plan) -> None:
+        """A member whose machine serves many groups joins one more, or one again."""
+        host = self._living(name).host
+        (seat,) = [seat for seat in host.seated if Join in seat.takes]
+        host.join(seat, plan, self.now)
 
     def throttle(self, name: str, full: bool, group: str = GROUP) -> None:
         """The application of a member cannot take more, or can again."""
-        actor, machine, step = self._living(name), self.machine(name, group), Step(self.now)
-        machine.throttle(step, group, full)
-        self._apply(actor, machine, step)
+        self.give(name, Backpressure(group, full), group)
 
     def seek(self, name: str, wanted: bool, group: str = GROUP) -> None:
-        """The application of a member wants to send, or no longer does: that takes a right."""
-        actor, machine, step = self._living(name), self.machine(name, group), Step(self.now)
-        if not isinstance(machine, Licensed):
-            raise StageError(f"whoever is in group {group!r} may send")
-        machine.seek(step, group, wanted)
-        self._apply(actor, machine, step)
+        """The application of a member wants to send, or no longer does: that takes a permit."""
+        self.give(name, Seek(group, wanted), group)
 
     def form(self, name: str, members: tuple[str, ...] | None = None, group: str = GROUP) -> None:
         """The application of a member wants the group formed anew."""
-        actor, machine, step = self._living(name), self._formed(name, group), Step(self.now)
-        machine.form(step, group, members)
-        self._apply(actor, machine, step)
+        self.give(name, Form(group, members), group)
 
     def answer(self, name: str, yes: bool, group: str = GROUP) -> None:
         """The application of a member votes on the invitation that it heard of last."""
-        actor, machine, step = self._living(name), self._formed(name, group), Step(self.now)
-        heard = [what for who, what in self.log if who == actor.life]
+        life = self._living(name).life
+        heard = [what for who, what in self.log if who == life]
         invited = [what for what in heard if isinstance(what, Invitation) and what.group == group]
         if not invited:
             raise StageError(f"{name} was not invited")
-        machine.answer(step, group, invited[-1].formation, yes)
-        self._apply(actor, machine, step)
-
-    def _formed(self, name: str, group: str) -> Formed:
-        machine = self.machine(name, group)
-        if not isinstance(machine, Formed):
-            raise StageError(f"group {group!r} does not form")
-        return machine
+        self.give(name, Vote(group, invited[-1].formation, yes), group)
 
     def provide(self, name: str, state: bytes | None, group: str = GROUP) -> None:
         """The application answers the oldest question for its state that it has not answered."""
-        actor, machine = self._living(name), self.machine(name, group)
+        actor = self._living(name)
         asked = [what for who, what in self.log if who == actor.life]
         wanted = [what for what in asked if isinstance(what, StateWanted)]
         if len(wanted) <= actor.answered:
             raise StageError(f"{name} was not asked for its state")
-        step = Step(self.now)
-        machine.provide(step, group, wanted[actor.answered].token, state)
+        token = wanted[actor.answered].token
         actor.answered += 1
-        self._apply(actor, machine, step)
+        self.give(name, StateProvided(group, token, state), group)
 
     def deliver(self, parcel: Parcel, *, answered: bool = True) -> None:
         """One parcel arrives. PeerError: the receiver found fault with it, and did nothing.
@@ -284,11 +247,7 @@ class Stage:
         """A packet arrives that need not have been sent by anybody here."""
         actor = self._living(target)
         self.log.append((actor.life, Received(sender, packet, channel)))
-        machine = actor.machines.get(packet.group)
-        if machine is not None:
-            step = Step(self.now)
-            machine.receive(step, sender, packet)
-            self._apply(actor, machine, step)
+        actor.host.receive(sender, packet, self.now)
 
     def drop(self, parcel: Parcel) -> None:
         """One parcel never arrives. On the link of a dead sender, nor does what is behind it."""
@@ -314,17 +273,14 @@ class Stage:
     def fire(self, name: str, timer: Timer = None) -> Timer:
         """A timer of this member runs out: the one named, or the next that is due."""
         actor = self._living(name)
-        keys = [key for key in actor.timers if timer is None or key[1] == timer]
-        if not keys:
+        due = [each for each in actor.timers() if timer is None or each[2] == timer]
+        if not due:
             what = "no timer" if timer is None else f"no timer {timer!r}"
             raise StageError(f"{actor.life} has {what} set")
-        key = min(keys, key=actor.timers.__getitem__)
-        self.now = max(self.now, actor.timers.pop(key))
-        machine = actor.machines[key[0]]
-        step = Step(self.now)
-        machine.expire(step, key[1])
-        self._apply(actor, machine, step)
-        return key[1]
+        at, seat, fired, setting = due[0]
+        self.now = max(self.now, at)
+        actor.host.expire(seat, fired, setting, self.now)
+        return fired
 
     def settle(self, ticks: int = 0) -> None:
         """Delivers everything that can arrive, oldest first. Then so many rounds, each of which
@@ -332,22 +288,24 @@ class Stage:
         self._deliver_everything()
         for _ in range(ticks):
             for name, actor in self.actors.items():
-                if actor.alive and actor.timers:
+                if actor.alive and actor.timers():
                     self.fire(name)
             self._deliver_everything()
 
     # --- looking -----------------------------------------------------------------------------
 
     def machine(self, name: str, group: str = GROUP) -> Machine:
-        machine = self._living(name).machines.get(group)
-        if machine is None:
+        return self._seat(name, group).machine
+
+    def _seat(self, name: str, group: str) -> Seat:
+        seat = self._living(name).host.seats.get(group)
+        if seat is None:
             raise StageError(f"{name} is not in group {group!r}")
-        return machine
+        return seat
 
     def timers(self, name: str) -> list[Timer]:
         """The timers that are set, the next that is due first."""
-        due = self._living(name).timers
-        return [timer for _, timer in sorted(due, key=due.__getitem__)]
+        return [timer for _, _, timer, _ in self._living(name).timers()]
 
     def life(self, name: str) -> NodeId:
         return self._actor(name).life
@@ -376,26 +334,7 @@ class Stage:
 
     # --- effects -----------------------------------------------------------------------------
 
-    def _apply(self, actor: Actor, machine: Machine, step: Step) -> None:
-        life, log = actor.life, self.log
-        actor.disk.append(step.kept)
-        actor.disk.sync()
-        log.extend((life, Kept(record)) for record in step.kept)
-        for to, packet, channel, tokens in step.sent:
-            log.append((life, Posted(to, packet, channel)))
-            for address, token in zip(to, tokens, strict=True):
-                self._post(life, address, packet, channel, token)
-        for timer, after in step.timers:
-            log.append((life, TimerSet(timer, after)))
-            first = next(group for group, each in actor.machines.items() if each is machine)
-            if after is None:
-                actor.timers.pop((first, timer), None)
-            else:
-                assert after >= 0, f"{timer} is set into the past"
-                actor.timers[first, timer] = self.now + after
-        log.extend((life, output) for output in step.outputs)
-
-    def _post(
+    def post(
         self, sender: NodeId, to: Address, packet: Packet, channel: Channel, token: Hashable
     ) -> None:
         assert channel is not LINK or isinstance(to, NodeId), "a link joins two lives, not names"
@@ -414,10 +353,8 @@ class Stage:
     def _tell(self, parcel: Parcel, arrived: bool) -> None:
         actor = self.actors[parcel.sender.name]
         if self._is_alive(parcel.sender):
-            machine = actor.machines[parcel.packet.group]
-            step = Step(self.now)
-            machine.told(step, parcel.token, arrived)
-            self._apply(actor, machine, step)
+            seat = actor.host.seats[parcel.packet.group]
+            actor.host.status(seat, parcel.token, arrived, self.now)
 
     def _deliver_everything(self) -> None:
         for _ in range(MOST_DELIVERIES):

@@ -11,7 +11,6 @@ from typing import Any
 from tests.protocol.fifo.test_properties import state as told_state
 
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Step
 from ordercast.protocol.cluster.packets import (
     SEQUENCE_BITS,
     Ask,
@@ -422,13 +421,11 @@ def test_a_newcomer_whose_application_is_slow_delivers_nothing_before_it_knows_w
 def test_who_comes_again_in_the_same_life_asks_again_for_what_it_has_forgotten() -> None:
     """It had recovered n1's second event, which waited for the first when it left."""
     stage = cluster(hops=3)
-    machine = member(stage, "n3")
     stage.settle(ticks=3)
     gossip(stage, "n3", update(1, 2, 1))
     rounds(stage, "n3", 5)
     stage.inject(N1, "n3", Recovered("g", [(update(0, 2, 0), 0)]))
-    machine.leave(Step(stage.now), "g")
-    machine.start(Step(stage.now))
+    stage.come_again("n3")
     stage.inject(N2, "n3", Welcome("g", (0, 0), (0, 0)))
     hush(stage)
     gossip(stage, "n3", update(1, 2, 2))

@@ -10,7 +10,7 @@ import pytest
 
 from ordercast.check.laws import check
 from ordercast.errors import PeerError
-from ordercast.kernel.step import Note, Step
+from ordercast.kernel.step import Note
 from ordercast.kernel.wording import GROUP
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.causality import CausalOrder
@@ -30,8 +30,9 @@ from ordercast.protocol.cluster.recovery import RecoveryBuffer
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import options_for, parse_scenario
 from ordercast.sim.explore import Bounds, explore, setting
+from ordercast.testing.actor import Posted
 from ordercast.testing.simulation import simulate
-from ordercast.testing.stage import Posted, Stage
+from ordercast.testing.stage import Stage
 from ordercast.types import Event, NodeId, StateGiven
 from ordercast.wire.codec import Codec
 
@@ -183,19 +184,10 @@ def test_nothing_is_forced_upon_an_application_that_is_full() -> None:
 # --- coming again ---------------------------------------------------------------------------
 
 
-def come_again(stage: Stage, name: str) -> None:
-    """Leaves, and joins in the same life, as a node does it."""
-    actor, machine = stage.actors[name], stage.machine(name)
-    machine.leave(Step(stage.now), GROUP)
-    step = Step(stage.now)
-    machine.start(step)
-    stage._apply(actor, machine, step)
-
-
 def test_who_left_while_it_was_full_hears_again_when_it_comes_again() -> None:
     stage = causal("n1 n2")
     stage.throttle("n2", full=True)
-    come_again(stage, "n2")
+    stage.come_again("n2")
     stage.settle(ticks=25)
     stage.submit("n1", [b"a"])
     stage.settle(ticks=10)
@@ -207,7 +199,7 @@ def test_a_state_that_lacks_what_the_newcomer_delivered_is_not_the_end_of_it() -
     stage = causal("n1 n2", state=True)
     stage.submit("n1", [b"mine"])
     drop_all(stage)
-    come_again(stage, "n1")
+    stage.come_again("n1")
     stage.fire("n1")
     for parcel in stage.underway("n1", "n2"):
         if isinstance(parcel.packet, Updates):

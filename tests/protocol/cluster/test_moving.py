@@ -9,7 +9,8 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.cluster.moving_member import MovingMember
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update, Updates
 from ordercast.sim.explore.fingerprint import encode
-from ordercast.testing.stage import Posted, Stage
+from ordercast.testing.actor import Posted
+from ordercast.testing.stage import Stage
 from ordercast.types import Event, NodeId, Updating
 
 N1, N2, N3, N4 = (NodeId(f"n{place}") for place in range(1, 5))
@@ -257,7 +258,7 @@ def test_a_tenure_has_one_maker_and_the_first_word_counts() -> None:
         step = Step(stage.now)
         machine.receive(step, N3, Updates("g", [(lie, 1)], None))
         assert not [one for one in step.outputs if isinstance(one, Event)]
-        assert machine.figures("g")["not_believed"] == count
+        assert machine.counters("g")["not_believed"] == count
     step = Step(stage.now)
     machine.receive(step, N3, Updates("g", [(update(entry(1, 3), N2, 2), 1)], None))
     assert [one.payloads for one in step.outputs if isinstance(one, Event)] == [[b"x"]]

@@ -12,7 +12,8 @@ from ordercast.kernel.packet import Packet
 from ordercast.protocol.fifo import FAMILY
 from ordercast.protocol.fifo.member import LIVES_REMEMBERED, UNTOLD_LOSSES
 from ordercast.protocol.fifo.packets import Alive, Data, Start
-from ordercast.testing.stage import Posted, Stage
+from ordercast.testing.actor import Posted
+from ordercast.testing.stage import Stage
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 

@@ -9,7 +9,7 @@ the tests, so that a failure is there for everybody.
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -20,6 +20,7 @@ from hypothesis import Phase, given, settings
 
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Step, Timer
@@ -191,7 +192,7 @@ class Watched:
 
     def __init__(self, machine: Any) -> None:
         self.inner = machine
-        self.groups = machine.groups
+        self.groups, self.takes = machine.groups, machine.takes
         self.present: tuple[NodeId, ...] = ()
 
     def accepts(self, group: str, now: int) -> bool:
@@ -217,8 +218,8 @@ class Watched:
         self.inner.expire(step, timer)
         self.look()
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        self.inner.told(step, token, arrived)
+    def on(self, step: Step, given: Input) -> None:
+        self.inner.on(step, given)
 
     def look(self) -> None:
         options = self.inner.options

@@ -6,7 +6,8 @@ import pytest
 
 from ordercast.errors import UsageError
 from ordercast.protocol.fifo.packets import Alive, Data, Start
-from ordercast.testing.stage import Posted, Stage
+from ordercast.testing.actor import Posted
+from ordercast.testing.stage import Stage
 from ordercast.types import Event, NodeId, View
 
 N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")

@@ -171,7 +171,7 @@ def separations(world: World) -> list[str]:
         there = [world.processes[name] for name in group.members if world.processes[name].alive]
         views = {}
         for process in there:
-            machine = process.machines[group.name]
+            machine = process.host.seats[group.name].machine
             assert isinstance(machine, Member)
             current = machine.forming[group.name].current
             views[process.life] = current.views.members if current is not None else ()

@@ -142,15 +142,12 @@ def _built_by(family: Family) -> dict[str, Family]:
 
 
 def _depart(departure: tuple[Process, str]) -> None:
-    """A process leaves a group, as a driver would have it do: no door is called any more."""
+    """A process leaves a group."""
     process, group = departure
-    machine = process.machines.get(group)
+    seat = process.host.seats.get(group)
+    machine = seat.machine if seat is not None else None
     if isinstance(machine, Member) and group in machine.joined and not process.is_paused:
-        step = process._step()
-        machine.leave(step, group)
-        process.on_room.pop(group, None)
-        process._row("leave", group=group)
-        process._apply(machine, step)
+        process.leave(group)
 
 
 def draw_groups(draw: Random, names: list[str]) -> list[list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ordercast.kernel.family import Plan
-from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.group import Group
 from ordercast.protocol.newtop.member import Member
@@ -26,10 +25,9 @@ def staged(groups: dict[str, str], **options: Any) -> Stage:
 
 
 def member(stage: Stage, name: str) -> Member:
-    for machine in stage.actors[name].machines.values():
-        assert isinstance(machine, Member)
-        return machine
-    raise AssertionError(f"{name} is down")
+    (seat,) = stage.actors[name].host.seated
+    assert isinstance(seat.machine, Member)
+    return seat.machine
 
 
 def group(stage: Stage, name: str, of: str = "g") -> Group:
@@ -81,10 +79,7 @@ def wait(stage: Stage, rounds: int = 120) -> None:
 
 def leave(stage: Stage, name: str, of: str = "g") -> None:
     """The application of a member leaves a group."""
-    step = Step(stage.now)
-    machine = member(stage, name)
-    machine.leave(step, of)
-    stage._apply(stage.actors[name], machine, step)
+    stage.leave(name, of)
 
 
 def die(stage: Stage, name: str) -> None:

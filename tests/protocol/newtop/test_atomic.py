@@ -163,7 +163,7 @@ def test_what_waits_for_a_view_holds_its_sender_back() -> None:
     for number in range(3):
         stage.submit("n2", [b"%d" % number])
         stage.settle(ticks=4)
-    assert group.figures()["waiting"] == 2
+    assert group.counters()["waiting"] == 2
     assert sender.window.is_full
     assert not stage.accepts("n2")
 

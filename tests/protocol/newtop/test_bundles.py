@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from random import Random
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,22 +18,23 @@ from tests.protocol.newtop.storms import storm
 
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Bundled, Machine
+from ordercast.kernel.inputs import Input
+from ordercast.kernel.machine import Draining, Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Step
+from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.member import Member
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Data, Null, Turn
-from ordercast.types import Event, NodeId
+from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import MILLISECOND
 
 MOST = 4  # packets in a bundle
 
 
 class Postpones(Member):
-    """Settles before every other door, and when a few packets have been taken."""
+    """Drains before every other input, and when a few packets have come."""
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
@@ -42,34 +42,36 @@ class Postpones(Member):
         self.together = 0  # the most so far
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
-        if isinstance(packet, Data | Turn | Null) and packet.label in self.joined:
-            self.take(step, sender, packet)
-            self.taken += 1
-            self.together = max(self.together, self.taken)
-            if self.taken == MOST:
-                self.settle(step)
-        else:
-            self.settle(step)
-            super().receive(step, sender, packet)
+        if not isinstance(packet, Data | Turn | Null) or packet.label not in self.joined:
+            self._drain(step)
+        super().receive(step, sender, packet)
+        self.taken += not self._is_drained
+        self.together = max(self.together, self.taken)
+        if self.taken == MOST:
+            self._drain(step)
 
-    def settle(self, step: Step) -> None:
+    def drain(self, step: Step) -> None:
+        """Asked after every packet here, as none come together: it is done later."""
+
+    def _drain(self, step: Step) -> None:
         self.taken = 0
-        super().settle(step)
+        super().drain(step)
 
     def accepts(self, group: str, now: int) -> bool:
-        return self._is_settled and super().accepts(group, now)
+        return self._is_drained and super().accepts(group, now)
 
+    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+        self._drain(step)
+        return super().submit(step, group, payloads, size)
 
-def _settles_first(name: str) -> Any:
-    def door(self: Postpones, step: Step, *arguments: Any) -> Any:
-        self.settle(step)
-        return getattr(Member, name)(self, step, *arguments)
+    def expire(self, step: Step, timer: Timer) -> None:
+        self._drain(step)
+        super().expire(step, timer)
 
-    return door
+    def on(self, step: Step, given: Input) -> None:
+        self._drain(step)
+        super().on(step, given)
 
-
-for _door in ("join", "form", "answer", "submit", "expire", "throttle", "provide", "leave"):
-    setattr(Postpones, _door, _settles_first(_door))
 
 built: list[Postpones] = []
 
@@ -129,23 +131,26 @@ def test_a_bundle_is_delivered_as_its_packets_one_by_one() -> None:
     copy = deepcopy(ours)
     for packet in packets:
         ours.receive(one_by_one, members[1], packet)
-        copy.take(together, members[1], packet)
+        ours.drain(one_by_one)
+        copy.receive(together, members[1], packet)
     assert len(together.outputs) == 0
-    copy.settle(together)
+    copy.drain(together)
     reply = Step(20)
     for packet in packets:
         quiet.receive(reply, members[1], packet)
+        quiet.drain(reply)
     for ticks in range(1, 40):  # until it has been silent for long enough
         reply.now = ticks * 20 * MILLISECOND
         quiet.expire(reply, "g")
     for _, packet, _, _ in reply.sent:
         ours.receive(one_by_one, members[2], packet)
-        copy.take(together, members[2], packet)
-    copy.settle(together)
-    copy.settle(together)  # nothing is left
+        ours.drain(one_by_one)
+        copy.receive(together, members[2], packet)
+    copy.drain(together)
+    copy.drain(together)  # nothing is left
     assert _delivered(together) == _delivered(one_by_one) == [b"0", b"1", b"2", b"3", b"4"]
     assert len(together.sent) <= len(one_by_one.sent)
-    assert isinstance(copy, Bundled)
+    assert isinstance(copy, Draining)
 
 
 def test_what_is_refused_in_a_bundle_changes_nothing() -> None:
@@ -157,11 +162,11 @@ def test_what_is_refused_in_a_bundle_changes_nothing() -> None:
     theirs.submit(step, "g", [b"first"], 1)
     (_, packet, _, _) = step.sent[-1]
     taken = Step(2)
-    ours.take(taken, NodeId("b"), packet)
+    ours.receive(taken, NodeId("b"), packet)
     gap = msgspec.structs.replace(packet, order=99, previous=98)
     with pytest.raises(PeerError, match="leaves out"):
-        ours.take(taken, NodeId("b"), gap)
-    ours.settle(taken)
+        ours.receive(taken, NodeId("b"), gap)
+    ours.drain(taken)
     assert _delivered(taken) == [b"first"]
 
 

@@ -12,8 +12,8 @@ from tests.protocol.newtop.forming_table import known, run, stage_of, view_of
 from tests.protocol.newtop.table import die, group, life, member, views, wait
 
 from ordercast.errors import PeerError
+from ordercast.kernel.inputs import StateProvided
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.formation import MOST_EARLY, MOST_UNKNOWN
 from ordercast.protocol.newtop.member import LARGEST_STATE
@@ -224,9 +224,9 @@ def test_what_an_earlier_life_says_does_not_count() -> None:
 def test_a_state_that_nobody_asked_for_is_left_aside() -> None:
     stage = stage_of("n1 n2")
     stage.settle(ticks=3)
-    step = Step(stage.now)
-    member(stage, "n1").provide(step, "g", "n1.0.99", b"another")
-    assert not step.sent
+    before = len(stage.underway())
+    stage.give("n1", StateProvided("g", "n1.0.99", b"another"))
+    assert len(stage.underway()) == before
     stage.provide("n1", b"this")
     run(stage, 3)
     assert known(stage, "n2") == ["this"]
@@ -277,9 +277,7 @@ def test_a_deep_copy_of_a_member_that_forms_is_a_snapshot() -> None:
 def flooded(packets: int, size: int, **options: Any) -> Stage:
     """n1 suspects n2, whose packets arrive all the same, before n3 says what it thinks of it."""
     stage = stage_of("n1 n2 n3", formed=True, **options)
-    step = Step(stage.now)
-    group(stage, "n1").suspect(step, N2, "silent")
-    stage._apply(stage.actors["n1"], member(stage, "n1"), step)
+    stage.act("n1", lambda step: group(stage, "n1").suspect(step, N2, "silent"))
     for order in range(1, packets + 1):
         packet: Packet = Null("g", "", order, order - 1, 0, 0)
         if size:

@@ -6,7 +6,6 @@ from tests.protocol.newtop.forming_table import QUICK, known, part, parted, run,
 from tests.protocol.newtop.table import leave, life, member, wait
 
 from ordercast.kernel.family import Plan
-from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Here, Invite, Vote
@@ -115,10 +114,7 @@ def test_who_left_may_join_again_in_the_same_life() -> None:
     run(stage, 3)
     leave(stage, "n2")
     run(stage, 3)
-    machine, step = member(stage, "n2"), Step(stage.now)
-    assert machine.groups == ()
-    machine.join(step, stage.plans[0])
-    stage._apply(stage.actors["n2"], machine, step)
+    stage.join("n2", stage.plans[0])
     stage.form("n1")
     run(stage, 20)
     event = stage.submit("n2", [b"two"])

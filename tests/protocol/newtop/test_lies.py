@@ -85,7 +85,7 @@ def test_a_confirmation_that_contradicts_costs_its_sender_its_place() -> None:
     """n1 never suspected n3: nobody who follows the rules could have confirmed that it is gone."""
     stage = staged({"g": "n1 n2 n3"})
     stage.inject(N2, "n1", Confirm("g", "", 1, 0, 0, 0, [(N3, 0)]))
-    assert member(stage, "n1").figures("g")["contradictions"] == 1
+    assert member(stage, "n1").counters("g")["contradictions"] == 1
     assert views(stage, "n1") == ["g{n1 n2 n3}"]
     assert list(group(stage, "n1").suspicions.held) == [N2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import permutations
 
 import pytest
@@ -20,9 +21,9 @@ from tests.protocol.newtop.table import (
     wait,
 )
 
-from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.packets import Refute, Suspect
-from ordercast.testing.stage import Posted, Stage
+from ordercast.testing.actor import Posted
+from ordercast.testing.stage import Stage
 
 
 def losses(stage: Stage, name: str) -> list[str]:
@@ -235,7 +236,7 @@ def test_a_new_life_is_in_no_view() -> None:
     wait(stage)
     assert not stage.accepts("n3")
     assert views(stage, "n1")[-1] == "g{n1 n2}"
-    assert member(stage, "n3").figures("g") == {"present": 0, "forming": 0}
+    assert member(stage, "n3").counters("g") == {"present": 0, "forming": 0}
 
 
 def test_a_silent_group_is_left_with_one_member_each() -> None:
@@ -270,9 +271,8 @@ def test_suspicions_in_a_circle_do_not_wait_for_ever() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.settle(ticks=2)
     for one, other in (("n1", "n2"), ("n2", "n3"), ("n3", "n1")):
-        machine, step = member(stage, one), Step(stage.now)
-        group(stage, one).suspect(step, life(other), "silent")
-        stage._apply(stage.actors[one], machine, step)
+        suspect = partial(group(stage, one).suspect, peer=life(other), cause="silent")
+        stage.act(one, suspect)
     wait(stage, 400)
     stage.submit("n1", [b"a"])
     wait(stage)

@@ -8,7 +8,8 @@ from tests.protocol.newtop.table import carry, group, member, messages, staged
 from ordercast.errors import UsageError
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.newtop.packets import Data, Null
-from ordercast.testing.stage import Posted, Stage
+from ordercast.testing.actor import Posted
+from ordercast.testing.stage import Stage
 
 
 def casts(stage: Stage, kind: type[Packet]) -> int:

@@ -13,7 +13,7 @@ What is looked for, in every state and on every way:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ import msgspec
 
 from ordercast.check.verdict import Verdict, broken, holds
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
@@ -82,6 +83,8 @@ class Silent(Leased):
 
 
 class Contender:
+    takes: tuple[type[Input], ...] = ()
+
     def __init__(self, me: NodeId, plan: Plan, kept: Sequence[Packet]) -> None:
         assert isinstance(plan.options, Options)
         self.me, self.group, self.groups = me, plan.group, (plan.group,)
@@ -159,22 +162,17 @@ class Contender:
             ticket, epoch = self.leased.ticket, self.leased.epoch
             step.note("ticket", group=self.group, index=ticket, cause=f"epoch {epoch}")
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None: ...
-
     def stable_up_to(self, group: str) -> int:
         return 0
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         raise AssertionError("nobody submits")
 
-    def throttle(self, step: Step, group: str, full: bool) -> None: ...
+    def on(self, step: Step, given: Input) -> None:
+        raise AssertionError("it takes no other input")
 
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None: ...
-
-    def figures(self, group: str) -> dict[str, int]:
+    def counters(self, group: str) -> dict[str, int]:
         return {}
-
-    def leave(self, step: Step, group: str) -> None: ...
 
 
 def contest(members: int, *, rates: Mapping[str, float] | None = None, **options: Any) -> Setting:

@@ -6,7 +6,7 @@ Now and then one stops wanting a ticket, or leaves the cluster for a while as th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Annotated
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input, Leave
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
@@ -39,6 +40,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Holder:
+    takes = (Leave,)
+
     def __init__(self, me: NodeId, plan: Plan, chance: Random, kept: Sequence[Packet]) -> None:
         assert isinstance(plan.options, Options)
         self.me, self.group, self.groups = me, plan.group, (plan.group,)
@@ -138,19 +141,13 @@ class Holder:
             step.note("ticket", group=self.group, index=self.noted[0], cause=cause)
             self.noted = None
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None: ...
-
     def stable_up_to(self, group: str) -> int:
         return 0
 
-    def throttle(self, step: Step, group: str, full: bool) -> None: ...
-
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None: ...
-
-    def figures(self, group: str) -> dict[str, int]:
+    def counters(self, group: str) -> dict[str, int]:
         return {"acquired": self.leased.acquired, "lost": self.leased.lost}
 
-    def leave(self, step: Step, group: str) -> None:
+    def on(self, step: Step, given: Input) -> None:
         self._say(step, "released")
 
 

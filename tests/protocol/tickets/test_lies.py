@@ -233,7 +233,7 @@ def test_other_clusters_are_counted_and_not_answered() -> None:
     ):
         guardian.receive(step, B, packet)
     assert not step.sent
-    assert guardian.figures()["of_other_clusters"] == 4
+    assert guardian.counters()["of_other_clusters"] == 4
     assert guardian.guardian.register.table() == table
     assert not guardian.guardian.sealed
 

@@ -25,13 +25,15 @@ Times are counted in rounds of our own: who was stalled gives nothing up for tha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Sequence
 from operator import gt
 from random import Random
 
 from ordercast.errors import PeerError
+from ordercast.kernel import inputs
 from ordercast.kernel.buffers import Limit
 from ordercast.kernel.family import Plan
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.losses import Losses
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
@@ -67,6 +69,7 @@ DIGEST_ROUNDS = 4
 
 
 class CausalMember(Spreader[Update]):
+    takes: Collection[type[Input]] = (*Spreader.takes, inputs.StateProvided)
     membership = ClusterMembership
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
@@ -194,29 +197,27 @@ class CausalMember(Spreader[Update]):
         if self.options.digests:
             self._compare_clocks(step)
 
-    def throttle(self, step: Step, group: str, full: bool) -> None:
-        super().throttle(step, group, full)
-        if not full and self.joining is None:
-            for update in self.buffer.all():  # what came meanwhile and is still kept
-                self._admit(step, update, 0)
-
-    def leave(self, step: Step, group: str) -> None:
-        super().leave(step, group)
-        self._leave_tickets(step)
+    def on(self, step: Step, given: Input) -> None:
+        match given:
+            case inputs.StateProvided(token=(str(name), tuple(clock)), state=state):
+                # The state is that of the time at which somebody came and asked for it.
+                self._send(step, name, Welcome(self.group, clock, clock, state), large=True)
+                return
+        super().on(step, given)
+        match given:
+            case inputs.Backpressure(full=False) if self.joining is None:
+                for update in self.buffer.all():  # what came meanwhile and is still kept
+                    self._admit(step, update, 0)
+            case inputs.Leave():
+                self._leave_tickets(step)
 
     def _leave_tickets(self, step: Step) -> None:
         if self.tickets.index is not None:
             step.note("ticket", group=self.group, index=self.tickets.index, cause="released")
 
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
-        """The application's state, as it was asked for when somebody came."""
-        assert isinstance(token, tuple)
-        name, clock = token
-        self._send(step, name, Welcome(self.group, clock, clock, state), large=True)
-
-    def figures(self, group: str) -> dict[str, int]:
+    def counters(self, group: str) -> dict[str, int]:
         return {
-            **super().figures(group),
+            **super().counters(group),
             "waiting": len(self.order),
             "asked": len(self.requests),
             "recovered": self.recovered,

@@ -17,12 +17,14 @@ What it does not do: order anything, ask for what was missed, or know who has wh
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection
 from random import Random
 from typing import Generic, TypeVar
 
 from ordercast.errors import PeerError, UsageError
+from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan, machine_per_group
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.protocol.cluster.advice import doubts
@@ -47,6 +49,7 @@ E = TypeVar("E", Rumour, Update)
 class Spreader(Generic[E]):
     """What gossip and causal clusters have in common."""
 
+    takes: Collection[type[Input]] = (inputs.StatusResult, inputs.Backpressure, inputs.Leave)
     membership: type[Membership] = Membership  # the packet by which the family tells of members
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
@@ -97,21 +100,18 @@ class Spreader(Generic[E]):
         self._spread(step, self.spreading.round())
         step.set_timer(ROUND, self.settings.round)
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        if not arrived:
-            self.sampler.failed(str(token))
+    def on(self, step: Step, given: Input) -> None:
+        match given:
+            case inputs.StatusResult(token, arrived):
+                if not arrived:
+                    self.sampler.failed(str(token))
+            case inputs.Backpressure(full=full):
+                self.full = full
+            case inputs.Leave():
+                self._spread(step, self.spreading.round())
+                self._post(step, self.sampler.leave())
 
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
-        raise AssertionError("gossip asks for no state")
-
-    def throttle(self, step: Step, group: str, full: bool) -> None:
-        self.full = full
-
-    def leave(self, step: Step, group: str) -> None:
-        self._spread(step, self.spreading.round())
-        self._post(step, self.sampler.leave())
-
-    def figures(self, group: str) -> dict[str, int]:
+    def counters(self, group: str) -> dict[str, int]:
         return {
             "known": len(self.sampler.known()),
             "spreading": self.spreading.active,

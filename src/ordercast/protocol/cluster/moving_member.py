@@ -6,10 +6,12 @@ as with tickets that are fixed: causal_member.py.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from random import Random
 
+from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
@@ -27,6 +29,8 @@ TICKETS = "tickets"
 
 
 class MovingMember(CausalMember):
+    takes = (*CausalMember.takes, inputs.Seek, inputs.Retire)
+
     def __init__(self, me: NodeId, plan: Plan, chance: Random, kept: Sequence[Packet]) -> None:
         super().__init__(me, plan, chance)
         self.part = tickets_for(me, plan, self.sampler, self._how_far, chance, kept)
@@ -64,23 +68,25 @@ class MovingMember(CausalMember):
         self._stand_aside(step)
         self._begin_tenure(step)
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        if isinstance(token, str):
-            super().told(step, token, arrived)
-        else:
-            self._act(step, self.part.told(step, token, arrived))
+    def on(self, step: Step, given: Input) -> None:
+        match given:
+            case inputs.StatusResult(token, arrived) if not isinstance(token, str):
+                self._act(step, self.part.told(step, token, arrived))
+            case inputs.Seek(wanted=wanted):
+                self._seek(step, wanted)
+            case inputs.Retire():
+                self._seek(step, False)
+                self.part.retire(step)
+            case _:
+                super().on(step, given)
 
-    def seek(self, step: Step, group: str, wanted: bool) -> None:
+    def _seek(self, step: Step, wanted: bool) -> None:
         if wanted:
             step.note("ticket", group=self.group, cause="wanted")
         else:
             self.moving.over(step, "released")
         sequence = self.sequence if self.part.ticket is not None else 0
         self._act(step, self.part.seek(step, wanted, sequence, self.order.stamp))
-
-    def retire(self, step: Step, group: str) -> None:
-        self.seek(step, group, False)
-        self.part.retire(step)
 
     def may_go(self, group: str) -> bool:
         return self.part.may_go()
@@ -89,12 +95,12 @@ class MovingMember(CausalMember):
         return not isinstance(self.part, Leased) or self.part.has_heirs(now)
 
     def _leave_tickets(self, step: Step) -> None:
-        self.seek(step, self.group, False)
+        self._seek(step, False)
 
-    def figures(self, group: str) -> dict[str, int]:
+    def counters(self, group: str) -> dict[str, int]:
         moving = self.moving
         ours = {"not_believed": moving.refused, "outlived": moving.outlived}
-        return {**super().figures(group), **ours, **self.part.figures()}
+        return {**super().counters(group), **ours, **self.part.counters()}
 
     # --- our tenure --------------------------------------------------------------------------
 

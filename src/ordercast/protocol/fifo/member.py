@@ -26,12 +26,13 @@ What it does not do: agree on views, order anything across senders, or keep anyt
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
+from ordercast.kernel import inputs
 from ordercast.kernel.buffers import Limit, Retained
 from ordercast.kernel.family import Plan, machine_per_group
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.losses import Losses
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
@@ -51,6 +52,8 @@ STREAMS_IN_A_REPORT = 200
 
 
 class Member:
+    takes = (inputs.Backpressure, inputs.Leave)
+
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, Options) and me.name in plan.members
         options = plan.options
@@ -150,29 +153,27 @@ class Member:
             self._report(step)
         step.set_timer(TICK, self.options.heartbeat)
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        raise AssertionError("fifo sends nothing by status")
+    def on(self, step: Step, given: Input) -> None:
+        match given:
+            case inputs.Backpressure(full=full):
+                self._throttle(step, full)
+            case inputs.Leave():
+                if self.present:
+                    step.send(self.present, Leave(self.group))
 
-    def throttle(self, step: Step, group: str, full: bool) -> None:
+    def _throttle(self, step: Step, full: bool) -> None:
         self.throttled = full
         if not full and not self.forming:
             for stream in self.streams.values():
                 stream.reported_up_to = stream.received_up_to
             self._report(step)
 
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
-        raise AssertionError("fifo asks for no state")
-
-    def figures(self, group: str) -> dict[str, int]:
+    def counters(self, group: str) -> dict[str, int]:
         return {
             "present": len(self.present),
             "unstable": self.unstable.count,
             "held": sum(stream.held.count for stream in self.streams.values()),
         }
-
-    def leave(self, step: Step, group: str) -> None:
-        if self.present:
-            step.send(self.present, Leave(self.group))
 
     # --- receiving ---------------------------------------------------------------------------
 

@@ -175,6 +175,6 @@ class AtomicGroup(Group):
             if isinstance(one, Data):
                 self._lose(step, one)
 
-    def figures(self) -> dict[str, int]:
+    def counters(self) -> dict[str, int]:
         waiting = sum(isinstance(one, Data) for held in self.held.values() for one in held)
-        return {**super().figures(), "waiting": waiting}
+        return {**super().counters(), "waiting": waiting}

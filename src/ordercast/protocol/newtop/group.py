@@ -325,7 +325,7 @@ class Group(Casting):
         assert numberer in self.views.members, "an event is delivered in a view of its sender"
         step.deliver(self.event(message, message.order))
 
-    def figures(self) -> dict[str, int]:
+    def counters(self) -> dict[str, int]:
         return {
             "present": len(self.live) + 1,
             "unstable": self.window.count,

@@ -25,7 +25,9 @@ from collections.abc import Hashable, Sequence
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
+from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
@@ -51,6 +53,15 @@ LARGEST_STATE = 32 << 20
 
 
 class Member:
+    takes = (
+        inputs.Backpressure,
+        inputs.Join,
+        inputs.Form,
+        inputs.Vote,
+        inputs.StateProvided,
+        inputs.Leave,
+    )
+
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         self.me = me
         self.groups = tuple(plan.group for plan in plans)
@@ -58,7 +69,7 @@ class Member:
         self.forming: dict[str, Forming] = {}  # by name
         self.joined: dict[str, Group] = {}  # formations that we are in, by label
         self._asked: dict[str, str] = {}  # by name: the formation that the state is asked for
-        self._is_settled = True  # nothing that was taken waits for what follows from it
+        self._is_drained = True  # no packet waits for what follows from it
         self._counters: dict[str, tuple[int, int]] = {}  # of groups that we left in this life
         for plan in plans:
             assert isinstance(plan.options, Options)
@@ -82,23 +93,31 @@ class Member:
                 self._carry_out(step, forming)
         self._settle(step)
 
-    def join(self, step: Step, plan: Plan) -> None:
+    def on(self, step: Step, given: Input) -> None:
+        match given:
+            case inputs.Backpressure(group, full):
+                self._throttle(step, group, full)
+            case inputs.Join(plan):
+                self._join(step, plan)
+            case inputs.Form(group, members):
+                self.forming[group].form(step, members, told=True)
+                self._carry_out(step, self.forming[group])
+            case inputs.Vote(group, formation, yes, why):
+                if group in self.forming:
+                    self.forming[group].answer(step, formation, yes, why)
+                    self._carry_out(step, self.forming[group])
+            case inputs.StateProvided(group, token, state):
+                self._provide(step, group, token, state)
+            case inputs.Leave(group):
+                self._leave(step, group)
+
+    def _join(self, step: Step, plan: Plan) -> None:
         assert isinstance(plan.options, Options) and plan.group not in self.forming
         forming = Forming(self.me, plan, kind_of(plan.options))
         forming.counter, forming.events = self._counters.pop(plan.group, (0, 0))
         self.forming[plan.group] = forming
         self.groups = tuple(self.forming)
         forming.begin(step)
-        self._carry_out(step, forming)
-
-    def form(self, step: Step, group: str, members: tuple[str, ...] | None = None) -> None:
-        forming = self.forming[group]
-        forming.form(step, members, told=True)
-        self._carry_out(step, forming)
-
-    def answer(self, step: Step, group: str, formation: str, yes: bool, why: str = "") -> None:
-        forming = self.forming[group]
-        forming.answer(step, formation, yes, why)
         self._carry_out(step, forming)
 
     def accepts(self, group: str, now: int) -> bool:
@@ -143,6 +162,24 @@ class Member:
         return event
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        """What follows from events and null messages is left for `drain`."""
+        if not isinstance(packet, Data | Turn | Null) or packet.label not in self.joined:
+            self.drain(step)
+            self._receive_rare(step, sender, packet)
+            return
+        group = self.joined[packet.label]
+        refuse_nonsense(group, sender, packet)
+        if self._is_drained:
+            self._wake(step)
+            self._is_drained = False
+        group.receive(step, sender, packet)
+
+    def drain(self, step: Step) -> None:
+        if not self._is_drained:
+            self._is_drained = True
+            self._settle(step)
+
+    def _receive_rare(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if not isinstance(packet, PACKETS):
             raise PeerError(f"{sender} sent {type(packet).__name__}, which total does not know")
         if isinstance(packet, Numbered):
@@ -163,24 +200,6 @@ class Member:
             forming.receive(step, sender, packet)
         self._carry_out(step, forming)
 
-    def take(self, step: Step, sender: NodeId, packet: Packet) -> None:
-        """The same, but what follows from events and null messages is left for `settle`."""
-        if not isinstance(packet, Data | Turn | Null) or packet.label not in self.joined:
-            self.settle(step)
-            self.receive(step, sender, packet)
-            return
-        group = self.joined[packet.label]
-        refuse_nonsense(group, sender, packet)
-        if self._is_settled:
-            self._wake(step)
-            self._is_settled = False
-        group.receive(step, sender, packet)
-
-    def settle(self, step: Step) -> None:
-        if not self._is_settled:
-            self._is_settled = True
-            self._settle(step)
-
     def expire(self, step: Step, timer: Timer) -> None:
         if isinstance(timer, tuple):
             what, name = timer
@@ -197,17 +216,14 @@ class Member:
         group.tick(step)
         self._settle(step)
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        raise AssertionError("total sends nothing by status")
-
-    def throttle(self, step: Step, group: str, full: bool) -> None:
+    def _throttle(self, step: Step, group: str, full: bool) -> None:
         self._wake(step)
         for joined in self._formations_of(group):
             joined.is_full = full
             joined.is_asked = joined.is_asked or not full
         self._settle(step)
 
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
+    def _provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
         forming = self.forming.get(group)
         if forming is None or self._asked.get(group) != token:
             return  # we left the group meanwhile
@@ -221,14 +237,14 @@ class Member:
         forming.next.give_state(step, state)
         self._settle(step)
 
-    def figures(self, group: str) -> dict[str, int]:
+    def counters(self, group: str) -> dict[str, int]:
         forming = self.forming.get(group)
         if forming is None:
             return {"present": 0}
-        figures = forming.current.figures() if forming.current else {"present": 0}
-        return {**figures, "forming": int(forming.is_busy or forming.wish is not None)}
+        counters = forming.current.counters() if forming.current else {"present": 0}
+        return {**counters, "forming": int(forming.is_busy or forming.wish is not None)}
 
-    def leave(self, step: Step, group: str) -> None:
+    def _leave(self, step: Step, group: str) -> None:
         """What of ours is under way is still delivered by the others, up to the packet `Leave`."""
         forming = self.forming.pop(group, None)
         if forming is not None:

@@ -451,7 +451,7 @@ class Leased:
         self.going = True
         self._ping(step)
 
-    def figures(self) -> dict[str, int]:
+    def counters(self) -> dict[str, int]:
         return {
             "tickets_acquired": self.acquired,
             "tickets_lost": self.lost,

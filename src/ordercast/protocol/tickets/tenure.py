@@ -90,5 +90,5 @@ class Tickets(Protocol):
     def may_go(self) -> bool:
         """Whether nobody needs us any more."""
 
-    def figures(self) -> dict[str, int]:
+    def counters(self) -> dict[str, int]:
         """What it counts, by plain names."""

@@ -14,15 +14,18 @@ to it, when a trace is written of it.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from ordercast.errors import UsageError, failure_line
+from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.inputs import Input, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Address, Note, Step, Timer
+from ordercast.kernel.step import DATAGRAM, LINK, Address, Channel, Heard, Note, Step, Timer
 from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
 from ordercast.sim.explore.setting import Setting
-from ordercast.types import Event, NodeId, StateWanted, View
+from ordercast.types import Event, Invitation, NodeId, StateWanted, View
 
 PAYLOAD = b"x"
 LIVES_BITS = 10
@@ -105,6 +108,98 @@ class TimelessStep(Step):
         pass
 
 
+class Call:
+    """The world around a host for one call: it records what comes of the call."""
+
+    def __init__(self, members: Members, core: Core) -> None:
+        self._members = members
+        life = core.life if core.alive else NodeId(core.life.name, core.life.incarnation + 1)
+        self.core = Core(life, core.kept, core.clock, core.submitted)  # what it becomes
+        self.core.alive = True
+        self.sent: list[Sending] = []
+        self.items: list[Any] = []  # for the log
+        self.seats: list[Seat] = []
+        self._answers: list[tuple[Seat, Input]] = []
+        new_step = Step if members.setting.clocks else TimelessStep
+        self.host = Host(self, observe=self._observe, new_step=new_step)
+
+    def now(self) -> int:
+        return self._members.local_time(self.core)
+
+    def start(self, machines: list[Machine]) -> None:
+        self.go_on(machines, ())
+        self.items.append(Note("start", {}))
+        self.items += [Note("join", {"group": group}) for group in self.host.seats]
+        for seat in self.seats:
+            self.host.start(seat, self.now())
+
+    def go_on(self, machines: list[Machine], timers: tuple[tuple[int, Timer, int], ...]) -> None:
+        self.core.machines = machines
+        self.seats = [self.host.seat(machine) for machine in machines]
+        for number, (place, timer, due) in enumerate(timers):
+            self.seats[place].timers[timer] = -1 - number, due
+
+    def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
+        if event is not None:
+            self.items.append(Submitted(event))
+        for output in step.outputs:
+            if isinstance(output, Note) and output.columns.get("until") is not None:
+                _refuse_leases(output)
+            self.items.append(output)
+
+    # --- the world of the host -------------------------------------------------------------------
+
+    def send(
+        self,
+        seat: Seat,
+        to: tuple[Address, ...],
+        packet: Packet,
+        channel: Channel,
+        tokens: tuple[Hashable, ...],
+    ) -> None:
+        members, place = self._members, self.seats.index(seat)
+        number = members.number(packet)
+        by = LINKED if channel is LINK else FLEETING if channel is DATAGRAM else ASKED
+        for address, token in zip(to, tokens, strict=True):
+            asked = members.number(token) if by == ASKED else 0
+            code = members.code(address)
+            assert code >= 0 or by != LINKED, "a link joins two lives, not two names"
+            self.sent.append(Sending(by, code, number, place, asked))
+
+    def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> int:
+        """Returns when it would run out, which is nothing to those who have no clocks."""
+        if not self._members.setting.clocks:
+            return 0
+        return self.core.clock + self._members.span(self.core.life.name, after)
+
+    def cancel(self, alarm: int) -> None:
+        """Nothing to do: the timers that are left are part of the core."""
+
+    def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
+        self.core.kept += tuple(records)
+        done()
+
+    def hear(self, seat: Seat, output: Heard) -> None:
+        if isinstance(output, StateWanted):  # applications here have none
+            self._answers.append((seat, StateProvided(output.group, output.token, None)))
+        elif isinstance(output, Invitation):
+            self._answers.append((seat, Vote(output.group, output.formation, True)))
+
+    def stepped(self, seat: Seat) -> None:
+        answers, self._answers = self._answers, []
+        for asked, given in answers:
+            self.host.give(asked, given, self.now())
+
+    def broke(self, seat: Seat, error: Exception) -> None:
+        raise error
+
+    def trace_time(self) -> int:
+        raise AssertionError("the log has no times")
+
+    def on_trace_scale(self, local: int) -> int:
+        raise AssertionError("the log has no times")
+
+
 class Members:
     """All cores that were met, and what each did when called."""
 
@@ -153,6 +248,10 @@ class Members:
         """What the core's own clock shows."""
         return self._clocks[core.life.name].read(core.clock)
 
+    def span(self, name: str, after: int) -> int:
+        """How long it takes by a true clock until so much time has passed on one's own."""
+        return self._clocks[name].span(after)
+
     def code(self, address: Address) -> int:
         if isinstance(address, str):
             return ~self._codes[address]
@@ -175,98 +274,42 @@ class Members:
     def _call(self, core: Core, door: Door) -> Reaction:
         kind, *arguments = door
         if kind == "crash":
-            return self._crash(core)
+            after = Core(core.life, core.kept, core.clock, core.submitted)
+            return Reaction(self._intern(after, {}), (), self._entry(after, [Note("crash", {})]))
+        call = Call(self, core)
         if kind == "start":
-            return self._start(core)
+            call.start(self.setting.build(call.core.life, list(core.kept)))
+            return self._reaction(call, {})
         assert core.alive
         shared = {place: value for place, (value, _) in core.frozen.items()}
-        machines = copy.deepcopy(core.machines, shared)
-        after = Core(core.life, core.kept, core.clock, core.submitted)
-        after.alive, after.machines = True, machines
-        timers = {(machine, timer): due for machine, timer, due in core.timers}
-        items: list[Any] = []
+        call.go_on(copy.deepcopy(core.machines, shared), core.timers)
+        host, seats = call.host, call.seats
         if kind == "expire":
             place, timer = arguments
-            after.clock = max(after.clock, timers.pop((place, timer)))
-            step = self._step(after)
-            machines[place].expire(step, timer)
-        elif kind == "told":
+            setting, due = seats[place].timers[timer]
+            call.core.clock = max(call.core.clock, due)
+            host.expire(seats[place], timer, setting, call.now())
+        elif kind == "status":
             place, token, arrived = arguments
-            step = self._step(after)
-            machines[place].told(step, self.things[token], arrived)
-        else:
-            group = arguments[0] if kind == "submit" else self.things[arguments[1]].group
-            place = next((i for i, each in enumerate(machines) if group in each.groups), -1)
-            if place < 0:
-                return Reaction(core)  # a packet for a group that this process does not have
-            step = self._step(after)
-            if kind == "submit":
-                event = machines[place].submit(step, group, [PAYLOAD], len(PAYLOAD))
-                after.submitted += 1
-                items.append(Submitted(event))
-            else:
-                machines[place].receive(step, self.life(arguments[0]), self.things[arguments[1]])
-        sent = self._take(after, place, step, timers, items)
-        return Reaction(self._settled(after, timers, core.frozen), sent, self._entry(after, items))
+            host.status(seats[place], self.things[token], arrived, call.now())
+        elif kind == "give":
+            group, given = arguments
+            host.give(host.seats[group], given, call.now())
+        elif kind == "submit":
+            host.submit(arguments[0], [PAYLOAD], len(PAYLOAD), call.now())
+            call.core.submitted += 1
+        elif not host.receive(self.life(arguments[0]), self.things[arguments[1]], call.now()):
+            return Reaction(core)  # a packet for a group that this process does not have
+        return self._reaction(call, core.frozen)
 
-    def _start(self, core: Core) -> Reaction:
-        assert not core.alive
-        life = NodeId(core.life.name, core.life.incarnation + 1)
-        after = Core(life, core.kept, core.clock, core.submitted)
-        after.alive, after.machines = True, self.setting.build(life, list(core.kept))
-        items: list[Any] = [Note("start", {})]
-        items += [Note("join", {"group": name}) for each in after.machines for name in each.groups]
-        timers: dict[tuple[int, Timer], int] = {}
-        sent: tuple[Sending, ...] = ()
-        for place, machine in enumerate(after.machines):
-            step = self._step(after)
-            machine.start(step)
-            sent += self._take(after, place, step, timers, items)
-        return Reaction(self._settled(after, timers, {}), sent, self._entry(after, items))
-
-    def _crash(self, core: Core) -> Reaction:
-        after = Core(core.life, core.kept, core.clock, core.submitted)
-        return Reaction(self._intern(after, {}), (), self._entry(after, [Note("crash", {})]))
-
-    def _step(self, core: Core) -> Step:
-        return Step(self.local_time(core)) if self.setting.clocks else TimelessStep(0)
-
-    # --- effects -------------------------------------------------------------------------------
-
-    def _take(
-        self,
-        core: Core,
-        place: int,
-        step: Step,
-        timers: dict[tuple[int, Timer], int],
-        items: list[Any],
-    ) -> tuple[Sending, ...]:
-        core.kept += tuple(step.kept)
-        sent: list[Sending] = []
-        for to, packet, channel, tokens in step.sent:
-            number = self.number(packet)
-            by = LINKED if channel is LINK else FLEETING if channel is DATAGRAM else ASKED
-            for address, token in zip(to, tokens, strict=True):
-                asked = self.number(token) if by == ASKED else 0
-                code = self.code(address)
-                assert code >= 0 or by != LINKED, "a link joins two lives, not two names"
-                sent.append(Sending(by, code, number, place, asked))
-        for timer, after in step.timers:
-            timers.pop((place, timer), None)
-            if after is not None:
-                assert after >= 0, f"{timer} is set into the past"
-                span = self._clocks[core.life.name].span(after)
-                timers[place, timer] = core.clock + span if self.setting.clocks else 0
-        for output in step.outputs:
-            if isinstance(output, Note) and output.columns.get("until") is not None:
-                _refuse_leases(output)
-            items.append(output)
-        for output in step.outputs:
-            if isinstance(output, StateWanted):  # applications here have none
-                answer = self._step(core)
-                core.machines[place].provide(answer, output.group, output.token, None)
-                sent += self._take(core, place, answer, timers, items)
-        return tuple(sent)
+    def _reaction(self, call: Call, known: Frozen) -> Reaction:
+        timers = {
+            (place, timer): due
+            for place, seat in enumerate(call.seats)
+            for timer, (_, due) in seat.timers.items()
+        }
+        core = self._settled(call.core, timers, known)
+        return Reaction(core, tuple(call.sent), self._entry(call.core, call.items))
 
     def _settled(self, core: Core, timers: dict[tuple[int, Timer], int], known: Frozen) -> Core:
         if len(timers) > 1:

@@ -333,7 +333,7 @@ class Model:
         left = self._turn(state, status, DENIED if phase == UNDERWAY else None)
         who = self._bearer(state, sender)
         assert who is not None
-        return self._react(left, who, ("told", machine, token, arrived))
+        return self._react(left, who, ("status", machine, token, arrived))
 
     def _lose_status(self, state: State, status: Status) -> State:
         return self._turn(state, status, LOST if status[5] == UNDERWAY else None)

@@ -7,7 +7,7 @@ so that a run can be laid out to the millisecond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from msgspec import Meta
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
 from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.inputs import Input, Leave, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
@@ -90,6 +91,8 @@ def part_of(me: NodeId, plan: Plan, known: Callable[[], Sequence[str]], chance: 
 
 
 class Holder:
+    takes = (StatusResult, Leave)
+
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, Options)
         self.me, self.group = me, plan.group
@@ -173,8 +176,11 @@ class Holder:
             self.heard.add(key)
             self._tell(step, self.part.heard(step, *key))
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> None:
-        self._tell(step, self.part.told(step, token, arrived))
+    def on(self, step: Step, given: Input) -> None:
+        if isinstance(given, StatusResult):
+            self._tell(step, self.part.told(step, given.token, given.arrived))
+        else:
+            self._say(step, "released")
 
     def _tell(self, step: Step, news: News) -> None:
         part = self.part
@@ -203,15 +209,8 @@ class Holder:
     def stable_up_to(self, group: str) -> int:
         return 0
 
-    def throttle(self, step: Step, group: str, full: bool) -> None: ...
-
-    def provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None: ...
-
-    def figures(self, group: str) -> dict[str, int]:
-        return self.part.figures()
-
-    def leave(self, step: Step, group: str) -> None:
-        self._say(step, "released")
+    def counters(self, group: str) -> dict[str, int]:
+        return self.part.counters()
 
 
 def build(
@@ -278,8 +277,8 @@ def run(
     outcome = world.run()
     verdict = check(Trace(outcome.header, sink.rows), ["ticket-uniqueness"])[0]
     parts = {
-        name: process.machines["g"].part  # type: ignore[attr-defined]
+        name: process.host.seats["g"].machine.part  # type: ignore[attr-defined]
         for name, process in world.processes.items()
-        if process.machines
+        if process.host.seats
     }
     return Run(sink.rows, verdict, outcome.error, parts)

@@ -80,7 +80,7 @@ def test_who_has_no_ticket_to_give_says_so_and_the_newcomer_goes_on_asking() -> 
     options = {**BY_HAND, "tickets": 2, "ticking": True, "wants": {"n2": [10], "n3": [20]}}
     found = run(3, options, network=PATIENT, duration="2s")
     assert found.count("acquired") == 2
-    assert found.parts["n1"].figures()["rejected"] + found.parts["n2"].figures()["rejected"] > 3
+    assert found.parts["n1"].counters()["rejected"] + found.parts["n2"].counters()["rejected"] > 3
 
 
 # --- leaving -------------------------------------------------------------------------------------
@@ -102,13 +102,13 @@ def test_neighbours_that_leave_together_are_served_one_after_the_other() -> None
         contacts={"n3": ["n2"], "n4": ["n3"]},
     )
     assert ranges(found) == {"n1": (5, 4, 3, 2), "n4": (1, 0)}
-    assert found.parts["n1"].figures()["served"] == 2
+    assert found.parts["n1"].counters()["served"] == 2
 
 
 def test_a_leave_that_meets_a_join_is_served_by_the_newcomer() -> None:
     """Section 4.1, Lemma 4.2: n3 joins between n1 and n2, which has just asked n1 to let it go."""
     found = ring({"n2": [10, 100], "n3": [97]}, {"n1": 5, "n2": 2, "n3": 4})
-    assert found.parts["n3"].figures()["served"] == 1
+    assert found.parts["n3"].counters()["served"] == 1
     assert ranges(found) == {"n1": (5,), "n3": (4, 3, 2, 1, 0)}
 
 

@@ -100,7 +100,7 @@ class FailureFree:
         self._letters: dict[str, deque[Ring]] = {}  # the first of each is on its way
         self._highest: dict[int, int] = {}  # epochs, by ticket
         self._acquired = False
-        self._figures = dict.fromkeys("acquired granted rejected served released".split(), 0)
+        self._counters = dict.fromkeys("acquired granted rejected served released".split(), 0)
 
     # --- doors --------------------------------------------------------------------------------
 
@@ -168,8 +168,8 @@ class FailureFree:
         """The last one has nobody to leave its tickets to."""
         return self.state == "idle" or self._is_alone
 
-    def figures(self) -> dict[str, int]:
-        return dict(self._figures)
+    def counters(self) -> dict[str, int]:
+        return dict(self._counters)
 
     # --- packets ------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class FailureFree:
         self._highest[self.ticket] = self.epoch
         if self.wanted:
             self._acquired = True
-            self._figures["acquired"] += 1
+            self._counters["acquired"] += 1
 
     def _begin_anew(self) -> None:
         """We wanted to leave, and want no longer: a tenure of its own."""
@@ -262,7 +262,7 @@ class FailureFree:
 
     def _on_cjoin(self, step: Step, name: str, packet: Cjoin) -> None:
         if self.state != "coordinator" or len(self._requests) >= MOST_QUEUED:
-            self._figures["rejected"] += 1
+            self._counters["rejected"] += 1
             self._post(step, name, Reject(self.group))
         else:
             self._requests.append((name, packet))
@@ -297,14 +297,14 @@ class FailureFree:
         assert self.ticket is not None and self.successor is not None
         free = coordinated(self.tickets, self.ticket, self.successor.ticket)[1:]
         if not free:
-            self._figures["rejected"] += 1
+            self._counters["rejected"] += 1
             self._post(step, name, Reject(self.group))
             return
         ticket = packet.wish if packet.wish in free else self._chance.choice(free)
         assert ticket is not None
         self.view.put(ticket, name)
         epoch = self._highest.get(ticket, 0) + 1
-        self._figures["granted"] += 1
+        self._counters["granted"] += 1
         answer = Ackcjoin(self.group, ticket, self.successor, self.view.seats(), epoch)
         self.successor = Seat(ticket, name)
         self._post(step, name, answer)
@@ -313,7 +313,7 @@ class FailureFree:
         """Only our successor's: from anybody else it is not answered at all."""
         if self.successor is None or self.successor.name != name:
             return
-        self._figures["served"] += 1
+        self._counters["served"] += 1
         self.view.remove((self.successor.ticket,))
         self._post(step, name, Ackcleave(self.group))
         self._turn_to(step, packet.successor)
@@ -331,7 +331,7 @@ class FailureFree:
 
     def _on_ackcleave(self) -> None:
         if self.state == "leaving":
-            self._figures["released"] += 1
+            self._counters["released"] += 1
             self.ticket, self.epoch, self._performs = None, 0, False
             self.successor = self.predecessor = None
             self.state = "joining" if self.wanted else "idle"

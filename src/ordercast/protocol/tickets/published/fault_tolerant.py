@@ -108,7 +108,7 @@ class FaultTolerant:
         self._frozen: dict[int, int] = {}  # by ticket: until when Cview does not take it up
         self._acquired = False
         self._lost: int | None = None
-        self._figures = dict.fromkeys(
+        self._counters = dict.fromkeys(
             "acquired granted rejected disconnected exclusions agreed".split(), 0
         )
 
@@ -226,8 +226,8 @@ class FaultTolerant:
     def may_go(self) -> bool:
         return True
 
-    def figures(self) -> dict[str, int]:
-        return dict(self._figures)
+    def counters(self) -> dict[str, int]:
+        return dict(self._counters)
 
     # --- becoming a coordinator -----------------------------------------------------------------
 
@@ -481,7 +481,7 @@ class FaultTolerant:
         step.send(to, packet, STATUS, sent)
 
     def _count(self, what: str) -> None:
-        self._figures[what] += 1
+        self._counters[what] += 1
 
     def _news(self) -> News:
         acquired, lost = self._acquired, self._lost

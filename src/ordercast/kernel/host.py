@@ -1,0 +1,441 @@
+"""The host: drives the machines of one process, in the same way in every world.
+
+Theory of operation. A world (the simulator, the live runtime, the explorer, the stage of the
+interaction files) has a clock, a network, a disk and an application. The host has everything
+else: which machine serves a group, which timers are valid, in which order a step takes effect,
+which steps wait for the disk, and the rows that every trace has. So what is tested in one world
+runs in all of them.
+
+Rules.
+ 1. A step takes effect in this order: its records are durable; the submission is on record, its
+    packets leave, its timers are set; the application and the trace hear its outputs.
+ 2. The steps of one machine take effect in the order in which they were made. A step that is behind
+    one whose records are not durable yet waits for it. Other machines go on.
+ 3. A timer that a waiting step sets or cancels does not run out meanwhile.
+ 4. Packets that come together for one machine share a step. What came before a bad packet counts.
+ 5. A machine that raises, or a step that cannot be carried out, is a bug of ours: the machine is
+    closed, nothing reaches it any more, and the world decides who hears of it. A PeerError is the
+    peer's mistake: the machine has done nothing about that packet, and the world hears of it.
+
+The time of an input is given by the world that calls. The host reads no clock: it asks for the
+time of trace rows, which is not that of the member.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol
+
+from ordercast.errors import PeerError, UsageError
+from ordercast.kernel.family import Plan
+from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Address, Channel, Heard, Note, Step, Timer
+from ordercast.types import Event, NodeId, Payloads, View
+
+
+class Journal(Protocol):
+    """Where the rows of one incarnation go."""
+
+    def row(self, at: int, kind: str, **columns: Any) -> None: ...
+    def submit(self, at: int, event: Event) -> None: ...
+    def deliver(self, at: int, event: Event) -> None: ...
+    def view(self, at: int, view: View) -> None: ...
+
+
+class World(Protocol):
+    """What a host needs around it."""
+
+    def send(
+        self,
+        seat: Seat,
+        to: tuple[Address, ...],
+        packet: Packet,
+        channel: Channel,
+        tokens: tuple[Hashable, ...],
+    ) -> None:
+        """One packet leaves. Each STATUS send is answered by `Host.status` with its token."""
+
+    def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> Any:
+        """Calls `Host.expire` with these after so many nanoseconds of the member's clock.
+
+        What it returns is handed to `cancel` if the timer is not wanted any more.
+        """
+
+    def cancel(self, alarm: Any) -> None:
+        """A timer was set again or cancelled. The host ignores it if it runs out all the same."""
+
+    def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
+        """Makes records durable, then calls `done`; at once, or later in the order of the calls."""
+
+    def hear(self, seat: Seat, output: Heard) -> None:
+        """The application hears something. Its reactions come after this step."""
+
+    def stepped(self, seat: Seat) -> None:
+        """A step has taken effect: perhaps there is room now, or something has become stable."""
+
+    def broke(self, seat: Seat, error: Exception) -> None:
+        """A machine broke, and was closed. All its groups fail."""
+
+    def trace_time(self) -> int:
+        """Now, as the trace has it."""
+
+    def on_trace_scale(self, local: int) -> int:
+        """A time on the member's own clock, as the trace has it."""
+
+
+class Seat:
+    """One machine in its host."""
+
+    __slots__ = ("blocked_by", "closed", "drain", "machine", "stable", "takes", "timers", "waiting")
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.takes = machine.takes
+        self.drain: Callable[[Step], None] | None = getattr(machine, "drain", None)
+        self.blocked_by: Callable[[str], str] | None = getattr(machine, "blocked_by", None)
+        self.closed = False
+        self.timers: dict[Timer, tuple[int, Any]] = {}  # the valid setting of each, and its alarm
+        self.waiting: deque[_Waiting] = deque()  # steps that have not taken effect
+        # How far own events were stable at the last effect, once steps had to wait for the disk.
+        self.stable: dict[str, int] | None = None
+
+
+class _Waiting:
+    """A step that has not taken effect, or what was to be done after those before it."""
+
+    __slots__ = ("durable", "event", "stable", "step", "then")
+
+    def __init__(
+        self,
+        step: Step | None,
+        event: Event | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self.step = step
+        self.event = event
+        self.then = then
+        self.durable = step is None or not step.kept
+        self.stable: dict[str, int] = {}
+
+
+class Host:
+    """The machines of one incarnation of one process."""
+
+    __slots__ = (
+        *("_blank", "_cancel", "_flush", "_hear", "_send", "_settings", "_wake", "delivered"),
+        *("_new_step", "journal", "observe", "seated", "seats", "stepped", "submitted", "world"),
+    )
+
+    def __init__(
+        self,
+        world: World,
+        journal: Journal | None = None,
+        flush: Callable[[], None] | None = None,
+        observe: Callable[[Seat, Step, Event | None], None] | None = None,
+        new_step: Callable[[int], Step] = Step,
+    ) -> None:
+        self.world = world
+        self.journal = journal
+        self.observe = observe  # sees every step as it takes effect
+        self.seats: dict[str, Seat] = {}  # by group
+        self.seated: list[Seat] = []  # all that are not closed
+        self.submitted = 0  # events
+        self.delivered = 0
+        # Whom to tell that a step has taken effect. A world to which that is nothing sets None.
+        self.stepped: Callable[[Seat], None] | None = world.stepped
+        self._settings = 0  # how often any timer was set
+        self._flush = flush  # rows so far must outlive this process
+        self._new_step = new_step
+        # Bound once, for millions of packets.
+        self._send, self._wake, self._cancel = world.send, world.wake, world.cancel
+        self._hear = world.hear
+        # A step that recorded nothing serves again, which saves most of the cost of the many
+        # packets that a machine only takes note of.
+        self._blank = self._new_step(0)
+
+    # --- machines and groups -----------------------------------------------------------------
+
+    def seat(self, machine: Machine) -> Seat:
+        """A place for a machine, which serves its groups from now on. It is not started yet."""
+        seat = Seat(machine)
+        self.seated.append(seat)
+        for group in machine.groups:
+            self._route(group, seat)
+        return seat
+
+    def _route(self, group: str, seat: Seat) -> None:
+        assert group not in self.seats, f"{group!r} is served already"
+        self.seats[group] = seat
+        self.row("join", group=group)
+
+    def start(self, seat: Seat, now: int) -> None:
+        self._call(seat, seat.machine.start, self._new_step(now))
+
+    def join(self, seat: Seat, plan: Plan, now: int) -> None:
+        """One more group for a machine that serves many (`Join`)."""
+        self._route(plan.group, seat)
+        self.give(seat, Join(plan), now)
+
+    def leave(self, group: str, now: int) -> None:
+        """The group is left: the machine tells the others, and packets of it are for nobody."""
+        seat = self.seats[group]
+        self.give(seat, Leave(group), now)
+        if seat.closed:
+            self._part(group, seat)
+        else:
+            self.after(seat, lambda: self._part(group, seat))
+
+    def _part(self, group: str, seat: Seat) -> None:
+        del self.seats[group]
+        self.row("leave", group=group)
+        if Join not in seat.takes:  # one that many groups share may serve others later
+            self.close(seat)
+
+    def close(self, seat: Seat) -> None:
+        """Nothing reaches this machine any more, and steps that wait never take effect."""
+        if not seat.closed:
+            seat.closed = True
+            self.seated.remove(seat)
+        for _, alarm in seat.timers.values():
+            self._cancel(alarm)
+        seat.timers.clear()
+        seat.waiting.clear()
+
+    def end(self) -> None:
+        """The incarnation is over: nothing reaches any machine any more."""
+        for seat in list(self.seated):
+            self.close(seat)
+        self.seats.clear()
+
+    def after(self, seat: Seat, then: Callable[[], None]) -> None:
+        """Does something once all steps of this machine so far have taken effect."""
+        if seat.waiting:
+            seat.waiting.append(_Waiting(None, then=then))
+        elif not seat.closed:
+            then()
+
+    # --- inputs ------------------------------------------------------------------------------
+
+    def accepts(self, group: str, now: int) -> bool:
+        return self.seats[group].machine.accepts(group, now)
+
+    def submit(self, group: str, payloads: Payloads, size: int, now: int) -> Event:
+        """The application hands in a batch, at a time at which the group `accepts` one."""
+        seat, step = self.seats[group], self._new_step(now)
+        try:
+            event = seat.machine.submit(step, group, payloads, size)
+        except UsageError:  # the machine refuses it, and has done nothing
+            raise
+        except Exception as error:
+            self._break(seat, error)
+            raise
+        self.submitted += 1
+        self._apply(seat, step, event)
+        return event
+
+    def receive(self, sender: NodeId, packet: Packet, now: int) -> bool:
+        """A packet arrived. False: nobody here serves its group."""
+        seat = self.seats.get(packet.group)
+        if seat is None:
+            return False
+        step = self._blank
+        step.now = now
+        try:
+            seat.machine.receive(step, sender, packet)
+            if seat.drain is not None:
+                seat.drain(step)
+        except PeerError:
+            self._blank = self._new_step(0)
+            raise
+        except Exception as error:
+            self._blank = self._new_step(0)
+            self._break(seat, error)
+            return True
+        if step.sent or step.outputs or step.timers or step.kept:
+            self._blank = self._new_step(0)
+            self._apply(seat, step)
+        elif self.stepped is not None and not seat.waiting:
+            self.stepped(seat)
+        return True
+
+    def receive_all(self, sender: NodeId, packets: Iterable[Packet], now: int) -> Seat | None:
+        """Packets came together. Returns whose the last one was; None: nobody's.
+
+        PeerError, by a machine or by the iterable: what came before has taken effect.
+        """
+        seat: Seat | None = None
+        step = self._new_step(now)
+        try:
+            for packet in packets:
+                found = self.seats.get(packet.group)
+                if found is not seat:
+                    if seat is not None:
+                        self._drain(seat, step)
+                    seat, step = found, self._new_step(now)
+                if seat is not None:
+                    seat.machine.receive(step, sender, packet)
+        except PeerError:
+            if seat is not None:
+                self._drain(seat, step)
+            raise
+        except Exception as error:
+            assert seat is not None
+            self._break(seat, error)
+            return seat
+        if seat is not None:
+            self._drain(seat, step)
+        return seat
+
+    def _drain(self, seat: Seat, step: Step) -> None:
+        if seat.drain is None:
+            self._apply(seat, step)
+        else:
+            self._call(seat, seat.drain, step)
+
+    def expire(self, seat: Seat, timer: Timer, setting: int, now: int) -> None:
+        """A timer ran out, unless it was set again or cancelled meanwhile."""
+        found = seat.timers.get(timer)
+        if found is not None and found[0] == setting:
+            del seat.timers[timer]
+            self._call(seat, seat.machine.expire, self._new_step(now), timer)
+
+    def status(self, seat: Seat, token: Hashable, arrived: bool, now: int) -> None:
+        """The answer to a STATUS send."""
+        self.give(seat, StatusResult(token, arrived), now)
+
+    def give(self, seat: Seat, given: Input, now: int) -> bool:
+        """Any other input. False: this machine does not take such."""
+        if seat.closed or type(given) not in seat.takes:
+            return False
+        self._call(seat, seat.machine.on, self._new_step(now), given)
+        return True
+
+    def _call(self, seat: Seat, call: Callable[..., None], step: Step, *arguments: object) -> None:
+        try:
+            call(step, *arguments)
+        except Exception as error:
+            self._break(seat, error)
+        else:
+            self._apply(seat, step)
+
+    def act(self, seat: Seat, act: Callable[[Step], None], now: int) -> None:
+        """Anything that is done to a machine in a step of its own: for tests that play a part."""
+        self._call(seat, act, self._new_step(now))
+
+    def _break(self, seat: Seat, error: Exception) -> None:
+        self.close(seat)
+        self.world.broke(seat, error)
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def stable_up_to(self, group: str) -> int:
+        """As the machine has it, but never ahead of what has taken effect."""
+        seat = self.seats[group]
+        if seat.waiting:
+            return seat.stable.get(group, 0) if seat.stable is not None else 0
+        return seat.machine.stable_up_to(group)
+
+    def blocked(self, group: str) -> None:
+        """The application has to wait: a row says so, and why."""
+        seat = self.seats[group]
+        cause = seat.blocked_by(group) if seat.blocked_by is not None else "window"
+        self.row("blocked", group=group, cause=cause)
+
+    def row(self, kind: str, **columns: object) -> None:
+        """A row of what happens to the process or to a group as a whole."""
+        if self.journal is not None:
+            self.journal.row(self.world.trace_time(), kind, **columns)
+
+    # --- effects -----------------------------------------------------------------------------
+
+    def _apply(self, seat: Seat, step: Step, event: Event | None = None) -> None:
+        try:
+            if step.kept or seat.waiting:
+                self._queue(seat, step, event)
+            else:
+                self._take_effect(seat, step, event)
+        except Exception as error:
+            # The machine believes in what did not happen. Better no member than a wrong one.
+            self._break(seat, error)
+
+    def _queue(self, seat: Seat, step: Step, event: Event | None) -> None:
+        waiting = _Waiting(step, event)
+        machine = seat.machine
+        waiting.stable = {group: machine.stable_up_to(group) for group in machine.groups}
+        for timer, _ in step.timers:
+            self._unset(seat, timer)
+        seat.waiting.append(waiting)
+        if step.kept:
+
+            def done() -> None:
+                waiting.durable = True
+                self._go_on(seat)
+
+            self.world.commit(step.kept, done)
+
+    def _go_on(self, seat: Seat) -> None:
+        """Steps take effect up to the first that is not durable."""
+        try:
+            while seat.waiting and seat.waiting[0].durable and not seat.closed:
+                waiting = seat.waiting.popleft()
+                if waiting.step is not None:
+                    seat.stable = waiting.stable
+                    self._take_effect(seat, waiting.step, waiting.event)
+                if waiting.then is not None:
+                    waiting.then()
+        except Exception as error:
+            self._break(seat, error)
+
+    def _take_effect(self, seat: Seat, step: Step, event: Event | None) -> None:
+        journal = self.journal
+        # The time of all its rows: nobody may hear that a ticket is free before it is so.
+        at = 0 if journal is None else self.world.trace_time()
+        if event is not None and journal is not None:
+            journal.submit(at, event)
+        if self._flush is not None:
+            self._flush()
+        if self.observe is not None:
+            self.observe(seat, step, event)
+        if step.sent:
+            send = self._send
+            for to, packet, channel, tokens in step.sent:
+                send(seat, to, packet, channel, tokens)
+        for timer, after in step.timers:
+            if after is None:
+                self._unset(seat, timer)
+                continue
+            assert after >= 0, f"{timer} is set into the past"
+            found = seat.timers.get(timer)
+            if found is not None:
+                self._cancel(found[1])
+            self._settings = setting = self._settings + 1
+            seat.timers[timer] = setting, self._wake(seat, timer, setting, after)
+        for output in step.outputs:
+            if isinstance(output, Event):
+                self.delivered += 1
+                if journal is not None:
+                    journal.deliver(at, output)
+            elif isinstance(output, View):
+                if journal is not None:
+                    journal.view(at, output)
+            elif isinstance(output, Note):
+                if journal is not None:
+                    self._note(journal, at, output)
+                continue
+            self._hear(seat, output)
+        if self.stepped is not None:
+            self.stepped(seat)
+
+    def _unset(self, seat: Seat, timer: Timer) -> None:
+        found = seat.timers.pop(timer, None)
+        if found is not None:
+            self._cancel(found[1])
+
+    def _note(self, journal: Journal, at: int, note: Note) -> None:
+        columns, until = note.columns, note.columns.get("until")
+        if isinstance(until, int):  # the machine knows its own clock only
+            columns = {**columns, "until": self.world.on_trace_scale(until)}
+        journal.row(at, note.kind, **columns)

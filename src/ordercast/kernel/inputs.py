@@ -1,0 +1,109 @@
+"""What a machine can be given besides messages, packets and timers: one frozen value an input.
+
+The three hot inputs (`submit`, `receive`, `expire`) are methods of a machine. Every other one is
+a value of a class below, or of a family's own, and reaches the machine through `Machine.on`. A
+machine lists in `takes` the classes that it takes, and is given no others: so no machine needs a
+stub for what other families have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ordercast.kernel.family import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The base of all inputs that are values."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusResult(Input):
+    """The answer to a STATUS send: the packet arrived, or nobody knows whether it did."""
+
+    token: Hashable
+    arrived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Backpressure(Input):
+    """The application cannot take more for now (or can again): senders should wait."""
+
+    group: str
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateProvided(Input):
+    """The application's state, which `step.ask_state` asked for; None: it has none."""
+
+    group: str
+    token: Hashable
+    state: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(Input):
+    """The application leaves the group. The machine notifies the other members.
+
+    Afterwards a machine of this group alone is given nothing but `start`, and that only in families
+    whose members may come back.
+    """
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seek(Input):
+    """The application wants to send where that takes a permit, or no longer does.
+
+    A permit that is no longer wanted is given back. The machine reports what becomes of it by
+    `step.tell` of an `Updating`.
+    """
+
+    group: str
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retire(Input):
+    """The application is about to leave: what other members need this one for is handed over first.
+
+    The machine is a `Retiring` one, which says when that is done.
+    """
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Input):
+    """One more group for a machine that serves all groups of a process (`Machine.groups` grows)."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Input):
+    """The application wants the group formed anew, of all members that are there, or of these.
+
+    The members of our part go on: the others take over the state of our application. The machine
+    reports the outcome by views, and by `step.tell` of a `Subgroup`, an `Invitation` or a
+    `Refused`.
+    """
+
+    group: str
+    members: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vote(Input):
+    """The application's answer to an `Invitation`; ignored when that formation is over."""
+
+    group: str
+    formation: str
+    yes: bool
+    why: str = ""
