@@ -271,7 +271,7 @@ def test_every_experiment_loads(path: Path) -> None:
 def test_the_options_of_the_published_ring_are_as_documented(tmp_path: Path) -> None:
     options = only_toml("docs/tickets-published.md")
     scenario = tmp_path / "ring.toml"
-    head = 'name = "ring"\nfamily = "causal"\nprocesses = 6\n'
+    head = 'name = "ring"\nprocesses = 6\n'
     scenario.write_text(head + options, encoding="utf-8")
     assert load_scenario(scenario).name == "ring"
 

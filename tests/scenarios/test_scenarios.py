@@ -15,7 +15,7 @@ from ordercast.testing import Simulated, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
-# The published ring breaks its law, and these show how: tests/protocol/tickets/published.
+# The published ring breaks its law, and these show how: tests/studies/published_ring.
 SOUND = [path for path in SCENARIOS if not path.stem.startswith("tickets-published-")]
 CHUNK = 50
 

@@ -131,10 +131,6 @@ def _no_objection(group: str, options: Any, members: Sequence[str] | None) -> Ob
     return None
 
 
-def _is_live(options: Any) -> str:
-    return ""
-
-
 def _unlimited(options: Any) -> int:
     return 1 << 62
 
@@ -157,7 +153,7 @@ class Family(NamedTuple):
     advice: Callable[[Plan, float], list[str]] = _nothing  # what is doubtful about options
     # By group, options and members, where those are known: whether these make sense together.
     objection: Callable[[str, Any, Sequence[str] | None], Objection | None] = _no_objection
-    not_live: Callable[[Any], str] = _is_live  # by options: why it runs in simulations only
+    not_live: str = ""  # why it runs in simulations only
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
     # One machine of a process serves all groups of all families that have the same `build`.
     one_machine: bool = False
@@ -177,6 +173,6 @@ def by_machine(plans: Iterable[tuple[Family, Plan]]) -> list[tuple[Family, tuple
     """Which plans are built together: those of a family, or of all that share one machine."""
     found: dict[object, tuple[Family, list[Plan]]] = {}
     for family, plan in plans:
-        key = family.build if family.one_machine else family.name
+        key = family.build if family.one_machine else (family.name, family.build)
         found.setdefault(key, (family, []))[1].append(plan)
     return [(family, tuple(together)) for family, together in found.values()]

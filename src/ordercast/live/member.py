@@ -230,8 +230,8 @@ def asked_for(group: GroupPlan) -> tuple[Level, Choice]:
     except msgspec.ValidationError as error:
         what = located(str(error), levels.level_type(family))[1]
         raise UsageError(f"the options of group {group.name!r}: {what}") from error
-    if why := choice.family.not_live(choice.options):
-        raise UsageError(f"group {group.name!r}: {why}")
+    if choice.family.not_live:
+        raise UsageError(f"group {group.name!r}: {choice.family.not_live}")
     return level, choice
 
 

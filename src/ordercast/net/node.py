@@ -26,7 +26,7 @@ import msgspec
 
 from ordercast.errors import DiskError, OrdercastError, UsageError
 from ordercast.kernel.family import Family, Level, Plan
-from ordercast.levels import chosen, level_type
+from ordercast.levels import chosen, find_family, level_type
 from ordercast.net.bell import Bell
 from ordercast.net.committer import Committer
 from ordercast.net.config import Config, objection_to, table_of
@@ -61,7 +61,9 @@ class Node:
 
     def __init__(self, config: Config, families: Mapping[str, Family] = FAMILIES) -> None:
         self.config = config
-        self.families = families
+        rules = config.group.values()
+        elsewhere = {rule.family: find_family(rule.family) for rule in rules if ":" in rule.family}
+        self.families = {**families, **elsewhere}
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
         self.arrivals = count(1)  # what was delivered in any group, numbered
@@ -74,7 +76,7 @@ class Node:
         self._plans: dict[str, tuple[Family, Plan]] = {}
         self._identity: Identity | None = None
         self._trace: RowLog | None = None
-        self._codec = Codec(families.values())
+        self._codec = Codec(self.families.values())
         self._store: FileStore | None = None
         self._broken: DiskError | None = None
         self._control: Control | None = None
@@ -288,8 +290,8 @@ class Node:
         family, options = chosen(_checked(level, self.families), self.families)
         rules = self.config.group.get(name)
         names = members or (rules.members if rules else None)
-        if why := family.not_live(options):
-            raise UsageError(f"{name!r}: {why}")
+        if family.not_live:
+            raise UsageError(f"{name!r}: {family.not_live}")
         if unfit := family.objection(name, options, names):
             raise UsageError(unfit.why)
         _check_hooks(name, family, options, snapshot, restore, vote)

@@ -4,4 +4,5 @@ planner.py  which settings of gossip give which reliability
 spread.py   how far one event gets, in expectation: the model under the planner
 tails.py    tails of distributions, exactly
 rounds.py   gossip of one event to millions of processes, every message drawn
+published_ring/  the ring of tickets as it was published
 """

@@ -22,7 +22,7 @@ from ordercast.kernel.family import BASIC_LAWS, Family, Permit, Promises, StateT
 from ordercast.protocol.cluster import member, moving_member
 from ordercast.protocol.cluster.member import advice
 from ordercast.protocol.cluster.mutants import OF_CAUSAL, OF_GOSSIP
-from ordercast.protocol.cluster.options import NOT_LIVE, Causal, CausalOptions, GossipOptions
+from ordercast.protocol.cluster.options import Causal, CausalOptions, GossipOptions
 from ordercast.protocol.cluster.options import Gossip as GossipLevel
 from ordercast.protocol.cluster.ownership import founder_of, may_send, objection, tickets_move
 from ordercast.protocol.cluster.packets import (
@@ -39,7 +39,6 @@ from ordercast.protocol.cluster.packets import (
 from ordercast.protocol.cluster.words import CAUSAL_WORDS, GOSSIP_WORDS
 from ordercast.protocol.tickets.packets import PACKETS as TICKET_PACKETS
 from ordercast.protocol.tickets.packets import RECORDS
-from ordercast.protocol.tickets.published.packets import PACKETS as RING_PACKETS
 
 _SOURCE = (
     "Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting "
@@ -75,7 +74,6 @@ CAUSAL = GOSSIP._replace(
         ClusterMembership,
         *TICKET_PACKETS,
         *RECORDS,
-        *RING_PACKETS,
     ),
     build=moving_member.build,
     level=Causal,
@@ -88,7 +86,6 @@ CAUSAL = GOSSIP._replace(
     mutants=OF_CAUSAL,
     may_send=may_send,
     objection=objection,
-    not_live=lambda options: NOT_LIVE if options.ownership == "published" else "",
     permit=Permit(tickets_move, lambda options: int(options.lease), founder_of),
     state=StateTransfer(
         needed=lambda options: bool(options.state),

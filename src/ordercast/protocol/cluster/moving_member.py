@@ -18,7 +18,7 @@ from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.moving import ANNOUNCED, Moving
 from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.protocol.cluster.ownership import tickets_for
+from ordercast.protocol.cluster.ownership import TicketsFor, leased_tickets
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
 from ordercast.protocol.tickets.leased import Leased
 from ordercast.protocol.tickets.tenure import News, TicketPacket
@@ -31,7 +31,14 @@ TICKETS = "tickets"
 class MovingMember(CausalMember):
     takes = (*CausalMember.takes, inputs.Seek, inputs.Retire)
 
-    def __init__(self, me: NodeId, plan: Plan, chance: Random, kept: Sequence[Packet]) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        chance: Random,
+        kept: Sequence[Packet],
+        tickets_for: TicketsFor = leased_tickets,
+    ) -> None:
         super().__init__(me, plan, chance)
         self.part = tickets_for(me, plan, self.sampler, self._how_far, chance, kept)
         self.tickets = self.moving = Moving(me, plan.group, self.options.tickets, self.part)
@@ -120,7 +127,7 @@ class MovingMember(CausalMember):
         if not self.part.may_create(step.now):
             return
         if self.order.clock[ticket] >= moving.entry(ANNOUNCED):
-            return  # a ticket of the published ring has another owner, which was first
+            return  # of tickets that can have two owners: the other one was first
         behind = self.order.behind(moving.target)
         if behind and moving.patience > 0:
             moving.patience -= 1

@@ -13,18 +13,12 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from ordercast.kernel.family import Level
-from ordercast.protocol.tickets.published.options import PublishedOptions
 from ordercast.units import MILLISECOND, SECOND, Duration, Size, take_units
 
 MOST_TICKETS = 1024
 """Entries of a stamp. Each event carries one, so a cluster with more is another kind of system."""
 
 LEASE_ROUNDS = 4
-
-NOT_LIVE = (
-    "ownership = 'published' runs in the simulator only, as it can give one ticket to two "
-    "processes (docs/tickets-published.md): live, say 'leased'"
-)
 
 
 class GossipOptions(Level, frozen=True, kw_only=True):
@@ -53,17 +47,15 @@ class GossipOptions(Level, frozen=True, kw_only=True):
 
 class CausalOptions(GossipOptions, frozen=True):
     tickets: Annotated[int, Meta(ge=1, le=MOST_TICKETS)] = 25  # how many may update at a time
-    # Who owns a ticket: whoever leases it from a guard set; a list, for ever; or by the ring as it
-    # was published, which is unsound, and so is for simulations only.
-    # `auto`: fixed if updaters are named, otherwise leased.
-    ownership: Literal["auto", "leased", "fixed", "published"] = "auto"
+    # Who owns a ticket: whoever leases it from a guard set; or a list, for ever. `auto`: fixed if
+    # updaters are named, otherwise leased.
+    ownership: Literal["auto", "leased", "fixed"] = "auto"
     # fixed: who owns tickets 0, 1 and so on; empty: the first by name
     updaters: list[str] = msgspec.field(default_factory=list)
-    lease: Duration = Duration(2 * SECOND)  # leased: how long; published: the ring's round
+    lease: Duration = Duration(2 * SECOND)  # leased: how long
     guards: Annotated[int, Meta(ge=1, le=15)] = 3  # 2k + 1 of these guard the tickets at the most
     drift: Annotated[float, Meta(ge=0, le=0.2)] = 0.01  # how wrong the rates of clocks may be
     founder: str = ""  # who begins the cluster; empty: the first by name
-    published: PublishedOptions = PublishedOptions()  # of the ring as it was published
     # off, from who made the event, or from so many members by chance
     recovery: Annotated[str, Meta(pattern=r"^(off|originator|any-[1-9]\d?)$")] = "any-4"
     recovery_buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000  # events kept for others
@@ -93,10 +85,6 @@ class CausalOptions(GossipOptions, frozen=True):
                 f"lease must be at least {LEASE_ROUNDS} rounds of gossip ({self.round}): it is "
                 "renewed four times, and a late renewal must not end it"
             )
-        if self.ownership == "published":
-            self.published.refuse(self.lease, self.tickets)
-        elif self.published != PublishedOptions():
-            raise ValueError(f"published is of that ownership, and not of {self.ownership!r}")
         if len(self.updaters) > self.tickets:
             raise ValueError(f"updaters names {len(self.updaters)}, tickets is {self.tickets}")
         if len(set(self.updaters)) < len(self.updaters):

@@ -3,7 +3,7 @@
 `ownership = "fixed"`: a list of names says who owns tickets 0, 1 and so on, for ever. The epoch of
 a ticket is the incarnation of its owner's life, so a restarted owner never repeats an entry.
 
-Otherwise tickets change hands, by leases or by the ring as it was published (moving.py).
+Otherwise tickets change hands (moving.py): by leases, unless a family brings another way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Objection, Plan
@@ -21,7 +21,6 @@ from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
 from ordercast.protocol.cluster.partial_view import Sampler
 from ordercast.protocol.tickets.leased import Leased, Rules
-from ordercast.protocol.tickets.published import ring_of
 from ordercast.protocol.tickets.tenure import Tickets
 from ordercast.types import NodeId, event_number
 
@@ -82,7 +81,21 @@ def founder_of(plan: Plan) -> str:
     return options.founder or min(plan.members, key=_natural)
 
 
-def tickets_for(
+class TicketsFor(Protocol):
+    """Makes a member's part in deciding about tickets that change hands."""
+
+    def __call__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        sampler: Sampler,
+        clock: Callable[[], tuple[int, ...]],
+        chance: Random,
+        kept: Sequence[Packet],
+    ) -> Tickets: ...
+
+
+def leased_tickets(
     me: NodeId,
     plan: Plan,
     sampler: Sampler,
@@ -90,22 +103,8 @@ def tickets_for(
     chance: Random,
     kept: Sequence[Packet],
 ) -> Tickets:
-    """Whoever decides about tickets that change hands."""
     options = plan.options
     assert isinstance(options, CausalOptions)
-    founder = founder_of(plan)
-    if options.ownership == "published":
-        return ring_of(
-            me,
-            plan.group,
-            options.published,
-            tickets=options.tickets,
-            round_=int(options.lease),
-            k=options.guards // 2,
-            known=sampler.known,
-            chance=chance,
-            founder=me == NodeId(founder),
-        )
     rules = Rules(options.tickets, int(options.lease), options.drift, options.guards)
     return Leased(
         me,
@@ -115,7 +114,7 @@ def tickets_for(
         chance,
         clock=clock,
         kept=kept,
-        members=plan.members if founder == me.name else (),
+        members=plan.members if founder_of(plan) == me.name else (),
     )
 
 

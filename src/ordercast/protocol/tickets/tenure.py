@@ -1,8 +1,7 @@
 """What a causal member asks of whoever decides who may update.
 
-There are two: leases (leased.py), and the ring as it was published (published/), which is there to
-be studied. A member calls these doors from its own, with the step that it was given, and acts on
-the news.
+Leases (leased.py) are one; a family from elsewhere may bring another. A member calls these doors
+from its own, with the step that it was given, and acts on the news.
 
 A tenure is one ticket in one epoch. Epochs of a ticket only grow, so the entries that a tenure
 stamps its events with, `epoch << 32 | sequence`, are not used again.

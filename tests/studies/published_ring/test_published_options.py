@@ -1,4 +1,4 @@
-"""`ownership = "published"` and its settings, in a causal cluster."""
+"""The family of the published ring and its settings: a causal cluster but for its tickets."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 
 import pytest
 
-import ordercast
 from ordercast.cli.main import main
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
-from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.protocol.cluster.ownership import may_send, tickets_for, tickets_move
+from ordercast.protocol.cluster.ownership import may_send, tickets_move
 from ordercast.protocol.cluster.partial_view import Everybody
-from ordercast.protocol.tickets.published.failure_free import FailureFree
-from ordercast.protocol.tickets.published.fault_tolerant import FaultTolerant
-from ordercast.protocol.tickets.published.options import PublishedOptions
+from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
+from ordercast.studies.published_ring import FAMILY, ring_tickets
+from ordercast.studies.published_ring.failure_free import FailureFree
+from ordercast.studies.published_ring.fault_tolerant import FaultTolerant
+from ordercast.studies.published_ring.options import PublishedOptions, RingOptions
+from ordercast.studies.published_ring.packets import PACKETS
 from ordercast.testing import simulate
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 
+RING = "ordercast.studies.published_ring:FAMILY"
+
 
 def part(me: NodeId, published: PublishedOptions | None = None, **more: Any) -> Any:
-    options = CausalOptions(
-        ownership="published", published=published or PublishedOptions(), **more
-    )
+    options = RingOptions(published=published or PublishedOptions(), **more)
     plan = Plan("g", ("n1", "n2", "n3"), options)
     assert tickets_move(plan)
     assert may_send(plan, "n3")
     everybody = Everybody(me, plan.members, Random(1))
-    return tickets_for(me, plan, everybody, tuple, Random(1), ())
+    return ring_tickets(me, plan, everybody, tuple, Random(1), ())
 
 
 def test_the_lease_is_the_round_and_the_guards_are_2k_plus_1() -> None:
@@ -58,13 +59,13 @@ WRONG = [
     ({"published": {"dealy": "1ms"}}, "dealy"),
     ({"published": {"algorithm": "best"}}, "best"),
     ({"published": {"delay": "0ms"}}, "delay must be longer than nothing"),
-    ({"published": {"grace": 1}, "ownership": "leased"}, "published is of that ownership"),
+    ({"published": {"grace": 1}, "ownership": "fixed"}, "tickets of the ring change hands"),
 ]
 
 
 @pytest.mark.parametrize(("options", "what"), WRONG, ids=[what for _, what in WRONG])
 def test_what_does_not_fit_is_refused(options: dict[str, Any], what: str) -> None:
-    document = {"name": "x", "family": "causal", "options": {"ownership": "published", **options}}
+    document = {"name": "x", "family": RING, "options": options}
     with pytest.raises(UsageError) as refused:
         parse_scenario(document)
     assert what in str(refused.value)
@@ -74,11 +75,10 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], what: str) -> Non
 def test_a_cluster_in_which_nothing_fails_keeps_every_law(algorithm: str) -> None:
     document = {
         "name": "x",
-        "family": "causal",
+        "family": RING,
         "processes": 6,
         "duration": "8s",
         "options": {
-            "ownership": "published",
             "tickets": 4,
             "lease": "800ms",
             "round": "100ms",
@@ -103,12 +103,17 @@ def test_a_live_node_refuses_it_and_says_why(
 ) -> None:
     config = tmp_path / "node.toml"
     config.write_text(
-        'name = "n1"\nlisten = "127.0.0.1:0"\n[group.world]\nfamily = "causal"\n'
-        'members = ["n1"]\noptions = { ownership = "published" }\n',
+        f'name = "n1"\nlisten = "127.0.0.1:0"\n[group.world]\nfamily = "{RING}"\n'
+        'members = ["n1"]\n',
         encoding="utf-8",
     )
     assert main(["node", str(config)]) == 2
     told = capsys.readouterr().err
-    assert "'world': ownership = 'published' runs in the simulator only" in told
+    assert "'world': the published ring runs in the simulator only" in told
     assert "one ticket to two processes" in told
-    assert ordercast.Causal(ownership="published").ownership == "published"
+
+
+def test_the_live_codec_knows_nothing_of_it() -> None:
+    live = {kind for family in FAMILIES.values() for kind in family.packets}
+    assert not live & set(PACKETS)
+    assert set(PACKETS) < set(FAMILY.packets)

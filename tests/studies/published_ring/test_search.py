@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.protocol.tickets.published.shapes import overlaps
+from tests.studies.published_ring.shapes import overlaps
 
 from ordercast.scenario.file import load_scenario
 from ordercast.testing import simulate
 from ordercast.trace.schema import Level
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def search(first: int, last: int) -> Counter[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ordercast.protocol.tickets.published.packets import MOST_KNOWN, MOST_TICKETS, Seat
+from ordercast.studies.published_ring.packets import MOST_KNOWN, MOST_TICKETS, Seat
 
 
 class Rules(NamedTuple):

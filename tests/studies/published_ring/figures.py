@@ -1,6 +1,6 @@
 """The space-time diagrams of docs/tickets-published.md, drawn from the runs themselves.
 
-    python -m tests.protocol.tickets.published.figures
+    python -m tests.studies.published_ring.figures
 
 writes docs/figures/tickets-published-*.svg again. A line a process, time to the right. What happens
 stands at equal distances, with its time in seconds below, because what matters is what came before
@@ -15,13 +15,13 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.protocol.tickets.published.shapes import Owned, ownerships
+from tests.studies.published_ring.shapes import Owned, ownerships
 
 from ordercast.testing import simulate
 from ordercast.trace.schema import Level, Row
 from ordercast.units import MILLISECOND
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 STEP, LANE, LEFT, TOP = 74, 58, 112, 46
 COLOURS = ("#c0392b", "#2563a8")
 STYLE = (

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from ordercast.protocol.tickets.published.packets import Ask, Cjoin, Ring, View
-from ordercast.protocol.tickets.published.ring import Cview
+from ordercast.studies.published_ring.packets import Ask, Cjoin, Ring, View
+from ordercast.studies.published_ring.ring import Cview
 
 
 class Seeking:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ordercast.protocol.tickets.published.packets import Seat
+from ordercast.studies.published_ring.packets import Seat
 
 
 def distance(tickets: int, start: int, end: int) -> int:

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ordercast.protocol.tickets.published.packets import MOST_TICKETS
+from ordercast.protocol.cluster.options import CausalOptions
+from ordercast.studies.published_ring.packets import MOST_TICKETS
 from ordercast.units import Duration, take_units
 
 
@@ -47,3 +48,15 @@ class PublishedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         for name, ticket in self.wishes.items():
             if ticket >= tickets:
                 raise ValueError(f"published.wishes: {name} wants {ticket}, tickets is {tickets}")
+
+
+class RingOptions(CausalOptions, frozen=True):
+    """A causal cluster whose tickets go by the ring: `lease` is its round."""
+
+    published: PublishedOptions = PublishedOptions()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ownership == "fixed":
+            raise ValueError("tickets of the ring change hands: leave updaters and ownership out")
+        self.published.refuse(self.lease, self.tickets)

@@ -10,14 +10,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocol.tickets.published.rings import Run, run
+from tests.studies.published_ring.rings import Run, run
 
 from ordercast.check.verdict import Answer
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
-from ordercast.protocol.tickets.published.failure_free import MOST_QUEUED, FailureFree
-from ordercast.protocol.tickets.published.packets import Ackcjoin, Alive, Cleave, Newsucc, Seat
-from ordercast.protocol.tickets.published.ring import coordinated
+from ordercast.studies.published_ring.failure_free import MOST_QUEUED, FailureFree
+from ordercast.studies.published_ring.packets import Ackcjoin, Alive, Cleave, Newsucc, Seat
+from ordercast.studies.published_ring.ring import coordinated
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId
 

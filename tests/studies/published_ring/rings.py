@@ -21,13 +21,13 @@ from ordercast.kernel.inputs import Input, Leave, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
-from ordercast.protocol.tickets.published.failure_free import FailureFree
-from ordercast.protocol.tickets.published.fault_tolerant import FaultTolerant
-from ordercast.protocol.tickets.published.packets import PACKETS, Ring
-from ordercast.protocol.tickets.published.rules import Rules
 from ordercast.protocol.tickets.tenure import News, Tickets
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
+from ordercast.studies.published_ring.failure_free import FailureFree
+from ordercast.studies.published_ring.fault_tolerant import FaultTolerant
+from ordercast.studies.published_ring.packets import PACKETS, Ring
+from ordercast.studies.published_ring.rules import Rules
 from ordercast.trace.schema import Level, Row, Trace
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import Event, NodeId, Payloads, event_number

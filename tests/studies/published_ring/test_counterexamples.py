@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.protocol.tickets.published.figures import FIGURES, Figure, made, path_of
-from tests.protocol.tickets.published.shapes import overlaps
+from tests.studies.published_ring.figures import FIGURES, Figure, made, path_of
+from tests.studies.published_ring.shapes import overlaps
 
 from ordercast.cli.main import main
 from ordercast.scenario.file import parse_scenario
@@ -20,7 +20,7 @@ from ordercast.testing import Simulated, simulate
 from ordercast.trace.schema import Level
 from ordercast.units import MILLISECOND
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Shown(NamedTuple):
@@ -202,7 +202,7 @@ def test_it_is_not_run_live(name: str, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_the_figure_shows_the_run_as_it_is(figure: Figure) -> None:
     """If this fails after a change that was meant: python -m
-    tests.protocol.tickets.published.figures."""
+    tests.studies.published_ring.figures."""
     assert path_of(figure).read_text(encoding="utf-8") == made(figure)
 
 

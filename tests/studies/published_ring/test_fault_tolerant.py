@@ -12,13 +12,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.protocol.tickets.published.rings import Run, run
+from tests.studies.published_ring.rings import Run, run
 
 from ordercast.check.verdict import Answer
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
-from ordercast.protocol.tickets.published.fault_tolerant import FaultTolerant
-from ordercast.protocol.tickets.published.packets import (
+from ordercast.studies.published_ring.fault_tolerant import FaultTolerant
+from ordercast.studies.published_ring.packets import (
     Ackcjoin,
     Ackcoord,
     Cleave,
@@ -29,7 +29,7 @@ from ordercast.protocol.tickets.published.packets import (
     Update,
     View,
 )
-from ordercast.protocol.tickets.published.rules import Rules
+from ordercast.studies.published_ring.rules import Rules
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND

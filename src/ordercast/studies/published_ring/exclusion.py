@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.protocol.tickets.published.packets import Seat
-from ordercast.protocol.tickets.published.ring import between
+from ordercast.studies.published_ring.packets import Seat
+from ordercast.studies.published_ring.ring import between
 
 
 class Exclusion:

@@ -26,8 +26,9 @@ from typing import Literal
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step
-from ordercast.protocol.tickets.published.exclusion import Exclusion
-from ordercast.protocol.tickets.published.packets import (
+from ordercast.protocol.tickets.tenure import News, TicketPacket
+from ordercast.studies.published_ring.exclusion import Exclusion
+from ordercast.studies.published_ring.packets import (
     Ackcjoin,
     Ackcoord,
     Ackexclude,
@@ -45,16 +46,15 @@ from ordercast.protocol.tickets.published.packets import (
     View,
     tickets_in,
 )
-from ordercast.protocol.tickets.published.ring import (
+from ordercast.studies.published_ring.ring import (
     Cview,
     between,
     closest,
     coordinated,
     distance,
 )
-from ordercast.protocol.tickets.published.rules import Rules, Sent, Waiting
-from ordercast.protocol.tickets.published.seeking import Seeking
-from ordercast.protocol.tickets.tenure import News, TicketPacket
+from ordercast.studies.published_ring.rules import Rules, Sent, Waiting
+from ordercast.studies.published_ring.seeking import Seeking
 from ordercast.types import NodeId
 
 TICKS_A_ROUND = 40

@@ -30,7 +30,8 @@ from typing import Literal, NamedTuple
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step
-from ordercast.protocol.tickets.published.packets import (
+from ordercast.protocol.tickets.tenure import News, TicketPacket
+from ordercast.studies.published_ring.packets import (
     Ackcjoin,
     Ackcleave,
     Acksucc,
@@ -44,9 +45,8 @@ from ordercast.protocol.tickets.published.packets import (
     View,
     tickets_in,
 )
-from ordercast.protocol.tickets.published.ring import Cview, coordinated
-from ordercast.protocol.tickets.published.seeking import Seeking
-from ordercast.protocol.tickets.tenure import News, TicketPacket
+from ordercast.studies.published_ring.ring import Cview, coordinated
+from ordercast.studies.published_ring.seeking import Seeking
 from ordercast.types import NodeId
 
 MOST_QUEUED = 4096
