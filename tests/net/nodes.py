@@ -233,6 +233,13 @@ class Caller:
         self.say(Kind.RESUME, greeting.encode(greeting.Resume(received)))
         return greeting.decode(heard[1], Hello)
 
+    async def drain(self) -> None:
+        await self._writer.drain()
+
+    def abort(self) -> None:
+        """Hangs up in the middle, without a word."""
+        self._writer.transport.abort()
+
     async def refusal(self) -> str:
         """The reason that the node gives before it hangs up."""
         heard = await self.hear(Kind.REFUSE)

@@ -14,8 +14,9 @@ from tests.net.nodes import Caller, Cluster, live, until
 from tests.net.test_mesh import Ear
 
 from ordercast import Node
+from ordercast.net.contact import Contact
 from ordercast.net.datagrams import MARK_PLAIN, RECEIVE_BUFFER, Datagrams
-from ordercast.net.mesh import Contact, Mesh
+from ordercast.net.mesh import Mesh
 from ordercast.net.security import MARK, Sealed
 from ordercast.net.sockets import literal_host
 from ordercast.types import NodeId
@@ -42,7 +43,7 @@ async def dialled_from(host: str, node: Node) -> AsyncIterator[Caller]:
 
 async def heard(node: Node, ear: socket.socket, body: bytes) -> bool:
     """Whether a datagram from the node to n2 comes to this ear. Loopback does not wait."""
-    node._datagrams.send("n2", body)
+    node.datagrams.send("n2", body)
     try:
         return body in ear.recv(1000)
     except BlockingIOError:
@@ -82,7 +83,7 @@ async def test_an_address_in_the_settings_is_better_than_where_a_call_comes_from
         ("n3", "localhost:9", ELSEWHERE),  # who knows what it will mean next time
         ("n4", None, ELSEWHERE),
     ]:
-        contact = node.mesh.know(name, place)
+        contact = node.mesh.contacts.know(name, place)
         async with dialled_from(ELSEWHERE, node) as caller:
             caller.greet(name, port=7)
             await until(lambda c=contact: c.udp is not None)
@@ -116,8 +117,10 @@ class Scene:
         self.came: list[bytes] = []
         self.mesh = Mesh(NodeId("n1"), "shop", Ear(), Random(1))
         self.sealed, self._theirs, self._us = Sealed(), Sealed(), Contact("n1", None)
-        self.datagrams = Datagrams(self.mesh, self.sealed, lambda _, body: self.came.append(body))
-        contact = self.mesh.know(PEER.name, None)
+        self.datagrams = Datagrams(
+            self.mesh.contacts, self.sealed, lambda _, body: self.came.append(body)
+        )
+        contact = self.mesh.contacts.know(PEER.name, None)
         assert contact is not None
         self.contact = contact
         contact.life, contact.udp = PEER, (HERE, 9)
@@ -147,7 +150,7 @@ async def sealed_scene() -> AsyncIterator[Scene]:
         scene = Scene(ear, spoofer)
         await scene.datagrams.listen(HERE, 0)
         try:
-            scene.port = scene.datagrams._socket.getsockname()[1]
+            scene.port = scene.datagrams.socket.getsockname()[1]
             yield scene
         finally:
             scene.datagrams.close()
@@ -195,5 +198,5 @@ async def test_the_system_is_asked_for_a_large_buffer(cluster: Cluster) -> None:
         usual_size = usual.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         usual.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         largest = usual.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    given = node._datagrams._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    given = node.datagrams.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     assert given == largest >= usual_size

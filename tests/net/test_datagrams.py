@@ -36,7 +36,7 @@ async def two_nodes(cluster: Cluster) -> tuple[Node, Node, list[tuple[NodeId, by
     """Connected; what arrives at the second one by datagram is noted."""
     n1, n2 = await cluster.nodes("n1", "n2")
     heard: list[tuple[NodeId, bytes]] = []
-    n2._datagrams._receive = lambda sender, body: heard.append((sender, body))
+    n2.datagrams.receive = lambda sender, body: heard.append((sender, body))
     await until(lambda: connected(n1, n2))
     return n1, n2, heard
 
@@ -45,11 +45,11 @@ async def two_nodes(cluster: Cluster) -> tuple[Node, Node, list[tuple[NodeId, by
 async def test_a_datagram_arrives_whole_up_to_the_limit(cluster: Cluster) -> None:
     n1, _, heard = await two_nodes(cluster)
     for size in (0, 1, 1000, LARGEST_DATAGRAM):
-        n1._datagrams.send("n2", b"x" * size)
+        n1.datagrams.send("n2", b"x" * size)
         await until(lambda: heard)
         assert heard.pop() == (n1.me, b"x" * size)
     with pytest.raises(OrdercastError, match="60001 bytes; at most 60000 are sent, uncut"):
-        n1._datagrams.send("n2", bytes(LARGEST_DATAGRAM + 1))
+        n1.datagrams.send("n2", bytes(LARGEST_DATAGRAM + 1))
 
 
 @live
@@ -57,7 +57,7 @@ async def test_a_datagram_to_somebody_we_never_met_goes_nowhere(cluster: Cluster
     n1 = await cluster.open("n1")
     n1.mesh.know("n3", None)
     for name in ("n2", "n3"):
-        n1._datagrams.send(name, b"anybody?")
+        n1.datagrams.send(name, b"anybody?")
     assert n1.mesh.counters["datagrams_to_nowhere"] == 2
 
 
@@ -91,15 +91,15 @@ async def test_what_is_not_from_somebody_we_met_is_counted_and_dropped(cluster: 
 async def test_cuts_are_for_datagrams_too(cluster: Cluster) -> None:
     n1, n2, heard = await two_nodes(cluster)
     n2.mesh.set_cuts(incoming=frozenset({"n1"}), outgoing=frozenset())
-    n1._datagrams.send("n2", b"not heard")
+    n1.datagrams.send("n2", b"not heard")
     await until(lambda: n2.mesh.counters["refused_datagrams"])
     n2.mesh.set_cuts(frozenset(), frozenset())
     n1.mesh.set_cuts(incoming=frozenset(), outgoing=frozenset({"n2"}))
-    n1._datagrams.send("n2", b"not sent")
+    n1.datagrams.send("n2", b"not sent")
     assert n1.mesh.counters["datagrams_to_nowhere"] == 1
     n1.mesh.set_cuts(frozenset(), frozenset())
     await until(lambda: connected(n1, n2))
-    n1._datagrams.send("n2", b"heard")
+    n1.datagrams.send("n2", b"heard")
     await until(lambda: heard)
     assert heard == [(n1.me, b"heard")]
 
@@ -124,8 +124,8 @@ async def test_a_wrong_packet_by_datagram_costs_nobody_a_connection(cluster: Clu
 @live
 async def test_nothing_is_sent_after_the_end(cluster: Cluster) -> None:
     n1, _, heard = await two_nodes(cluster)
-    n1._datagrams.close()
-    n1._datagrams.send("n2", b"from the grave")
+    n1.datagrams.close()
+    n1.datagrams.send("n2", b"from the grave")
     await asyncio.sleep(0)
-    n1._datagrams.send("n2", b"from the grave")
+    n1.datagrams.send("n2", b"from the grave")
     assert not heard

@@ -11,7 +11,8 @@ from tests.net.nodes import Cluster, connected, introduce, kill, live, place_of,
 
 from ordercast import Node
 from ordercast.errors import PeerError
-from ordercast.net.mesh import PLACES_BYTES
+from ordercast.net import connection as connection_module
+from ordercast.net.contact import PLACES_BYTES
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import LARGEST_GREETING, Kind
@@ -188,21 +189,20 @@ async def test_a_node_that_lost_its_folder(cluster: Cluster) -> None:
 
 @live
 async def test_who_says_nothing_is_hung_up_on(cluster: Cluster) -> None:
-    node = await cluster.open("n1")
-    silent = await cluster.dial(node)
-    await until(lambda: node.mesh.connections)
-    (connection,) = node.mesh.connections
-    connection._too_slow()  # what its timer does
-    assert await silent.hear() is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_module, "GREETING_SECONDS", 0.05)
+        node = await cluster.open("n1")
+        silent = await cluster.dial(node)
+        assert await silent.hear() is None
     assert node.mesh.counters["slow_greetings"] == 1
 
 
 @live
 async def test_a_crowd_waits_outside(cluster: Cluster) -> None:
     node = await cluster.open("n1")
-    most = node.mesh.gate.half_open_a_source
+    most = node.mesh.accept_limiter.half_open_a_source
     callers = [await cluster.dial(node) for _ in range(most + 10)]
-    await until(lambda: node.mesh.counters["refused_at_gate"] == 10)
+    await until(lambda: node.mesh.counters["refused_accepts"] == 10)
     assert len(node.mesh.connections) == most
     for caller in callers:
         await caller.close()

@@ -180,7 +180,7 @@ class Siege:
             self.nodes.append(await node.__aenter__())
         introduce(*self.nodes)
         for node in self.nodes:
-            node.mesh.gate.a_second = 1 << 20  # examples come faster than callers should
+            node.mesh.accept_limiter.a_second = 1 << 20  # examples come faster than callers should
             # A member that acknowledges nothing may make the others wait, so n3 is none.
             self.groups.append(node.join("orders", PATIENT, ["n1", "n2"]))
         for group in self.groups:

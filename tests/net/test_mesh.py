@@ -23,8 +23,10 @@ from tests.net.nodes import (
 )
 
 from ordercast.errors import PeerError
-from ordercast.net import mesh as mesh_module
-from ordercast.net.mesh import Contact, Mesh
+from ordercast.net import contact as contact_module
+from ordercast.net import keepalive as keepalive_module
+from ordercast.net.contact import Contact
+from ordercast.net.mesh import Mesh
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND
 from ordercast.wire.framing import Kind, frame
@@ -225,8 +227,8 @@ async def test_a_connection_that_is_silent_is_given_up_and_one_that_pings_is_not
     cluster: Cluster,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mesh_module, "PING_SECONDS", 0.01)
-        patch.setattr(mesh_module, "SILENCE", 500 * MILLISECOND)
+        patch.setattr(keepalive_module, "PING_SECONDS", 0.01)
+        patch.setattr(keepalive_module, "SILENCE", 500 * MILLISECOND)
         node = await cluster.open("n1")
         n2 = await cluster.open("n2")
         introduce(node, n2)
@@ -423,9 +425,9 @@ async def test_a_node_that_is_flooded_with_names_remembers_a_bounded_number(
     cluster: Cluster,
 ) -> None:
     n1 = await cluster.open("n1")
-    for number in range(2 * mesh_module.MOST_CONTACTS):
+    for number in range(2 * contact_module.MOST_CONTACTS):
         n1.mesh.know(f"name{number}", None)
-    assert len(n1.mesh.contacts) == mesh_module.MOST_CONTACTS
+    assert len(n1.mesh.contacts) == contact_module.MOST_CONTACTS
     caller = await cluster.dial(n1)
     caller.greet("n2")
     assert await caller.refusal() == "too many nodes are known here"

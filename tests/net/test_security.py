@@ -20,8 +20,10 @@ from ordercast.errors import PeerError
 from ordercast.net import authority
 from ordercast.net.config import Config, GroupRules
 from ordercast.net.connection import Connection
+from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
-from ordercast.net.mesh import Contact, Mesh
+from ordercast.net.handshake import Security
+from ordercast.net.mesh import Mesh
 from ordercast.net.security import MARK, OVERLAP, WINDOW, Sealed, Tls, Window, may
 from ordercast.types import NodeId
 from ordercast.units import SECOND
@@ -91,16 +93,13 @@ async def node(
     name: str, ours: Tls | None, sealed: Sealed | None = None
 ) -> AsyncIterator[tuple[Mesh, Hears]]:
     hears = Hears()
-    mesh = Mesh(
-        NodeId(name),
-        "shop",
-        hears,
-        Random(1),
-        server_tls=ours and ours.server,
-        client_tls=ours and ours.client,
+    security = Security(
+        server=ours and ours.server,
+        client=ours and ours.client,
         certified=ours and ours.certified_name,
         new_key=sealed and sealed.new_key,
     )
+    mesh = Mesh(NodeId(name), "shop", hears, Random(1), security)
     if sealed is not None:
         hears.meeting = lambda contact: mesh.send_frame(contact, Kind.KEY, sealed.rotate(contact))
     await mesh.listen("127.0.0.1", 0)
@@ -428,7 +427,9 @@ def test_sealed_datagrams_between_nodes(made: Path, live) -> None:
             node("n2", tls(made, "n2"), b) as (other, others),
         ):
             ends = [
-                Datagrams(each, wrapper, lambda sender, body: got.put_nowait((sender, body)))
+                Datagrams(
+                    each.contacts, wrapper, lambda sender, body: got.put_nowait((sender, body))
+                )
                 for each, wrapper in ((mesh, a), (other, b))
             ]
             for end, each in zip(ends, (mesh, other), strict=True):
@@ -444,7 +445,7 @@ def test_sealed_datagrams_between_nodes(made: Path, live) -> None:
             assert await got.get() == (NodeId("n1"), b"there")
             ends[1].send("n1", b"and back")
             assert await got.get() == (NodeId("n2"), b"and back")
-            ends[0]._socket.sendto(MARK + bytes(60), ("127.0.0.1", other.port))
+            ends[0].socket.sendto(MARK + bytes(60), ("127.0.0.1", other.port))
             ends[0].send("n2", b"after garbage")
             assert await got.get() == (NodeId("n1"), b"after garbage")
             assert other.counters["refused_datagrams"] == 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.net.nodes import Cluster, connected, data_of, introduce, kill, live, until
 from tests.net.ordered import formed
-from tests.net.test_door import secure
+from tests.net.test_listener import secure
 
 from ordercast import Node
-from ordercast.net import mesh as mesh_module
+from ordercast.net import contact as contact_module
 from ordercast.types import NodeId
 from ordercast.wire.framing import Kind, frame
 
@@ -70,7 +70,7 @@ async def test_too_much_for_a_life_that_does_not_come_is_the_end_of_it(cluster: 
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
     n1.mesh.know("n2", None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mesh_module, "LINK_LIMIT", 100)
+        patch.setattr(contact_module, "LINK_LIMIT", 100)
         say(n1, n2.me, b"x" * 60, b"x" * 60)
     assert n1.mesh.counters["links_broken"] == 1
     say(n1, n2.me, b"late")

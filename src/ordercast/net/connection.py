@@ -18,8 +18,9 @@ from ordercast.wire.framing import HEADER, LARGEST_GREETING, FrameReader, Kind, 
 from ordercast.wire.greeting import Hello, Refuse, Resume
 
 if TYPE_CHECKING:
+    from ordercast.net.contact import Contact
     from ordercast.net.link import Link
-    from ordercast.net.mesh import Contact, Mesh
+    from ordercast.net.mesh import Mesh
 
 GREETING_SECONDS = 5.0
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
@@ -32,7 +33,7 @@ WRITE_BUFFER = 1 << 20
 
 class Connection(asyncio.Protocol):
     def __init__(self, mesh: Mesh, dialled: bool, source: str = "") -> None:
-        """With a source: it has entered the gate, and counts as half open there from now on."""
+        """With a source: it has passed the accept limiter, and counts as half open from now on."""
         self.mesh = mesh
         self.dialled = dialled
         self.source = source
@@ -44,7 +45,7 @@ class Connection(asyncio.Protocol):
         self.greeted: asyncio.Future[NodeId] = mesh.loop.create_future()
         self.transport: asyncio.Transport
         self._reader = FrameReader()
-        self._entered = bool(source)  # it counts as half open at the gate
+        self._entered = bool(source)  # it counts as half open
         self._unproven = 0  # bytes of frames from before it was ready
         self._replies: list[bytes] = []  # to what is being read, written together
         self._unacknowledged = 0  # bytes of data frames since our last acknowledgement
@@ -67,7 +68,7 @@ class Connection(asyncio.Protocol):
             return
         self._greeting_timer = self.mesh.loop.call_later(GREETING_SECONDS, self._too_slow)
         if self.dialled:
-            self.write(Kind.HELLO, greeting.encode(self.mesh.hello()))
+            self.write(Kind.HELLO, self.mesh.handshake.hello())
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self.mesh.now()
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Also of one that was never made, and a second time if need be."""
         self.ready = False
-        self._leave_gate()
+        self._leave_limiter()
         for timer in (self._ack_timer, self._greeting_timer):
             if timer is not None:
                 timer.cancel()
@@ -122,10 +123,10 @@ class Connection(asyncio.Protocol):
             self.contact.link.acknowledge(int.from_bytes(body))
             self.mesh.on_acknowledged(self.contact)
         elif kind == Kind.HELLO and self.contact is None:
-            self.mesh.greeted(self, greeting.decode(body, Hello))
+            self.mesh.handshake.greeted(self, greeting.decode(body, Hello))
         elif kind == Kind.RESUME and self.contact and not (self.dialled or self.ready):
-            self._leave_gate()
-            self.mesh.resumed(self, greeting.decode(body, Resume).received)
+            self._leave_limiter()
+            self.mesh.handshake.resumed(self, greeting.decode(body, Resume).received)
         elif kind == Kind.REFUSE:
             reason = greeting.decode(body, Refuse).reason
             self.mesh.warn("%s refused us: %s", self.contact or self.source, reason)
@@ -227,7 +228,7 @@ class Connection(asyncio.Protocol):
             self.mesh.count("slow_greetings")
             self.abort()
 
-    def _leave_gate(self) -> None:
+    def _leave_limiter(self) -> None:
         if self._entered:
             self._entered = False
-            self.mesh.gate.leave(self.source)
+            self.mesh.accept_limiter.leave(self.source)

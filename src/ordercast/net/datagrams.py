@@ -9,6 +9,7 @@ read the socket ourselves: the event loops copy each datagram, and take few in a
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ordercast.errors import OrdercastError
-from ordercast.net.mesh import Contact, Mesh
+from ordercast.net.contact import Contact, Contacts
 from ordercast.net.sockets import bound
 from ordercast.types import NodeId
 
@@ -89,12 +90,17 @@ class Plain:
 
 class Datagrams:
     def __init__(
-        self, mesh: Mesh, wrapper: Wrapper, receive: Callable[[NodeId, bytes], None]
+        self,
+        contacts: Contacts,
+        wrapper: Wrapper,
+        receive: Callable[[NodeId, bytes], None],
     ) -> None:
-        self._mesh = mesh
+        self._contacts = contacts
+        self._count = contacts.incidents.count
+        self._loop = asyncio.get_running_loop()
         self._wrapper = wrapper
-        self._receive = receive
-        self._socket: socket.socket | None = None
+        self.receive = receive
+        self.socket: socket.socket | None = None
         self._buffer = memoryview(bytearray(1 << 16))  # of the datagram that is looked at
 
     async def listen(self, host: str, port: int) -> None:
@@ -108,14 +114,14 @@ class Datagrams:
             raise OrdercastError(
                 f"cannot listen on {host}:{port} (UDP): {error.strerror}"
             ) from error
-        self._socket = first
-        self._mesh.loop.add_reader(first, self._read)
+        self.socket = first
+        self._loop.add_reader(first, self._read)
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._mesh.loop.remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+        if self.socket is not None:
+            self._loop.remove_reader(self.socket)
+            self.socket.close()
+            self.socket = None
 
     def send(self, name: str, body: bytes) -> None:
         """Sends to whoever bears the name now. Nothing is promised, and nothing is queued."""
@@ -123,16 +129,16 @@ class Datagrams:
             raise OrdercastError(
                 f"a datagram of {len(body)} bytes; at most {LARGEST_DATAGRAM} are sent, uncut"
             )
-        contact = self._mesh.contacts.get(name)
-        if contact is None or contact.udp is None or name in self._mesh.cut_to:
-            self._mesh.count("datagrams_to_nowhere")
+        contact = self._contacts.get(name)
+        if contact is None or contact.udp is None or name in self._contacts.cut_to:
+            self._count("datagrams_to_nowhere")
             return
         data = self._wrapper.wrap(contact, body)
-        if data is not None and self._socket is not None:
+        if data is not None and self.socket is not None:
             try:
-                self._socket.sendto(self._wrapper.mark + data, contact.udp)
+                self.socket.sendto(self._wrapper.mark + data, contact.udp)
             except OSError:  # no room, no way there, or no such address: it is lost, as many are
-                self._mesh.count("datagram_errors")
+                self._count("datagram_errors")
 
     # --- receiving ---------------------------------------------------------------------------
 
@@ -141,34 +147,34 @@ class Datagrams:
         begin, most = len(self._wrapper.mark), LARGEST_DATAGRAM + MOST_WRAPPING
         buffer, start = self._buffer, self._buffer[: len(prefix)]
         for _ in range(AT_ONCE):
-            if self._socket is None:
+            if self.socket is None:
                 return  # what was received has ended us
             try:
-                size, address = self._socket.recvfrom_into(buffer)
+                size, address = self.socket.recvfrom_into(buffer)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                self._mesh.count("datagram_errors")
+                self._count("datagram_errors")
                 return
             if least <= size <= most and start == prefix:
                 self._admit(bytes(buffer[begin:size]), address)
             else:
-                self._mesh.counters["refused_datagrams"] += 1
+                self._count("refused_datagrams")
 
     def _admit(self, data: bytes, address: tuple[Any, ...]) -> None:
         opened = self._wrapper.open(data)
-        contact = self._mesh.contacts.get(opened.sender.name) if opened is not None else None
+        contact = self._contacts.get(opened.sender.name) if opened is not None else None
         if (
             opened is None
             or contact is None
             or contact.life != opened.sender
-            or contact.name in self._mesh.cut_from
+            or contact.name in self._contacts.cut_from
         ):
-            self._mesh.count("refused_datagrams")
+            self._count("refused_datagrams")
             return
         if address != contact.udp and opened.is_newest:
             self._learn(contact, address)
-        self._receive(opened.sender, opened.body)
+        self.receive(opened.sender, opened.body)
 
     def _learn(self, contact: Contact, address: tuple[Any, ...]) -> None:
         """A datagram of this contact came from elsewhere than where we send ours: it has several
@@ -188,4 +194,4 @@ class Datagrams:
         if not self._wrapper.proves and (old is None or address[1] != old[1]):
             return
         contact.udp = address
-        self._mesh.count("addresses_learned")
+        self._count("addresses_learned")

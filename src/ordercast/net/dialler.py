@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
 from ordercast.errors import PeerError
 from ordercast.net.connection import Connection
+from ordercast.net.contact import Contact, Contacts
 from ordercast.types import NodeId
-
-if TYPE_CHECKING:
-    from ordercast.net.mesh import Contact, Mesh
 
 log = logging.getLogger("ordercast.net")
 
@@ -30,28 +28,39 @@ connection with us, for a newer one takes its place."""
 
 
 class Dialler:
-    def __init__(self, mesh: Mesh, chance: Random, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        contacts: Contacts,
+        chance: Random,
+        tls: ssl.SSLContext | None,
+        connection: Callable[[], Connection],
+    ) -> None:
         self.seeds: list[asyncio.Task[None]] = []
-        self._mesh = mesh
+        self._me = me
+        self._contacts = contacts
         self._chance = chance
         self._tls = tls
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
 
     def keep(self, contact: Contact) -> None:
         """Dials a contact from now on."""
-        contact.dialler = self._mesh.loop.create_task(self._keep_dialling(contact))
+        if contact.dialler is None:
+            contact.dialler = self._loop.create_task(self._keep_dialling(contact))
 
     def seed(self, place: str) -> None:
-        self.seeds.append(self._mesh.loop.create_task(self._dial_seed(place)))
+        self.seeds.append(self._loop.create_task(self._dial_seed(place)))
 
     async def close(self) -> None:
-        contacts = self._mesh.contacts.values()
+        contacts = self._contacts.values()
         tasks = [*self.seeds, *(contact.dialler for contact in contacts if contact.dialler)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_dialling(self, contact: Contact) -> None:
-        mesh, backoff = self._mesh, FIRST_BACKOFF_SECONDS
+        backoff = FIRST_BACKOFF_SECONDS
         while True:
             connection = contact.connection
             if connection is not None:
@@ -59,14 +68,16 @@ class Dialler:
                 await asyncio.wait([connection.ended])
                 continue
             # The smaller name dials first, so that two nodes rarely dial each other at once.
-            waits = 0.0 if mesh.me.name < contact.name else 4 * FIRST_BACKOFF_SECONDS
+            waits = 0.0 if self._me.name < contact.name else 4 * FIRST_BACKOFF_SECONDS
             await asyncio.sleep((waits + backoff) * self._chance.uniform(0.5, 1.5))
             backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
-            if contact.connection is None and contact.name not in mesh.cut_from | mesh.cut_to:
+            if contact.connection is None and not self._contacts.is_cut(contact.name):
                 met = await self.dial(contact.place or "")
                 if met is not None and met.name != contact.name:
-                    mesh.count("strangers_at_places")
-                    mesh.warn("%s should be at %s, but %s is", contact, contact.place, met)
+                    self._contacts.incidents.count("strangers_at_places")
+                    self._contacts.incidents.warn(
+                        "%s should be at %s, but %s is", contact, contact.place, met
+                    )
                     backoff = STRANGER_SECONDS
 
     async def _dial_seed(self, place: str) -> None:
@@ -78,12 +89,12 @@ class Dialler:
     async def dial(self, place: str) -> NodeId | None:
         """One try: who is there. What goes wrong is counted, and told at the level of details."""
         host, _, port = place.rpartition(":")
-        connection, is_connected = Connection(self._mesh, dialled=True), False
+        connection, is_connected = self._connection(), False
         try:
             if not 0 < int(port) < 1 << 16:  # uvloop would take it modulo 65536
                 raise ValueError(f"{port} is no port")
             async with asyncio.timeout(DIAL_SECONDS):
-                await self._mesh.loop.create_connection(
+                await self._loop.create_connection(
                     lambda: connection,
                     host.strip("[]"),
                     int(port),
@@ -93,7 +104,7 @@ class Dialler:
                 is_connected = True
                 return await asyncio.shield(connection.greeted)
         except (OSError, PeerError, TimeoutError, ValueError, ssl.SSLError) as error:
-            self._mesh.count("failed_dials")
+            self._contacts.incidents.count("failed_dials")
             log.debug("dialling %s: %s", place, error)
             return None
         finally:

@@ -24,9 +24,10 @@ from ordercast.kernel.machine import Machine, Retiring
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Channel, Heard, Timer
 from ordercast.net.committer import Committer
+from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.link import Link
-from ordercast.net.mesh import Contact, Mesh
+from ordercast.net.mesh import Mesh
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
 from ordercast.types import Event, NodeId, Payloads

@@ -35,6 +35,7 @@ from ordercast.net.datagrams import Datagrams, Plain, Wrapper
 from ordercast.net.driver import Driver
 from ordercast.net.formations import Vote
 from ordercast.net.group import Group
+from ordercast.net.handshake import INSECURE, Security
 from ordercast.net.identity import Identity
 from ordercast.net.machines import Machines
 from ordercast.net.mesh import Mesh
@@ -70,7 +71,7 @@ class Node:
         self.arrived: Bell  # rung for each of them
         self.driver: Driver
         self.mesh: Mesh
-        self._datagrams: Datagrams
+        self.datagrams: Datagrams
         self._machines: Machines
         # Of the groups that we are in.
         self._plans: dict[str, tuple[Family, Plan]] = {}
@@ -153,19 +154,18 @@ class Node:
             config.cluster,
             self.driver,
             Random(),
-            server_tls=tls.server if tls else None,
-            client_tls=tls.client if tls else None,
-            certified=tls.certified_name if tls else None,
-            new_key=sealed.new_key if sealed else None,
+            Security(tls.server, tls.client, tls.certified_name, sealed.new_key)
+            if tls and sealed
+            else INSECURE,
         )
         wrapper: Wrapper = sealed or Plain(self.me, config.cluster)
-        self._datagrams = Datagrams(self.mesh, wrapper, self.driver.receive_datagram)
-        self.driver.mesh, self.driver.datagrams = self.mesh, self._datagrams
+        self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
+        self.driver.mesh, self.driver.datagrams = self.mesh, self.datagrams
         self.driver.crowd.contacts = self.mesh.contacts
 
     async def _serve(self, host: str, port: int) -> None:
         await self.mesh.listen(host, port)
-        await self._datagrams.listen(host, self.mesh.port)
+        await self.datagrams.listen(host, self.mesh.port)
         if self.config.control is not None:
             self._control = Control(Path(self.config.control), self.status)
             await self._control.listen()
@@ -205,7 +205,7 @@ class Node:
         for group in list(self.groups.values()):
             group.close(GroupClosed(f"the node {self.me} is closed"))
         self.driver.close()
-        self._datagrams.close()
+        self.datagrams.close()
         if self._control is not None:
             self._control.close()
         if self._metrics is not None:
@@ -257,7 +257,7 @@ class Node:
             "groups": {name: group.status() for name, group in list(self.groups.items())},
             "peers": peers,
             "counters": dict(self.mesh.counters),
-            "loop_lag_seconds": self.mesh.loop_lag / 1e9,
+            "loop_lag_seconds": self.mesh.keepalive.loop_lag / 1e9,
         }
 
     # --- groups ------------------------------------------------------------------------------

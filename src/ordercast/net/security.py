@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ordercast.errors import UsageError
 from ordercast.net.datagrams import Opened
-from ordercast.net.mesh import KEY_BYTES, KEY_ID_BYTES
+from ordercast.net.handshake import KEY_BYTES, KEY_ID_BYTES
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 from ordercast.wire import greeting
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     from ordercast.net.config import Config
-    from ordercast.net.mesh import Contact
+    from ordercast.net.contact import Contact
 
 log = logging.getLogger("ordercast.net")
 

@@ -1,4 +1,4 @@
-"""The gate: who may even begin a handshake, before anything is read or allocated.
+"""The accept limiter: who may begin a handshake, before anything is read or allocated.
 
 Limits on half-open connections, in all and a source, and on handshakes a second and source.
 Pure: the time comes with the question. What is remembered is bounded: the source that was quiet
@@ -14,7 +14,7 @@ from ordercast.units import SECOND
 SOURCES = 4096
 
 
-class Gate:
+class AcceptLimiter:
     def __init__(
         self, half_open: int = 128, half_open_a_source: int = 32, a_second: int = 64
     ) -> None:
@@ -22,8 +22,12 @@ class Gate:
         self.half_open_a_source = half_open_a_source
         self.a_second = a_second
         self.refused = 0
-        self._open = 0
+        self.open_now = 0  # connections that are half open
         self._sources: OrderedDict[str, list[int]] = OrderedDict()  # open now, tokens, last time
+
+    def __len__(self) -> int:
+        """Sources that are remembered."""
+        return len(self._sources)
 
     def enter(self, source: str, now: int) -> bool:
         """A connection came in. True: it may greet, and `leave` must be called when it is done."""
@@ -32,20 +36,20 @@ class Gate:
         full = self.a_second * SECOND  # tokens are kept in nanoseconds, so that nothing is rounded
         entry[1] = min(full, entry[1] + (now - entry[2]) * self.a_second)
         entry[2] = now
-        crowded = self._open >= self.half_open or entry[0] >= self.half_open_a_source
-        if crowded or entry[1] < SECOND:
+        too_many = self.open_now >= self.half_open or entry[0] >= self.half_open_a_source
+        if too_many or entry[1] < SECOND:
             self.refused += 1
             self._forget()
             return False
         entry[0] += 1
         entry[1] -= SECOND
-        self._open += 1
+        self.open_now += 1
         self._forget()
         return True
 
     def leave(self, source: str) -> None:
         """A connection that had entered has greeted, or is gone."""
-        self._open -= 1
+        self.open_now -= 1
         entry = self._sources.get(source)
         if entry is not None:
             entry[0] = max(0, entry[0] - 1)

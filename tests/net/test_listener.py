@@ -1,4 +1,4 @@
-"""The door: the gate comes before TLS, and a handshake that goes nowhere costs nobody anything."""
+"""The listener: limits come before TLS, and a handshake that goes nowhere costs nobody anything."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tests.net.nodes import Caller, Cluster, connected, introduce, live, until
 
 from ordercast import Node
 from ordercast.net import authority
-from ordercast.net import door as door_module
-from ordercast.net.gate import Gate
+from ordercast.net import listener as listener_module
 from ordercast.wire.framing import Kind
 
 CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # and 505 bytes that do not come
@@ -35,7 +34,7 @@ async def secure(cluster: Cluster, *names: str) -> list[Node]:
 
 def shakes(node: Node) -> list[bool]:
     """Grows by one for each handshake of TLS that the node begins as the one who was dialled."""
-    context, begun = node._tls.server, []
+    context, begun = node.mesh.listener.tls, []
     wrap = context.wrap_bio
     context.wrap_bio = lambda *rest, **named: begun.append(True) or wrap(*rest, **named)
     return begun
@@ -43,35 +42,35 @@ def shakes(node: Node) -> list[bool]:
 
 def is_idle(node: Node) -> bool:
     """Nothing is half open."""
-    return not node.mesh.gate._open and not node.mesh._door._tasks
+    return not node.mesh.accept_limiter.open_now and not node.mesh.listener.handshakes
 
 
 async def end_of(caller: Caller) -> None:
     """Waits until the node has hung up, whatever it says before."""
     with suppress(ConnectionError):
-        while await caller._reader.read(1 << 16):
+        while await caller.hear() is not None:
             pass
 
 
-# --- the gate ----------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------
 
 
 @live
-async def test_a_full_gate_refuses_before_any_byte_of_tls(cluster: Cluster) -> None:
+async def test_a_full_limiter_refuses_before_any_byte_of_tls(cluster: Cluster) -> None:
     n1, n2 = await secure(cluster, "n1", "n2")
     begun = shakes(n1)
-    n1.mesh.gate.half_open = 0
+    n1.mesh.accept_limiter.half_open = 0
     for number in range(1, 4):
         caller = await cluster.dial(n1)
         assert await caller.hear() is None, "hung up on, though it has said nothing"
-        assert n1.mesh.counters["refused_at_gate"] == number
+        assert n1.mesh.counters["refused_accepts"] == number
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     with pytest.raises((ConnectionError, ssl.SSLError)):
         await asyncio.open_connection("127.0.0.1", n1.mesh.port, ssl=context)
     assert not begun
     assert n1.mesh.counters["failed_handshakes"] == 0, "none was tried"
-    n1.mesh.gate.half_open = 128
+    n1.mesh.accept_limiter.half_open = 128
     introduce(n1, n2)
     await until(lambda: connected(n1, n2))
     assert is_idle(n1)
@@ -81,8 +80,9 @@ async def test_a_full_gate_refuses_before_any_byte_of_tls(cluster: Cluster) -> N
 async def test_handshakes_a_second_are_limited_before_tls(cluster: Cluster) -> None:
     (node,) = await secure(cluster, "n1")
     begun = shakes(node)
-    node.mesh.now = lambda: 0  # so no token comes back
-    node.mesh.gate = Gate(a_second=3)
+    limiter = node.mesh.accept_limiter
+    limiter.a_second, enter = 3, limiter.enter
+    limiter.enter = lambda source, now: enter(source, 0)  # so no token comes back
     for number in range(1, 8):
         caller = await cluster.dial(node)
         caller.write(b"not a handshake")
@@ -90,16 +90,16 @@ async def test_handshakes_a_second_are_limited_before_tls(cluster: Cluster) -> N
         await until(lambda: is_idle(node))
         assert len(begun) == min(3, number)
     assert node.mesh.counters["failed_handshakes"] == 3
-    assert node.mesh.counters["refused_at_gate"] == 4
+    assert node.mesh.counters["refused_accepts"] == 4
 
 
 @live
 async def test_a_crowd_of_silent_ones_is_let_in_up_to_the_limit(cluster: Cluster) -> None:
     (node,) = await secure(cluster, "n1")
     begun = shakes(node)
-    node.mesh.gate = Gate(half_open_a_source=4)
+    node.mesh.accept_limiter.half_open_a_source = 4
     callers = [await cluster.dial(node) for _ in range(10)]
-    await until(lambda: node.mesh.counters["refused_at_gate"] == 6 and len(begun) == 4)
+    await until(lambda: node.mesh.counters["refused_accepts"] == 6 and len(begun) == 4)
     assert not node.mesh.connections, "none has shown who it is"
     for caller in callers:
         await caller.close()
@@ -113,7 +113,8 @@ async def test_a_crowd_of_silent_ones_is_let_in_up_to_the_limit(cluster: Cluster
 @live
 async def test_places_come_back_after_garbage_instead_of_a_handshake(cluster: Cluster) -> None:
     n1, n2 = await secure(cluster, "n1", "n2")
-    n1.mesh.gate = Gate(half_open_a_source=1, a_second=1000)
+    limiter = n1.mesh.accept_limiter
+    limiter.half_open_a_source, limiter.a_second = 1, 1000
     said = [b"GET / HTTP/1.1\r\n\r\n", bytes(1000), CLIENT_HELLO + bytes(2000), b"\x16\x03\x01\0\0"]
     for number, data in enumerate(said * 3, 1):
         caller = await cluster.dial(n1)
@@ -121,8 +122,8 @@ async def test_places_come_back_after_garbage_instead_of_a_handshake(cluster: Cl
         await caller.close()
         await until(lambda n=number: n1.mesh.counters["failed_handshakes"] == n)
         await until(lambda: is_idle(n1))
-    assert n1.mesh.counters["refused_at_gate"] == 0
-    n1.mesh.gate = Gate()
+    assert n1.mesh.counters["refused_accepts"] == 0
+    limiter.half_open_a_source = 32
     introduce(n1, n2)
     await until(lambda: connected(n1, n2))
 
@@ -133,9 +134,9 @@ async def test_who_hangs_up_in_the_middle_of_a_handshake_is_forgotten(cluster: C
     for number, rude in enumerate((False, True), 1):
         caller = await cluster.dial(node)
         caller.write(CLIENT_HELLO)
-        await until(lambda: node.mesh.gate._open)
+        await until(lambda: node.mesh.accept_limiter.open_now)
         if rude:
-            caller._writer.transport.abort()
+            caller.abort()
         await caller.close()
         await until(lambda n=number: node.mesh.counters["failed_handshakes"] == n)
         await until(lambda: is_idle(node))
@@ -145,7 +146,7 @@ async def test_who_hangs_up_in_the_middle_of_a_handshake_is_forgotten(cluster: C
 async def test_who_never_speaks_is_hung_up_on(cluster: Cluster) -> None:
     (node,) = await secure(cluster, "n1")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(door_module, "GREETING_SECONDS", 0.05)
+        patch.setattr(listener_module, "GREETING_SECONDS", 0.05)
         silent, slow = await cluster.dial(node), await cluster.dial(node)
         slow.write(CLIENT_HELLO)
         for caller in (silent, slow):
@@ -163,7 +164,7 @@ async def test_a_handshake_has_a_largest_size(cluster: Cluster) -> None:
         piece = hello[place : place + 16_000]
         with suppress(ConnectionError):
             caller.write(b"\x16\x03\x01" + len(piece).to_bytes(2) + piece)
-            await caller._writer.drain()
+            await caller.drain()
     await end_of(caller)
     await until(lambda: is_idle(node))
     assert node.mesh.counters["failed_handshakes"] == 1
@@ -196,9 +197,7 @@ async def test_closing_before_a_handshake_has_begun(cluster: Cluster) -> None:
         for node in (await cluster.open(f"plain{turns}"), *await secure(cluster, f"n{turns}")):
             listener = socket.create_server(("127.0.0.1", 0))
             with listener, socket.create_connection(listener.getsockname(), 30) as theirs:
-                assert node.mesh.gate.enter("nowhere", 0)
-                node.mesh._door._admit(listener.accept()[0], "nowhere")
-                node.mesh.gate.leave("nowhere")
+                node.mesh.listener.admit(listener.accept()[0], "nowhere")
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 await node.mesh.close()
@@ -219,15 +218,15 @@ async def test_a_system_without_room_for_a_connection_is_asked_again(cluster: Cl
             return super().accept()
 
     node = await cluster.open("n1")
-    door = node.mesh._door
-    (listener,) = door._listeners
+    listener = node.mesh.listener
+    (plain,) = listener.sockets
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(door_module, "REST_SECONDS", 0.01)
-        node.mesh.loop.remove_reader(listener)
-        tired = Tired(fileno=listener.detach())
+        patch.setattr(listener_module, "REST_SECONDS", 0.01)
+        node.mesh.loop.remove_reader(plain)
+        tired = Tired(fileno=plain.detach())
         tired.setblocking(False)
-        door._listeners = [tired]
-        door._watch(tired)
+        listener.sockets = [tired]
+        listener.watch(tired)
         caller = await cluster.dial(node)
         await caller.connect("n2")
     assert node.mesh.counters["failed_accepts"] == 1

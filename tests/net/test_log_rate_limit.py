@@ -1,4 +1,4 @@
-"""The ration of log lines: never more than so many in a period, and none forgotten."""
+"""The limit on log lines: never more than so many in a period, and none forgotten."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.net.nodes import Cluster, live, until
 
-from ordercast.net.ration import Ration
+from ordercast.net.log_rate_limit import LogRateLimit
 from ordercast.units import SECOND
 
 
 def test_fifty_lines_in_ten_seconds_and_then_how_many_more() -> None:
-    ration = Ration()
-    said = [ration.take(now * SECOND // 100) for now in range(200)]
+    limit = LogRateLimit()
+    said = [limit.allows(now * SECOND // 100) for now in range(200)]
     assert said == [True] * 50 + [False] * 150
-    assert ration.unsaid(10 * SECOND - 1) == 0, "the period is not over"
-    assert ration.unsaid(10 * SECOND) == 150
-    assert ration.unsaid(10 * SECOND) == 0, "told once"
-    assert ration.take(10 * SECOND)
+    assert limit.suppressed(10 * SECOND - 1) == 0, "the period is not over"
+    assert limit.suppressed(10 * SECOND) == 150
+    assert limit.suppressed(10 * SECOND) == 0, "told once"
+    assert limit.allows(10 * SECOND)
 
 
 def test_at_the_end_all_is_told() -> None:
-    ration = Ration(most=1)
-    assert ration.unsaid(0, ending=True) == 0
-    assert [ration.take(0) for _ in range(3)] == [True, False, False]
-    assert ration.unsaid(1, ending=True) == 2
+    limit = LogRateLimit(most=1)
+    assert limit.suppressed(0, ending=True) == 0
+    assert [limit.allows(0) for _ in range(3)] == [True, False, False]
+    assert limit.suppressed(1, ending=True) == 2
 
 
 @given(
@@ -32,15 +32,15 @@ def test_at_the_end_all_is_told() -> None:
     st.integers(1, 3),
 )
 def test_every_line_is_said_or_told(calls: list[tuple[str, int]], most: int) -> None:
-    ration, now, told, said = Ration(most, period=10), 0, 0, []
+    limit, now, told, said = LogRateLimit(most, period=10), 0, 0, []
     for call, later in calls:
         now += later
         if call == "unsaid":
-            told += ration.unsaid(now)
-        elif ration.take(now):
+            told += limit.suppressed(now)
+        elif limit.allows(now):
             said.append(now)
     asked = sum(call == "take" for call, _ in calls)
-    assert len(said) + told + ration.unsaid(now, ending=True) == asked
+    assert len(said) + told + limit.suppressed(now, ending=True) == asked
     for first, last in zip(said, said[most:], strict=False):
         assert last - first > 0, "not even at once"
     # A period begins with its first line: two of them meet in no more than one of their length.
@@ -50,7 +50,7 @@ def test_every_line_is_said_or_told(calls: list[tuple[str, int]], most: int) -> 
 @live
 async def test_garbage_does_not_flood_the_log_but_is_counted(cluster: Cluster) -> None:
     node = await cluster.open("n1")
-    node.mesh.gate.a_second = 1000
+    node.mesh.accept_limiter.a_second = 1000
     for _ in range(80):
         caller = await cluster.dial(node)
         caller.write(b"GET / HTTP/1.1\r\n\r\n")

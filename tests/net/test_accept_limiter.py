@@ -1,4 +1,4 @@
-"""The gate: how many may knock at once, and how often, with memory that has a bound."""
+"""The accept limiter: how many may knock at once, and how often, with bounded memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.net import gate
-from ordercast.net.gate import Gate
+from ordercast.net.accept_limiter import SOURCES, AcceptLimiter
 from ordercast.units import MILLISECOND, SECOND
 
 
@@ -42,10 +41,13 @@ CALLS = st.lists(
 
 
 @given(CALLS, st.integers(1, 6), st.integers(1, 4), st.integers(1, 5))
-def test_the_gate_does_what_the_obvious_one_does(
+def test_the_limiter_does_what_the_obvious_one_does(
     calls: list[tuple[str, str, int]], half_open: int, a_source: int, a_second: int
 ) -> None:
-    ours, model = Gate(half_open, a_source, a_second), Obvious(half_open, a_source, a_second)
+    ours, model = (
+        AcceptLimiter(half_open, a_source, a_second),
+        Obvious(half_open, a_source, a_second),
+    )
     now, refused = 0, 0
     for call, source, later in calls:
         now += later * MILLISECOND
@@ -60,7 +62,7 @@ def test_the_gate_does_what_the_obvious_one_does(
 
 
 def test_half_open_connections_are_limited_in_all_and_a_source() -> None:
-    ours = Gate(half_open=5, half_open_a_source=3, a_second=100)
+    ours = AcceptLimiter(half_open=5, half_open_a_source=3, a_second=100)
     assert [ours.enter("a", 0) for _ in range(4)] == [True, True, True, False]
     assert [ours.enter("b", 0) for _ in range(3)] == [True, True, False]
     ours.leave("a")
@@ -69,7 +71,7 @@ def test_half_open_connections_are_limited_in_all_and_a_source() -> None:
 
 
 def test_a_source_that_knocks_too_often_waits_for_its_next_second() -> None:
-    ours = Gate(a_second=4)
+    ours = AcceptLimiter(a_second=4)
     for _ in range(4):
         assert ours.enter("a", 0)
         ours.leave("a")
@@ -79,8 +81,8 @@ def test_a_source_that_knocks_too_often_waits_for_its_next_second() -> None:
     assert ours.enter("a", SECOND // 4)
 
 
-def test_knocking_at_a_closed_gate_costs_nothing_more() -> None:
-    ours = Gate(a_second=2)
+def test_a_refused_try_costs_no_token() -> None:
+    ours = AcceptLimiter(a_second=2)
     now = 0
     entered = 0
     while now < 10 * SECOND:
@@ -91,21 +93,21 @@ def test_knocking_at_a_closed_gate_costs_nothing_more() -> None:
     assert entered == 2 + 2 * 10 - 1  # the first two at once, the last one due just after the end
 
 
-@given(st.lists(st.integers(0, 3 * gate.SOURCES), min_size=1, max_size=50))
+@given(st.lists(st.integers(0, 3 * SOURCES), min_size=1, max_size=50))
 def test_what_is_remembered_has_a_bound(sources: list[int]) -> None:
-    ours = Gate(half_open=1 << 30)
-    for number in range(gate.SOURCES):
+    ours = AcceptLimiter(half_open=1 << 30)
+    for number in range(SOURCES):
         ours.enter(str(number), 0)
     for number in sources:
         ours.enter(str(number), 0)
-        assert len(ours._sources) <= gate.SOURCES
+        assert len(ours) <= SOURCES
 
 
 def test_a_source_that_was_forgotten_can_only_come_in_again() -> None:
-    ours = Gate(half_open=1 << 30, half_open_a_source=1)
+    ours = AcceptLimiter(half_open=1 << 30, half_open_a_source=1)
     assert ours.enter("a", 0)
     assert not ours.enter("a", 0)
-    for number in range(gate.SOURCES):
+    for number in range(SOURCES):
         ours.enter(str(number), 0)
     assert ours.enter("a", 0)
     ours.leave("a")

@@ -1,0 +1,227 @@
+"""The nodes that we know by name: which incarnation is there, its link, and what connects us.
+
+A contact is remembered for ever. Two things about it change, each by its own table.
+
+Its incarnation. MET: `life` and `link` are set. BROKEN: `broken` is set. All that was underway to
+an older incarnation is forgotten with it.
+
+             a newer one greets us    too much is underway to it
+    UNMET    MET                      BROKEN
+    MET      MET                      BROKEN
+    BROKEN   MET                      BROKEN
+
+The connection. One counts at the most; a newer one takes its place. Until the other end has said
+how much it has (GREETING) nothing is sent on it.
+
+                it greets    it says how much it has    it ends, or the network is cut
+    AWAY        GREETING     (aborted)                  AWAY
+    GREETING    GREETING     CONNECTED                  AWAY
+    CONNECTED   GREETING     (aborted)                  AWAY
+
+A machine may know of an incarnation that has not greeted us, from others whom it has: what it sends
+waits on a link that is `expected`, and becomes the contact's link when that incarnation greets us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ordercast.net.incidents import Incidents
+from ordercast.net.link import Link
+from ordercast.types import NodeId
+
+if TYPE_CHECKING:
+    from ordercast.net.connection import Connection
+
+LINK_LIMIT = 256 << 20
+MOST_CONTACTS = 1024
+PLACES_BYTES = 8 << 10
+"""Of others' places in a greeting, so that it is never too long for who does not know us yet."""
+
+
+class Line(Enum):
+    AWAY = "away"
+    GREETING = "greeting"
+    CONNECTED = "connected"
+
+
+class Contact:
+    """A node that we know by name."""
+
+    __slots__ = (
+        "_current",
+        "broken",
+        "connection",
+        "dialler",
+        "expected",
+        "key",
+        "learned",
+        "life",
+        "line",
+        "link",
+        "name",
+        "place",
+        "udp",
+    )
+
+    def __init__(self, name: str, place: str | None) -> None:
+        self.name = name
+        self.place = place  # host:port to dial; None: it must dial us
+        self.learned = place is None  # by greetings: where it greets from next is better known
+        self.dialler: asyncio.Task[None] | None = None
+        self.life: NodeId | None = None  # MET: the newest that greeted us
+        self.link: Link | None = None  # MET: to that incarnation
+        self.broken: NodeId | None = None  # BROKEN: an incarnation that we lost frames to
+        self.expected: Link | None = None  # to one that others told us of, until it greets us
+        self.line = Line.AWAY
+        self._current: Connection | None = None  # GREETING or CONNECTED: the newest
+        self.connection: Connection | None = None  # CONNECTED: the same
+        self.udp: tuple[Any, ...] | None = None  # where datagrams go: host, port, and IPv6's more
+        self.key: tuple[bytes, bytes] | None = None  # id and key for datagrams to it
+
+    def __str__(self) -> str:
+        return str(self.life or self.name)
+
+    # --- its incarnation -----------------------------------------------------------------------
+
+    @property
+    def newest(self) -> NodeId | None:
+        """The newest incarnation that we had to do with."""
+        return self.life or self.broken
+
+    def link_to(self, life: NodeId) -> Link | None:
+        """Where to put what is for this incarnation; None: it is gone, or broken."""
+        if self.life == life:
+            return self.link
+        newest = self.newest
+        if newest is not None and life.incarnation <= newest.incarnation:
+            return None
+        if self.expected is None or self.expected.peer != life:
+            self.expected = Link(life, LINK_LIMIT)
+        return self.expected
+
+    def meet(self, life: NodeId) -> Link:
+        """This incarnation greets us: the same again, or one that takes the place of an older."""
+        if self.life != life:
+            if self.life is not None:
+                self._forget()
+            self.life, self.broken = life, None
+            expected = self.expected
+            if expected is not None and expected.peer.incarnation <= life.incarnation:
+                self.expected = None
+            is_it = expected is not None and expected.peer == life
+            self.link = expected if is_it else Link(life, LINK_LIMIT)
+        assert self.link is not None
+        return self.link
+
+    def break_with(self, life: NodeId) -> None:
+        """Frames to this incarnation are lost: we are through with it."""
+        if life == self.life:
+            self._forget()
+        self.broken, self.expected = life, None
+
+    def _forget(self) -> None:
+        self.disconnect()
+        self.life = self.link = self.key = None
+
+    # --- the connection ------------------------------------------------------------------------
+
+    def greet(self, connection: Connection) -> None:
+        """The other end of this one is who it should be, and hears from us how much we have.
+
+        What still comes by an older connection must not count any more.
+        """
+        self.disconnect()
+        connection.contact = self
+        self.line, self._current = Line.GREETING, connection
+
+    def connect(self, connection: Connection, received: int) -> list[bytes] | None:
+        """The other end has so many frames: what it is sent again. None: a newer one has greeted
+        us, which knows better how much we have."""
+        if self.line is not Line.GREETING or connection is not self._current:
+            return None
+        assert self.link is not None
+        again = self.link.resume(received)
+        self.line, self.connection = Line.CONNECTED, connection
+        return again
+
+    def disconnect(self) -> None:
+        """No connection counts any more, nor one that has not come so far."""
+        old, self.line = self.connection, Line.AWAY
+        self._current = self.connection = None
+        if old is not None:
+            old.abort()
+
+    def lost(self, connection: Connection) -> None:
+        """This connection has ended by itself."""
+        if self._current is connection:
+            self.line = Line.AWAY
+            self._current = self.connection = None
+
+
+def _nobody(contact: Contact) -> None:
+    """Dials nobody: before there is a dialler, and when we are closing."""
+
+
+class Contacts(dict[str, Contact]):
+    """All of them, by name, and from whom and to whom the network is cut, for tests."""
+
+    def __init__(self, me: NodeId, incidents: Incidents, chance: Random) -> None:
+        super().__init__()
+        self.incidents = incidents
+        self.dial: Callable[[Contact], None] = _nobody  # from now on: we know where it is
+        self.cut_from: frozenset[str] = frozenset()  # names that must not reach us
+        self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
+        self._me = me
+        self._chance = chance
+
+    def know(self, name: str, place: str | None, learned: bool = False) -> Contact | None:
+        """Remembers a node for ever, and dials it if we know where it is. None: it is us, or too
+        many are known.
+
+        Learned: from greetings, and not from whoever operates this node.
+        """
+        if name == self._me.name:
+            return None
+        contact = self.get(name)
+        if contact is None:
+            if len(self) >= MOST_CONTACTS:
+                self.incidents.count("contacts_over_limit")
+                return None
+            contact = self[name] = Contact(name, place)
+        if place is not None:
+            contact.place, contact.learned = place, learned
+        if contact.place is not None:
+            self.dial(contact)
+        return contact
+
+    def places(self) -> dict[str, str]:
+        """Where we know others: all of them, or others each time where they are too many."""
+        known = [contact for contact in self.values() if contact.place]
+        if len(known) > 64:
+            self._chance.shuffle(known)
+        places, size = {}, 0
+        for contact in known:
+            assert contact.place is not None
+            size += len(contact.name.encode()) + len(contact.place.encode()) + 6
+            if size > PLACES_BYTES:
+                break
+            places[contact.name] = contact.place
+        return places
+
+    def is_cut(self, name: str) -> bool:
+        return name in self.cut_from or name in self.cut_to
+
+    def stop_dialling(self) -> None:
+        self.dial = _nobody
+
+    def cut(self, incoming: frozenset[str], outgoing: frozenset[str]) -> None:
+        """As if the network were cut, from and to these names."""
+        self.cut_from, self.cut_to = incoming, outgoing
+        for name in sorted(incoming | outgoing):
+            if name in self:
+                self[name].disconnect()

@@ -1,0 +1,54 @@
+"""Keeping connections alive: says something on quiet ones every second, and gives dead ones up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from ordercast.net.contact import Contacts
+from ordercast.units import SECOND
+from ordercast.wire.framing import Kind, frame
+
+log = logging.getLogger("ordercast.net")
+
+PING_SECONDS = 1.0
+FORGIVEN = SECOND
+"""After a stall of ours that was longer than this, nobody is blamed for silence."""
+SILENCE = 8 * SECOND
+"""A connection that brings nothing for so long, not even a ping, is not one any more."""
+
+
+class Keepalive:
+    def __init__(self, contacts: Contacts) -> None:
+        self.loop_lag = 0  # nanoseconds that our own event loop was late
+        self._contacts = contacts
+        self._due = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._ping)
+        self._due = time.monotonic_ns() + round(PING_SECONDS * SECOND)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ping(self) -> None:
+        now = time.monotonic_ns()
+        late = now - self._due
+        self.loop_lag = max(late, self.loop_lag // 2)  # the latest lateness, slowly forgotten
+        self.start()
+        self._contacts.incidents.report_suppressed()
+        ping = frame(Kind.PING, b"")
+        for contact in self._contacts.values():
+            connection = contact.connection
+            if connection is None:
+                continue
+            if late > FORGIVEN:
+                connection.heard_at = now  # we stood still ourselves: what came is not read yet
+            if now - connection.heard_at > SILENCE:
+                log.info("%s: nothing came for %s s", contact, SILENCE // SECOND)
+                connection.abort()
+            else:
+                connection.put(ping)
