@@ -36,7 +36,7 @@ from typing import Protocol
 from ordercast import Causal, Fifo, Total
 from ordercast import open as open_node
 from ordercast.kernel.outbox import Limits
-from ordercast.net import group as group_module
+from ordercast.net import send_queue
 from ordercast.net.group import Group, Message
 from ordercast.net.node import Node
 from ordercast.types import Event, NodeId
@@ -214,7 +214,7 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
     kind, _, how = how.rpartition("-")
     alone = kind in ("lone", "single")
     if kind == "single":
-        group_module.LIMITS = Limits(gather_turns=0)
+        send_queue.LIMITS = Limits(gather_turns=0)
     senders = 1 if alone else 2 if kind == "causal2" else n
     has_views = alone or not kind or kind in TOTAL
     level = TOTAL.get(kind) or (Fifo() if has_views else causal(n, senders))

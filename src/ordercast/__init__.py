@@ -15,11 +15,11 @@ from ordercast.errors import DiskError, OrdercastError, PeerError, UsageError
 from ordercast.net.config import Config
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
-from ordercast.net.licence import TicketLost
 from ordercast.net.message import Ejected, GroupClosed, Message
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
 from ordercast.net.receipt import Receipt
+from ordercast.net.send_permit import TicketLost
 from ordercast.net.together import Together
 from ordercast.protocol.cluster.options import Causal, Gossip
 from ordercast.protocol.fifo.options import Fifo

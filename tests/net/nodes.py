@@ -162,8 +162,9 @@ def introduce(*nodes: Node) -> None:
 def limit(*groups: Group, most_unread: int | None = None, **changed: int) -> None:
     """Of what may wait to be sent, and `most_unread`: messages that may wait to be read."""
     for group in groups:
-        group.outbox.limits = msgspec.structs.replace(group.outbox.limits, **changed)
-        group.inbox.most_count = most_unread or group.inbox.most_count
+        outbox, inbox = group.queue.outbox, group.stream.inbox
+        outbox.limits = msgspec.structs.replace(outbox.limits, **changed)
+        inbox.most_count = most_unread or inbox.most_count
 
 
 def connected(one: Node, other: Node) -> bool:

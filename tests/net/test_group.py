@@ -20,7 +20,7 @@ from tests.net.nodes import (
 
 from ordercast import Ejected, Fifo, Group, GroupClosed, Message, Size, UsageError, View
 from ordercast.errors import OrdercastError
-from ordercast.net.group import LIMITS
+from ordercast.net.send_queue import LIMITS
 from ordercast.types import Event
 from ordercast.units import MILLISECOND, SECOND, Duration
 
@@ -390,14 +390,14 @@ async def test_who_takes_a_little_is_slow_but_alive(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2", eject_after="1h")
     first, slow = await cluster.join(n1, n2)
     limit(slow, most_unread=10)
-    await first.send_many([b"%d" % number for number in range(30)])
-    await data_of(first, 30)
-    await until(lambda: slow.status()["throttled"])
+    for number in range(30):  # a batch each: the application takes one of them at a time
+        await first.send(b"%d" % number, until="delivered")
+    await until(lambda: slow.status()["throttled"] and slow.status()["waiting_in"] == 30)
     for number in range(3):
         assert (await anext(slow)).data == b"%d" % number
-        slow._patience._eject()  # its time is over
+        slow.monitor.time_is_over()
         assert slow.status()["throttled"] and slow.name in n2.groups
-    slow._patience._eject()
+    slow.monitor.time_is_over()
     assert slow.name not in n2.groups
 
 
@@ -460,7 +460,7 @@ async def test_a_send_that_is_cancelled_was_sent_or_was_not(cluster: Cluster) ->
     assert len(set(got)) == len(got), "nothing came twice"
     assert set(returned) <= set(got) <= set(begun)
     assert got == sorted(got, key=int)
-    assert not first._in_line
+    assert not first.queue.in_line
 
 
 @live

@@ -9,8 +9,8 @@ from tests.net.nodes import PATIENT, QUICK, Cluster, data_of, kill, live, until,
 
 from ordercast import Group, Node
 from ordercast.net import driver as driver_module
-from ordercast.net.group import LIMITS
 from ordercast.net.link import Link
+from ordercast.net.send_queue import LIMITS
 
 LIMIT = 1 << 20
 LARGE = bytes(LIMITS.full_bytes)

@@ -393,7 +393,7 @@ async def test_the_last_one_goes_at_once_and_finds_all_again(cluster: Cluster) -
     assert n1._store is not None and n1._store.records(WORLD)
     (group,) = joined(n1)
     await group.become_updater()
-    assert group.licence is not None and group.licence.retire() > 0
-    assert not group.licence.is_needed()
+    assert group.permit is not None and group.permit.retire() > 0
+    assert not group.permit.is_needed()
     await group.leave()
     assert n1._store.records(WORLD), "it would still have to answer for its promises"

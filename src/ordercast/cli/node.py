@@ -165,7 +165,7 @@ async def _send_lines(group: Group) -> None:
 
     threading.Thread(target=read, daemon=True).start()
     while (line := await lines.get()) is not None:
-        if group.licence is None:
+        if group.permit is None:
             await group.send(line)
         else:
             await _send_as_updater(group, line)

@@ -38,9 +38,9 @@ from ordercast.kernel.family import Level
 from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
-from ordercast.net.licence import TicketLost
 from ordercast.net.node import Node, open_node
 from ordercast.net.receipt import Receipt
+from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import located
 
@@ -143,7 +143,7 @@ class LiveMember:
                 place = f"{plan.name}/{node.me.name}"
                 draw = Random(f"{load.seed}/workload/{place}")
                 self._begin(send(group, load, plan.rate, draw, until), earliest)
-                if group.licence is not None:
+                if group.permit is not None:
                     draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
                     self._begin(want_a_ticket(group, load.tenure, draw, until), earliest)
 
@@ -211,7 +211,7 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
         if max(due, loop.time()) >= until:
             return
         await asyncio.sleep(due - loop.time())
-        if group.licence is not None and group.updating is None:
+        if group.permit is not None and group.updating is None:
             continue
         if receipt is None or receipt.number is not None or receipt.failure is not None:
             backlog = 0

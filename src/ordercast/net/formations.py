@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel import inputs
+from ordercast.net.progress import Progress
 from ordercast.types import Event, Invitation, Refused, View
 
 if TYPE_CHECKING:
-    from ordercast.net.group import Group
-    from ordercast.net.node import Node
+    from ordercast.net.driver import Driver
     from ordercast.net.receipt import Receipt
 
 log = logging.getLogger("ordercast.net")
@@ -45,12 +45,19 @@ class Reformed(OrdercastError):
 
 
 class Formations:
-    def __init__(self, group: Group, node: Node, vote: Vote | None) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        driver: Driver,
+        vote: Vote | None,
+        refuse: Callable[[UsageError], None],  # nobody takes this member into its group
+    ) -> None:
         self.view: View | None = None  # the last that was installed
-        self._group = group
-        self._node = node
-        self._driver = node.driver
+        self._group = progress.group
+        self._progress = progress
+        self._driver = driver
         self._vote = vote
+        self._refuse = refuse
         self._under_way: deque[tuple[str, Receipt]] = deque()  # at most a window of them
         self._refused = 0  # how often
         self._why = ""
@@ -76,8 +83,7 @@ class Formations:
 
     def installed(self, view: View) -> None:
         if view.formation != self.current:
-            name = self._group.name
-            lost = Reformed(f"{name!r} was formed anew before this was with all")
+            lost = Reformed(f"{self._group!r} was formed anew before this was with all")
             for formation, receipt in self._under_way:
                 if formation != view.formation:
                     receipt.failure = lost
@@ -97,18 +103,18 @@ class Formations:
             asyncio.get_running_loop().call_soon(self._answer, news)
 
     def _end(self, why: str) -> None:
-        if self._group.is_open:
-            self._node.refuse(self._group, UsageError(why))
+        if self._progress.ended is None:
+            self._refuse(UsageError(why))
 
     def _answer(self, invitation: Invitation) -> None:
-        if self._group.is_open:
+        if self._progress.ended is None:
             yes, why = True, ""
             if self._vote is not None:
                 why = f"the application of {self._driver.me} does not want it"
                 try:
                     yes = bool(self._vote(invitation))
                 except Exception:  # a bug of the application's, which the others need not know
-                    log.exception("%s: the vote on %s", self._group.name, invitation.formation)
+                    log.exception("%s: the vote on %s", self._group, invitation.formation)
                     yes = False
             vote = inputs.Vote(invitation.group, invitation.formation, yes, "" if yes else why)
             self._driver.give(invitation.group, vote)
@@ -120,11 +126,11 @@ class Formations:
         before, refused = self.current, self._refused
         self._waiting += 1
         try:
-            self._driver.give(self._group.name, inputs.Form(self._group.name, members))
+            self._driver.give(self._group, inputs.Form(self._group, members))
             while self.view is None or self.current == before:
                 if self._refused != refused:
                     raise NotFormed(self._why)
-                await self._group.change()
+                await self._progress.change()
             return self.view
         finally:
             self._waiting -= 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.kernel.inputs import Input, StateProvided
 from ordercast.types import (
     Event,
     Invitation,
@@ -70,32 +72,42 @@ def too_much(size: int, count: int, group: str, largest: int) -> UsageError:
     )
 
 
+class Hooks(NamedTuple):
+    """What a group may ask of its application."""
+
+    snapshot: Callable[[], bytes] | None = None  # its state, for who comes later
+    restore: Callable[[bytes], None] | None = None  # takes another's state, when we come
+    vote: Callable[[Invitation], bool] | None = None  # whether we come to a formation
+
+
 class Handover:
     """How an application's state is asked for and given, where it has one."""
 
-    def __init__(
-        self, snapshot: Callable[[], bytes] | None, restore: Callable[[bytes], None] | None
-    ) -> None:
-        self.snapshot = snapshot
-        self._restore = restore
+    def __init__(self, hooks: Hooks, give: Callable[[Input], object]) -> None:
+        self._snapshot, self._restore = hooks.snapshot, hooks.restore
+        self._give = give  # to the machine
+
+    def answers_later(self, wanted: StateWanted) -> bool:
+        """Whether the application is asked, when it has read so far. If it has no state nobody has
+        to wait for that: the machine is told so in a turn of its own."""
+        if self._snapshot is None:
+            none = StateProvided(wanted.group, wanted.token, None)
+            asyncio.get_running_loop().call_soon(self._give, none)
+        return self._snapshot is not None
+
+    def give(self, wanted: StateWanted) -> None:
+        """The application has read so far. What it cannot hand over is its mistake."""
+        state = self._snapshot() if self._snapshot is not None else None
+        if state is not None and not isinstance(state, bytes):
+            raise UsageError(f"snapshot must return bytes, not {type(state).__name__}")
+        if state is not None and len(state) > LARGEST_STATE:
+            raise UsageError(
+                f"snapshot returned {len(state)} bytes; a state has at most {LARGEST_STATE}"
+            )
+        self._give(StateProvided(wanted.group, wanted.token, state))
 
     def take(self, given: StateGiven) -> None:
         if given.state is not None and self._restore is not None:
             self._restore(given.state)
         elif self._restore is not None:
             log.warning("%s begins without the state that others have", given.group)
-
-    def give(self) -> bytes | None:
-        return _state_of(self.snapshot)
-
-
-def _state_of(snapshot: Callable[[], bytes] | None) -> bytes | None:
-    """What the application's snapshot says. What cannot be handed over is its mistake."""
-    state = snapshot() if snapshot is not None else None
-    if state is not None and not isinstance(state, bytes):
-        raise UsageError(f"snapshot must return bytes, not {type(state).__name__}")
-    if state is not None and len(state) > LARGEST_STATE:
-        raise UsageError(
-            f"snapshot returned {len(state)} bytes; a state has at most {LARGEST_STATE}"
-        )
-    return state

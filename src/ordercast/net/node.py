@@ -27,8 +27,8 @@ import msgspec
 from ordercast.errors import DiskError, OrdercastError, UsageError
 from ordercast.kernel.family import Family, Level, Plan
 from ordercast.levels import chosen, find_family, level_type
-from ordercast.net.bell import Bell
 from ordercast.net.committer import Committer
+from ordercast.net.condition import Condition
 from ordercast.net.config import Config, objection_to, table_of
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams, Plain, Wrapper
@@ -39,7 +39,7 @@ from ordercast.net.handshake import INSECURE, Security
 from ordercast.net.identity import Identity
 from ordercast.net.machines import Machines
 from ordercast.net.mesh import Mesh
-from ordercast.net.message import Ejected, GroupClosed
+from ordercast.net.message import Ejected, GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
 from ordercast.net.security import Sealed, Tls, may
 from ordercast.protocol.families import FAMILIES
@@ -68,7 +68,7 @@ class Node:
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
         self.arrivals = count(1)  # what was delivered in any group, numbered
-        self.arrived: Bell  # rung for each of them
+        self.arrived: Condition  # notified of each of them
         self.driver: Driver
         self.mesh: Mesh
         self.datagrams: Datagrams
@@ -144,7 +144,7 @@ class Node:
         """Driver, mesh and datagrams, which know each other."""
         config, tls, sealed = self.config, self._tls, self._sealed
         rules = lru_cache(REMEMBERED_RULES)(partial(may, config))
-        self.arrived = Bell(asyncio.get_running_loop())
+        self.arrived = Condition()
         self.driver = Driver(self.me, self._codec, self._trace, rules, config.peer_limit)
         assert self._store is not None
         self._committer = self.driver.committer = Committer(self._store, self._stop)
@@ -294,7 +294,8 @@ class Node:
             raise UsageError(f"{name!r}: {family.not_live}")
         if unfit := family.objection(name, options, names):
             raise UsageError(unfit.why)
-        _check_hooks(name, family, options, snapshot, restore, vote)
+        hooks = Hooks(snapshot, restore, vote)
+        _check_hooks(name, family, options, hooks)
         if vote is not None and family.formation is not None:
             options = family.formation.asking(options)
         names = names or [self.me.name, *self.config.peers]
@@ -303,16 +304,8 @@ class Node:
         for told in family.advice(plan, 0.0):
             log.warning("%s: %s", name, told)
         machine, seat = self._machines.take(family, plan)
-        group = Group(
-            self,
-            family,
-            plan,
-            self.config.eject_after / 1e9,
-            may(self.config, self.me.name, name, "send"),
-            snapshot=snapshot,
-            restore=restore,
-            vote=vote,
-        )
+        may_send = may(self.config, self.me.name, name, "send")
+        group = Group(self, family, plan, may_send, hooks)
         self.groups[name] = group
         self._plans[name] = family, plan
         self.driver.add(machine, plan, group, seat)
@@ -413,20 +406,18 @@ def _checked(level: Level, families: Mapping[str, Family]) -> Level:
         raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
 
 
-def _check_hooks(
-    name: str, family: Family, options: Any, snapshot: object, restore: object, vote: object
-) -> None:
+def _check_hooks(name: str, family: Family, options: Any, given: Hooks) -> None:
     """What an application may be asked, and what it must be able to answer."""
-    hooks = (snapshot is not None) + (restore is not None)
+    hooks = (given.snapshot is not None) + (given.restore is not None)
     state, formation = family.state, family.formation
     if hooks == 1 or (hooks == 0 and state is not None and state.needed(options)):
         raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
     if hooks and (state is None or not state.possible(options)):
         more = f": {state.hint}" if state is not None else ""
         raise UsageError(f"{name!r} hands over no state{more}")
-    if vote is not None and formation is None:
+    if given.vote is not None and formation is None:
         raise UsageError(f"{name!r} is not formed by invitations: there is nothing to vote on")
-    if vote is None and formation is not None and formation.asks(options):
+    if given.vote is None and formation is not None and formation.asks(options):
         raise UsageError(f"{name!r} asks its application about invitations: give join a vote")
 
 

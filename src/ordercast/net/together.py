@@ -37,12 +37,12 @@ class Together:
             waiting = [
                 (arrival, place)
                 for place, group in enumerate(self._groups)
-                if (arrival := group.next_arrival) is not None
+                if (arrival := group.stream.next_arrival) is not None
             ]
             if not waiting:
                 self._let_go()
                 await self._node.arrived.wait()
-            elif (handed := self._groups[min(waiting)[1]].next_ready()) is not None:
+            elif (handed := self._groups[min(waiting)[1]].stream.next_ready()) is not None:
                 return handed
 
     def _let_go(self) -> None:

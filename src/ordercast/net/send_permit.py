@@ -1,4 +1,9 @@
-"""Our right to send in a group where that comes and goes: wanted, had, suspended, lost.
+"""The permit to send, in a group where members hold a ticket for a while: sought, held, lost.
+
+              acquired  suspended  resumed  released  disconnected
+    NONE      HELD      -          -        -         -
+    HELD      HELD      SUSPENDED  HELD     NONE      NONE, and senders hear of the loss
+    SUSPENDED HELD      SUSPENDED  HELD     NONE      NONE, and senders hear of the loss
 
 Rules.
  1. Whoever calls `become` has the machine seek a ticket. Who stops waiting withdraws that, unless
@@ -16,6 +21,7 @@ done in a turn of its own.
 from __future__ import annotations
 
 import asyncio
+from enum import Enum
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +29,12 @@ import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.inputs import Retire, Seek
+from ordercast.net.progress import Progress
+from ordercast.net.send_queue import SendQueue
 from ordercast.types import Updating
 
 if TYPE_CHECKING:
     from ordercast.net.driver import Driver
-    from ordercast.net.group import Group
-
 
 LEASES_TO_RETIRE = 6
 """In so many a guard set surely replaces one of its members, if it can at all."""
@@ -42,11 +48,28 @@ class TicketLost(OrdercastError):
         self.unsent = unsent  # messages that were accepted, and given up with it
 
 
-class Licence:
-    def __init__(self, group: Group, driver: Driver, lease: float) -> None:
-        self.ticket: int | None = None  # ours, suspended or not
-        self.suspended = False
-        self._group = group
+class State(Enum):
+    NONE = "none"
+    HELD = "held"
+    SUSPENDED = "suspended"
+
+
+AFTER = {
+    "acquired": State.HELD,
+    "suspended": State.SUSPENDED,
+    "resumed": State.HELD,
+    "released": State.NONE,
+    "disconnected": State.NONE,
+}
+
+
+class SendPermit:
+    def __init__(self, progress: Progress, queue: SendQueue, driver: Driver, lease: float) -> None:
+        self.state = State.NONE
+        self._number = 0  # HELD or SUSPENDED: which ticket it is
+        self._group = progress.group
+        self._progress = progress
+        self._queue = queue
         self._driver = driver
         self._lease = lease  # seconds
         self._retired_at = 0.0
@@ -57,12 +80,21 @@ class Licence:
         self._loss: TicketLost | None = None
 
     @property
+    def ticket(self) -> int | None:
+        """Ours, suspended or not."""
+        return None if self.state is State.NONE else self._number
+
+    @property
     def updating(self) -> int | None:
         """The ticket with which more can be sent, now or when it is no longer suspended."""
         return None if self._stopping else self.ticket
 
     def status(self) -> dict[str, Any]:
-        return {"ticket": self.ticket, "suspended": self.suspended, "wanted": self._sought}
+        return {
+            "ticket": self.ticket,
+            "suspended": self.state is State.SUSPENDED,
+            "wanted": self._sought,
+        }
 
     # --- what the application does -----------------------------------------------------------
 
@@ -72,7 +104,7 @@ class Licence:
             return
         if self._loss is not None:
             raise self._loss
-        name, me = self._group.name, self._driver.me.name
+        name, me = self._group, self._driver.me.name
         why = f"{me} is not an updater of {name!r}: await group.become_updater() before it sends"
         raise UsageError(why)
 
@@ -84,7 +116,7 @@ class Licence:
                     if not self._sought and not self._stopping:
                         self._seek(True)
                     else:
-                        await self._group.change()
+                        await self._progress.change()
             self._had = True
             return self.ticket
         finally:
@@ -95,23 +127,23 @@ class Licence:
         before = self._loss
         self._stopping += 1
         try:
-            while self.ticket is not None and self._group.unsent:
-                self._group.hurry()
-                await self._group.change()
+            while self.ticket is not None and self._queue.unsent:
+                self._queue.hurry()
+                await self._progress.change()
             if self._loss is not None and self._loss is not before and self._loss.unsent:
                 raise self._loss
             if self.ticket is not None and self._sought:
                 self._had = False
                 self._seek(False)
             while self.ticket is not None:  # it is given back when that is on the disk
-                await self._group.change()
+                await self._progress.change()
         finally:
             self._stopping -= 1
 
     def retire(self) -> float:
         """We are about to leave the group. How many seconds that should be waited for."""
         self._retired_at = monotonic()
-        self._driver.give(self._group.name, Retire(self._group.name))
+        self._driver.give(self._group, Retire(self._group))
         return LEASES_TO_RETIRE * self._lease
 
     def is_needed(self) -> bool:
@@ -119,48 +151,46 @@ class Licence:
 
         It takes a while to hear who is there, and who is about to leave as well.
         """
-        driver, name = self._driver, self._group.name
+        driver, name = self._driver, self._group
         if driver.may_go(name) or not driver.has_company():
             return False
         return monotonic() < self._retired_at + self._lease or driver.has_heirs(name)
 
     def _withdraw(self) -> None:
         """Nobody wants it any more."""
-        if self._sought and not self._had and not self._waiting and self._group.is_open:
+        if self._sought and not self._had and not self._waiting and self._progress.ended is None:
             self._seek(False)
 
     def _seek(self, wanted: bool) -> None:
         self._sought = wanted
         if wanted:
             self._loss = None
-        self._driver.give(self._group.name, Seek(self._group.name, wanted))
+        self._driver.give(self._group, Seek(self._group, wanted))
 
     # --- what the machine tells --------------------------------------------------------------
 
     def heard(self, told: Updating) -> Updating | None:
         """What of it the application should hear, if anything."""
-        had, was_suspended = self.ticket, self.suspended
-        if told.cause == "acquired":
-            self.ticket, self.suspended = told.ticket, False
-            if had == told.ticket:
-                return msgspec.structs.replace(told, cause="resumed") if was_suspended else None
-            return told
-        if had is None:
+        before, had = self.state, self.ticket
+        if before is State.NONE and told.cause != "acquired":
             return None
-        self.suspended = told.cause == "suspended"
-        if told.cause in ("released", "disconnected"):
-            self.ticket = None
+        self.state = AFTER[told.cause]
+        if told.cause == "acquired":
+            self._number = told.ticket
+            if had == told.ticket:
+                is_new = before is State.SUSPENDED
+                return msgspec.structs.replace(told, cause="resumed") if is_new else None
         if told.cause == "disconnected":
             self._had = False
             self._loss = self._lost(told.ticket)
-            self._group.give_up_unsent(self._loss)
+            self._queue.give_up(self._loss)
             asyncio.get_running_loop().call_soon(self._withdraw)
         return told
 
     def _lost(self, ticket: int) -> TicketLost:
-        unsent = self._group.unsent
+        unsent = self._queue.unsent
         return TicketLost(
-            f"{self._driver.me} has lost ticket {ticket} of {self._group.name!r}, and {unsent} "
+            f"{self._driver.me} has lost ticket {ticket} of {self._group!r}, and {unsent} "
             "messages were not sent: group.become_updater() asks for another",
             unsent,
         )

@@ -1,4 +1,4 @@
-"""A bell: wakes all who wait for something to change.
+"""A condition: wakes all who wait for something to change.
 
 Everybody waits for a future of their own, so whoever is cancelled takes nobody along. That is
 also cheaper than shielding one future for all: waiting is done once a batch.
@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 
 
-class Bell:
+class Condition:
     __slots__ = ("_loop", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._waiting: list[asyncio.Future[None]] = []
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     async def wait(self) -> None:
-        """Until the bell is rung the next time."""
+        """Until the next `notify`."""
         future = self._loop.create_future()
         self._waiting.append(future)
         try:
@@ -27,7 +31,7 @@ class Bell:
                 self._waiting.remove(future)
             raise
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for future in waiting:

@@ -1,4 +1,4 @@
-"""A bell wakes all who wait, and whoever gives up waiting takes nobody along."""
+"""A condition wakes all who wait, and whoever gives up waiting takes nobody along."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import asyncio
 
 from tests.net.nodes import Cluster, live
 
-from ordercast.net.bell import Bell
+from ordercast.net.condition import Condition
 
 
 @live
 async def test_all_who_wait_wake_and_who_comes_later_waits_for_the_next(cluster: Cluster) -> None:
-    bell = Bell(asyncio.get_running_loop())
-    bell.ring()  # nobody there
-    waiting = [asyncio.create_task(bell.wait()) for _ in range(3)]
+    condition = Condition()
+    condition.notify()  # nobody there
+    waiting = [asyncio.create_task(condition.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[1].cancel()
     await asyncio.wait([waiting[1]])
     assert not waiting[0].done() and not waiting[2].done()
-    bell.ring()
+    condition.notify()
     await asyncio.gather(waiting[0], waiting[2])
-    late = asyncio.create_task(bell.wait())
+    late = asyncio.create_task(condition.wait())
     await asyncio.sleep(0)
     assert not late.done()
-    bell.ring()
+    condition.notify()
     await late
 
 
 @live
 async def test_who_gives_up_again_and_again_leaves_nothing_behind(cluster: Cluster) -> None:
-    bell = Bell(asyncio.get_running_loop())
+    condition = Condition()
     for _ in range(100):
-        task = asyncio.create_task(bell.wait())
+        task = asyncio.create_task(condition.wait())
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-    assert not bell._waiting
+    assert not condition
 
 
 @live
 async def test_who_is_cancelled_after_the_ring_is_cancelled(cluster: Cluster) -> None:
-    bell = Bell(asyncio.get_running_loop())
-    task = asyncio.create_task(bell.wait())
+    condition = Condition()
+    task = asyncio.create_task(condition.wait())
     await asyncio.sleep(0)
-    bell.ring()
+    condition.notify()
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()

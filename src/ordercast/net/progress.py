@@ -1,0 +1,32 @@
+"""How far this member's own sends have come in a group, for all who wait for that."""
+
+from __future__ import annotations
+
+from ordercast.net.condition import Condition
+
+
+class Progress:
+    __slots__ = (
+        "changed",
+        "delivered_up_to",
+        "ended",
+        "group",
+        "knows_stability",
+        "stable_up_to",
+    )
+
+    def __init__(self, group: str, knows_stability: bool) -> None:
+        self.group = group
+        self.knows_stability = knows_stability  # whether members know who has what
+        self.delivered_up_to = 0  # the number of our last event that was delivered here
+        self.stable_up_to = 0  # our events up to this number are with every present member
+        self.ended: Exception | None = None  # why the group is closed
+        self.changed = Condition()  # of anything about sends, permits and formations
+
+    async def change(self) -> None:
+        """Until something has changed. Raises why the group is closed."""
+        if self.ended is not None:
+            raise self.ended
+        await self.changed.wait()
+        if self.ended is not None:
+            raise self.ended

@@ -1,0 +1,115 @@
+"""What an application reads of a group: messages, views and news in one order, or whole batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from ordercast.net.condition import Condition
+from ordercast.net.inbox import Inbox
+from ordercast.net.message import GroupClosed, Handed, Handover, Item, Message
+from ordercast.net.progress import Progress
+from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
+
+NOTHING = Event("", NodeId("nobody"), 0, [])
+
+
+class Stream:
+    """An async iterator. It ends when the group was left, and raises why it ended otherwise."""
+
+    __slots__ = ("_arrived", "_event", "_handover", "_place", "_progress", "inbox", "taken", "view")
+
+    def __init__(self, numbers: Iterator[int], handover: Handover, progress: Progress) -> None:
+        self.inbox = Inbox(numbers)
+        self.taken: Callable[[], None]  # the application has taken something
+        self.view: View | None = None  # the last one that it has taken
+        self._handover = handover
+        self._progress = progress
+        self._arrived = Condition()
+        self._event = NOTHING  # that is being handed out
+        self._place = 0  # of its next message
+
+    def put(self, item: Item | StateWanted | StateGiven) -> None:
+        self.inbox.put(item)
+        self._arrived.notify()
+
+    def wake(self) -> None:
+        """The group has ended."""
+        self._arrived.notify()
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """How much the application has taken."""
+        return self.inbox.taken, self._place
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> Handed:
+        place, event = self._place, self._event
+        payloads = event.payloads
+        if place < len(payloads):  # the usual case, without one more call
+            self._place = place + 1
+            return Message(event.origin, payloads[place], event.group, event.number)
+        while (handed := self.next_ready()) is None:
+            try:
+                await self._arrival()
+            except GroupClosed:
+                raise StopAsyncIteration from None
+        return handed
+
+    def next_ready(self) -> Handed | None:
+        """What comes next, if it is here."""
+        place, event = self._place, self._event
+        payloads = event.payloads
+        if place < len(payloads):
+            self._place = place + 1
+            return Message(event.origin, payloads[place], event.group, event.number)
+        while (item := self._take()) is not None:
+            if not isinstance(item, Event):
+                return item
+            if item.payloads:
+                self._event, self._place = item, 1
+                return Message(item.origin, item.payloads[0], item.group, item.number)
+        return None
+
+    @property
+    def next_arrival(self) -> int | None:
+        """The place of what comes next among all that came to this node; None: nothing is here."""
+        if self._place < len(self._event.payloads):
+            return self.inbox.last
+        return self.inbox.arrivals[0] if self.inbox.arrivals else None
+
+    async def next_batch(self) -> Item:
+        """The next whole event, or what is left of it, or what comes in between."""
+        if self._place < len(self._event.payloads):
+            rest = msgspec.structs.replace(
+                self._event, payloads=self._event.payloads[self._place :]
+            )
+            self._event = NOTHING
+            return rest
+        while (item := self._take()) is None:
+            await self._arrival()
+        return item
+
+    async def _arrival(self) -> None:
+        if self._progress.ended is not None:
+            raise self._progress.ended
+        await self._arrived.wait()
+
+    def _take(self) -> Item | None:
+        while self.inbox.items:
+            item = self.inbox.take()
+            # The application has done with all that it was handed before, so its state is that of
+            # this place in the stream.
+            if isinstance(item, StateWanted):
+                self._handover.give(item)
+            elif isinstance(item, StateGiven):
+                self._handover.take(item)
+            else:
+                if isinstance(item, View):
+                    self.view = item
+                self.taken()
+                return item
+        return None
