@@ -131,8 +131,8 @@ class Counted:
         self.count = self.heartbeats = 0
         self.goes_on = asyncio.Event()
         self.goes_on.set()
-        self._taken = node._datagrams._receive
-        node._datagrams._receive = self._take
+        self._taken = node.datagrams.receive
+        node.datagrams.receive = self._take
 
     def _take(self, sender: NodeId, body: bytes) -> None:
         self.heartbeats += 1

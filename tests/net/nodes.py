@@ -185,9 +185,7 @@ def cut_off(node: Node) -> None:
 
 async def kill(node: Node) -> None:
     """The process is gone: nobody is told, and its sockets just end."""
-    node.driver.close()
-    cut_off(node)
-    await node._close()
+    await node.abort()
 
 
 # --- somebody who speaks the protocol by hand --------------------------------------------------

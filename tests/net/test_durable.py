@@ -95,14 +95,13 @@ async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -
             (group,) = joined(n1, level=GUARDED, name=name)
             await group.become_updater()
             await group.send(name.encode(), until="delivered")
-        assert n1._store is not None
-        kinds = [(record.group, type(record).__name__) for record in n1._store.records()]
+        kinds = [(record.group, type(record).__name__) for record in n1.store.records()]
         assert sorted(kinds) == [
             (name, kind) for name in ("east", "west") for kind in ("EntryRecord", "GuardianRecord")
         ]
-        await n1._close()
+        await n1.abort()
     # The second life found its cluster, and did not begin another one.
-    epochs = {record.epoch for record in n1._store.records() if hasattr(record, "epoch")}
+    epochs = {record.epoch for record in n1.store.records() if hasattr(record, "epoch")}
     assert min(epochs) > 1
 
 
@@ -151,7 +150,7 @@ async def test_a_damaged_file_is_refused_before_anything_is_said(cluster: Cluste
     n1 = await cluster.open("n1")
     (group,) = joined(n1, level=GUARDED)
     await group.become_updater()
-    await n1._close()
+    await n1.abort()
     path = cluster.folder / "n1" / NAME
     data = bytearray(path.read_bytes())
     data[60] ^= 1

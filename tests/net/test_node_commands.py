@@ -64,8 +64,7 @@ async def test_members_shows_whether_a_node_updates(cluster: Cluster) -> None:
     said, _ = await process.communicate()
     (row,) = [line for line in said.decode().splitlines() if WORLD in line]
     assert "ticket 0" in row
-    assert n1._metrics is not None
-    samples = [sample for family in n1._metrics.collect() for sample in family.samples]
+    samples = [sample for family in n1.metrics.collect() for sample in family.samples]
     (updates,) = [each for each in samples if each.name == "ordercast_group_updating"]
     assert (updates.labels, updates.value) == ({"group": WORLD}, 1)
 

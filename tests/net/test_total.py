@@ -298,8 +298,7 @@ async def test_what_people_look_at_tells_of_formations(cluster: Cluster) -> None
     assert status["formation"] == "n1.0.1"
     assert status["members"] == ["n1"]
     assert {"present", "unstable", "suspected", "forming", "waiting"} <= status["counters"].keys()
-    assert n1._metrics is not None
-    samples = [sample for family in n1._metrics.collect() for sample in family.samples]
+    samples = [sample for family in n1.metrics.collect() for sample in family.samples]
     shown = {each.labels["what"]: each.value for each in samples if each.name == "ordercast_group"}
     assert shown["present"] == 1
     (formation,) = [each for each in samples if each.name == "ordercast_group_formation"]

@@ -350,8 +350,7 @@ async def test_who_leaves_hands_over_what_it_guards(cluster: Cluster) -> None:
 async def test_who_leaves_forgets_what_it_guarded_but_not_that_it_founded(cluster: Cluster) -> None:
     first, second, _ = await three(cluster, MANY)
     for group in (second, first):
-        store = group.node._store
-        assert store is not None
+        store = group.node.store
         await until(lambda store=store: store.records(WORLD))
         await group.leave()
         if group is second:
@@ -390,10 +389,10 @@ async def test_the_last_one_goes_at_once_and_finds_all_again(cluster: Cluster) -
     await group.become_updater()
     await kill(n1)
     n1 = await cluster.open("n1")
-    assert n1._store is not None and n1._store.records(WORLD)
+    assert n1.store.records(WORLD)
     (group,) = joined(n1)
     await group.become_updater()
     assert group.permit is not None and group.permit.retire() > 0
     assert not group.permit.is_needed()
     await group.leave()
-    assert n1._store.records(WORLD), "it would still have to answer for its promises"
+    assert n1.store.records(WORLD), "it would still have to answer for its promises"

@@ -15,6 +15,8 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from enum import Enum
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
@@ -22,39 +24,44 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
 from ordercast.errors import DiskError, OrdercastError, UsageError
 from ordercast.kernel.family import Family, Level, Plan
-from ordercast.levels import chosen, find_family, level_type
+from ordercast.levels import find_family, level_type
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
-from ordercast.net.config import Config, objection_to, table_of
+from ordercast.net.config import Config
 from ordercast.net.control import Control
-from ordercast.net.datagrams import Datagrams, Plain, Wrapper
+from ordercast.net.datagrams import Datagrams
 from ordercast.net.driver import Driver
 from ordercast.net.formations import Vote
 from ordercast.net.group import Group
-from ordercast.net.handshake import INSECURE, Security
 from ordercast.net.identity import Identity
+from ordercast.net.joining import plan_of
 from ordercast.net.machines import Machines
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import Ejected, GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
-from ordercast.net.security import Sealed, Tls, may
+from ordercast.net.protection import Protection, protection_of
+from ordercast.net.security import may
 from ordercast.protocol.families import FAMILIES
-from ordercast.settings import Source, convert, dotted, located, read_source
+from ordercast.settings import Source, read_source
 from ordercast.store.file import FileStore
 from ordercast.trace.log import RowLog
 from ordercast.types import NodeId, View
-from ordercast.units import Quantity
 from ordercast.wire.codec import Codec
-from ordercast.wire.framing import Kind
 
 log = logging.getLogger("ordercast.net")
 
-SECURITY_SECONDS = 2.0
 REMEMBERED_RULES = 4096
+
+
+class State(Enum):
+    """NEW, then OPEN, then CLOSED; BROKEN in between, when the disk has failed."""
+
+    NEW = "new"
+    OPEN = "open"
+    BROKEN = "broken"
+    CLOSED = "closed"
 
 
 class Node:
@@ -65,32 +72,28 @@ class Node:
         rules = config.group.values()
         elsewhere = {rule.family: find_family(rule.family) for rule in rules if ":" in rule.family}
         self.families = {**families, **elsewhere}
+        self.state = State.NEW
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
         self.arrivals = count(1)  # what was delivered in any group, numbered
-        self.arrived: Condition  # notified of each of them
+        self._plans: dict[str, tuple[Family, Plan]] = {}  # of the groups that we are in
+        self._broken: DiskError | None = None  # BROKEN, and then CLOSED: why
+        # Since it was entered; what must be closed is on the stack.
+        self._stack = AsyncExitStack()
+        self.arrived: Condition  # notified of every arrival
         self.driver: Driver
         self.mesh: Mesh
         self.datagrams: Datagrams
+        self.store: FileStore
+        self.metrics: Metrics
         self._machines: Machines
-        # Of the groups that we are in.
-        self._plans: dict[str, tuple[Family, Plan]] = {}
-        self._identity: Identity | None = None
-        self._trace: RowLog | None = None
-        self._codec = Codec(self.families.values())
-        self._store: FileStore | None = None
-        self._broken: DiskError | None = None
-        self._control: Control | None = None
-        self._metrics: Metrics | None = None
-        self._tls: Tls | None = None
-        self._sealed: Sealed | None = None
-        self._security_timer: asyncio.TimerHandle | None = None
-        self._open = False
+        self._committer: Committer
+        self._protection: Protection
 
     # --- life --------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Node:
-        if self._identity is not None:
+        if self.state is not State.NEW:
             raise UsageError("a node is entered once: ordercast.open makes another, a new life")
         config = self.config
         host, _, port = config.listen.rpartition(":")
@@ -100,20 +103,14 @@ class Node:
                 f"{config.listen} can be reached from elsewhere: say where the certificates are "
                 "([tls]), or insecure = true"
             )
-        self._load_certificates()  # before a life is used up
-        self._identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
-        self.me = self._identity.life
+        self._protection = protection_of(config)  # before a life is used up
+        identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
+        self.me, self.state = identity.life, State.CLOSED
+        self._stack.callback(identity.release)  # last: the folder is another's then
         try:
-            self._store = _opened_store(self._identity.folder, self._codec)
-            if config.trace is not None:
-                self._trace = RowLog(Path(config.trace))
-        except BaseException:
-            self._release()
-            raise
-        self._connect_parts()
-        if config.insecure and not _is_loopback(host):
-            log.warning("%s is open to everybody: insecure = true", config.listen)
-        try:
+            self._assemble(identity.folder)
+            if config.insecure and not _is_loopback(host):
+                log.warning("%s is open to everybody: insecure = true", config.listen)
             await self._serve(host, int(port))
         except BaseException:
             await self._close()
@@ -122,55 +119,49 @@ class Node:
             self.mesh.know(name, place)
         for place in config.seeds:
             self.mesh.seed(place)
-        self._open = True
+        self.state = State.OPEN
         self.driver.host.row("start")
-        self._keep_secure()
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
         return self
 
-    def _load_certificates(self) -> None:
-        files = self.config.tls
-        if files is not None:
-            self._tls = Tls(
-                files.authority,
-                files.certificate,
-                files.key,
-                cluster=self.config.cluster,
-                name=self.config.name,
-            )
-            self._sealed = Sealed()
-
-    def _connect_parts(self) -> None:
-        """Driver, mesh and datagrams, which know each other."""
-        config, tls, sealed = self.config, self._tls, self._sealed
+    def _assemble(self, folder: Path) -> None:
+        """All the parts, which know each other."""
+        config, stack = self.config, self._stack
+        codec = Codec(self.families.values())
+        self.store = _opened_store(folder, codec)
+        stack.callback(self.store.close)
+        trace = None if config.trace is None else RowLog(Path(config.trace))
+        if trace is not None:
+            stack.callback(trace.close)
         rules = lru_cache(REMEMBERED_RULES)(partial(may, config))
         self.arrived = Condition()
-        self.driver = Driver(self.me, self._codec, self._trace, rules, config.peer_limit)
-        assert self._store is not None
-        self._committer = self.driver.committer = Committer(self._store, self._stop)
-        self._machines = Machines(self.me, self._store.records, self.driver.start)
-        self.mesh = Mesh(
-            self.me,
-            config.cluster,
-            self.driver,
-            Random(),
-            Security(tls.server, tls.client, tls.certified_name, sealed.new_key)
-            if tls and sealed
-            else INSECURE,
-        )
-        wrapper: Wrapper = sealed or Plain(self.me, config.cluster)
+        self.driver = Driver(self.me, codec, trace, rules, config.peer_limit)
+        self._committer = self.driver.committer = Committer(self.store, self._stop)
+        stack.push_async_callback(self._committer.close)
+        self._machines = Machines(self.me, self.store.records, self.driver.start)
+        security = self._protection.security
+        self.mesh = Mesh(self.me, config.cluster, self.driver, Random(), security)
+        stack.push_async_callback(self.mesh.close)
+        wrapper = self._protection.wrapper(self.me)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
+        stack.callback(self.datagrams.close)
         self.driver.mesh, self.driver.datagrams = self.mesh, self.datagrams
         self.driver.crowd.contacts = self.mesh.contacts
+        stack.callback(self.driver.close)
 
     async def _serve(self, host: str, port: int) -> None:
+        config = self.config
         await self.mesh.listen(host, port)
         await self.datagrams.listen(host, self.mesh.port)
-        if self.config.control is not None:
-            self._control = Control(Path(self.config.control), self.status)
-            await self._control.listen()
-        if self.config.metrics is not None:
-            self._metrics = Metrics(self.config.metrics, self.status)
+        if config.control is not None:
+            control = Control(Path(config.control), self.status)
+            self._stack.callback(control.close)
+            await control.listen()
+        if config.metrics is not None:
+            self.metrics = Metrics(config.metrics, self.status)
+            self._stack.callback(self.metrics.close)
+        self._protection.start(self.mesh)
+        self._stack.callback(self._protection.stop)
 
     async def __aexit__(
         self,
@@ -185,45 +176,20 @@ class Node:
         finally:
             await self._close()
 
-    def _keep_secure(self) -> None:
-        """Every few seconds: takes renewed certificates, and hands out keys that are due."""
-        if self._tls is None or self._sealed is None:
-            return
-        loop = asyncio.get_running_loop()
-        self._security_timer = loop.call_later(SECURITY_SECONDS, self._keep_secure)
-        self._tls.maybe_reload()
-        for contact in self.mesh.contacts.values():
-            if contact.connection is not None and self._sealed.needs_rotation(contact):
-                self.mesh.send_frame(contact, Kind.KEY, self._sealed.rotate(contact))
+    async def abort(self) -> None:
+        """Ends at once, like a process that is killed: nobody is told, and nothing is finished."""
+        self.driver.close()
+        for connection in list(self.mesh.connections):
+            connection.abort()
+        await self._close()
 
     async def _close(self) -> None:
-        if self._open:
+        if self.state is State.OPEN:
             self.driver.host.row("stop")
-        self._open = False
-        if self._security_timer is not None:
-            self._security_timer.cancel()
+        self.state = State.CLOSED
         for group in list(self.groups.values()):
             group.close(GroupClosed(f"the node {self.me} is closed"))
-        self.driver.close()
-        self.datagrams.close()
-        if self._control is not None:
-            self._control.close()
-        if self._metrics is not None:
-            self._metrics.close()
-        try:
-            await self.mesh.close()
-            if self._trace is not None:
-                trace, self._trace = self._trace, None
-                trace.close()
-        finally:
-            self._release()
-
-    def _release(self) -> None:
-        """The folder is another's: a new life's, perhaps."""
-        if self._store is not None:
-            self._store.close()
-        if self._identity is not None:
-            self._identity.release()
+        await self._stack.aclose()
 
     def _stop(self, error: DiskError) -> None:
         """The disk does not keep what we would promise: we say nothing more to anybody."""
@@ -231,7 +197,7 @@ class Node:
         self._broken = DiskError(f"{self.me} stops: {error}")
         self._broken.__cause__ = error
         self.driver.host.row("crash", cause="disk")
-        self._open = False
+        self.state = State.BROKEN
         self.driver.close()
         for group in list(self.groups.values()):
             group.close(self._broken)
@@ -253,7 +219,7 @@ class Node:
             "node": str(self.me),
             "cluster": self.config.cluster,
             "listens": f"{self.config.listen.rpartition(':')[0]}:{self.mesh.port}",
-            "secure": self._tls is not None,
+            "secure": self.config.tls is not None,
             "groups": {name: group.status() for name, group in list(self.groups.items())},
             "peers": peers,
             "counters": dict(self.mesh.counters),
@@ -281,47 +247,18 @@ class Node:
         """
         if self._broken is not None:
             raise self._broken
-        if not self._open:
+        if self.state is not State.OPEN:
             raise UsageError("join needs an open node: async with ordercast.open(...) as node")
-        if objection := objection_to(name):
-            raise UsageError(objection)
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
-        family, options = chosen(_checked(level, self.families), self.families)
-        rules = self.config.group.get(name)
-        names = members or (rules.members if rules else None)
-        if family.not_live:
-            raise UsageError(f"{name!r}: {family.not_live}")
-        if unfit := family.objection(name, options, names):
-            raise UsageError(unfit.why)
         hooks = Hooks(snapshot, restore, vote)
-        _check_hooks(name, family, options, hooks)
-        if vote is not None and family.formation is not None:
-            options = family.formation.asking(options)
-        names = names or [self.me.name, *self.config.peers]
-        self._check_members(name, names, family.largest_group)
-        plan = Plan(name, tuple(sorted(set(names))), options)
-        for told in family.advice(plan, 0.0):
-            log.warning("%s: %s", name, told)
+        family, plan = plan_of(self.config, self.families, name, level, members, hooks)
         machine, seat = self._machines.take(family, plan)
-        may_send = may(self.config, self.me.name, name, "send")
-        group = Group(self, family, plan, may_send, hooks)
+        group = Group(self, family, plan, may(self.config, self.me.name, name, "send"), hooks)
         self.groups[name] = group
         self._plans[name] = family, plan
         self.driver.add(machine, plan, group, seat)
         return group
-
-    def _check_members(self, name: str, names: list[str], most: int) -> None:
-        if not may(self.config, self.me.name, name, "join"):
-            raise UsageError(f"{self.me.name} may not be in {name!r}: {table_of(name)} members")
-        if self.me.name not in names:
-            raise UsageError(f"{self.me.name} is not a member of {name!r}: {', '.join(names)}")
-        strangers = [other for other in names if not may(self.config, other, name, "join")]
-        if strangers:
-            who = ", ".join(strangers)
-            raise UsageError(f"{who} may not be in {name!r}: {table_of(name)} members has others")
-        if len(names) > most:
-            raise UsageError(f"{name!r} would have {len(names)} members: at most {most} members")
 
     async def reform(
         self, name: str, members: list[str] | None = None, *, timeout: float | None = None
@@ -387,38 +324,6 @@ class Node:
         self.driver.leave(group.name)
         self.groups.pop(group.name, None)
         self._machines.over(self._plans.pop(group.name)[1], machine, sound)
-
-
-def _checked(level: Level, families: Mapping[str, Family]) -> Level:
-    """What a constructor takes as it comes: numbers in their bounds, quantities with a unit."""
-    kind = type(level)
-    if kind not in map(level_type, families.values()):
-        raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
-    given = {
-        name: str(value) if isinstance(value, Quantity) else value
-        for name in level.__struct_fields__
-        if (value := getattr(level, name)) is not None
-    }
-    try:
-        return convert(given, kind)
-    except msgspec.ValidationError as error:
-        where, what = located(str(error), kind)
-        raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
-
-
-def _check_hooks(name: str, family: Family, options: Any, given: Hooks) -> None:
-    """What an application may be asked, and what it must be able to answer."""
-    hooks = (given.snapshot is not None) + (given.restore is not None)
-    state, formation = family.state, family.formation
-    if hooks == 1 or (hooks == 0 and state is not None and state.needed(options)):
-        raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
-    if hooks and (state is None or not state.possible(options)):
-        more = f": {state.hint}" if state is not None else ""
-        raise UsageError(f"{name!r} hands over no state{more}")
-    if given.vote is not None and formation is None:
-        raise UsageError(f"{name!r} is not formed by invitations: there is nothing to vote on")
-    if given.vote is None and formation is not None and formation.asks(options):
-        raise UsageError(f"{name!r} asks its application about invitations: give join a vote")
 
 
 def _opened_store(folder: Path, codec: Codec) -> FileStore:

@@ -1,0 +1,74 @@
+"""How a node proves who it is and knows who others are: by certificates, or not at all.
+
+Renewed certificates are taken, and keys for datagrams are replaced, while the node runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ordercast.net.config import Config
+from ordercast.net.datagrams import Plain, Wrapper
+from ordercast.net.handshake import INSECURE, Security
+from ordercast.net.mesh import Mesh
+from ordercast.net.security import Sealed, Tls
+from ordercast.types import NodeId
+from ordercast.wire.framing import Kind
+
+UPKEEP_SECONDS = 2.0
+
+
+class Protection:
+    """None: everybody who reaches this node is who they say."""
+
+    security = INSECURE
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+
+    def wrapper(self, me: NodeId) -> Wrapper:
+        return Plain(me, self._cluster)
+
+    def start(self, mesh: Mesh) -> None:
+        """There is nothing to renew."""
+
+    def stop(self) -> None:
+        """Nor to stop."""
+
+
+class Certified(Protection):
+    def __init__(self, cluster: str, tls: Tls) -> None:
+        super().__init__(cluster)
+        self._tls = tls
+        self._sealed = Sealed()
+        self._timer: asyncio.TimerHandle | None = None  # between `start` and `stop`
+        self.security = Security(tls.server, tls.client, tls.certified_name, self._sealed.new_key)
+
+    def wrapper(self, me: NodeId) -> Wrapper:
+        return self._sealed
+
+    def start(self, mesh: Mesh) -> None:
+        """From now on every few seconds: takes renewed certificates, and hands out keys."""
+        self._timer = asyncio.get_running_loop().call_later(UPKEEP_SECONDS, self.start, mesh)
+        self._tls.maybe_reload()
+        for contact in mesh.contacts.values():
+            if contact.connection is not None and self._sealed.needs_rotation(contact):
+                mesh.send_frame(contact, Kind.KEY, self._sealed.rotate(contact))
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def protection_of(config: Config) -> Protection:
+    files = config.tls
+    if files is None:
+        return Protection(config.cluster)
+    tls = Tls(
+        files.authority,
+        files.certificate,
+        files.key,
+        cluster=config.cluster,
+        name=config.name,
+    )
+    return Certified(config.cluster, tls)
