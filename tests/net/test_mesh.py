@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -40,15 +40,22 @@ class Ear:
     def __init__(self) -> None:
         self.heard: list[bytes] = []
         self.deaf = False  # what comes is for nobody here
+        self.is_late = False  # it answers when something else is done
         self.refuses: bytes | None = None  # what costs a peer its connection
         self.answers: list[int] = []
 
-    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> bool:
+    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> None:
         for body in bodies:
             if self.refuses is not None and bytes(body) == self.refuses:
                 raise PeerError("refused")
             self.heard.append(bytes(body))
-        return not self.deaf
+
+    def receive_status(self, sender: NodeId, body: memoryview, answer: Callable[[], None]) -> None:
+        self.heard.append(bytes(body))
+        if self.is_late:
+            asyncio.get_running_loop().call_later(0.01, answer)
+        elif not self.deaf:
+            answer()
 
     def acknowledged(self, contact: Contact) -> None: ...
 
@@ -194,6 +201,10 @@ async def test_status_frames_are_answered(cluster: Cluster) -> None:
         assert one.mesh.send_frame(one.contact, Kind.STATUS, (79).to_bytes(8) + b"now?")
         await until(lambda: len(one.ear.answers) == 2)
         assert one.ear.answers == [77, 79]
+        two.ear.is_late = True
+        assert one.mesh.send_frame(one.contact, Kind.STATUS, (80).to_bytes(8) + b"later?")
+        one.mesh.keepalive.stop()  # so that nothing else comes, after which it would be written
+        await until(lambda: one.ear.answers == [77, 79, 80])
         one.cut()
         await until(lambda: not one.is_connected)
         assert not one.mesh.send_frame(one.contact, Kind.STATUS, bytes(8))

@@ -74,10 +74,9 @@ class Hears:
         self.packets: asyncio.Queue[tuple[NodeId, bytes]] = asyncio.Queue()
         self.meeting: Callable[[Contact], None] = lambda contact: None
 
-    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> bool:
+    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> None:
         for body in bodies:
             self.packets.put_nowait((sender, bytes(body)))
-        return True
 
     def answered(self, sender: NodeId, key: int) -> None: ...
 

@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader()
         self._entered = bool(source)  # it counts as half open
         self._unproven = 0  # bytes of frames from before it was ready
+        self._reading = False
         self._replies: list[bytes] = []  # to what is being read, written together
         self._unacknowledged = 0  # bytes of data frames since our last acknowledgement
         self._acknowledged = 0  # frames in that acknowledgement
@@ -73,6 +74,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard_at = self.mesh.now()
         packets: list[memoryview] = []  # of the link: those in a row are handed over together
+        self._reading = True
         try:
             for kind, body in self._reader.feed(data):
                 if kind == DATA and self.ready:
@@ -96,6 +98,8 @@ class Connection(asyncio.Protocol):
         except PeerError as error:
             self.mesh.count("refused_frames")
             self.refuse(str(error))
+        finally:
+            self._reading = False
 
     def connection_lost(self, error: Exception | None) -> None:
         """Also of one that was never made, and a second time if need be."""
@@ -176,8 +180,11 @@ class Connection(asyncio.Protocol):
         self.put(frame(kind, body))
 
     def reply(self, kind: Kind, body: bytes) -> None:
-        """Writes a short frame as soon as all that has come was read."""
-        self._replies.append(frame(kind, body))
+        """Writes a short frame: at once, or together with others when all that came was read."""
+        if self._reading:
+            self._replies.append(frame(kind, body))
+        else:
+            self.write(kind, body)
 
     def put_parts(self, kind: Kind, *parts: bytes) -> None:
         """Writes one frame whose body lies in several pieces, without putting them together."""
