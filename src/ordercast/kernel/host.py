@@ -256,7 +256,10 @@ class Host:
             return True
         if step.sent or step.outputs or step.timers or step.kept:
             self._blank = self._new_step(0)
-            self._apply(seat, step)
+            if step.kept or seat.waiting:
+                self._queue(seat, step, None)
+            else:
+                self._take_effect(seat, step, None)
         elif self.stepped is not None and not seat.waiting:
             self.stepped(seat)
         return True
@@ -352,14 +355,10 @@ class Host:
     # --- effects -----------------------------------------------------------------------------
 
     def _apply(self, seat: Seat, step: Step, event: Event | None = None) -> None:
-        try:
-            if step.kept or seat.waiting:
-                self._queue(seat, step, event)
-            else:
-                self._take_effect(seat, step, event)
-        except Exception as error:
-            # The machine believes in what did not happen. Better no member than a wrong one.
-            self._break(seat, error)
+        if step.kept or seat.waiting:
+            self._queue(seat, step, event)
+        else:
+            self._take_effect(seat, step, event)
 
     def _queue(self, seat: Seat, step: Step, event: Event | None) -> None:
         waiting = _Waiting(step, event)
@@ -374,35 +373,48 @@ class Host:
                 waiting.durable = True
                 self._go_on(seat)
 
-            self.world.commit(step.kept, done)
+            try:
+                self.world.commit(step.kept, done)
+            except Exception as error:
+                self._break(seat, error)
 
     def _go_on(self, seat: Seat) -> None:
         """Steps take effect up to the first that is not durable."""
-        try:
-            while seat.waiting and seat.waiting[0].durable and not seat.closed:
-                waiting = seat.waiting.popleft()
-                if waiting.step is not None:
-                    seat.stable = waiting.stable
-                    self._take_effect(seat, waiting.step, waiting.event)
-                if waiting.then is not None:
-                    waiting.then()
-        except Exception as error:
-            self._break(seat, error)
+        while seat.waiting and seat.waiting[0].durable:
+            waiting = seat.waiting.popleft()
+            if waiting.step is not None:
+                seat.stable = waiting.stable
+                self._take_effect(seat, waiting.step, waiting.event)
+            if waiting.then is not None:
+                waiting.then()
 
     def _take_effect(self, seat: Seat, step: Step, event: Event | None) -> None:
-        journal = self.journal
-        # The time of all its rows: nobody may hear that a ticket is free before it is so.
-        at = 0 if journal is None else self.world.trace_time()
-        if event is not None and journal is not None:
-            journal.submit(at, event)
-        if self._flush is not None:
-            self._flush()
-        if self.observe is not None:
-            self.observe(seat, step, event)
-        if step.sent:
-            send = self._send
-            for to, packet, channel, tokens in step.sent:
-                send(seat, to, packet, channel, tokens)
+        journal, at = self.journal, 0
+        try:
+            if journal is not None and (step.outputs or event is not None):
+                # The time of all its rows: nobody may hear that a ticket is free before it is so.
+                at = self.world.trace_time()
+                if event is not None:
+                    journal.submit(at, event)
+            if self._flush is not None:
+                self._flush()
+            if self.observe is not None:
+                self.observe(seat, step, event)
+            if step.sent:
+                send = self._send
+                for to, packet, channel, tokens in step.sent:
+                    send(seat, to, packet, channel, tokens)
+            if step.timers:
+                self._set_timers(seat, step)
+            if step.outputs:
+                self._hand_over(seat, step, at)
+            if self.stepped is not None:
+                self.stepped(seat)
+        except Exception as error:
+            # The machine believes in what did not happen. Better no member than a wrong one.
+            self._break(seat, error)
+
+    def _set_timers(self, seat: Seat, step: Step) -> None:
         for timer, after in step.timers:
             if after is None:
                 self._unset(seat, timer)
@@ -413,6 +425,10 @@ class Host:
                 self._cancel(found[1])
             self._settings = setting = self._settings + 1
             seat.timers[timer] = setting, self._wake(seat, timer, setting, after)
+
+    def _hand_over(self, seat: Seat, step: Step, at: int) -> None:
+        """The trace and the application hear what the machine said, in order."""
+        journal, hear = self.journal, self._hear
         for output in step.outputs:
             if isinstance(output, Event):
                 self.delivered += 1
@@ -425,9 +441,7 @@ class Host:
                 if journal is not None:
                     self._note(journal, at, output)
                 continue
-            self._hear(seat, output)
-        if self.stepped is not None:
-            self.stepped(seat)
+            hear(seat, output)
 
     def _unset(self, seat: Seat, timer: Timer) -> None:
         found = seat.timers.pop(timer, None)

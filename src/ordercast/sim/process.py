@@ -7,6 +7,7 @@ nothing: packets, timers and syncs wait, as they do for a process that the opera
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from ordercast.errors import DiskError
@@ -14,7 +15,7 @@ from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Input, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Address, Channel, Heard, Timer
+from ordercast.kernel.step import Heard, Timer
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.clock import TRUE
 from ordercast.sim.network import Link, Network, Parcel
@@ -37,7 +38,7 @@ class Process:
     __slots__ = (
         *("_answers", "_application", "_build", "_paused", "_synced_at", "_traced", "_write"),
         *("agenda", "alive", "busy_until", "clock", "delivered", "disk", "host", "life", "links"),
-        *("name", "network", "on_room", "on_start", "receiver", "submitted", "wire_rows"),
+        *("name", "network", "on_room", "on_start", "receiver", "send", "submitted", "wire_rows"),
     )
 
     def __init__(
@@ -51,7 +52,9 @@ class Process:
         application: Application | None,
     ) -> None:
         self.name = name
-        self.receiver: Callable[[Parcel], None] = self.arrive  # bound once, for millions of packets
+        # Bound once, for millions of packets.
+        self.receiver: Callable[[Parcel], None] = self.arrive
+        self.send = partial(network.post, self)
         self.agenda = agenda
         self.network = network
         self.clock = TRUE
@@ -76,7 +79,9 @@ class Process:
         self.host = self._new_host()
 
     def _new_host(self) -> Host:
-        return Host(self, Journal(self.life, self._write) if self._traced else None)
+        host = Host(self, Journal(self.life, self._write) if self._traced else None)
+        host.stepped = None  # until somebody waits for that
+        return host
 
     # --- life --------------------------------------------------------------------------------
 
@@ -180,6 +185,7 @@ class Process:
         """The load is blocked, and wants to be called when a step may have made room."""
         if self.alive and group not in self.on_room:
             self.on_room[group] = retry
+            self.host.stepped = self.stepped
             self.host.blocked(group)
 
     def status(self, answer: tuple[Host, Seat, Hashable, bool]) -> None:
@@ -191,16 +197,6 @@ class Process:
             host.status(seat, token, arrived, self._now())
 
     # --- the world of the host -------------------------------------------------------------------
-
-    def send(
-        self,
-        seat: Seat,
-        to: tuple[Address, ...],
-        packet: Packet,
-        channel: Channel,
-        tokens: tuple[Hashable, ...],
-    ) -> None:
-        self.network.post(self, seat, to, packet, channel, tokens)
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> None:
         at = self.agenda.now + self.clock.span(after)
@@ -243,13 +239,16 @@ class Process:
             answer = self._application(self.life, output)
         if isinstance(output, StateWanted):
             state = answer if isinstance(answer, bytes) else None
-            self._answers.append((seat, StateProvided(output.group, output.token, state)))
+            self._answer(seat, StateProvided(output.group, output.token, state))
         elif isinstance(output, Invitation):
-            vote = Vote(output.group, output.formation, answer is not False)
-            self._answers.append((seat, vote))
+            self._answer(seat, Vote(output.group, output.formation, answer is not False))
+
+    def _answer(self, seat: Seat, given: Input) -> None:
+        """What comes of an answer comes after all that the application hears of this step."""
+        self._answers.append((seat, given))
+        self.host.stepped = self.stepped
 
     def stepped(self, seat: Seat) -> None:
-        # What comes of an answer comes after all that the application hears of this step.
         if self._answers:
             answers, self._answers = self._answers, []
             for asked, given in answers:
@@ -257,6 +256,8 @@ class Process:
         if self.on_room:
             for retry in list(self.on_room.values()):
                 retry()
+        if not self.on_room and not self._answers:
+            self.host.stepped = None
 
     def broke(self, seat: Seat, error: Exception) -> None:
         raise error
