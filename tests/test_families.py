@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,9 @@ from ordercast.check.history import PROMISES
 from ordercast.check.laws import LAWS
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family
+from ordercast.kernel.packet import tag_of
 from ordercast.levels import choose, chosen, find_family, level_type
-from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.families import FAMILIES, FOLDERS
 from ordercast.protocol.fifo import FAMILY
 from ordercast.protocol.planned import PLANNED
 from ordercast.scenario.file import parse_scenario
@@ -131,3 +135,100 @@ def test_a_family_that_is_not_there_is_named(word: str, why: str) -> None:
         find_family(word)
     with pytest.raises(UsageError, match=re.escape(why)):
         parse_scenario(scenario_of(word))
+
+
+# --- no generic package names one ------------------------------------------------------------
+
+SOURCE = ROOT / "src" / "ordercast"
+GENERIC = tuple(
+    "kernel scenario sim net live check spark trace store wire testing report cli".split()
+)
+LISTS = ("ordercast.protocol.families", "ordercast.protocol.planned")
+"""All that a generic package may know of families: that there are some."""
+OPTIONS = frozenset(
+    name for family in FAMILIES.values() for name in level_type(family).__struct_fields__
+)
+TAGS = frozenset(tag_of(kind) for family in FAMILIES.values() for kind in family.packets)
+
+
+def files_in(*packages: str) -> list[Path]:
+    return [path for package in packages for path in sorted((SOURCE / package).rglob("*.py"))]
+
+
+@cache
+def names_defined_in(*packages: str) -> frozenset[str]:
+    """What the classes of these packages call their own fields and methods."""
+    found: set[str] = set()
+    for path in files_in(*packages):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found.add(node.attr)
+            for part in node.body if isinstance(node, ast.ClassDef) else ():
+                match part:
+                    case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                        found.add(name)
+                    case ast.AnnAssign(target=ast.Name(id=name)):
+                        found.add(name)
+    return frozenset(found)
+
+
+def leaks(text: str) -> Iterator[str]:
+    """Where a program knows of a family: imports, packets, options."""
+    tree = ast.parse(text)
+    own = set(names_defined_in(*GENERIC)) | set(dir(str)) | set(dir(list))
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module)):
+                if module.startswith("ordercast.studies"):
+                    own |= names_defined_in("studies")
+                if module.startswith("ordercast.protocol") and module not in LISTS:
+                    yield f"{node.lineno}: imports {module}"
+                if module == "ordercast.studies" and "published_ring" in ast.unparse(node):
+                    yield f"{node.lineno}: imports a study's family"
+            case ast.Import(names=names):
+                for alias in names:
+                    if alias.name.startswith("ordercast.protocol"):
+                        yield f"{node.lineno}: imports {alias.name}"
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) if name in OPTIONS and name not in own:
+                yield f"{node.lineno}: reads the option {name}"
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_]):
+                if name in OPTIONS and name not in own:
+                    yield f"{node.lineno}: reads the option {name}"
+            case ast.Constant(value=str(text)) if text in TAGS:
+                yield f"{node.lineno}: names the packet {text}"
+
+
+@pytest.mark.parametrize("path", files_in(*GENERIC), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_generic_package_knows_a_family(path: Path) -> None:
+    assert not list(leaks(path.read_text(encoding="utf-8")))
+
+
+def test_only_options_that_mean_something_generic_too_go_unseen() -> None:
+    """A word that generic classes use for a thing of their own says nothing about a family."""
+    unseen = OPTIONS & names_defined_in(*GENERIC)
+    seen = {"updaters", "ownership", "invitations", "heartbeat", "fan_out", "window_size"}
+    assert not unseen & seen
+    assert len(OPTIONS - unseen) > len(OPTIONS) / 2
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from ordercast.protocol.fifo import FAMILY", "1: imports ordercast.protocol.fifo"),
+        ("import ordercast.protocol.newtop.packets", "1: imports ordercast.protocol.newtop"),
+        ("def f(o):\n    return o.updaters", "2: reads the option updaters"),
+        ("x = getattr(o, 'window_size', 1)", "1: reads the option window_size"),
+        ("x = kind == 'fifo.data'", "1: names the packet fifo.data"),
+    ],
+)
+def test_a_leak_is_found(text: str, found: str) -> None:
+    assert [leak for leak in leaks(text) if leak.startswith(found)]
+
+
+def test_families_of_this_version_are_found_in_their_folders_alone() -> None:
+    listed = [f"{folder.__name__.rpartition('.')[2]}" for folder in FOLDERS]
+    assert listed == ["fifo", "cluster", "newtop"]
+    text = (SOURCE / "protocol" / "families.py").read_text(encoding="utf-8")
+    assert not [name for name in FAMILIES if f'"{name}"' in text]

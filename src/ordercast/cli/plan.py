@@ -13,7 +13,6 @@ from rich.table import Table
 
 from ordercast.cli import screen
 from ordercast.errors import UsageError
-from ordercast.protocol.cluster.advice import doubts
 from ordercast.studies import planner
 from ordercast.studies.planner import Bounds, Group, Plan, Promise, Settings
 from ordercast.studies.spread import Relay, spread_in_step, spread_phased
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             "settings": plan.settings,
             "promise": plan.promise,
             "paper": plan.bounds,
-            "advice": _advice(group, plan.settings),
+            "advice": planner.doubts_about(group, plan.settings),
         }
         if rounds:
             fields["rounds"] = rounds
@@ -145,19 +144,6 @@ def _wanted(text: str | None) -> tuple[float, float | None]:
             f"--missed wants a number, or a share such as 0.1%, not {text!r}"
         ) from None
     return (0.0, number / 100) if text.endswith("%") else (number, None)
-
-
-def _advice(group: Group, settings: Settings) -> list[str]:
-    return doubts(
-        processes=group.processes,
-        fan_out=settings.fan_out,
-        hops=settings.hops,
-        events_per_message=settings.events_per_message,
-        history=settings.history,
-        events_per_round=group.events_per_round,
-        recovery_buffer=settings.recovery_buffer,
-        asked=settings.asked,
-    )
 
 
 # --- counted out -----------------------------------------------------------------------------
@@ -244,7 +230,12 @@ def _print(group: Group, plan: Plan, length: Duration, rounds: list[Round] | Non
         if rounds:
             out.print(_curve(group, rounds), soft_wrap=False)
     prefix = "" if sys.stdout.isatty() else "# "
-    lines = ["", *capture.get().strip("\n").splitlines(), "", *_advice(group, plan.settings)]
+    lines = [
+        "",
+        *capture.get().strip("\n").splitlines(),
+        "",
+        *planner.doubts_about(group, plan.settings),
+    ]
     while lines and not lines[-1].strip():
         lines.pop()
     print("\n".join(f"{prefix}{line}".rstrip() if line.strip() else "" for line in lines))

@@ -160,7 +160,7 @@ def _run(trial: Trial, out: Path, traces: str) -> Manifest:
     if traces == "all" or (traces == "failures" and (broken or outcome.error)):
         _keep(out / LAKE, trace)
     group = scenario.groups()[0]
-    options = choose(scenario.family_of(group), scenario.options_of(group)).options
+    family, options = choose(scenario.family_of(group), scenario.options_of(group))
     counted = {
         "packets": outcome.packets,
         "bytes": world.network.bytes,
@@ -176,7 +176,7 @@ def _run(trial: Trial, out: Path, traces: str) -> Manifest:
         laws={one.law: str(one.answer) for one in verdicts},
         broken=broken,
         rows=len(sink.rows),
-        metrics=measure(MeasuredRun(trace.rows, msgspec.structs.asdict(options), counted)),
+        metrics=measure(MeasuredRun(trace.rows, family.times_in(options), counted)),
     )
 
 

@@ -28,6 +28,7 @@ from statistics import NormalDist
 
 import msgspec
 
+from ordercast.protocol.cluster.advice import doubts
 from ordercast.studies.spread import (
     Keep,
     Relay,
@@ -416,3 +417,17 @@ def created_at_least(group: Group, rounds: int, count: int) -> float:
     if chance >= 1:  # several events of one creator in a round: no longer the paper's model
         return poisson_at_least(group.events_per_round * rounds, count)
     return binomial_at_least(creators * rounds, chance, count)
+
+
+def doubts_about(group: Group, settings: Settings) -> list[str]:
+    """What cannot work in such settings, a sentence each: as at the start of a group."""
+    return doubts(
+        processes=group.processes,
+        fan_out=settings.fan_out,
+        hops=settings.hops,
+        events_per_message=settings.events_per_message,
+        history=settings.history,
+        events_per_round=group.events_per_round,
+        recovery_buffer=settings.recovery_buffer,
+        asked=settings.asked,
+    )
