@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from bench.table import Table
-from ordercast.net.recorder import RecordLog
 from ordercast.spark.online import judged
 from ordercast.spark.session import open_session
 from ordercast.spark.stream import register
+from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import Record
 
 EVENTS_A_SECOND = 5000

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "protocol": VALUES | {"kernel"},
     "wire": frozenset({"types", "errors", "units", "kernel"}),
     "store": frozenset({"types", "errors", "units", "kernel"}),
-    "trace": frozenset({"types", "errors"}),
+    "trace": frozenset({"types", "errors", "store"}),
     "check": VALUES | {"trace", "kernel", "protocol"},  # what families promise
     "studies": VALUES | {"kernel", "protocol"},
     # What happens in a run, for every world: it knows neither of them.
@@ -57,6 +57,9 @@ ALSO_IMPORTS = {
     "ordercast.spark.experiment": WORLD | {"scenario", "sim"},
     "ordercast.spark.tune": WORLD | {"scenario", "sim"},
 }
+# Of `store` a trace takes the form of logs, which knows bytes only, and nothing of the kernel.
+ONLY = {("trace", "store"): frozenset({"ordercast.store.log"})}
+BYTES_ONLY = {"ordercast.store.log": frozenset({"errors"})}
 # The two worlds write the version into their traces; they take nothing else from the top.
 VERSIONED = frozenset({"sim", "net"})
 
@@ -135,6 +138,9 @@ def complaint_about(found: Import, module: str) -> str | None:
         if target not in MAY_IMPORT:
             return f"{target} is a room that MAY_IMPORT does not know"
         allowed = MAY_IMPORT[room] | ALSO_IMPORTS.get(module, frozenset()) | {room}
+        allowed = BYTES_ONLY.get(module, allowed)
+        if found.module not in ONLY.get((room, target), {found.module}):
+            return f"{room} may not import {found.module}"
         return None if target in allowed else f"{room} may not import {target}"
     if top in sys.stdlib_module_names:
         if room not in PURE:
@@ -226,6 +232,10 @@ def test_nobody_imports_the_command_line() -> None:
         ("ordercast.protocol.fifo.member", "from os import path", "protocol has no os"),
         ("ordercast.types", "from ordercast.kernel.step import Step", "types may not import"),
         ("ordercast.trace.sinks", "from ordercast.check import laws", "trace may not import check"),
+        ("ordercast.trace.log", "from ordercast.store.file import NAME", "trace may not import"),
+        ("ordercast.trace.log", "from ordercast import store", "trace may not import ordercast"),
+        ("ordercast.store.log", "from ordercast.kernel.packet import P", "store may not import k"),
+        ("ordercast.store.log", "from ordercast.store.slots import S", "store may not import s"),
         ("ordercast.trace.sinks", "import pyarrow.parquet", "trace may not import pyarrow"),
         ("ordercast.check.laws", "import numpy as np", "check may not import numpy"),
         ("ordercast.spark.laws", "from ordercast.sim import world", "spark may not import sim"),
@@ -261,6 +271,7 @@ def test_a_wrong_import_is_found(module: str, source: str, said: str) -> None:
         ("ordercast.kernel.clocks", "from random import Random\nRandom(7).random()"),
         ("ordercast.protocol.fifo.member", "import msgspec\nimport heapq\nfrom . import packets"),
         ("ordercast.trace.parquet", "import pyarrow as pa\nfrom ordercast.trace import schema"),
+        ("ordercast.trace.log", "from ordercast.store.log import Segment"),
         ("ordercast.spark.trials", "from ordercast.sim.world import World\nimport pyspark"),
         ("ordercast.cli.demo", "from ordercast.testing import x\nfrom ordercast import View"),
         ("ordercast.sim.world", "from ordercast import __version__"),

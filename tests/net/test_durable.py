@@ -174,5 +174,5 @@ def test_the_command_ends_2_for_a_damaged_file(
     said = capsys.readouterr().err
     assert (
         said
-        == f"ordercast: {folder / NAME} is no store of records: something else is in its place\n"
+        == f"ordercast: {folder / NAME} is not a store of records: something else is in its place\n"
     )

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -16,22 +17,16 @@ from tests.net.nodes import QUICK, Cluster, live, place_of, run, until
 
 from ordercast import Event, GroupClosed, View
 from ordercast.errors import DiskError, TraceError, UsageError
-from ordercast.net.recorder import Recorder, RecordLog, run_recorder
+from ordercast.net.recorder import Recorder, run_recorder
+from ordercast.store.log import COMMIT, COMMIT_SIZE, ENTRY, HEAD, HEADER, POSITION, Walk
+from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import (
-    COMMIT,
-    HEAD,
-    HEADER,
-    MAGIC,
-    OFFSET,
-    RECORD,
+    RECORDING,
     SPANS,
     Follower,
     Numbers,
     Record,
-    Walk,
     find_segments,
-    pack_frame,
-    read_header,
     read_records,
 )
 from ordercast.types import NodeId
@@ -58,8 +53,13 @@ def numbers_in(folder: Path) -> list[int | None]:
     return [each.number for each in read_records(folder, Follower(folder).first, end)]
 
 
+def packed(mark: bytes, body: bytes, salt: int, place: int) -> bytes:
+    """A frame, as the form of logs is described."""
+    return HEAD.pack(mark, len(body), crc32(body, crc32(mark, salt) ^ place)) + body
+
+
 def frames_of(path: Path) -> Iterator[tuple[bytes, int, int]]:
-    for frame in Walk(path, read_header(path).salt):
+    for frame in Walk(path, RECORDING):
         yield frame.mark, frame.place, frame.end
 
 
@@ -128,9 +128,10 @@ def test_a_follower_sees_commits_as_they_come_and_finds_every_offset(tmp_path: P
 
 def test_what_no_commit_follows_does_not_count(tmp_path: Path) -> None:
     path = written(tmp_path, 3)
+    walk = Walk(path, RECORDING)
+    assert [frame.mark for frame in walk][-1] == COMMIT
     with path.open("ab") as file:  # on its way to the disk, and whole
-        body = HEAD.pack(RECORD, 0, 0)
-        file.write(pack_frame(RECORD, body, read_header(path).salt))
+        file.write(packed(ENTRY, b"body", walk.header.salt, walk.place))
     follower = Follower(tmp_path)
     assert follower.latest == 3
     assert numbers_in(tmp_path) == [1, 2, 3]
@@ -143,7 +144,7 @@ def test_a_torn_tail_is_cut_wherever_it_was_torn(tmp_path: Path) -> None:
     """Cut at every byte of the last record and its commit: what was committed before is there."""
     path = written(tmp_path, 4)
     whole = path.read_bytes()
-    records = [(place, end) for mark, place, end in frames_of(path) if mark == RECORD]
+    records = [(place, end) for mark, place, end in frames_of(path) if mark == ENTRY]
     last, last_end = records[-1]
     for size in range(last, len(whole)):
         path.write_bytes(whole[:size])
@@ -159,7 +160,7 @@ def test_a_torn_tail_is_cut_wherever_it_was_torn(tmp_path: Path) -> None:
 def test_noise_at_the_end_is_cut(tmp_path: Path) -> None:
     path = written(tmp_path, 4)
     with path.open("ab") as file:
-        file.write(RECORD + b"\x00\x00\x00\x10" + b"noise" * 9)
+        file.write(ENTRY + b"\x00\x00\x00\x10" + b"noise" * 9)
     assert Follower(tmp_path).latest == 4
     log = RecordLog(tmp_path)
     log.append([record(5)])
@@ -172,7 +173,7 @@ def test_damage_in_the_middle_is_refused_with_its_place(tmp_path: Path, part: st
     """By the writer that would go on with it, by who follows it and by who reads it."""
     path = written(tmp_path, 6)
     known = Follower(tmp_path).place_of(0)
-    place = [place for mark, place, _ in frames_of(path) if mark == RECORD][3]
+    place = [place for mark, place, _ in frames_of(path) if mark == ENTRY][3]
     data = bytearray(path.read_bytes())
     data[place + {"mark": 0, "length": 5, "checksum": 9, "body": HEAD.size + 2}[part]] ^= 0x41
     path.write_bytes(data)
@@ -189,7 +190,7 @@ def test_damage_in_the_middle_is_refused_with_its_place(tmp_path: Path, part: st
 def test_damage_in_an_earlier_segment_is_refused_when_it_is_read(tmp_path: Path) -> None:
     written(tmp_path, 100, segment_bytes=SMALL)
     first = find_segments(tmp_path)[0][1]
-    places = [place for mark, place, _ in frames_of(first) if mark == RECORD]
+    places = [place for mark, place, _ in frames_of(first) if mark == ENTRY]
     first.write_bytes(first.read_bytes()[: places[-1] + 3])
     with pytest.raises(TraceError, match=rf"damaged at byte {places[-1]}"):
         list(read_records(tmp_path, 0, 100))
@@ -198,14 +199,14 @@ def test_damage_in_an_earlier_segment_is_refused_when_it_is_read(tmp_path: Path)
 def test_a_payload_cannot_feign_a_commit(tmp_path: Path) -> None:
     """A torn record whose payload looks like a commit stays a torn record."""
     path = written(tmp_path, 2)
-    feigned = b"".join(pack_frame(COMMIT, OFFSET.pack(9), salt) for salt in range(50))
+    feigned = b"".join(packed(COMMIT, POSITION.pack(9), salt, 0) for salt in range(50))
     log = RecordLog(tmp_path)
     log.append([record(3, data=feigned + b"." * 50)])
     log.close()
-    last, end = [(place, end) for mark, place, end in frames_of(path) if mark == RECORD][-1]
+    last, end = [(place, end) for mark, place, end in frames_of(path) if mark == ENTRY][-1]
     path.write_bytes(path.read_bytes()[: end - 20])
     RecordLog(tmp_path).close()
-    assert path.stat().st_size == last + HEAD.size + OFFSET.size  # a fresh commit follows
+    assert path.stat().st_size == last + COMMIT_SIZE  # a fresh commit follows
     assert numbers_in(tmp_path) == [1, 2]
 
 
@@ -242,14 +243,14 @@ def test_a_folder_that_is_no_recording_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds letter\.txt, and is no recording"):
         RecordLog(tmp_path)
     (tmp_path / f"{0:020}.segment").write_bytes(b"something else")
-    with pytest.raises(TraceError, match="is no segment of a recording"):
+    with pytest.raises(TraceError, match="is not a segment of a recording"):
         Follower(tmp_path)
 
 
 def test_another_version_a_cut_and_a_damaged_header_are_told(tmp_path: Path) -> None:
     path = written(tmp_path, 1)
     whole = path.read_bytes()
-    path.write_bytes(whole[: len(MAGIC)] + (9).to_bytes(4) + whole[len(MAGIC) + 4 :])
+    path.write_bytes(whole[:16] + (9).to_bytes(4) + whole[20:])
     with pytest.raises(TraceError, match=r"recording of version 9, and this ordercast reads"):
         Follower(tmp_path)
     path.write_bytes(whole[: HEADER.size - 1])

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.spark.test_stream import record, recording
 
-from ordercast.net.recorder import RecordLog
 from ordercast.spark.clusters import Cluster, connect_server, standalone
+from ordercast.trace.record_log import RecordLog
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,6 @@ from ordercast.check.history import History
 from ordercast.check.law import Delivery, Form, Law, Streaming
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict, broken, holds
-from ordercast.net.recorder import RecordLog
 from ordercast.spark.by_value import pack
 from ordercast.spark.columns import columns_of
 from ordercast.spark.laws import Judged, Limits, judge_lake
@@ -27,6 +26,7 @@ from ordercast.spark.online import Memory, breaks, judge
 from ordercast.spark.stream import register
 from ordercast.spark.vector import judge_columns
 from ordercast.trace.parquet import run_folder, write_trace
+from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import Record
 from ordercast.trace.schema import Trace
 from ordercast.trace.text import parse_history

@@ -16,7 +16,6 @@ from ordercast.check.law import ORIGINS, Delivery
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
 from ordercast.errors import TraceError, UsageError
-from ordercast.net.recorder import RecordLog
 from ordercast.report.live_page import LivePage
 from ordercast.spark.online import (
     BUCKETS,
@@ -30,6 +29,7 @@ from ordercast.spark.online import (
     quantile,
 )
 from ordercast.spark.stream import register
+from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import SPANS, Record
 from ordercast.trace.schema import Header, Row, Trace
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ordercast.errors import TraceError, UsageError
-from ordercast.net.recorder import RecordLog
 from ordercast.spark.recording import (
     RECORD_COLUMNS,
     ROWS_AT_ONCE,
@@ -32,6 +31,7 @@ from ordercast.spark.stream import (
 )
 from ordercast.trace.lake import read_lake
 from ordercast.trace.parquet import write_trace
+from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import Record, find_segments
 from ordercast.trace.schema import COLUMNS
 from ordercast.trace.text import parse_history

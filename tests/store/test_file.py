@@ -26,7 +26,9 @@ from tests.store.test_slots import RECORDS, newest
 
 from ordercast.errors import DiskError
 from ordercast.kernel.packet import Packet
-from ordercast.store.file import HEAD, HEADER, NAME, TEMPORARY
+from ordercast.store import file
+from ordercast.store.file import NAME
+from ordercast.store.log import HEAD, HEADER, TEMPORARY
 from ordercast.store.memory import SimulatedDisk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -243,11 +245,11 @@ def test_a_record_that_is_too_long_is_refused(
 ) -> None:
     store = opened(tmp_path)
     keep(store, [Counted("g", 1, b"x" * 200)])
-    monkeypatch.setattr("ordercast.store.file.LARGEST_RECORD", 100)
+    monkeypatch.setattr(file, "RECORDS", file.RECORDS._replace(largest=100))
     with pytest.raises(DiskError, match=r"a record of \d+ bytes; the limit is 100"):
         store.append([Counted("g", 2, b"x" * 200)])
     store.close()
-    with pytest.raises(DiskError, match=r"has a record of \d+ bytes at byte 40; the limit is 100"):
+    with pytest.raises(DiskError, match=r"damaged at byte 64: .* \d+ bytes, and the limit is 100"):
         opened(tmp_path)
 
 
@@ -288,6 +290,6 @@ def test_a_file_that_was_not_finished_is_taken_away(tmp_path: Path) -> None:
     store = opened(tmp_path)
     keep(store, counted(1))
     store.close()
-    (tmp_path / TEMPORARY).write_bytes(b"half")
+    (tmp_path / (NAME + TEMPORARY)).write_bytes(b"half")
     assert found_in(tmp_path) == counted(1)
     assert [path.name for path in tmp_path.iterdir()] == [NAME]

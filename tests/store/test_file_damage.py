@@ -24,7 +24,10 @@ from tests.store.stored import (
 
 from ordercast.errors import DiskError
 from ordercast.kernel.packet import Packet
-from ordercast.store.file import HEAD, HEADER, MAGIC, NAME, SYNCED, FileStore
+from ordercast.store.file import NAME, RECORDS, FileStore
+from ordercast.store.log import COMMIT, COMMIT_SIZE, HEAD, HEADER
+
+MAGIC = RECORDS.magic
 
 
 def written(folder: Path, *batches: list[Packet]) -> tuple[Path, list[int]]:
@@ -46,14 +49,14 @@ def test_a_tail_torn_at_any_byte_is_cut_and_nothing_before_it_is_lost(
 ) -> None:
     path, ends = written(tmp_path, counted(1), counted(2), counted(3))
     whole = path.read_bytes()
-    last = ends[3] - HEAD.size  # where the record ends, and the mark that it is synced begins
+    last = ends[3] - COMMIT_SIZE  # where the record ends, and the mark that it is synced begins
     for cut in range(ends[2], ends[3] + 1):
         path.write_bytes(whole[:cut])
         caplog.clear()
         store = opened(tmp_path)
         assert store.records() == (counted(1, 2, 3) if cut >= last else counted(1, 2))
         assert path.stat().st_size == (
-            ends[3] if cut >= last else ends[2] + (HEAD.size if cut > ends[2] else 0)
+            ends[3] if cut >= last else ends[2] + (COMMIT_SIZE if cut > ends[2] else 0)
         )
         torn = cut - (last if cut >= last else ends[2])
         says = f"a torn tail of {torn} bytes is cut off"
@@ -65,7 +68,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_nothing_before_it_is_lost(
 
 def test_a_step_that_is_torn_is_found_up_to_there(tmp_path: Path) -> None:
     path, ends = written(tmp_path, counted(1), counted(2, 3, 4))
-    size = (ends[2] - ends[1] - HEAD.size) // 3
+    size = (ends[2] - ends[1] - COMMIT_SIZE) // 3
     path.write_bytes(path.read_bytes()[: ends[1] + 2 * size + 5])
     assert found_in(tmp_path) == counted(1, 2, 3)
 
@@ -73,7 +76,7 @@ def test_a_step_that_is_torn_is_found_up_to_there(tmp_path: Path) -> None:
 def test_blocks_of_an_unsynced_step_may_reach_the_disk_in_any_order(tmp_path: Path) -> None:
     """A hole of zeros with whole records behind it is torn too: nobody was told of any of them."""
     path, ends = written(tmp_path, counted(1), counted(2, 3, 4))
-    data = bytearray(path.read_bytes()[: ends[2] - HEAD.size])
+    data = bytearray(path.read_bytes()[: ends[2] - COMMIT_SIZE])
     data[ends[1] : ends[1] + 20] = bytes(20)
     path.write_bytes(data)
     assert found_in(tmp_path) == counted(1)
@@ -83,10 +86,10 @@ def test_a_record_cannot_feign_that_what_is_torn_was_synced(tmp_path: Path) -> N
     """It holds marks of another file, and the beginning of its own: checksums are salted."""
     (tmp_path / "other").mkdir()
     other, _ = written(tmp_path / "other", counted(1))
-    mark = other.read_bytes()[-HEAD.size :]
-    assert mark.startswith(SYNCED)
+    mark = other.read_bytes()[-COMMIT_SIZE:]
+    assert mark.startswith(COMMIT)
     path, ends = written(tmp_path, counted(1), [Counted("g", 2, (mark + mark[:8]) * 9)])
-    data = bytearray(path.read_bytes()[: -HEAD.size])
+    data = bytearray(path.read_bytes()[:-COMMIT_SIZE])
     data[ends[1] + 5] ^= 1
     path.write_bytes(data)
     assert found_in(tmp_path) == counted(1)
@@ -96,7 +99,7 @@ def test_what_is_found_when_a_file_is_opened_is_synced_then(tmp_path: Path) -> N
     """A record without its mark may not be on the disk; once it was read it has to be."""
     path, ends = written(tmp_path, counted(1), counted(2))
     whole = path.read_bytes()
-    path.write_bytes(whole[: ends[2] - HEAD.size])
+    path.write_bytes(whole[: ends[2] - COMMIT_SIZE])
     assert found_in(tmp_path) == counted(1, 2)
     assert path.read_bytes() == whole
     data = bytearray(whole)
@@ -122,10 +125,10 @@ def test_a_byte_that_changed_anywhere_in_what_was_synced_is_an_error(
         data = bytearray(whole)
         data[place] ^= change
         path.write_bytes(data)
-        if place >= ends[-1] - HEAD.size:
+        if place >= ends[-1] - COMMIT_SIZE:
             assert found_in(tmp_path) == every
             continue
-        with pytest.raises(DiskError, match=r"damaged|no store of records|of version") as raised:
+        with pytest.raises(DiskError, match=r"damaged|not a store of records|of version") as raised:
             opened(tmp_path)
         assert str(path) in str(raised.value)
         assert path.read_bytes() == data  # for whoever looks into it
@@ -162,12 +165,14 @@ def test_a_huge_length_is_damage_in_the_middle_and_torn_at_the_end(tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is no store of records: something else is in its place"),
-        (b"dear diary, today", "is no store of records"),
+        (b"", "is not a store of records: something else is in its place"),
+        (b"dear diary, today", "is not a store of records"),
         (MAGIC, "is damaged: it is cut off in its header"),
         (MAGIC + bytes(11), "is damaged: it is cut off in its header"),
-        (HEADER.pack(MAGIC, 2, 0, 0) + b"?", "of version 2, and this ordercast reads version 1"),
-        (HEADER.pack(MAGIC, 1, 7, 7), "damaged at byte 0: the checksum of its header is wrong"),
+        (MAGIC + b"\0\0\0\1", "is damaged: it is cut off in its header"),
+        (HEADER.pack(MAGIC, 3, 0, 0, 0, 0), "version 3, and this ordercast reads versions 1 and 2"),
+        (HEADER.pack(MAGIC, 2, 7, 7, 0, 7), "damaged at byte 0: the checksum of its header"),
+        (HEADER.pack(MAGIC, 1, 7, 7, 0, 7), "damaged at byte 0: the checksum of its header"),
     ],
 )
 def test_what_is_no_store_of_ours_is_told(tmp_path: Path, content: bytes, said: str) -> None:
@@ -181,7 +186,7 @@ def test_a_record_that_nobody_knows_is_never_left_out(tmp_path: Path) -> None:
     store = FileStore(tmp_path, codec_of(Counted, Foreign))
     keep(store, [*counted(1), Foreign("g"), *counted(2)])
     store.close()
-    with pytest.raises(DiskError, match=r"a record at byte \d+ that this ordercast does not know"):
+    with pytest.raises(DiskError, match=r"has at byte \d+ a record that this ordercast"):
         opened(tmp_path)
 
 
@@ -248,7 +253,7 @@ def test_a_sync_that_failed_is_not_tried_again(
                 call()
     assert store.records() == counted(1)
     store.close()
-    assert store.path.read_bytes().count(SYNCED) == 2  # when it was made, and the first
+    assert store.path.read_bytes().count(COMMIT) == 2  # when it was made, and the first
     # Nobody was told about the second one: that it is found is as good as that it is not.
     assert found_in(tmp_path) == counted(1, 2)
 

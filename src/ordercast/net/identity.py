@@ -7,10 +7,10 @@ no two lives of a name are ever taken for one. A lock keeps two processes from b
 from __future__ import annotations
 
 import fcntl
-import os
 from pathlib import Path
 
 from ordercast.errors import UsageError
+from ordercast.store.log import PRIVATE, PRIVATE_FOLDER, flush, sync_folder
 from ordercast.types import INCARNATION_BITS, NodeId
 
 
@@ -18,7 +18,8 @@ class Identity:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            (folder / "lock").touch(PRIVATE)
             self._lock = (folder / "lock").open("a", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{folder} cannot be used: {error.strerror}") from error
@@ -49,16 +50,13 @@ def _next_incarnation(counter: Path) -> int:
         raise UsageError(f"{counter} holds {last}, which is no incarnation")
     fresh = counter.with_suffix(".tmp")
     try:
+        fresh.touch(PRIVATE)
         with fresh.open("w", encoding="ascii") as file:
             file.write(f"{last + 1}\n")
             file.flush()
-            os.fsync(file.fileno())
+            flush(file.fileno())
         fresh.rename(counter)
-        folder = os.open(counter.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(counter.parent)
     except OSError as error:
         raise UsageError(f"{counter} cannot be written: {error.strerror}") from error
     return last + 1

@@ -24,258 +24,31 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
-import os
-import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 import msgspec
 
-from ordercast.errors import DiskError, OrdercastError, TraceError, UsageError
+from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.family import Level
 from ordercast.levels import find_family, level_of, level_type
 from ordercast.net.config import GroupRules
 from ordercast.net.message import GroupClosed, Item
 from ordercast.net.node import open_node
 from ordercast.settings import dotted, located
-from ordercast.trace.recording import (
-    COMMIT,
-    HEADER,
-    OFFSET,
-    RECORD,
-    RECORDING_VERSION,
-    SUFFIX,
-    SUMMARY,
-    Header,
-    Numbers,
-    Record,
-    Walk,
-    checked_header,
-    decode_record,
-    find_segments,
-    is_recording,
-    pack_frame,
-    pack_header,
-    read_header,
-)
+from ordercast.trace.record_log import KEEP_BYTES, SEGMENT_BYTES, Recorded, RecordLog
+from ordercast.trace.recording import Numbers, Record
 from ordercast.types import NodeId, Subgroup, Updating, View
 
-SEGMENT_BYTES = 64 << 20
-KEEP_BYTES = 64 << 30
-"""The oldest segments go when all of them together are larger."""
 GATHER_BYTES = 8 << 20
 GATHER_COUNT = 16_384
 """What may wait for the disk; an event counts for its payloads."""
-ORIGINS = 10_000
-"""Of how many origins the numbers are remembered; who was silent longest is forgotten."""
-
-_TEMPORARY = ".tmp"
-
-Recorded = dict[tuple[str, str], Numbers]
-"""Which numbers of an origin, in a group, are in the recording."""
-
-
-class RecordLog:
-    """The writer of a recording. Not for two at once: the folder is locked."""
-
-    def __init__(
-        self, folder: Path, *, segment_bytes: int = SEGMENT_BYTES, keep_bytes: int = KEEP_BYTES
-    ) -> None:
-        if segment_bytes < 1 << 12 or keep_bytes < 2 * segment_bytes:
-            raise UsageError("a segment has at least 4 KiB, and at least two are kept")
-        self.folder = folder
-        self.next_offset = 0
-        self.recorded: Recorded = {}
-        self._segment_bytes = segment_bytes
-        self._keep_bytes = keep_bytes
-        self._file = -1
-        self._size = 0
-        self._salt = 0
-        self._identity = 0
-        self._encode = msgspec.msgpack.Encoder().encode
-        with self._writing():
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / "lock").open("a", encoding="ascii")
-        try:
-            self._take_lock()
-            with self._writing():
-                self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    def append(self, records: list[Record]) -> int:
-        """Writes them with the next offsets; when it returns they are committed.
-
-        Returns the offset that comes next. DiskError: nothing can be written any more.
-        """
-        if self._file < 0:
-            raise DiskError(f"{self.folder}: the recording is closed")
-        with self._writing():
-            try:
-                if self._size > self._segment_bytes:
-                    self._begin_segment()
-                buffer = bytearray()
-                for record in records:
-                    numbered = msgspec.structs.replace(record, offset=self.next_offset)
-                    buffer += pack_frame(RECORD, self._encode(numbered), self._salt)
-                    self.next_offset += 1
-                    self._remember(numbered)
-                self._write(buffer)
-                os.fsync(self._file)
-                self._commit()
-            except BaseException:
-                self._close_file()  # half a frame may be there: who opens it again cuts it
-                raise
-        return self.next_offset
-
-    def close(self) -> None:
-        with self._writing():
-            if self._file >= 0:
-                os.fsync(self._file)
-            self._close_file()
-            self._lock.close()
-
-    # --- opening -----------------------------------------------------------------------------
-
-    def _take_lock(self) -> None:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"{self.folder} is in use: another recorder writes there") from error
-
-    def _open(self) -> None:
-        for path in self.folder.glob("*" + SUFFIX + _TEMPORARY):
-            path.unlink()
-        if not is_recording(self.folder):
-            if others := sorted(path.name for path in self.folder.iterdir() if path.name != "lock"):
-                raise UsageError(
-                    f"{self.folder} holds {others[0]}, and is no recording: give an empty folder"
-                )
-            self._identity = secrets.randbits(63)
-            self._begin_segment()
-            return
-        segments = find_segments(self.folder)
-        self._identity = read_header(segments[0][1]).identity
-        self._resume(*segments[-1])
-
-    def _resume(self, first: int, path: Path) -> None:
-        """Goes on with the last segment, without what was torn."""
-        header = checked_header(path, first, self._identity)
-        self.next_offset, self._salt = first, header.salt
-        walk = Walk(path, header.salt)
-        for frame in walk:
-            if frame.mark == RECORD:
-                self._remember(decode_record(path, frame, self.next_offset))
-                self.next_offset += 1
-            elif frame.mark == SUMMARY:
-                self.recorded = _unpack_summary(path, frame.body)
-        if said := walk.objection():
-            raise TraceError(said)
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
-        os.ftruncate(self._file, walk.place)
-        os.fsync(self._file)
-        self._size = walk.place
-        self._commit()
-
-    # --- segments ----------------------------------------------------------------------------
-
-    def _begin_segment(self) -> None:
-        """All of the last one is on the disk. The new one gets its name when its head is."""
-        self._salt = secrets.randbits(32)
-        head = pack_header(
-            Header(RECORDING_VERSION, self._salt, self._identity, self.next_offset)
-        ) + pack_frame(SUMMARY, self._encode(_summary(self.recorded)), self._salt)
-        path = self.folder / f"{self.next_offset:020}{SUFFIX}"
-        fresh = path.with_name(path.name + _TEMPORARY)
-        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        try:
-            _write_all(file, head)
-            os.fsync(file)
-            if self._file >= 0:
-                os.fsync(self._file)  # its last commit too
-            fresh.rename(path)
-            _sync_folder(self.folder)
-        except BaseException:
-            os.close(file)
-            raise
-        self._close_file()
-        self._file, self._size = file, len(head)
-        self._remove_oldest()
-
-    def _remove_oldest(self) -> None:
-        sizes = [(path, path.stat().st_size) for _, path in find_segments(self.folder)]
-        total = sum(size for _, size in sizes)
-        for path, size in sizes[:-1]:
-            if total <= self._keep_bytes:
-                break
-            path.unlink()
-            total -= size
-
-    def _commit(self) -> None:
-        self._write(pack_frame(COMMIT, OFFSET.pack(self.next_offset), self._salt))
-
-    def _write(self, data: bytes | bytearray) -> None:
-        _write_all(self._file, data)
-        self._size += len(data)
-
-    def _remember(self, record: Record) -> None:
-        if record.origin is None or record.number is None:
-            return
-        key = (record.group, record.origin)
-        numbers = self.recorded.pop(key, None) or Numbers()
-        self.recorded[key] = numbers  # the last one spoke last
-        numbers.add(record.number)
-        if len(self.recorded) > ORIGINS:
-            del self.recorded[next(iter(self.recorded))]
-
-    def _close_file(self) -> None:
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DiskError(f"{self.folder} cannot be written: {error.strerror}") from error
-
-
-def _write_all(file: int, data: bytes | bytearray) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _summary(recorded: Recorded) -> list[tuple[str, str, int, list[int]]]:
-    return [
-        (group, origin, numbers.floor, numbers.spans)
-        for (group, origin), numbers in recorded.items()
-    ]
-
-
-def _unpack_summary(path: Path, body: bytes) -> Recorded:
-    try:
-        rows = msgspec.msgpack.decode(body, type=list[tuple[str, str, int, list[int]]])
-    except msgspec.MsgspecError as error:
-        raise TraceError(f"{path} is damaged at byte {HEADER.size}: {error}.") from error
-    return {(group, origin): Numbers(spans, floor) for group, origin, floor, spans in rows}
 
 
 class Feed(Protocol):

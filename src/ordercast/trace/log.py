@@ -5,6 +5,9 @@ records appends rows here, and says `flush` before what they tell of leaves the 
 operating system has them, whatever becomes of us. A supervisor turns the logs into a lake. The last
 row of a log may be cut off; what is before it is whole. Who appends to such a log takes the piece
 away first.
+
+The form is store/log.py's, never synced: an entry is a row. Version 1 had neither header nor
+checksums, only rows with their lengths. It is read too; who appends to it writes it anew before.
 """
 
 from __future__ import annotations
@@ -17,52 +20,73 @@ from struct import Struct
 import msgspec
 
 from ordercast.errors import TraceError
+from ordercast.store.log import (
+    ENTRY,
+    HEADER,
+    PRIVATE,
+    VERSION,
+    Kind,
+    Segment,
+    Walk,
+    begin_segment,
+    new_header,
+    new_identity,
+    too_long,
+)
 from ordercast.trace.schema import Row
 
-_LENGTH = Struct("!I")
-_LARGEST_ROW = 1 << 24
+ROWS = Kind(b"ordercast trace\0", "a log of rows", 1 << 24, TraceError, synced=False)
+_LENGTH = Struct("!I")  # of a row of version 1
 _BUFFER = 1 << 16
 
 
 class RowLog:
     def __init__(self, path: Path) -> None:
         self._path = path
-        whole = _whole_size(path)
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            if whole is not None:
-                os.ftruncate(self._file, whole)
+            self._segment = _opened(path)
         except OSError as error:
-            raise TraceError(f"{path} cannot be written: {error.strerror}") from error
+            raise self._unwritable(error) from error
         self._encode = msgspec.msgpack.Encoder().encode
-        self._buffer = bytearray()
+        self._gathered: list[bytes] = []
+        self._size = 0  # of what is not written
 
     def write(self, row: Row) -> None:
+        """TraceError: the row is too long, and is not written; or the disk fails."""
         body = self._encode(msgspec.structs.astuple(row))
-        self._buffer += _LENGTH.pack(len(body))
-        self._buffer += body
-        if len(self._buffer) > _BUFFER:
+        length = len(body)
+        if length > ROWS.largest:
+            raise too_long(self._path, ROWS, length)
+        self._gathered.append(body)
+        self._size += length
+        if self._size > _BUFFER:
             self.flush()
 
     def flush(self) -> None:
         """What was written is the operating system's now: killing us does not lose it."""
+        if not self._size:
+            return
+        self._segment.add(ENTRY, self._gathered)
+        self._gathered.clear()
         try:
-            while self._buffer:
-                # What is written is gone even if the rest is not: no row may be there twice.
-                del self._buffer[: os.write(self._file, self._buffer)]
+            self._segment.write()
         except OSError as error:
-            raise TraceError(f"{self._path} cannot be written: {error.strerror}") from error
+            raise self._unwritable(error) from error
+        self._size = 0
 
     def close(self) -> None:
         try:
             self.flush()
         finally:
-            os.close(self._file)
+            self._segment.close()
+
+    def _unwritable(self, error: OSError) -> TraceError:
+        return TraceError(f"{self._path} cannot be written: {error.strerror}")
 
 
 def read_log(path: Path) -> Iterator[Row]:
-    """The rows of a log, up to the last whole one."""
-    for body, _ in _bodies(path):
+    """The rows of a log, up to the last whole one. TraceError: it is none, or is damaged."""
+    for body in _bodies(path):
         try:
             values = msgspec.msgpack.decode(body)
             yield msgspec.convert(dict(zip(Row.__struct_fields__, values, strict=True)), Row)
@@ -70,25 +94,55 @@ def read_log(path: Path) -> Iterator[Row]:
             raise TraceError(f"{path} is not a log of rows: {error}") from error
 
 
-def _bodies(path: Path) -> Iterator[tuple[bytes, int]]:
-    """The rows as bytes, each with the place at which it ends."""
+def _bodies(path: Path) -> Iterator[bytes]:
+    version = _version_of(path)
+    if version == 1:
+        yield from _bodies_of_version_1(path)
+    elif version is not None:
+        walk = Walk(path, ROWS)
+        for frame in walk:
+            if frame.mark == ENTRY:
+                yield frame.body
+        walk.check_rest()
+
+
+def _version_of(path: Path) -> int | None:
+    """None: it is empty, or was cut off in its header: there is no row."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            head = file.read(HEADER.size)
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}") from error
+    if not head.startswith(ROWS.magic[: len(head)]):
+        return 1
+    return VERSION if len(head) == HEADER.size else None
+
+
+def _bodies_of_version_1(path: Path) -> Iterator[bytes]:
+    data = path.read_bytes()
     place = 0
     while place + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, place)
         begin, place = place + _LENGTH.size, place + _LENGTH.size + length
-        if length > _LARGEST_ROW:
+        if length > ROWS.largest:
             raise TraceError(f"{path} is not a log of rows")
         if place > len(data):
             return
-        yield data[begin:place], place
+        yield data[begin:place]
 
 
-def _whole_size(path: Path) -> int | None:
-    """Where the last whole row ends. None: there is nothing yet, or no file that has an end."""
-    if not path.is_file():
-        return None
-    return max((end for _, end in _bodies(path)), default=0)
+def _opened(path: Path) -> Segment:
+    """For appending behind the last whole row."""
+    version = _version_of(path) if path.is_file() else None
+    if version == 1:
+        rows = _bodies_of_version_1(path)
+        return begin_segment(path, ROWS, new_header(new_identity()), ENTRY, rows)
+    if version is not None:
+        walk = Walk(path, ROWS)
+        for _ in walk:
+            pass
+        return walk.carry_on()
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
+    segment = Segment(path, ROWS, new_header(new_identity()), file)
+    segment.begin()
+    return segment
