@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from tests.store.stored import Latest
 
@@ -139,67 +137,3 @@ def test_the_newest_durable_record_of_a_slot_stands_for_all_of_it() -> None:
     assert disk.records() == [Latest("g", "a", 99), Latest("g", "b", 1)]
     disk.sync()
     assert disk.records() == [Latest("g", "b", 1), Latest("g", "a", 100)]
-
-
-# --- commits -------------------------------------------------------------------------------------
-
-
-class Time:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self._now = 0
-        self._acts: list[tuple[int, Callable[[], None]]] = []
-
-    def now(self) -> int:
-        return self._now
-
-    def at(self, time: int, act: Callable[[], None]) -> None:
-        self._acts.append((time, act))
-
-    def pass_until(self, time: int) -> None:
-        self._now = time
-        due = [act for when, act in self._acts if when <= time]
-        self._acts = [(when, act) for when, act in self._acts if when > time]
-        for act in due:
-            act()
-
-
-def test_a_commit_that_takes_no_time_ends_at_once() -> None:
-    disk, ended = SimulatedDisk(10), list[int]()
-    disk.commit(records(1), lambda: ended.append(len(disk.records())))
-    assert ended == [1]
-
-
-def test_a_commit_ends_after_the_time_of_a_sync_and_in_order() -> None:
-    """The second takes no time of its own, and still ends after the first."""
-    time, ended = Time(), list[str]()
-    disk = SimulatedDisk(10, time)
-    disk.sync_time = 20
-    disk.commit(records(1), lambda: ended.append("first"))
-    time.pass_until(10)
-    disk.sync_time = 0
-    disk.commit(records(2), lambda: ended.append("second"))
-    time.pass_until(19)
-    assert (ended, disk.records()) == ([], [])
-    time.pass_until(20)
-    assert (ended, disk.records()) == (["first", "second"], records(1, 2))
-
-
-def test_a_commit_that_a_crash_ended_is_never_acknowledged() -> None:
-    time, ended = Time(), list[str]()
-    disk = SimulatedDisk(10, time)
-    disk.sync_time = 20
-    disk.commit(records(1), lambda: ended.append("lost"))
-    disk.crash()
-    disk.commit(records(2), lambda: ended.append("found"))
-    time.pass_until(20)
-    assert (ended, disk.records()) == (["found"], records(2))
-
-
-def test_a_commit_that_is_refused_is_never_acknowledged() -> None:
-    disk, ended = SimulatedDisk(1), list[str]()
-    with pytest.raises(DiskError, match="full: 0 of 1 records"):
-        disk.commit(records(1, 2), lambda: ended.append("refused"))
-    disk.commit(records(3), lambda: ended.append("taken"))
-    assert (ended, disk.records()) == (["taken"], records(3))
