@@ -9,9 +9,11 @@ import pytest
 
 from ordercast.check import laws
 from ordercast.check.history import PROMISES
+from ordercast.check.implications import with_implied
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.errors import UsageError
+from ordercast.kernel.family import Promises
 from ordercast.trace.schema import Ending, Header, Level, Row, Trace
 from ordercast.trace.text import parse_history
 
@@ -48,10 +50,15 @@ def test_every_file_of_the_folder_is_a_law_of_its_name() -> None:
     assert all(law.name == name and law.says for name, law in LAWS.items())
 
 
+def everything(promise: Promises) -> frozenset[str]:
+    """What a family promises while nothing fails, and what follows from that."""
+    return with_implied(promise.laws + promise.when_nothing_fails, LAWS.values())
+
+
 @pytest.mark.parametrize("family", list(PROMISES))
 def test_a_run_is_judged_by_what_its_family_promises(family: str) -> None:
     promise = PROMISES[family]
-    assert set(asked(CALM.format(family=family))) == {*promise.laws, *promise.when_nothing_fails}
+    assert set(asked(CALM.format(family=family))) == everything(promise)
 
 
 def test_the_family_of_the_only_group_counts_not_that_of_the_run() -> None:
@@ -60,7 +67,7 @@ def test_the_family_of_the_only_group_counts_not_that_of_the_run() -> None:
     header = msgspec.structs.replace(trace.header, parameters=groups)
     promise = PROMISES["sequenced"]
     laws = [verdict.law for verdict in check(Trace(header, trace.rows))]
-    assert set(laws) == {*promise.laws, *promise.when_nothing_fails}
+    assert set(laws) == everything(promise)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +81,16 @@ def test_a_failure_takes_back_what_holds_only_while_nothing_fails(failure: str) 
 @pytest.mark.parametrize("family", ["-", "of-another-system"])
 def test_a_run_of_no_known_family_is_judged_by_all_laws(family: str) -> None:
     assert asked(CALM.format(family=family)) == list(LAWS)
+
+
+def test_a_promised_law_that_nobody_has_is_unknown_and_not_passed_over() -> None:
+    promises = {"fifo": Promises(("fifo", "no-thirteen"), source="a test")}
+    verdicts = check(parse_history(CALM.format(family="fifo")), promises=promises)
+    assert [(one.law, one.answer) for one in verdicts] == [
+        ("fifo", Answer.HOLDS),
+        ("no-thirteen", Answer.UNKNOWN),
+    ]
+    assert "the checker does not have it" in verdicts[1].why
 
 
 def test_laws_may_be_chosen() -> None:

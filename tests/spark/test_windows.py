@@ -18,8 +18,8 @@ from pyarrow import parquet
 from tests.check.mutations import MUTATIONS, renumbered
 from tests.check.small_groups import SmallGroups
 from tests.check.sound_runs import SoundRun
+from tests.check.spoilt_runs import spoilt as spoilt_anyhow
 from tests.check.test_oracles import random_tickets, random_trace
-from tests.spark.test_vector_laws import spoilt as spoilt_anyhow
 
 from ordercast.check.law import Law
 from ordercast.check.laws import LAWS, check

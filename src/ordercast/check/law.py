@@ -16,7 +16,7 @@ operations, of the object that the engine passes in, so this package needs neith
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -68,12 +68,12 @@ class Streaming(NamedTuple):
     """The streaming form.
 
     `memory()` is what a group at a process has seen before its first delivery: a value that
-    msgspec can write down, and bounded. `see` adds a delivery to it, and returns why that one
-    breaks the law, or None. Nothing may be called broken because of what was forgotten.
+    msgspec can write down, and bounded. `breaks` adds further deliveries to it, and yields those
+    that break the law, with the reason. Nothing may be called broken because of what was forgotten.
     """
 
     memory: Callable[[], Any]
-    see: Callable[[Any, Delivery], str | None]
+    breaks: Callable[[Any, Iterable[Delivery]], Iterator[tuple[Delivery, str]]]
 
 
 class Implication(NamedTuple):
@@ -81,6 +81,7 @@ class Implication(NamedTuple):
 
     law: str
     because: str
+    source: str
     given: tuple[str, ...] = ()
 
 

@@ -17,7 +17,7 @@ from ordercast.types import name_of
 
 
 def promised(history: History) -> frozenset[str] | None:
-    """The laws that the run's family promises for it; None if nothing is known of its family."""
+    """What the run's family promises for it, without what follows; None if it is not known."""
     promises = history.promises
     if promises is None:
         return None

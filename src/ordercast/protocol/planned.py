@@ -4,7 +4,7 @@ from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Promises
 
 PLANNED: dict[str, Promises] = {
     "synchrony": Promises(
-        (*BASIC_LAWS, "fifo", "optimistic-causal", "causal", *VIEW_LAWS, "completeness"),
+        (*BASIC_LAWS, "fifo", "causal", *VIEW_LAWS, "completeness"),
         source="Amir, Dolev, Kramer, Malki: Membership algorithms for multicast communication "
         "groups (Transis), 1992",
     ),

@@ -102,17 +102,16 @@ class Memory:
 
 
 def judge(
-    memory: Memory, deliveries: Iterable[Delivery], laws: Iterable[Law] = STREAMED
+    memory: Memory, deliveries: Sequence[Delivery], laws: Iterable[Law] = STREAMED
 ) -> list[Break]:
     """The breaks among further deliveries of a key, in the order of their offsets."""
-    found: list[Break] = []
-    forms = [(law.name, law.stream.see, memory.of[law.name]) for law in laws if law.stream]
-    for each in deliveries:
-        for law, see, seen in forms:
-            why = see(seen, each)
-            if why is not None:
-                found.append(Break(law, each, why))
-    return found
+    found = [
+        Break(law.name, each, why)
+        for law in laws
+        if law.stream is not None
+        for each, why in law.stream.breaks(memory.of[law.name], deliveries)
+    ]
+    return sorted(found, key=lambda one: one.delivery.offset)
 
 
 # --- latency ---------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ordercast.check.history import PROMISES
-from ordercast.check.laws import check
+from ordercast.check.implications import with_implied
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Verdict
 from ordercast.kernel.family import Family, Plan
 from ordercast.protocol.newtop import ATOMIC, FAMILY, SEQUENCED
@@ -23,10 +24,10 @@ TIMES: dict[str, Any] = {
 
 
 def by_promise(family: str) -> Any:
-    promise = PROMISES[family]
+    laws = with_implied(PROMISES[family].laws, LAWS.values())
 
     def judge(trace: Trace) -> list[Verdict]:
-        return check(trace, promise.laws)
+        return check(trace, laws)
 
     return judge
 

@@ -16,6 +16,8 @@ from tests.protocol.newtop.stricter import AllHadIt, AllHaveIt, AllHaveSentMore,
 from tests.protocol.newtop.table import carry, die, heard, life, member, messages, views, wait
 
 from ordercast.check.history import PROMISES
+from ordercast.check.implications import with_implied
+from ordercast.check.laws import LAWS
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import SEQUENCED
@@ -184,7 +186,7 @@ def test_turns_that_nobody_could_give_are_refused(number: int) -> None:
 # --- storms ----------------------------------------------------------------------------------
 
 
-EVERYTHING = (*PROMISES["total"].laws, "total-in-view")
+EVERYTHING = with_implied(PROMISES["total"].laws, LAWS.values())
 
 
 @pytest.mark.parametrize("first", range(1, 31, 10))

@@ -16,6 +16,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from ordercast.check.history import PROMISES, History
+from ordercast.check.implications import with_implied
 from ordercast.check.law import Law
 from ordercast.check.promise import families_of, judge_families, promised, rows_of_groups
 from ordercast.check.verdict import Verdict, unknown
@@ -72,8 +73,18 @@ def wanted_of(history: History, laws: Sequence[Law] | None) -> Sequence[Law]:
     """These laws, or without any those that the run's family promises for it."""
     if laws is not None:
         return laws
-    names = promised(history)
-    return [law for law in LAWS.values() if names is None or law.name in names]
+    promises = promised(history)
+    if promises is None:
+        return list(LAWS.values())
+    names = with_implied(promises, LAWS.values())
+    nowhere = [_not_given(name) for name in sorted(names - LAWS.keys())]
+    return [law for law in LAWS.values() if law.name in names] + nowhere
+
+
+def _not_given(name: str) -> Law:
+    """A law that a family promises under a name that no law here has."""
+    why = "its family promises it, but the checker does not have it: give the law as a value"
+    return Law(name=name, says="", reads=(), judge=lambda _: unknown(name, why), skeleton_only=True)
 
 
 def judge(law: Law, history: History) -> Verdict:

@@ -21,7 +21,7 @@ LAW = Law(
         "optimistic-causal, and nothing in the causal past of a delivered event is missing "
         "from the deliveries before it, from the process's first view or join on"
     ),
-    unknown_when="a delivered event's submission is missing",
+    unknown_when="the submission of a delivered event is missing",
     reads=(*EVENTS, "join", "view"),
     judge=lambda history: judge_causality(NAME, history, gaps_allowed=False),
     shows_absence=True,
@@ -31,7 +31,11 @@ LAW = Law(
         needs=("pasts",),
     ),
     implies=(
-        Implication("optimistic-causal", "it asks the same, and for the missing events beside it"),
+        Implication(
+            "optimistic-causal",
+            because="it asks the same, and that nothing is missing",
+            source="cluster consistency, section 5: optimistic causal order may skip events",
+        ),
     ),
     place=70,
 )

@@ -9,6 +9,8 @@ Witness: the two deliveries.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from ordercast.check.facts import Rows, RunFacts
@@ -57,16 +59,21 @@ class Memory(msgspec.Struct, array_like=True):
     last: dict[str, int] = {}  # by origin, the greatest number; the one that spoke last is the last
 
 
-def see(memory: Memory, each: Delivery) -> str | None:
-    if each.incarnation != memory.incarnation:
-        memory.incarnation = each.incarnation
-        memory.last.clear()
-    origin, number, last = each.origin, each.number, memory.last
-    greatest = last.pop(origin, -1)
-    last[origin] = max(number, greatest)
-    if len(last) > ORIGINS:
-        del last[next(iter(last))]
-    return f"after {event_name(origin, greatest)}" if number < greatest else None
+def breaks(memory: Memory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
+    last = memory.last
+    for each in deliveries:
+        if each.incarnation != memory.incarnation:
+            memory.incarnation = each.incarnation
+            last.clear()
+        origin, number = each.origin, each.number
+        greatest = last.pop(origin, -1)
+        if number < greatest:
+            last[origin] = greatest
+            yield each, f"after {event_name(origin, greatest)}"
+        else:
+            last[origin] = number
+            if len(last) > ORIGINS:
+                del last[next(iter(last))]
 
 
 LAW = Law(
@@ -77,6 +84,6 @@ LAW = Law(
     judge=judge,
     select=select,
     prove=Proof(lambda slices: slices.never_falling),
-    stream=Streaming(Memory, see),
+    stream=Streaming(Memory, breaks),
     place=30,
 )

@@ -71,7 +71,7 @@ def select(run: RunFacts) -> Rows | None:
 LAW = Law(
     name=NAME,
     says="what is delivered was submitted before, by its origin",
-    unknown_when="the run was cut and the origin's log may lack its end",
+    unknown_when="the run was truncated and the end of the origin's log may be missing",
     reads=EVENTS,
     judge=judge,
     select=select,

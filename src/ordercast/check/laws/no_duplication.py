@@ -7,6 +7,8 @@ Witness: the two deliveries.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from ordercast.check.history import History
@@ -45,20 +47,22 @@ class Memory(msgspec.Struct, array_like=True):
     origins: dict[str, Seen] = {}  # the one that spoke last is the last
 
 
-def see(memory: Memory, each: Delivery) -> str | None:
+def breaks(memory: Memory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
     origins = memory.origins
-    seen = origins.pop(each.origin, None) or Seen()
-    origins[each.origin] = seen
-    if len(origins) > ORIGINS:
-        del origins[next(iter(origins))]
-    number = each.number
-    if number <= seen.floor:
-        return None
-    numbers = Numbers(seen.spans, seen.floor)
-    again = number in numbers
-    numbers.add(number)
-    seen.spans, seen.floor = numbers.spans, numbers.floor
-    return "a second time" if again else None
+    for each in deliveries:
+        seen = origins.pop(each.origin, None) or Seen()
+        origins[each.origin] = seen
+        if len(origins) > ORIGINS:
+            del origins[next(iter(origins))]
+        number, spans = each.number, seen.spans
+        if spans and number == spans[-1] + 1 and number > seen.floor:
+            spans[-1] = number  # as nearly all of them
+        elif number > seen.floor:
+            numbers = Numbers(spans, seen.floor)
+            if number in numbers:
+                yield each, "a second time"
+            numbers.add(number)
+            seen.spans, seen.floor = numbers.spans, numbers.floor
 
 
 LAW = Law(
@@ -69,6 +73,6 @@ LAW = Law(
     judge=judge,
     select=lambda run: run.repetitions,  # other deliveries never matter
     prove=Proof(lambda slices: slices.increasing),
-    stream=Streaming(Memory, see),
+    stream=Streaming(Memory, breaks),
     place=20,
 )

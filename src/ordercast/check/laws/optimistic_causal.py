@@ -13,6 +13,8 @@ Witness: the rows that show that the one event precedes the other, and the deliv
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from ordercast.check.causality import judge_causality
@@ -37,16 +39,21 @@ class Memory(msgspec.Struct, array_like=True):
     marks: list[Mark] = []  # by index
 
 
-def see(memory: Memory, each: Delivery) -> str | None:
-    """Looks for an event, delivered before this one, that has it in its past. Then marks its own
-    past."""
-    marks = memory.marks
-    if each.incarnation != memory.incarnation:
-        memory.incarnation = each.incarnation
-        marks.clear()
-    index, stamp = each.index, each.stamp
-    if stamp is None or index is None or not 0 <= index < len(stamp) <= TICKETS:
-        return None
+def breaks(memory: Memory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
+    for each in deliveries:
+        if each.incarnation != memory.incarnation:
+            memory.incarnation = each.incarnation
+            memory.marks.clear()
+        index, stamp = each.index, each.stamp
+        if stamp is None or index is None or not 0 <= index < len(stamp) <= TICKETS:
+            continue
+        by = _passed(memory.marks, each, index, stamp)
+        if by is not None:
+            yield each, f"after {by}, which has it in its past"
+
+
+def _passed(marks: list[Mark], each: Delivery, index: int, stamp: tuple[int, ...]) -> str | None:
+    """Which event, delivered before this one, has it in its past. Then its own past is marked."""
     while len(marks) < len(stamp):
         marks.append(Mark())
     mark = marks[index]
@@ -57,24 +64,25 @@ def see(memory: Memory, each: Delivery) -> str | None:
             entry -= 1  # it precedes others, but not itself
         if entry > marks[place].entry:
             marks[place] = Mark(entry, name)
-    return f"after {late}, which has it in its past" if late is not None else None
+    return late
 
 
 LAW = Law(
     name=NAME,
     says="no process delivers an event after delivering one that it causally precedes",
     remark="gaps are allowed",
-    unknown_when="a delivered event's submission is missing",
+    unknown_when="the submission of a delivered event is missing",
     reads=EVENTS,
     judge=lambda history: judge_causality(NAME, history, gaps_allowed=True),
     select=lambda run: run.causal_breaks(gaps=False),
     prove=Proof(lambda slices: slices.created and slices.in_causal_order, needs=("pasts",)),
-    stream=Streaming(Memory, see),
+    stream=Streaming(Memory, breaks),
     implies=(
         Implication(
             "no-creation",
-            "it is unknown where a delivered event was never submitted, or where one was delivered "
-            "before it was submitted",
+            because="an event that was never submitted, or was delivered before it was submitted, "
+            "has no past: this law is then unknown",
+            source="the two sentences",
         ),
     ),
     place=60,

@@ -168,7 +168,7 @@ LAW = Law(
         "at no instant do two processes own the same ticket of one cluster, and no two events "
         "carry the same (index, stamp entry at that index)"
     ),
-    unknown_when="events are without index and stamp, or without ticket rows",
+    unknown_when="there are events without index and stamp, or no ticket rows",
     reads=("submit", "ticket"),
     judge=judge,
     select=select,

@@ -42,7 +42,7 @@ LAW = Law(
         "two processes deliver any two events that both deliver in the same order, across "
         "all their common groups"
     ),
-    remark="cycles of three that agree pair by pair are found; gaps are allowed",
+    remark="one order suits all, so cycles of three are found; gaps are allowed",
     reads=("deliver",),
     judge=judge,
     select=select,
@@ -50,9 +50,9 @@ LAW = Law(
     implies=(
         Implication(
             "total-in-view",
-            "what is delivered in one view is a part of what is delivered, and a part of one order "
-            "is one order. Without the other law a durable process may deliver an event again in a "
-            "later incarnation, where this law looks at the first time only",
+            because="one order of all deliveries suits those of every view. A repetition in a "
+            "later incarnation would not count for `total`, but for the view",
+            source="the two sentences",
             given=("no-duplication",),
         ),
     ),

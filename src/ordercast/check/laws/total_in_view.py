@@ -85,7 +85,7 @@ LAW = Law(
         "two processes that are in the same view of a group deliver any two events that both "
         "deliver of it in that view in the same order"
     ),
-    remark="among what those who are in the view deliver of the group until their next view",
+    remark="until each one's next view of the group",
     unknown_when="there is traffic but no view row",
     reads=("deliver", "view"),
     judge=judge,

@@ -103,7 +103,7 @@ LAW = Law(
         "its installer"
     ),
     unknown_when=(
-        "there is traffic but no view row, or one process installed fewer and the run was cut"
+        "there is traffic but no view row, or one process has fewer views in a truncated run"
     ),
     reads=MEMBERS,
     judge=judge,

@@ -54,7 +54,7 @@ FAMILY = Family(
     largest_group=50,
     largest_batch=lambda options: int(options.window_size),
     promises=Promises(
-        (*_LAWS, "optimistic-causal", "causal", "total", *VIEW_LAWS, "completeness"),
+        (*_LAWS, "causal", "total", *VIEW_LAWS, "completeness"),
         source=_SOURCE,
     ),
     words=WORDS,
@@ -71,7 +71,7 @@ SEQUENCED = FAMILY._replace(
     settled={"by": "sequencer"},
     promises=Promises(
         (*_LAWS, "total-in-view", *VIEW_LAWS, "completeness"),
-        when_nothing_fails=("optimistic-causal", "causal", "total"),
+        when_nothing_fails=("causal", "total"),
         source=_SOURCE,
     ),
 )
