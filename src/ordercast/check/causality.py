@@ -16,6 +16,8 @@ broken on these rows alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ordercast.check.history import History, Log
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 
@@ -24,7 +26,7 @@ def judge_causality(law: str, history: History, *, gaps_allowed: bool) -> Verdic
     if history.past.tangle:
         return unknown(law, "an event was delivered before it was submitted; see no-creation")
     for line in history.lines:
-        found = _first_break(history, line, gaps_allowed=gaps_allowed)
+        found = next(breaks(history, line, gaps_allowed=gaps_allowed), None)
         if found is not None:
             at, missing = found
             if missing is None:
@@ -36,10 +38,11 @@ def judge_causality(law: str, history: History, *, gaps_allowed: bool) -> Verdic
     return holds(law)
 
 
-def _first_break(
-    history: History, line: Log, *, gaps_allowed: bool
-) -> tuple[int, int | None] | None:
-    """Where the line first delivers an event too late, or (and which) with one missing."""
+def breaks(history: History, line: Log, *, gaps_allowed: bool) -> Iterator[tuple[int, int | None]]:
+    """Where the line delivers an event too late, or (and which) with one missing.
+
+    An event that comes too late adds nothing to the marks: all of its past is passed already.
+    """
     stream, place, streams = history.past.stream, history.past.place, history.past.streams
     before = history.past.before
     reach: dict[int, int] = {}
@@ -50,7 +53,8 @@ def _first_break(
             continue
         own = place[event]
         if passed.get(source, 0) >= own:
-            return at, None
+            yield at, None
+            continue
         reached = reach.get(source, 0)
         if reached >= own:
             continue  # a repetition
@@ -59,7 +63,7 @@ def _first_break(
         todo = [event] if reached == own - 1 else streams[source][reached:own]
         for one in todo:
             if not gaps_allowed and one != event and not _exempt(history, line, one):
-                return at, one
+                yield at, one
             for earlier in before[one] or ():
                 source = stream[earlier]
                 own = place[earlier]
@@ -69,7 +73,6 @@ def _first_break(
                     if reached < own:
                         reach[source] = own
                         todo += streams[source][reached:own]
-    return None
 
 
 def _exempt(history: History, line: Log, event: int) -> bool:

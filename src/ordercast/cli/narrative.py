@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ordercast.check.metric import MeasuredRun
+from ordercast.check.metrics import events, measure, tickets
 from ordercast.trace.schema import Row, Trace
 from ordercast.units import MILLISECOND, SECOND
 
@@ -87,52 +89,41 @@ def _views(rows: list[Row]) -> list[Line]:
 
 
 def _tickets(rows: list[Row]) -> list[Line]:
-    """Who may update, where that changes: who wants to, who got whose ticket, who has none more."""
-    lines: list[Line] = []
-    held: dict[tuple[str | None, int | None], str] = {}  # by group and ticket: its last owner
-    gone: dict[tuple[str | None, int | None], int] = {}  # and since when that one is no more
-    if not any(row.kind == "ticket" and row.cause == "wanted" for row in rows):
-        return lines  # fixed owners: nothing happens
-    for row in rows:
-        if row.kind == "crash":
-            for ticket in [ticket for ticket, owner in held.items() if owner == row.process]:
-                gone.setdefault(ticket, row.at)
-        if row.kind != "ticket":
-            continue
-        who, ticket = row.process, (row.group, row.index)
+    """Which members request, get, give back and lose the right to update."""
+    changes = [row for row in rows if row.kind == "ticket"]
+    if not any(row.cause == "wanted" for row in changes):
+        return []  # fixed owners: nothing happens
+    lines = []
+    verbs = {"released": "gives back", "disconnected": "has lost"}
+    for row in changes:
         if row.cause == "wanted":
-            lines.append(Line(row.at, f"{who} wants to update", ""))
-        elif row.cause == "acquired" and (held.get(ticket) != who or ticket in gone):
-            since = gone.pop(ticket, None)
-            text = f"{who} may update: it has ticket {row.index}"
-            if since is not None:
-                after = (row.at - since) / SECOND
-                text += f", which {held[ticket]} left {after:.1f} s ago when it died"
-            held[ticket] = who
-            lines.append(Line(row.at, text, "good"))
-        elif row.cause in ("released", "disconnected"):
-            held.pop(ticket, None)
-            verb = "gives back" if row.cause == "released" else "has lost"
-            lines.append(Line(row.at, f"{who} {verb} ticket {row.index}", ""))
+            lines.append(Line(row.at, f"{row.process} wants to update", ""))
+        elif row.cause in verbs:
+            lines.append(Line(row.at, f"{row.process} {verbs[row.cause]} ticket {row.index}", ""))
+    for grant in tickets.grants(MeasuredRun(rows)):
+        text = f"{grant.process} may update: it has ticket {grant.ticket}"
+        if grant.reclaim is not None:
+            ago = f"{grant.reclaim:.1f} s ago"
+            how = f"left {ago} when it died" if grant.left == "died" else f"lost {ago}"
+            text += f", which {grant.left_by} {how}"
+        lines.append(Line(grant.at, text, "good"))
     return lines
 
 
 def _load(rows: list[Row]) -> list[Line]:
     """How much was submitted and delivered, a line every two seconds in which there was any."""
-    counts: dict[int, list[int]] = {}
-    lost: dict[int, int] = {}
     span = 2 * SECOND
+    windows: dict[int, list[Row]] = {}
     for row in rows:
-        if row.kind in ("submit", "deliver"):
-            counts.setdefault(row.at // span, [0, 0])[row.kind == "deliver"] += 1
-        elif row.kind == "lose":
-            lost[row.at // span] = lost.get(row.at // span, 0) + 1
+        windows.setdefault(row.at // span, []).append(row)
     lines = []
-    for place, (submitted, delivered) in counts.items():
-        text = f"… {submitted} events submitted and {delivered} delivered in two seconds"
-        if place in lost:
-            text += f", {lost[place]} given up"
-        lines.append(Line((place + 1) * span - 1, text, "load"))
+    for place, window in windows.items():
+        counts = measure(MeasuredRun(window), events.COUNTS)
+        submitted, delivered, given_up = counts.values()
+        if submitted or delivered:
+            text = f"… {submitted} events submitted and {delivered} delivered in two seconds"
+            text += f", {given_up} given up" if given_up else ""
+            lines.append(Line((place + 1) * span - 1, text, "load"))
     return lines
 
 

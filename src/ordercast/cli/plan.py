@@ -15,7 +15,6 @@ from ordercast.cli import screen
 from ordercast.errors import UsageError
 from ordercast.studies import planner
 from ordercast.studies.planner import Bounds, Group, Plan, Promise, Settings
-from ordercast.studies.spread import Relay, spread_in_step, spread_phased
 from ordercast.units import Duration
 
 GIVEN = ("hops", "events_per_message", "history", "recovery_buffer", "asked")
@@ -202,19 +201,10 @@ def _measured(
 
 def _model(group: Group, settings: Settings) -> Callable[[int], float]:
     """How many have the event by a round, as the planner follows it, without load."""
-    relay = Relay(
-        processes=group.processes,
-        live=group.live,
-        fan_out=settings.fan_out,
-        hops=settings.hops,
-        loss=group.loss,
-        delay=group.delay,
-        keep=group.keep,
-    )
+    arrivals = planner.spread_of(group, settings.fan_out, settings.hops).arrivals
     if group.in_step:
-        shares = [share for _, _, share in spread_in_step(relay).arrivals]
+        shares = [share for _, _, share in arrivals]
         return lambda at: 1 + (group.live - 1) * sum(shares[:at])
-    arrivals = spread_phased(relay).arrivals
     return lambda at: 1 + (group.live - 1) * sum(share for when, _, share in arrivals if when < at)
 
 

@@ -17,6 +17,7 @@ from typing import Any, get_args, get_type_hints
 
 from ordercast.check.metric import Breakdown, MeasuredRun, Metric
 from ordercast.check.metrics import METRICS, measure
+from ordercast.spark.recording import arrow_columns
 from ordercast.trace.schema import COLUMNS, Row
 
 _LOCAL_ORDER = attrgetter("process", "incarnation", "step")
@@ -83,8 +84,10 @@ def _table(
         rows.sort(key=_LOCAL_ORDER)  # a shuffle keeps no order
         run = table.column("run")[0].as_py()
         found = [(run, *record) for record in records(MeasuredRun(rows, options))]
-    types = {"string": pyarrow.string(), "bigint": pyarrow.int64(), "double": pyarrow.float64()}
-    kinds = [types["string"], *(types[kind] for kind in fields.values())]
-    values = zip(*found, strict=True) if found else [()] * len(kinds)
-    arrays = [pyarrow.array(list(each), kind) for each, kind in zip(values, kinds, strict=True)]
-    return pyarrow.Table.from_arrays(arrays, ["run", *fields])
+    schema = arrow_columns(pyarrow, {"run": "string", **fields})
+    values = zip(*found, strict=True) if found else [()] * len(schema)
+    arrays = [
+        pyarrow.array(list(column), field.type)
+        for column, field in zip(values, schema, strict=True)
+    ]
+    return pyarrow.Table.from_arrays(arrays, schema=schema)

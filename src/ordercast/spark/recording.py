@@ -77,6 +77,7 @@ def arrow_columns(pyarrow: Any, columns: dict[str, str]) -> Any:
     """The Arrow schema of columns that are given with their types in Spark."""
     types = {
         "bigint": pyarrow.int64(),
+        "double": pyarrow.float64(),
         "int": pyarrow.int32(),
         "string": pyarrow.string(),
         "array<bigint>": pyarrow.list_(pyarrow.int64()),

@@ -186,7 +186,7 @@ def _fewest_hops(group: Group, fan_out: int, wanted: float) -> tuple[int, Spread
 
     def enough(hops: int) -> bool:
         if hops not in found:
-            found[hops] = _spread(group, fan_out, hops)
+            found[hops] = spread_of(group, fan_out, hops)
         return found[hops].missed <= wanted
 
     high = 1
@@ -204,7 +204,7 @@ def _fewest_hops(group: Group, fan_out: int, wanted: float) -> tuple[int, Spread
 def settings_for(group: Group, fan_out: int, hops: int, spread: Spread | None = None) -> Settings:
     """The other settings, once fan-out and hops are chosen."""
     _refuse(group, fan_out, hops)
-    spread = spread or _spread(group, fan_out, hops)
+    spread = spread or spread_of(group, fan_out, hops)
     active = group.events_per_round * sum(spread.relays)
     rounds = hops + 1
     retention = 4 * rounds
@@ -320,7 +320,7 @@ def _relay(group: Group, fan_out: int, hops: int, sent: tuple[float, ...] = ()) 
     )
 
 
-def _spread(group: Group, fan_out: int, hops: int, sent: tuple[float, ...] = ()) -> Spread:
+def spread_of(group: Group, fan_out: int, hops: int, sent: tuple[float, ...] = ()) -> Spread:
     relay = _relay(group, fan_out, hops, sent)
     return spread_in_step(relay) if group.in_step else spread_phased(relay)
 
@@ -332,20 +332,20 @@ def _loaded(group: Group, settings: Settings) -> tuple[Spread, tuple[float, ...]
     was created lately is the same for all processes, so a bad moment is bad everywhere.
     """
     fan_out, hops, room = settings.fan_out, settings.hops, settings.events_per_message
-    spread = _spread(group, fan_out, hops)
+    spread = spread_of(group, fan_out, hops)
     relays = spread.relays
     load = group.events_per_round
     if poisson_at_least(load * sum(relays), room + 1) < 1e-3:
         return spread, relays
     for _ in range(3):  # what is left out is not spread, which makes room
-        spread = _spread(group, fan_out, hops, sent_by_age(relays, load, room, None))
+        spread = spread_of(group, fan_out, hops, sent_by_age(relays, load, room, None))
         relays = spread.relays
     if load * sum(relays) < 5:  # too few for a normal variable to stand for them
         return spread, relays
     parts = []
     for deviation, weight in _POINTS:
         sent = sent_by_age(relays, load, room, deviation)
-        parts.append((weight, _spread(group, fan_out, hops, sent)))
+        parts.append((weight, spread_of(group, fan_out, hops, sent)))
     return _mixed(parts), relays
 
 

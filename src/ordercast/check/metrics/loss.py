@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from ordercast.check.history import History, Log
+from ordercast.check.causality import breaks
+from ordercast.check.history import History
 from ordercast.check.metric import Breakdown, MeasuredRun, Metric
 from ordercast.check.metrics.events import Event, deliveries, event_of, submitted_at
 from ordercast.trace.schema import Header, Trace
@@ -54,44 +54,11 @@ def _too_late(run: MeasuredRun) -> set[tuple[str, int, Event]]:
     """Deliveries of events that precede something delivered there before, in one incarnation."""
     history = History(Trace(Header(run="one"), list(run.rows)))
     return {
-        (line.deliveries[at].process, line.deliveries[at].incarnation, history.events[event])
+        (row.process, row.incarnation, event_of(row))
         for line in history.lines
-        for at, event in _late(history, line)
+        for at, _ in breaks(history, line, gaps_allowed=True)
+        for row in [line.deliveries[at]]
     }
-
-
-def _late(history: History, line: Log) -> Iterator[tuple[int, int]]:
-    """Follows one process. `passed`: up to where each stream is in the past of what was delivered.
-
-    An event that comes too late adds nothing: all of its past is passed already.
-    """
-    past = history.past
-    stream, place, streams, before = past.stream, past.place, past.streams, past.before
-    reach: dict[int, int] = {}  # how far each stream's own pasts were followed
-    passed: dict[int, int] = {}
-    for at, event in enumerate(line.delivered):
-        source = stream[event]
-        if source < 0:
-            continue
-        own = place[event]
-        if passed.get(source, 0) >= own:
-            yield at, event
-            continue
-        reached = reach.get(source, 0)
-        if reached >= own:
-            continue  # a repetition
-        reach[source] = own
-        passed[source] = own - 1
-        todo = streams[source][reached:own]
-        for one in todo:
-            for earlier in before[one] or ():
-                origin, last = stream[earlier], place[earlier]
-                if passed.get(origin, 0) < last:
-                    passed[origin] = last
-                    reached = reach.get(origin, 0)
-                    if reached < last:
-                        reach[origin] = last
-                        todo += streams[origin][reached:last]
 
 
 def _share(run: MeasuredRun, count: int) -> float | None:

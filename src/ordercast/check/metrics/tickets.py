@@ -43,6 +43,8 @@ class Grant(NamedTuple):
     at: int  # nanoseconds
     wait: float | None  # seconds; None: it was not requested
     reclaim: float | None  # seconds; None: it was free
+    left_by: str | None  # the last owner, if it died with the ticket or lost it
+    left: str | None  # "died" or "lost"
 
 
 class _Request(NamedTuple):
@@ -74,13 +76,13 @@ class _Tickets:
     """Follows the rows about tickets, crashes and starts of one run, in order of time."""
 
     def __init__(self) -> None:
-        self.grants: list[tuple[Row, int | None, int | None]] = []  # with its wait and its reclaim
+        self.grants: list[tuple[Row, int | None, Row | None]] = []  # its wait, what orphaned it
         self.requests: list[_Request] = []
         self.held_time = 0
         self.causes = {"refused": 0, "released": 0, "disconnected": 0}
         self._requested: dict[Who, int] = {}  # since when
         self._held: dict[Who, tuple[int, int]] = {}  # the ticket, and since when
-        self._orphaned: dict[tuple[str, int], int] = {}  # by group and ticket: since when
+        self._orphaned: dict[tuple[str, int], Row] = {}  # by group and ticket: by which row
 
     def follow(self, rows: Iterable[Row], last: int) -> None:
         """Rows in whatever order; the last row of the run is at `last`."""
@@ -101,7 +103,7 @@ class _Tickets:
             self.causes["released"],
             self.causes["disconnected"],
             tuple(wait for _, wait, _ in self.grants if wait is not None),
-            tuple(reclaim for _, _, reclaim in self.grants if reclaim is not None),
+            tuple(row.at - orphan.at for row, _, orphan in self.grants if orphan is not None),
         )
 
     def _ticket(self, row: Row) -> None:
@@ -117,21 +119,19 @@ class _Tickets:
             self._end_hold(who, row.at)
             since = self._end_request(who, row.at, granted=True)
             wait = None if since is None else row.at - since
-            since = self._orphaned.pop((who[0], ticket), None)
-            reclaim = None if since is None else row.at - since
-            self.grants.append((row, wait, reclaim))
+            self.grants.append((row, wait, self._orphaned.pop((who[0], ticket), None)))
             self._held[who] = (ticket, row.at)
         elif row.cause in ("released", "disconnected"):
             self._end_hold(who, row.at)
             self._end_request(who, row.at)
             if row.cause == "disconnected":
                 self._requested[who] = row.at
-                self._orphaned.setdefault((who[0], ticket), row.at)
+                self._orphaned.setdefault((who[0], ticket), row)
 
     def _dies(self, row: Row) -> None:
         """A crash, or a start, before which an earlier incarnation must have ended."""
         for who in [who for who in self._held if who[1] == row.process]:
-            self._orphaned.setdefault((who[0], self._held[who][0]), row.at)
+            self._orphaned.setdefault((who[0], self._held[who][0]), row)
             self._end_hold(who, row.at)
         for who in [who for who in self._requested if who[1] == row.process]:
             self._end_request(who, row.at)
@@ -171,21 +171,17 @@ def _has_tickets(run: MeasuredRun) -> bool:
 # --- metrics ---------------------------------------------------------------------------------
 
 
-def _grants(run: MeasuredRun) -> list[Grant]:
-    def in_seconds(time: int | None) -> float | None:
-        return None if time is None else time / SECOND
-
-    return [
-        Grant(
-            row.group or "",
-            row.process,
-            row.index or 0,
-            row.at,
-            in_seconds(wait),
-            in_seconds(reclaim),
-        )
-        for row, wait, reclaim in run.once(_followed).grants
-    ]
+def grants(run: MeasuredRun) -> list[Grant]:
+    found = []
+    for row, wait, orphan in run.once(_followed).grants:
+        waited = None if wait is None else wait / SECOND
+        reclaim = left_by = left = None
+        if orphan is not None:
+            reclaim, left_by = (row.at - orphan.at) / SECOND, orphan.process
+            left = "lost" if orphan.kind == "ticket" else "died"
+        who = (row.group or "", row.process)
+        found.append(Grant(*who, row.index or 0, row.at, waited, reclaim, left_by, left))
+    return found
 
 
 def _count(name: str, field: str, says: str) -> Metric:
@@ -215,7 +211,7 @@ def _use(run: MeasuredRun) -> float | None:
     return run.once(_followed).held_time / (run.once(_last) - first)
 
 
-GRANTS = Breakdown("grants", "Every ticket that was granted", Grant, _grants)
+GRANTS = Breakdown("grants", "Every ticket that was granted", Grant, grants)
 METRICS = (
     _count("granted", "granted", "Tickets granted"),
     _count("refused", "refused", "Claims rejected, because another process has the ticket"),
