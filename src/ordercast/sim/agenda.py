@@ -48,6 +48,7 @@ class Agenda:
 
     def run(self, until: int, at_most: int) -> bool:
         """Lets everything up to `until` happen. False if `at_most` entries were not enough."""
+        until = int(until)  # it becomes `now`, which packets may carry: a Duration could not be
         slot = self._slots.get(until >> SLOT_BITS)
         if slot is None:
             slot = self._new_slot(until >> SLOT_BITS)

@@ -74,6 +74,7 @@ class SimulatedWorld:
 def schedule(faults: list[Fault], active: ActiveFaults, agenda: Agenda, until: int) -> None:
     """Puts faults on the agenda. Whatever lasts beyond `until` is ended when all is healed."""
     for fault in faults:
-        agenda.add(fault.at, active.begin, fault)
+        # Plain numbers: the time of an entry becomes the clock, and packets may carry it.
+        agenda.add(int(fault.at), active.begin, fault)
         if fault.until is not None and fault.until < until:
-            agenda.add(fault.until, active.end, fault)
+            agenda.add(int(fault.until), active.end, fault)

@@ -42,7 +42,7 @@ class Wish:
         self._tenure = load.tenure
         self._draw = draw
         self._until = until
-        self._from = load.begins.get(process.name, 0)
+        self._from = int(load.begins.get(process.name, 0))
         process.on_start.append(self._begin)
 
     def _begin(self) -> None:
