@@ -14,10 +14,12 @@ import ordercast
 from ordercast.check.history import PROMISES
 from ordercast.check.implications import with_implied
 from ordercast.check.laws import LAWS
+from ordercast.cli.live import judge
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family
 from ordercast.kernel.packet import tag_of
 from ordercast.levels import choose, chosen, find_family, level_type
+from ordercast.live.supervisor import Gathered
 from ordercast.protocol.families import FAMILIES, FOLDERS
 from ordercast.protocol.fifo import FAMILY
 from ordercast.protocol.planned import PLANNED
@@ -125,6 +127,12 @@ def test_a_scenario_may_name_a_family_that_lives_elsewhere() -> None:
     assert simulated.outcome.delivered
     assert not simulated.broken
     assert [verdict.law for verdict in simulated.verdicts] == list(PROMISES["fifo"].laws)
+
+
+def test_a_live_run_of_a_family_that_lives_elsewhere_is_held_to_its_promises() -> None:
+    scenario = parse_scenario(scenario_of(f"{__name__}:ELSEWHERE"))
+    lived = judge(scenario, 1, Gathered([], began=0, ended=1, error=None))
+    assert [verdict.law for verdict in lived.verdicts] == list(PROMISES["fifo"].laws)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from ordercast.check.explain import explain
 from ordercast.check.laws import check
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics import events, measure, tickets
+from ordercast.check.promise import promises_with
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
@@ -89,7 +90,9 @@ def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
     )
     trace = Trace(header, gathered.rows)
     began = gathered.began is not None
-    return Lived(trace, check(trace) if began else [], gathered.error, began)
+    promises = promises_with(choice.family for choice in choices)
+    verdicts = check(trace, promises=promises) if began else []
+    return Lived(trace, verdicts, gathered.error, began)
 
 
 # --- what is said ----------------------------------------------------------------------------

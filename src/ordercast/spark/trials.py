@@ -29,6 +29,7 @@ import msgspec
 from ordercast.check.laws import check
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics import measure
+from ordercast.check.promise import promises_with
 from ordercast.check.verdict import Answer
 from ordercast.errors import DiskError, UsageError
 from ordercast.levels import choose
@@ -155,7 +156,7 @@ def _run(trial: Trial, out: Path, traces: str) -> Manifest:
     outcome = world.run()
     header = msgspec.structs.replace(outcome.header, run=trial.id)
     trace = Trace(header, sink.rows)
-    verdicts = check(trace)
+    verdicts = check(trace, promises=promises_with(world.families))
     broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer is Answer.BROKEN]
     if traces == "all" or (traces == "failures" and (broken or outcome.error)):
         _keep(out / LAKE, trace)

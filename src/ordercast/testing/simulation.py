@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ordercast.check.history import PROMISES
 from ordercast.check.laws import check
+from ordercast.check.promise import promises_with
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.kernel.family import Family
 from ordercast.kernel.step import Heard
@@ -69,8 +69,6 @@ def simulate(
     )
     outcome = world.run()
     trace = Trace(outcome.header, sink.rows)
-    promises = {
-        family.name: family.promises for family in world.families if family.promises is not None
-    }
-    verdicts = check(trace, promises=PROMISES | promises) if level is not Level.OFF else []
+    promises = promises_with(world.families)
+    verdicts = check(trace, promises=promises) if level is not Level.OFF else []
     return Simulated(outcome, trace, verdicts, heard)
