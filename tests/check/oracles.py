@@ -362,7 +362,7 @@ def disjoint_views_broken(rows: list[Row]) -> bool:
         views = of_group(rows, group, "view")
         last_views = []
         for log in lives(rows):
-            comings_and_goings = of_group(log, group, "join", "view", "leave")
+            comings_and_goings = of_group(log, group, "view", "leave")
             if (
                 of_group(log, group, "view")
                 and last_life(rows, log)

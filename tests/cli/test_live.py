@@ -107,6 +107,27 @@ def test_processes_take_turns_live_and_tickets_are_told_of(ordercast) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["fifo-members", "total-members"])
+def test_members_leave_and_join_in_both_worlds(ordercast, tmp_path: Path, name: str) -> None:
+    path = ROOT / "scenarios" / f"{name}.toml"
+    simulated = ordercast("sim", path, "--seed", 1, "--json", "--out", tmp_path / "sim")
+    lived = ordercast("live", path, "--json", "--out", tmp_path / "live")
+    assert lived.code == simulated.code == 0, lived.out + lived.err
+    assert laws_of(lived.out) == laws_of(simulated.out)
+    for lake in ("sim", "live"):
+        (trace,) = read_lake(tmp_path / lake)
+        moves = [
+            (row.process, row.kind)
+            for row in sorted(trace.rows, key=lambda row: row.at)
+            if row.kind in ("join", "leave") and row.group == "g"
+        ]
+        assert moves.count(("n4", "join")) == 1
+        assert moves.index(("n4", "join")) > moves.index(("n3", "join"))
+        assert ("n3", "leave") in moves
+        assert moves.count(("n2", "join")) == 1 + (name == "total-members")
+
+
+@pytest.mark.slow
 def test_a_partition_keeps_the_same_laws_in_both_worlds(ordercast, no_namespaces: None) -> None:
     simulated = ordercast("sim", PARTITION, "--seed", 1)
     lived = ordercast("live", PARTITION)

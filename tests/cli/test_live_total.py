@@ -121,7 +121,7 @@ def test_a_reform_is_planned_for_its_group_and_time() -> None:
     cut, reform = plan.faults
     assert isinstance(cut, Partition)
     assert isinstance(reform, Reform)
-    assert (plan.groups[0].name, reform.group, reform.nodes) == ("g", "", ["n2"])
+    assert (plan.groups[0].name, reform.group, reform.nodes) == ("g", "g", ["n2"])
     assert (reform.at, reform.until) == (6 * SECOND, None)
 
 

@@ -116,6 +116,7 @@ longest = "1s"
 survivors = 3
 disks = "kept"
 jump = "0s"
+also = { slow-reader = "3s" }
 """
 
 
@@ -188,6 +189,26 @@ def test_the_example_in_the_documentation_loads(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(found[1], encoding="utf-8")
     assert load_scenario(path).name == "one crash"
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_the_documentation_has_every_key_of_every_fault(kind: str) -> None:
+    page = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.split("\n") if line.startswith(f"| `{kind}` |")]
+    what, keys, live = row.split(" | ")[1:]
+    for field in msgspec.structs.fields(FAULTS[kind]):
+        if field.encode_name not in ("at", "lasts"):
+            instant = field.encode_name == "for" and kind in ("reform", "join")
+            assert re.search(rf"`{field.encode_name}\b", keys) or instant
+    assert what
+    assert (live.strip(" |") == "no") == bool(FAULTS[kind].why_not_live)
+
+
+def test_the_documentation_has_every_key_of_chaos() -> None:
+    page = (ROOT / "docs" / "scenarios.md").read_text(encoding="utf-8")
+    table = page.partition("[chaos]")[2].partition("```")[0]
+    for field in msgspec.structs.fields(ChaosSettings):
+        assert f"\n{field.encode_name} = " in table
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("scenarios/*.toml")), ids=lambda path: path.stem)

@@ -11,6 +11,7 @@ from ordercast.scenario.chaos import draw_chaos
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.faults.hardware import Disk
+from ordercast.scenario.faults.members import OfMembers
 from ordercast.scenario.faults.paths import Cut
 from ordercast.scenario.faults.processes import Crash, Death, Restart
 from ordercast.scenario.file import parse_scenario
@@ -20,7 +21,7 @@ from ordercast.sim.world import World
 from ordercast.units import SECOND, Duration
 
 HOUR = Duration.parse("1h")
-KINDS = [kind for kind in FAULTS if kind != "reform"]  # fifo groups do not form
+KINDS = [kind for kind, fault in FAULTS.items() if not issubclass(fault, OfMembers)]
 
 
 def scenario(processes: int = 5, duration: str = "5s", **chaos: Any) -> Scenario:
@@ -122,6 +123,32 @@ def test_so_many_never_crash_for_good(survivors: int) -> None:
 def test_a_process_alone_has_nobody_to_be_cut_off_from() -> None:
     alone = scenario(processes=1, faults=["partition", "one-way"])
     assert not any(drawn(alone, seed) for seed in range(20))
+
+
+MEMBERS = {"leave": "500ms", "join": "500ms", "slow-reader": "500ms"}
+
+
+def test_kinds_beside_the_others_shift_nothing() -> None:
+    for seed in range(50):
+        plain = drawn(scenario(), seed)
+        assert drawn(scenario(also=MEMBERS), seed)[: len(plain)] == plain
+        fewer = {"leave": MEMBERS["leave"]}
+        both = drawn(scenario(also=fewer | {"slow-reader": "1s"}), seed)
+        assert [fault for fault in both if fault.kind != "slow-reader"] == drawn(
+            scenario(also=fewer), seed
+        )
+
+
+def test_members_that_come_and_go_leave_so_many_that_are_there_throughout() -> None:
+    seen = Counter()
+    for seed in range(50):
+        faults = drawn(scenario(also=MEMBERS), seed)
+        seen.update(fault.kind for fault in faults)
+        moved = {
+            name for fault in faults if fault.kind in ("leave", "join") for name in fault.nodes
+        }
+        assert len(moved | set(gone(faults))) <= 3
+    assert set(MEMBERS) <= set(seen)
 
 
 # --- what is left of it at the end -----------------------------------------------------------

@@ -14,7 +14,7 @@ from ordercast.scenario import chance
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario, WorkloadSettings
 from ordercast.sim.agenda import Agenda
-from ordercast.sim.process import Process
+from ordercast.sim.process import Process, Session
 from ordercast.sim.workload import BACKLOG_LIMIT, BATCH_SIZE, Sender
 from ordercast.sim.world import World
 from ordercast.testing import simulate
@@ -212,6 +212,9 @@ class Desk:
 
     def accepts(self, group: str) -> bool:
         return self.alive and not self.is_paused and self.room > 0
+
+    def session(self, group: str) -> Session | None:
+        return (self.life, 1) if self.alive else None
 
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
         self.room -= 1

@@ -104,7 +104,7 @@ class Log:
         self.began: dict[str, Row] = {}  # group: its first join or view row
         self.first_view: dict[str, Row] = {}
         self.left: set[str] = set()  # groups with a leave row
-        self.gone: set[str] = set()  # groups that were left and not entered again
+        self.gone: set[str] = set()  # groups that were left after the last view of them
         self.crash: Row | None = None
         self.stop: Row | None = None
 
@@ -273,9 +273,10 @@ class History:
         elif kind == "view":
             life.views.append((len(life.delivered), row))
             life.first_view.setdefault(row.group or "", row)
-            self._enter(life, row)
+            life.began.setdefault(row.group or "", row)
+            life.gone.discard(row.group or "")
         elif kind == "join":
-            self._enter(life, row)
+            life.began.setdefault(row.group or "", row)
         elif kind == "leave":
             life.left.add(row.group or "")
             life.gone.add(row.group or "")
@@ -298,10 +299,6 @@ class History:
             self._flaw("ticket", row, "has no index")
         else:
             life.tickets.append(row)
-
-    def _enter(self, life: Log, row: Row) -> None:
-        life.began.setdefault(row.group or "", row)
-        life.gone.discard(row.group or "")
 
     def _find_incomplete_events(self) -> None:
         for life in self.lives:

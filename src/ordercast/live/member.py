@@ -8,13 +8,15 @@ one `Command` a line:
   start  joins its groups and sends for so many seconds
   cut    nothing passes from and to these names any more, but for what the last cut named
   reform has a group formed anew, if that can be
+  leave  leaves a group as an application does, after what was sent is with the others
+  join   joins a group that it is not in
+  stop-reading, read-on   takes nothing of what a group delivers, and takes it again
   stop   writes the `stop` row and ends, without leaving a group: for the others it just is no more
 
 Where it takes a ticket to send, it wants one as the simulator's load does: all the time, or now and
-then for a while. It consumes its groups all the time. When its input ends it ends too, at once:
-nobody is left who could tell it anything. Whatever goes wrong ends it with a sentence or a
-traceback on standard error and exit code 1, for a member that goes on after a bug would prove
-nothing.
+then for a while. When its input ends it ends too, at once: nobody is left who could tell it
+anything. Whatever goes wrong ends it with a sentence or a traceback on standard error and exit code
+1, for a member that goes on after a bug would prove nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from ordercast.kernel.family import Level
 from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
+from ordercast.net.message import GroupClosed
 from ordercast.net.node import Node, open_node
 from ordercast.net.receipt import Receipt
 from ordercast.net.send_permit import TicketLost
@@ -89,19 +92,49 @@ class Ready(_Line, frozen=True):
 
 
 class Command(_Line, frozen=True):
-    do: Literal["meet", "start", "cut", "reform", "stop"]
+    do: Literal[
+        "meet", "start", "cut", "reform", "join", "leave", "stop-reading", "read-on", "stop"
+    ]
     places: dict[str, str] = {}  # meet and start: where everybody is
     seconds: float = 0.0  # start: how long the load runs
     incoming: list[str] = []  # cut: who must not reach us
     outgoing: list[str] = []  # cut: whom we must not reach
-    group: str = ""  # reform: which
+    absent: list[str] = []  # start: which groups it is not in
+    group: str = ""  # reform and what follows: which
+
+
+class Session:
+    """The application in one group, from joining to leaving."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.reads = asyncio.Event()  # cleared while it takes nothing of what is delivered
+        self.reads.set()
+        self.tasks: list[asyncio.Task[None]] = []  # its load
+
+    async def consume(self) -> None:
+        """It takes what comes, as fast as it comes, until the group is left."""
+        with suppress(GroupClosed):
+            while True:
+                await self.reads.wait()
+                await self.group.next_batch()
+
+    async def leave(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.group.leave()
 
 
 class LiveMember:
     def __init__(self, settings: Settings, node: Node) -> None:
         self._node = node
         self._load = settings.load
-        self._levels = [(group, asked_for(group)[0]) for group in settings.groups]
+        self._levels = {group.name: (group, asked_for(group)[0]) for group in settings.groups}
+        self._sessions: dict[str, Session] = {}  # of the groups that it is in
+        self._turns = {name: asyncio.Lock() for name in self._levels}  # to join and to leave
+        self._until = 0.0  # when the load ends, on the loop's clock
+        self._earliest = 0.0  # when our part of it begins
         self._tasks: list[asyncio.Task[None]] = []
 
     async def obey(self, commands: asyncio.StreamReader) -> None:
@@ -119,9 +152,17 @@ class LiveMember:
             if command.do == "meet":
                 self._begin(self._meet(list(command.places)))
             elif command.do == "start":
-                self._start(command.seconds)
+                self._start(command.seconds, frozenset(command.absent))
             elif command.do == "reform":
                 self._begin(self._reform(command.group))
+            elif command.do == "join":
+                self._begin(self._join_again(command.group))
+            elif command.do == "leave":
+                self._begin(self._leave(command.group))
+            elif command.do == "stop-reading":
+                self._read(command.group, False)
+            elif command.do == "read-on":
+                self._read(command.group, True)
             else:
                 mesh.set_cuts(frozenset(command.incoming), frozenset(command.outgoing))
         os._exit(1)
@@ -132,28 +173,55 @@ class LiveMember:
             await asyncio.sleep(MEETING_SECONDS)
         print(MET, flush=True)
 
-    def _start(self, seconds: float) -> None:
+    def _start(self, seconds: float, absent: frozenset[str]) -> None:
+        load, me = self._load, self._node.me.name
+        self._until = asyncio.get_running_loop().time() + seconds
+        self._earliest = self._until - load.begins.get(me, seconds)
+        for name in self._levels:
+            if name not in absent:
+                self._join(name)
+
+    def _join(self, name: str) -> None:
         node, load = self._node, self._load
-        until = asyncio.get_running_loop().time() + seconds
-        earliest = until - load.begins.get(node.me.name, seconds)
-        for plan, level in self._levels:
-            group = node.join(plan.name, level, plan.members)
-            self._begin(consume(group))
-            if plan.rate and node.me.name in load.senders and group.may_send:
-                place = f"{plan.name}/{node.me.name}"
-                draw = Random(f"{load.seed}/workload/{place}")
-                self._begin(send(group, load, plan.rate, draw, until), earliest)
-                if group.permit is not None:
-                    draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
-                    self._begin(want_a_ticket(group, load.tenure, draw, until), earliest)
+        plan, level = self._levels[name]
+        group = node.join(plan.name, level, plan.members)
+        session = self._sessions[name] = Session(group)
+        self._begin(session.consume())
+        if plan.rate and node.me.name in load.senders and group.may_send:
+            place = f"{plan.name}/{node.me.name}"
+            draw = Random(f"{load.seed}/workload/{place}")
+            work = send(group, load, plan.rate, draw, self._until)
+            session.tasks.append(self._begin(work, self._earliest))
+            if group.permit is not None:
+                draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
+                work = want_a_ticket(group, load.tenure, draw, self._until)
+                session.tasks.append(self._begin(work, self._earliest))
+
+    async def _join_again(self, name: str) -> None:
+        async with self._turns[name]:
+            if name not in self._sessions:
+                self._join(name)
+
+    async def _leave(self, name: str) -> None:
+        """In the way in which an application leaves the block of its group."""
+        async with self._turns[name]:
+            if name in self._sessions:
+                await self._sessions.pop(name).leave()
+
+    def _read(self, name: str, reads: bool) -> None:
+        if name in self._sessions:
+            ready = self._sessions[name].reads
+            ready.set() if reads else ready.clear()
 
     async def _reform(self, group: str) -> None:
         """As in the simulator, nothing has gone wrong if the others do not want it."""
         with suppress(NotFormed):
             await self._node.reform(group)
 
-    def _begin(self, work: Coroutine[Any, Any, None], earliest: float = 0.0) -> None:
-        self._tasks.append(asyncio.create_task(_or_die(work, earliest)))
+    def _begin(self, work: Coroutine[Any, Any, None], earliest: float = 0.0) -> asyncio.Task[None]:
+        task = asyncio.create_task(_or_die(work, earliest))
+        self._tasks.append(task)
+        return task
 
     def _stop(self) -> None:
         self._node.driver.host.row("stop")
@@ -161,32 +229,22 @@ class LiveMember:
         os._exit(0)
 
 
-async def consume(group: Group) -> None:
-    """The application: it takes what comes, as fast as it comes."""
-    while True:
-        await group.next_batch()
-
-
 async def want_a_ticket(group: Group, tenure: float | None, draw: Random, until: float) -> None:
     """For about so long, then for about as long none, and so on while the load runs."""
     loop = asyncio.get_running_loop()
     while True:
-        updating = asyncio.create_task(update_again_and_again(group))
         span = None if tenure is None else draw.expovariate(1 / tenure)
-        if span is None or loop.time() + span >= until:
-            await updating
-        else:
-            await asyncio.wait({updating}, timeout=span)
-            if updating.done():
-                await updating  # it has failed
-            updating.cancel()
-            await asyncio.wait({updating})
-            with suppress(TicketLost):
-                await group.stop_updating()
-            pause = draw.expovariate(1 / (tenure or 1))
-            if loop.time() + pause >= until:
-                return
-            await asyncio.sleep(pause)
+        if span is not None and loop.time() + span >= until:
+            span = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(span):
+                await update_again_and_again(group)
+        with suppress(TicketLost):
+            await group.stop_updating()
+        pause = draw.expovariate(1 / (tenure or 1))
+        if loop.time() + pause >= until:
+            return
+        await asyncio.sleep(pause)
 
 
 async def update_again_and_again(group: Group) -> None:
@@ -252,6 +310,8 @@ async def _or_die(work: Coroutine[Any, Any, None], earliest: float = 0.0) -> Non
     try:
         await asyncio.sleep(earliest - asyncio.get_running_loop().time())
         await work
+    except asyncio.CancelledError:
+        work.close()  # the group is left, perhaps before this began
     except BaseException as error:
         _die(error)
 

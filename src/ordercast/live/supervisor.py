@@ -144,6 +144,7 @@ class Supervisor:
         self._faults = ActiveFaults(self, watch)
         self._cuts: Counter[Pair] = Counter()  # how many lie on each path
         self._cuts_made: frozenset[Pair] = frozenset()
+        self._absent: set[tuple[str, str]] = set()  # who is not in which group
         self.lives: list[Life] = []
         self._folder = folder
         self._network = network
@@ -175,6 +176,7 @@ class Supervisor:
         for life in self._current.values():
             life.tell(Command(do="meet", places=self._places))
         await _all(life.hear(MET) for life in self._current.values())
+        self._faults.prepare(self.plan.faults)
         self._began = time.time_ns()
         self._zero = asyncio.get_running_loop().time()
         for life in self._current.values():
@@ -223,7 +225,9 @@ class Supervisor:
         left = self.plan.duration / 1e9 - (asyncio.get_running_loop().time() - self._zero)
         life.started = True
         self._tell_cuts(life)  # first, for whoever is cut off must not even be dialled
-        life.tell(Command(do="start", places=self._places, seconds=max(0.0, left)))
+        absent = [group for name, group in sorted(self._absent) if name == life.name]
+        seconds = max(0.0, left)
+        life.tell(Command(do="start", places=self._places, seconds=seconds, absent=absent))
         self._watchers.append(asyncio.create_task(self._watch(life)))
 
     async def _watch(self, life: Life) -> None:
@@ -313,9 +317,29 @@ class Supervisor:
         self._cuts.subtract(paths)
 
     def form(self, name: str, group: str) -> None:
+        self._tell_started(name, Command(do="reform", group=group))
+
+    def keep_out(self, name: str, group: str) -> None:
+        self._absent.add((name, group))
+
+    def join(self, name: str, group: str) -> None:
+        self._absent.discard((name, group))
+        self._tell_started(name, Command(do="join", group=group))
+
+    def leave(self, name: str, group: str) -> None:
+        self._absent.add((name, group))
+        self._tell_started(name, Command(do="leave", group=group))
+
+    def stop_reading(self, name: str, group: str) -> None:
+        self._tell_started(name, Command(do="stop-reading", group=group))
+
+    def read_on(self, name: str, group: str) -> None:
+        self._tell_started(name, Command(do="read-on", group=group))
+
+    def _tell_started(self, name: str, command: Command) -> None:
+        """One that has not begun hears of it when it does."""
         if self._current[name].started:
-            group = group or self.plan.groups[0].name
-            self._current[name].tell(Command(do="reform", group=group))
+            self._current[name].tell(command)
 
     async def _revive(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
         try:

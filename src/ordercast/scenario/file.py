@@ -44,6 +44,15 @@ def choices_in(scenario: Scenario, families: Mapping[str, Family] = FAMILIES) ->
     ]
 
 
+def family_of_each(
+    scenario: Scenario, families: Mapping[str, Family] = FAMILIES
+) -> dict[str, Family]:
+    """The family of each group, by the group's name."""
+    choices = choices_in(scenario, families)
+    groups = zip(scenario.groups(), choices, strict=True)
+    return {group.name: choice.family for group, choice in groups}
+
+
 def parameters_of(scenario: Scenario, choices: Sequence[Choice]) -> dict[str, Any]:
     """The scenario as plain values, for the header of a trace: with the names of families."""
     plain: dict[str, Any] = msgspec.to_builtins(scenario, enc_hook=str)

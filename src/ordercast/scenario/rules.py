@@ -13,7 +13,7 @@ from ordercast.levels import Choice
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.schema import ChaosSettings, Scenario
 from ordercast.settings import Finding, Where
-from ordercast.units import MILLISECOND, SECOND
+from ordercast.units import MILLISECOND, SECOND, Duration
 
 MOST_FAULTS = 100_000
 LONGEST = 24 * 3600 * SECOND
@@ -161,14 +161,18 @@ def _chaos(
 ) -> Iterator[Finding]:
     if not chaos.faults:
         yield ("chaos", "faults"), "chaos.faults is empty: name at least one kind"
-    for kind in dict.fromkeys(chaos.faults):
-        if kind not in FAULTS:
-            yield ("chaos", "faults"), f"chaos.faults: {unknown_word('word', kind, FAULTS)}"
-            return
-        for what in FAULTS[kind].chaos_check(scenario, families):
-            yield ("chaos", "faults"), f"chaos.faults: {what}"
-    for key, span in (("every", chaos.every), ("longest", chaos.longest)):
+    for key, kinds in (("faults", chaos.faults), ("also", [*chaos.also])):
+        for kind in dict.fromkeys(kinds):
+            if kind not in FAULTS:
+                yield ("chaos", key), f"chaos.{key}: {unknown_word('word', kind, FAULTS)}"
+                return
+            for what in FAULTS[kind].chaos_check(scenario, families):
+                yield ("chaos", key), f"chaos.{key}: {what}"
+    spans: dict[Where, Duration] = {("every",): chaos.every, ("longest",): chaos.longest}
+    spans |= {("also", kind): every for kind, every in chaos.also.items()}
+    for where, span in spans.items():
+        name = ".".join(("chaos", *map(str, where)))
         if span <= 0:
-            yield ("chaos", key), f"chaos.{key} must be longer than nothing"
-    if scenario.duration // (chaos.every + MILLISECOND) > MOST_FAULTS:
-        yield ("chaos", "every"), f"chaos.every draws over {MOST_FAULTS} faults: make it longer"
+            yield ("chaos", *where), f"{name} must be longer than nothing"
+        elif where != ("longest",) and scenario.duration // (span + MILLISECOND) > MOST_FAULTS:
+            yield ("chaos", *where), f"{name} draws over {MOST_FAULTS} faults: make it longer"

@@ -61,6 +61,9 @@ class ChaosSettings(Part, frozen=True):
     longest: Duration = Duration(3 * SECOND)  # how long one fault may last
     survivors: Annotated[int, Meta(ge=1, le=100_000)] = 2  # so many never crash for good
     disks: Literal["any", "kept"] = "any"  # what a restart finds: its disk, or perhaps nothing
+    # Kinds that come beside these, each every so often on average, with a stream of chance of its
+    # own: to add one changes nothing about the other faults of a seed.
+    also: dict[str, Duration] = {}
     jump: Duration = Duration(SECOND)  # how far a skewed clock may jump before it drifts
 
 

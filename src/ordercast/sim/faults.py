@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ordercast.kernel.inputs import Form
+from ordercast.kernel.inputs import Backpressure, Form
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, DiskMode, Fault, Pair
 from ordercast.sim.agenda import Agenda
+from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
 from ordercast.sim.process import Process
 from ordercast.store.memory import Trouble
@@ -17,12 +18,19 @@ from ordercast.units import Duration
 class SimulatedWorld:
     """What faults can do here (`scenario.faults.fault.World`): everything."""
 
-    def __init__(self, agenda: Agenda, network: Network, processes: dict[str, Process]) -> None:
+    def __init__(
+        self,
+        agenda: Agenda,
+        network: Network,
+        processes: dict[str, Process],
+        memberships: dict[str, Memberships],
+    ) -> None:
         self.names = tuple(processes)
         self.physics = self
         self._agenda = agenda
         self._network = network
         self._processes = processes
+        self._memberships = memberships
 
     def crash(self, name: str) -> None:
         self._processes[name].crash()
@@ -47,9 +55,22 @@ class SimulatedWorld:
         self._network.mend(paths)
 
     def form(self, name: str, group: str) -> None:
-        process = self._processes[name]
-        group = group or next(iter(process.host.seats), "")
-        process.give(group, Form(group))
+        self._processes[name].give(group, Form(group))
+
+    def keep_out(self, name: str, group: str) -> None:
+        self._memberships[name].kept_out.add(group)
+
+    def join(self, name: str, group: str) -> None:
+        self._memberships[name].join(group)
+
+    def leave(self, name: str, group: str) -> None:
+        self._memberships[name].leave(group)
+
+    def stop_reading(self, name: str, group: str) -> None:
+        self._processes[name].give(group, Backpressure(group, True))
+
+    def read_on(self, name: str, group: str) -> None:
+        self._processes[name].give(group, Backpressure(group, False))
 
     def set_loss(self, rates: dict[str, float]) -> None:
         self._network.loss_at = rates

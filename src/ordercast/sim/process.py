@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from ordercast.errors import DiskError
+from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Input, StateProvided, Vote
 from ordercast.kernel.machine import Machine
@@ -30,15 +31,18 @@ Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
 Application: TypeAlias = Callable[[NodeId, Heard], bytes | bool | None]
 """What an application is handed, in order. What it returns is its state, if that was asked for,
 or False if it was invited and does not come."""
+Session: TypeAlias = tuple[NodeId, int]
+"""An application in a group: in which life, and the how manieth time."""
 Act: TypeAlias = tuple[Callable[[Any], None], Any]
 """What is to be done, and its one argument, as on the agenda."""
 
 
 class Process:
     __slots__ = (
-        *("_answers", "_application", "_build", "_paused", "_synced_at", "_traced", "_write"),
+        *("_answers", "_application", "_paused", "_synced_at", "_traced", "_write"),
         *("agenda", "alive", "busy_until", "clock", "delivered", "disk", "host", "life", "links"),
-        *("name", "network", "on_room", "on_start", "receiver", "send", "submitted", "wire_rows"),
+        *("build", "joins", "leaving", "name", "network", "on_enter", "on_room", "on_step"),
+        *("receiver", "send", "submitted", "submitted_up_to", "wire_rows"),
     )
 
     def __init__(
@@ -46,7 +50,6 @@ class Process:
         name: str,
         agenda: Agenda,
         network: Network,
-        build: Start,
         write: Callable[[Row], None],
         level: Level,
         application: Application | None,
@@ -67,10 +70,14 @@ class Process:
         self.submitted = 0
         # What the load wants to do as soon as a step may have made room, by group.
         self.on_room: dict[str, Callable[[], None]] = {}
-        self.on_start: list[Callable[[], None]] = []  # what its applications do in every life
+        self.on_step: dict[str, Callable[[], None]] = {}  # the same for who waits to leave
+        self.on_enter: dict[str, Callable[[], None]] = {}  # what its applications do first, always
+        self.leaving: set[str] = set()  # groups that it is about to leave
+        self.joins: dict[str, int] = {}  # how often this life has joined a group
+        self.submitted_up_to: dict[str, int] = {}  # by group: the last number of this life
+        self.build: Start  # makes the machines of a life; given before the first
         self.wire_rows = level is Level.WIRE
         self._traced = level is not Level.OFF
-        self._build = build
         self._write = write
         self._application = application
         self._answers: list[tuple[Seat, Input]] = []  # what the application says to what it heard
@@ -91,14 +98,15 @@ class Process:
         self.alive = True
         self.submitted, self.delivered = self.events()
         self.host = host = self._new_host()
-        machines = self._build(self.life, self.disk.records())
+        machines = self.build(self.life, self.disk.records())
         host.row("start")
         seats = [host.seat(machine) for machine in machines]
+        self.joins = dict.fromkeys(host.seats, 1)
         for seat in seats:
             if self.alive:  # a step before may have met a broken disk
-                host.start(seat, self._now())
-        for begin in self.on_start:
-            if self.alive:
+                host.start(seat, self.now())
+        for group, begin in self.on_enter.items():
+            if self.alive and group in host.seats:
                 begin()
 
     def events(self) -> tuple[int, int]:
@@ -118,7 +126,8 @@ class Process:
         self.network.forget(self)
         self.links = {}
         self.host.end()
-        self.on_room = {}
+        self.on_room, self.on_step = {}, {}
+        self.leaving, self.joins, self.submitted_up_to = set(), {}, {}
 
     def stop(self) -> None:
         """The end of the run, for who is still there."""
@@ -138,7 +147,7 @@ class Process:
         for act, argument in waiting:
             act(argument)
 
-    def _now(self) -> int:
+    def now(self) -> int:
         """What the member's own clock shows."""
         now = self.agenda.now
         return now if self.clock is TRUE else self.clock.read(now)
@@ -158,35 +167,74 @@ class Process:
         self.host.receive(sender, packet, now if self.clock is TRUE else self.clock.read(now))
 
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
-        self.host.submit(group, payloads, size, self._now())
+        event = self.host.submit(group, payloads, size, self.now())
+        self.submitted_up_to[group] = event.number
 
     def accepts(self, group: str) -> bool:
-        if not self.alive or self._paused is not None:
+        if not self.alive or self._paused is not None or group not in self.host.seats:
             return False
-        return self.host.accepts(group, self._now())
+        return self.host.accepts(group, self.now())
+
+    def session(self, group: str) -> Session | None:
+        """The life, and how often it has joined; None: it makes nothing for this group now."""
+        if not self.alive or group not in self.host.seats or group in self.leaving:
+            return None
+        return self.life, self.joins[group]
+
+    def enter(self, machine: Machine) -> Seat:
+        """One more machine serves its groups: they are joined, later than others or again."""
+        seat = self.host.seat(machine)
+        self.host.start(seat, self.now())
+        for group in machine.groups:
+            self._entered(group)
+        return seat
+
+    def join(self, seat: Seat, plan: Plan) -> None:
+        """One more group of a machine that serves many."""
+        self.host.join(seat, plan, self.now())
+        self._entered(plan.group)
+
+    def _entered(self, group: str) -> None:
+        self.joins[group] = self.joins.get(group, 0) + 1
+        if self.alive and group in self.on_enter:
+            self.on_enter[group]()
+
+    def when_awake(self, act: Callable[[Any], None], argument: Any) -> None:
+        """Does what an application wants, as soon as the process runs, if it is the same life."""
+        self._when_awake((self.life, act, argument))
+
+    def _when_awake(self, wish: tuple[NodeId, Callable[[Any], None], Any]) -> None:
+        life, act, argument = wish
+        if self._paused is not None:
+            self._paused.append((self._when_awake, wish))
+        elif self.alive and life is self.life:
+            act(argument)
 
     def give(self, group: str, given: Input) -> None:
         """The application wants something of the group. Nothing happens if it is not in it."""
-        self._give((self.life, group, given))
+        self.when_awake(self._give, (group, given))
 
-    def _give(self, wish: tuple[NodeId, str, Input]) -> None:
-        life, group, given = wish
-        if self._paused is not None:
-            self._paused.append((self._give, wish))
-        elif life is self.life and group in self.host.seats:
-            self.host.give(self.host.seats[group], given, self._now())
+    def _give(self, wish: tuple[str, Input]) -> None:
+        group, given = wish
+        if group in self.host.seats:
+            self.host.give(self.host.seats[group], given, self.now())
 
     def leave(self, group: str) -> None:
-        """The application leaves the group in an orderly way."""
+        """The application leaves the group."""
         self.on_room.pop(group, None)
-        self.host.leave(group, self._now())
+        self.host.leave(group, self.now())
 
     def await_room(self, group: str, retry: Callable[[], None]) -> None:
         """The load is blocked, and wants to be called when a step may have made room."""
-        if self.alive and group not in self.on_room:
+        if self.alive and group not in self.on_room and group in self.host.seats:
             self.on_room[group] = retry
             self.host.stepped = self.stepped
             self.host.blocked(group)
+
+    def watch(self, group: str, look: Callable[[], None]) -> None:
+        """Who waits to leave the group wants to be called after every step."""
+        self.on_step[group] = look
+        self.host.stepped = self.stepped
 
     def status(self, answer: tuple[Host, Seat, Hashable, bool]) -> None:
         """The answer to a status send of this life or of an earlier one."""
@@ -194,7 +242,7 @@ class Process:
         if self._paused is not None:
             self._paused.append((self.status, answer))
         else:
-            host.status(seat, token, arrived, self._now())
+            host.status(seat, token, arrived, self.now())
 
     # --- the world of the host -------------------------------------------------------------------
 
@@ -207,7 +255,7 @@ class Process:
             self._paused.append((self._expire, alarm))
         else:
             host, seat, timer, setting = alarm
-            host.expire(seat, timer, setting, self._now())
+            host.expire(seat, timer, setting, self.now())
 
     def cancel(self, alarm: None) -> None:
         """It stays on the agenda, and the host ignores it."""
@@ -252,11 +300,14 @@ class Process:
         if self._answers:
             answers, self._answers = self._answers, []
             for asked, given in answers:
-                self.host.give(asked, given, self._now())
+                self.host.give(asked, given, self.now())
         if self.on_room:
             for retry in list(self.on_room.values()):
                 retry()
-        if not self.on_room and not self._answers:
+        if self.on_step:
+            for look in list(self.on_step.values()):
+                look()
+        if not self.on_room and not self.on_step and not self._answers:
             self.host.stepped = None
 
     def broke(self, seat: Seat, error: Exception) -> None:

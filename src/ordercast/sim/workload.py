@@ -13,8 +13,7 @@ from ordercast.kernel.inputs import Seek
 from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
 from ordercast.scenario.schema import WorkloadSettings
 from ordercast.sim.agenda import Agenda
-from ordercast.sim.process import Process
-from ordercast.types import NodeId
+from ordercast.sim.process import Process, Session
 from ordercast.units import SECOND
 
 BACKLOG_LIMIT = 1000
@@ -43,11 +42,12 @@ class Wish:
         self._draw = draw
         self._until = until
         self._from = int(load.begins.get(process.name, 0))
-        process.on_start.append(self._begin)
+        process.on_enter[group] = self._begin
 
     def _begin(self) -> None:
         if self._agenda.now < self._from:
-            self._agenda.add(self._from, self._change, (self._process.life, True))
+            session = self._process.session(self._group)
+            self._agenda.add(self._from, self._change, (session, True))
         else:
             self._process.give(self._group, Seek(self._group, True))
             self._plan_next(False)
@@ -57,11 +57,12 @@ class Wish:
             return
         at = self._agenda.now + max(1, round(self._draw.expovariate(1 / self._tenure)))
         if at < self._until:
-            self._agenda.add(at, self._change, (self._process.life, wanted))
+            session = self._process.session(self._group)
+            self._agenda.add(at, self._change, (session, wanted))
 
-    def _change(self, change: tuple[NodeId, bool]) -> None:
-        life, wanted = change
-        if self._process.alive and life == self._process.life:
+    def _change(self, change: tuple[Session | None, bool]) -> None:
+        session, wanted = change
+        if session is not None and session == self._process.session(self._group):
             self._process.give(self._group, Seek(self._group, wanted))
             self._plan_next(not wanted)
 
@@ -97,7 +98,7 @@ class Sender:
             credit_count=BACKLOG_LIMIT + load.batch - 1,  # below the limit it makes them all
         )
         self._outbox = self._empty()
-        self._life: NodeId | None = None  # the life that the outbox belongs to
+        self._session: Session | None = None  # that the outbox belongs to
         self._submitting = False  # a submission makes a step, after which room is asked for again
         self._plan_next(load.begins.get(process.name, 0))
 
@@ -113,9 +114,10 @@ class Sender:
     def _make(self, _: None) -> None:
         """The application makes its next messages, if it lives and is not stuck."""
         process = self._process
-        if process.life != self._life:
-            self._life, self._outbox = process.life, self._empty()
-        if process.alive and not process.is_paused and self._add():
+        session = process.session(self._group)
+        if session is not None and session != self._session:
+            self._session, self._outbox = session, self._empty()
+        if session is not None and not process.is_paused and self._add():
             self._submit()
             if self._outbox:
                 process.await_room(self._group, self._submit)

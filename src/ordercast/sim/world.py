@@ -9,15 +9,13 @@ then judge the trace. The same scenario and seed give the same trace, byte for b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from random import Random
+from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ordercast import __version__
 from ordercast.errors import UsageError, failure_line
-from ordercast.kernel.family import Family, Plan, by_machine
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, Plan
 from ordercast.levels import Choice
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
@@ -27,12 +25,12 @@ from ordercast.scenario.file import choices_in, family_in, parameters_of
 from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.sim.agenda import Agenda
 from ordercast.sim.faults import SimulatedWorld, schedule
+from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
 from ordercast.sim.workload import Sender, Wish
 from ordercast.trace.schema import Ending, Header, Level, Row
 from ordercast.trace.sinks import Sink
-from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 
 MOST_EVENTS = 100_000_000
@@ -68,6 +66,7 @@ class World:
         self.level = Level.OFF if sink is None else level
         self.agenda = Agenda()
         self._most_events = most_events
+        self._families = families
         self._choices = choices_in(scenario, families)
         self._groups = [
             (choice.family, plan_of(scenario, group, choice))
@@ -90,13 +89,19 @@ class World:
         )
         write = sink.write if sink else _nowhere
         self.processes = {
-            name: Process(
-                name, self.agenda, self.network, self._machines, write, self.level, application
-            )
+            name: Process(name, self.agenda, self.network, write, self.level, application)
             for name in scenario.names
         }
         self.network.processes = self.processes
-        self.faults = ActiveFaults(SimulatedWorld(self.agenda, self.network, self.processes))
+        memberships = {
+            name: Memberships(process, self.agenda, self._plans[name], partial(chance.stream, seed))
+            for name, process in self.processes.items()
+        }
+        for name, process in self.processes.items():
+            process.build = memberships[name].build
+        self.faults = ActiveFaults(
+            SimulatedWorld(self.agenda, self.network, self.processes, memberships)
+        )
 
     def run(self) -> Outcome:
         scenario = self.scenario
@@ -120,7 +125,9 @@ class World:
 
     def _set_up(self) -> None:
         scenario, seed = self.scenario, self.seed
-        schedule(faults_of(scenario, seed), self.faults, self.agenda, scenario.duration)
+        faults = faults_of(scenario, seed, self._families)
+        self.faults.prepare(faults)
+        schedule(faults, self.faults, self.agenda, scenario.duration)
         load, until = scenario.workload, scenario.duration
         for family, plan in self._groups:
             licensed = family.needs_permit(plan)
@@ -138,14 +145,6 @@ class World:
                     process = self.processes[name]
                     room = family.largest_batch(plan.options)
                     Sender(self.agenda, process, plan.group, load, rate, draw, until, room)
-
-    def _machines(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
-        """The machines of one life: what is built together is built at once."""
-        machines: list[Machine] = []
-        for family, plans in by_machine(self._plans[me.name]):
-            draw: Random = chance.stream(self.seed, "member", family.name, me)
-            machines += family.build(me, plans, draw, kept)
-        return machines
 
     def _outcome(self, ending: Ending, error: str | None) -> Outcome:
         processes = self.processes.values()

@@ -41,6 +41,10 @@ class SimulatedDisk:
             raise DiskError(f"the disk is full: {used} of {self.capacity} records")
         self._cached += records
 
+    def forget(self, group: str) -> None:
+        """Of a group nothing that is durable counts any more."""
+        self._durable.drop(group)
+
     def sync(self, up_to: int | None = None) -> None:
         """Makes the oldest cached records durable: all of them, or so many."""
         count = len(self._cached) if up_to is None else up_to

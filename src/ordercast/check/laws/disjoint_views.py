@@ -2,8 +2,9 @@
 
 At the end of a finished run the last views of a group's live members are equal or have no member in
 common; otherwise unknown. Live is the last incarnation of a process that neither crashed nor left
-the group, and did not stop before the group's last view was installed. Unknown, too, where a trace
-has traffic but no view at all.
+the group after its last view, and did not stop before the group's last view was installed. A member
+that came back has no view until it installs one. Unknown, too, where a trace has traffic but no
+view at all.
 
 Witness: the two views.
 """

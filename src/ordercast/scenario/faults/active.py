@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ordercast.scenario.faults.fault import Fault, World
 
@@ -16,6 +16,11 @@ class ActiveFaults:
         self._world = world
         self._watch = watch  # called when a fault begins (True) or ends
         self._active: list[Fault] = []  # in the order in which they began
+
+    def prepare(self, faults: Sequence[Fault]) -> None:
+        """Before the run begins: these will happen."""
+        for fault in faults:
+            fault.prepare(self._world, faults)
 
     def begin(self, fault: Fault) -> None:
         self._active.append(fault)

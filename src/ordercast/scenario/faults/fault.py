@@ -87,7 +87,21 @@ class World(Protocol):
         """One cut less lies on each of these paths."""
 
     def form(self, name: str, group: str) -> None:
-        """The process asks for the group to be formed anew; "" is the only one."""
+        """The process asks for the group to be formed anew."""
+
+    def keep_out(self, name: str, group: str) -> None:
+        """Before the run: the process is not in this group until it joins."""
+
+    def join(self, name: str, group: str) -> None:
+        """The process joins the group, unless it is in it, now and in later lives."""
+
+    def leave(self, name: str, group: str) -> None:
+        """The process leaves the group in an orderly way, now and in later lives."""
+
+    def stop_reading(self, name: str, group: str) -> None:
+        """The application takes nothing of what the group delivers."""
+
+    def read_on(self, name: str, group: str) -> None: ...
 
 
 class Rest(NamedTuple):
@@ -112,6 +126,7 @@ class Lot:
         draw: Random,
         scenario: Scenario,
         chaos: ChaosSettings,
+        families: Families,
         gone: list[str],
     ) -> None:
         self.at = at
@@ -120,7 +135,15 @@ class Lot:
         self.draw = draw
         self.scenario = scenario
         self.chaos = chaos
-        self.gone = gone  # who crashes for good by what was drawn before
+        self.families = families
+        self.gone = gone  # who is not there to the end by what was drawn before
+
+    def loses(self, name: str) -> bool:
+        """Whether this process may be one that is not there all the time. If so, it is."""
+        if name in self.gone or len(self.scenario.names) - len(self.gone) <= self.chaos.survivors:
+            return False
+        self.gone.append(name)
+        return True
 
     @cached_property
     def rest(self) -> Rest:
@@ -161,6 +184,13 @@ class Fault(Part, frozen=True, tag_field="kind"):
     def is_for_good(self) -> bool:
         """Whether it is not undone when the load ends and everything is healed."""
         return False
+
+    def settled(self, scenario: Scenario) -> Fault:
+        """The same, with what it leaves open as this scenario has it."""
+        return self
+
+    def prepare(self, world: World, faults: Sequence[Fault]) -> None:
+        """Before the run begins, with all faults of the run."""
 
     def begin(self, world: World, others: Sequence[Fault]) -> None:
         """It happens. `others` are those that lie on the run, this one included."""

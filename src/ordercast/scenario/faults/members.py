@@ -1,25 +1,33 @@
-"""What happens to a member of a group, by its own will: `reform`."""
+"""What members of a group do: `reform`, `leave`, `join`, `slow-reader`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from ordercast.errors import unknown_word
 from ordercast.scenario.faults.fault import Families, Fault, Lot, World
 
 if TYPE_CHECKING:
-    from ordercast.scenario.schema import Scenario
+    from ordercast.scenario.schema import GroupSettings, Scenario
 
 
-class Reform(Fault, frozen=True, tag="reform"):
-    """No fault: the nodes ask for their group to be formed anew, at a time and at once."""
+class Place(NamedTuple):
+    """One member of one group, drawn at random."""
+
+    group: str
+    name: str
+
+
+class OfMembers(Fault, frozen=True):
+    """Of the nodes as members of one group."""
 
     group: str = ""  # "": the only one
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
-        for name in self.nodes:
-            world.form(name, self.group)
+    def settled(self, scenario: Scenario) -> Fault:
+        return msgspec.structs.replace(self, group=self.group or scenario.groups()[0].name)
 
     def check(self, scenario: Scenario, families: Families) -> Iterator[tuple[str, str]]:
         yield from super().check(scenario, families)
@@ -30,12 +38,35 @@ class Reform(Fault, frozen=True, tag="reform"):
         group = groups.get(self.group or next(iter(groups)))
         if group is None:
             yield "group", unknown_word("group", self.group, groups)
-        elif families[group.name].formation is None:
-            yield "kind", f"groups of {families[group.name].name} do not form"
-        else:
-            for name in self.nodes:
-                if name not in group.members:
-                    yield "nodes", f"{name} is not a member of group {group.name!r}"
+            return
+        for name in self.nodes:
+            if name not in group.members:
+                yield "nodes", f"{name} is not a member of group {group.name!r}"
+        yield from self.check_group(scenario, group, families)
+
+    def check_group(
+        self, scenario: Scenario, group: GroupSettings, families: Families
+    ) -> Iterator[tuple[str, str]]:
+        """What is wrong with it in this group."""
+        return iter(())
+
+    def concerns(self, name: str, group: str) -> bool:
+        return name in self.nodes and group == self.group
+
+
+class Reform(OfMembers, frozen=True, tag="reform"):
+    """No fault: the nodes ask for their group to be formed anew, at a time and at once."""
+
+    def begin(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            world.form(name, self.group)
+
+    def check_group(
+        self, scenario: Scenario, group: GroupSettings, families: Families
+    ) -> Iterator[tuple[str, str]]:
+        family = families[group.name]
+        if family.formation is None:
+            yield "kind", f"groups of {family.name} do not form"
         if self.lasts is not None:
             yield "for", "a group is formed anew at a time, not for a while"
 
@@ -46,5 +77,107 @@ class Reform(Fault, frozen=True, tag="reform"):
 
     @classmethod
     def drawn(cls, lot: Lot) -> Fault:
-        group = lot.draw.choice(lot.scenario.groups())
-        return cls(at=lot.at, nodes=[lot.draw.choice(group.members)], group=group.name)
+        group, name = _place(lot)
+        return cls(at=lot.at, nodes=[name], group=group)
+
+
+class Leave(OfMembers, frozen=True, tag="leave"):
+    """The members leave the group in an orderly way; with `for` they join it again afterwards.
+
+    As long as it lies on a member, no life of the process is in the group.
+    """
+
+    @property
+    def is_for_good(self) -> bool:
+        return self.lasts is None
+
+    def begin(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            world.leave(name, self.group)
+
+    def end(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes if not self.is_for_good else ():
+            if not any(
+                isinstance(other, Leave) and other.concerns(name, self.group) for other in others
+            ):
+                world.join(name, self.group)
+
+    def check_group(
+        self, scenario: Scenario, group: GroupSettings, families: Families
+    ) -> Iterator[tuple[str, str]]:
+        family = families[group.name]
+        if self.lasts is not None and not _may_come_back(group.name, families):
+            yield "for", f"a member of a {family.name} group comes back in another life: leave out"
+
+    @classmethod
+    def drawn(cls, lot: Lot) -> Fault | None:
+        group, name = _place(lot)
+        comes_back = lot.draw.random() < 0.7 and _may_come_back(group, lot.families)
+        if not comes_back and not lot.loses(name):
+            return None
+        lasts = lot.lasts if comes_back else None
+        return cls(at=lot.at, nodes=[name], group=group, lasts=lasts)
+
+
+class Join(OfMembers, frozen=True, tag="join"):
+    """The members join the group. Those that did not leave it before join for the first time: they
+    are not in it from the beginning."""
+
+    def prepare(self, world: World, faults: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            if not any(
+                isinstance(other, Leave | Join)
+                and other.concerns(name, self.group)
+                and other.at < self.at
+                for other in faults
+            ):
+                world.keep_out(name, self.group)
+
+    def begin(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            if not any(
+                isinstance(other, Leave) and other.concerns(name, self.group) for other in others
+            ):
+                world.join(name, self.group)
+
+    def check_group(
+        self, scenario: Scenario, group: GroupSettings, families: Families
+    ) -> Iterator[tuple[str, str]]:
+        if self.lasts is not None:
+            yield "for", "a member joins at a time, not for a while"
+
+    @classmethod
+    def drawn(cls, lot: Lot) -> Fault | None:
+        group, name = _place(lot)
+        return cls(at=lot.at, nodes=[name], group=group) if lot.loses(name) else None
+
+
+class SlowReader(OfMembers, frozen=True, tag="slow-reader"):
+    """The applications stop reading what the group delivers, for a while, and then read on."""
+
+    def begin(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            world.stop_reading(name, self.group)
+
+    def end(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            if not any(
+                isinstance(other, SlowReader) and other.concerns(name, self.group)
+                for other in others
+            ):
+                world.read_on(name, self.group)
+
+    @classmethod
+    def drawn(cls, lot: Lot) -> Fault:
+        group, name = _place(lot)
+        return cls(at=lot.at, nodes=[name], group=group, lasts=lot.lasts)
+
+
+def _place(lot: Lot) -> Place:
+    group = lot.draw.choice(lot.scenario.groups())
+    return Place(group.name, lot.draw.choice(group.members))
+
+
+def _may_come_back(group: str, families: Families) -> bool:
+    """Whether a member that left can join again in the same life."""
+    return families[group].rejoins or families[group].one_machine

@@ -44,14 +44,10 @@ class Crash(Death, frozen=True, tag="crash"):
 
     @classmethod
     def drawn(cls, lot: Lot) -> Fault:
-        nodes, lasts = lot.nodes[:1], lot.lasts
-        for_good = False
-        if lot.draw.random() < 0.5:
-            room = len(lot.scenario.names) - len(lot.gone) > lot.chaos.survivors
-            for_good = nodes[0] not in lot.gone and room
-        if for_good:
-            lot.gone.append(nodes[0])
-        return cls(at=lot.at, nodes=nodes, lasts=None if for_good else lasts, disk=lot.rest.disk)
+        nodes = lot.nodes[:1]
+        for_good = lot.draw.random() < 0.5 and lot.loses(nodes[0])
+        lasts = None if for_good else lot.lasts
+        return cls(at=lot.at, nodes=nodes, lasts=lasts, disk=lot.rest.disk)
 
 
 class Restart(Death, frozen=True, tag="restart"):
@@ -68,7 +64,8 @@ class Restart(Death, frozen=True, tag="restart"):
             since = [
                 other.at
                 for other in scenario.fault
-                if other.is_for_good and name in other.nodes and other.at <= self.at
+                if isinstance(other, Crash) and other.is_for_good
+                if name in other.nodes and other.at <= self.at
             ]
             if since:
                 yield "nodes", f"{name} crashed for good at {min(since)}: give that crash a for"
