@@ -107,9 +107,9 @@ class Columns:
         """These rows as the reference wants them, given by their places in local order."""
         places = np.sort(self.place[wanted])
         found: list[Row] = []
-        cuts = np.searchsorted(places, self._starts)
+        bounds = np.searchsorted(places, self._starts)
         for number, batch in enumerate(self._batches):
-            inside = places[cuts[number] : cuts[number + 1]] - self._starts[number]
+            inside = places[bounds[number] : bounds[number + 1]] - self._starts[number]
             if not len(inside):
                 continue
             taken = batch if len(inside) == batch.num_rows else batch.take(inside)
