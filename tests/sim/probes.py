@@ -198,7 +198,14 @@ class Stage:
             "workload": workload,
             **(scenario or {}),
         }
-        family = Family(FAMILY, Options, (Word, Record), self._build, largest_group=10_000)
+        family = Family(
+            FAMILY,
+            Options,
+            (Word, Record),
+            self._build,
+            largest_group=10_000,
+            round=lambda options: options.round,
+        )
         self.world = World(
             Scenario(**settings),
             seed,

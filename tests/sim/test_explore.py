@@ -465,5 +465,5 @@ def test_a_scenario_can_be_explored() -> None:
     assert report.broken is None
     again = replay(where, ["n2 submits to b", "n2 → n3: fifo.data n2:1"], check)
     assert [row.group for row in again.trace.rows if row.kind == "deliver"] == ["b", "b"]
-    with pytest.raises(UsageError, match="family 'fifo' of group 'a'"):
+    with pytest.raises(UsageError, match="unknown family 'fifo'"):
         setting_of(scenario, families={})

@@ -158,8 +158,8 @@ def test_functions_are_known_by_name() -> None:
     assert alike([len, Slotted, fingerprint], [len, Slotted, fingerprint])
     assert not alike(len, repr)
     bound = member()
-    assert alike([bound, bound.told], copy.deepcopy([bound, bound.told]))
-    assert not alike([bound, bound.told], [bound, member().told])
+    assert alike([bound, bound.expire], copy.deepcopy([bound, bound.expire]))
+    assert not alike([bound, bound.expire], [bound, member().expire])
 
 
 @pytest.mark.parametrize(
