@@ -37,7 +37,8 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
         if objection := objection_to(group.name):
             raise UsageError(f"{source}: {objection}")
     groups = tuple(_group(scenario, number) for number in range(len(scenario.groups())))
-    for kind in scenario.chaos.faults if scenario.chaos else ():
+    chaos = scenario.chaos
+    for kind in (*chaos.faults, *chaos.also) if chaos is not None else ():
         if why := FAULTS[kind].why_not_live:
             raise UsageError(f"{source}: chaos draws {kind}, which {_cannot(why)}")
     for number, fault in enumerate(scenario.fault, 1):

@@ -121,6 +121,8 @@ class Memberships:
             return
         lease = family.permit.lease(plan.options)
         self._process.give(group, Retire(group))
+        if not self._process.alive:  # that step met a broken disk
+            return
         since = self._agenda.now
 
         def is_needed(group: str) -> bool:
@@ -140,6 +142,8 @@ class Memberships:
         machine = process.host.seats[group].machine
         nobody_needs_us = isinstance(machine, Retiring) and machine.may_go(group)
         process.leave(group)
+        if not process.alive:
+            return
         # A founder that forgot its cluster could begin it a second time.
         if nobody_needs_us and family.permit and family.permit.founder(plan) != process.name:
             process.disk.forget(group)
