@@ -24,9 +24,9 @@ import numpy as np
 from bench.table import Table
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
-from ordercast.spark.huge import settle
 from ordercast.spark.laws import Judged, judge, judge_lake
 from ordercast.spark.session import open_session
+from ordercast.spark.windows import settle
 from ordercast.trace.lake import find_runs, read_run
 from ordercast.trace.parquet import (
     COLUMN_TYPES,

@@ -70,7 +70,7 @@ def own(row: Row) -> bool:
 
 
 def precedes_itself(rows: list[Row]) -> bool:
-    """Whether local order and submission before delivery, over all groups, make a cycle."""
+    """Whether local order and submission before delivery, over all groups, make a circle."""
     order = lines(rows, durable=True)
     after: dict[int, list[int]] = {id(row): [] for row in rows}
     submitted = submissions(rows)
@@ -136,11 +136,11 @@ def causal_broken(rows: list[Row], durable: bool) -> bool:
 
 
 def shortest_disorder(rows: list[Row], durable: bool) -> int:
-    """The least number of events that the lines put into a cycle; 0 if there is none."""
-    return shortest_cycle([list(dict.fromkeys(delivered(log))) for log in lines(rows, durable)])
+    """The least number of events that the lines put into a circle; 0 if there is none."""
+    return shortest_circle([list(dict.fromkeys(delivered(log))) for log in lines(rows, durable)])
 
 
-def shortest_cycle(orders: list[list[Event]]) -> int:
+def shortest_circle(orders: list[list[Event]]) -> int:
     before = {pair for order in orders for pair in combinations(order, 2)}
     events = {one for pair in before for one in pair}
     ways, length = before, 1  # pairs joined by so many steps
@@ -155,7 +155,7 @@ def shortest_cycle(orders: list[list[Event]]) -> int:
 def total_in_view_broken(rows: list[Row]) -> bool:
     """Asked view by view: who was in it, and what of its group did they first deliver there."""
     views = {(row.group, row.view) for row in rows if row.kind == "view"}
-    return any(shortest_cycle(orders_in(rows, group, view)) for group, view in views)
+    return any(shortest_circle(orders_in(rows, group, view)) for group, view in views)
 
 
 def orders_in(rows: list[Row], group: str | None, view: int | None) -> list[list[Event]]:

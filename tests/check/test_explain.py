@@ -79,7 +79,7 @@ def test_local_order_goes_before_time() -> None:
     ]
 
 
-def test_a_cycle_is_drawn_too() -> None:
+def test_a_circle_is_drawn_too() -> None:
     rows = rows_of("n1 deliver n2:1", "n1 submit n1:1", "n2 deliver n1:1", "n2 submit n2:1")
     assert set(in_order(rows)) == set(rows)
 

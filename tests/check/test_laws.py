@@ -245,7 +245,7 @@ def test_an_event_without_submission_leaves_causality_open_but_a_break_is_a_brea
 
 @pytest.mark.parametrize("law", ["optimistic-causal", "causal"])
 def test_where_events_precede_themselves_there_is_no_causal_order(law: str) -> None:
-    text = "run cycle\nn1 deliver n2:1\nn1 submit n1:1\nn2 deliver n1:1\nn2 submit n2:1"
+    text = "run circle\nn1 deliver n2:1\nn1 submit n1:1\nn2 deliver n1:1\nn2 submit n2:1"
     assert judge("no-creation", text).answer is Answer.BROKEN
     assert judge(law, text).answer is Answer.UNKNOWN
 

@@ -149,8 +149,8 @@ async def attack(cluster: Cluster, seed: int, inside: bool, level: Total | Atomi
     if not inside:
         await until(lambda: one.names == two.names == ["n1", "n2"])
     machine: Any = n1.driver.machine("orders")
-    forming = machine.forming["orders"]
-    liar = Liar(Random(seed), forming.current.formation, forming.terms)
+    named = machine.named["orders"]
+    liar = Liar(Random(seed), named.current.formation, named.terms)
     codec = Codec(FAMILIES.values())
     refused = 0
     for _ in range(PACKETS_OF_A_LIAR):

@@ -222,12 +222,12 @@ def test_who_stopped_before_the_last_submission_is_bound_by_nothing() -> None:
     assert vectors.judge(LAWS["agreement"]).answer is Answer.BROKEN
 
 
-def test_a_cycle_within_one_instant_is_seen() -> None:
+def test_a_circle_within_one_instant_is_seen() -> None:
     """Each delivers the other's event before it submits its own: no clock allows that, and one that
     stands still does not show that nothing is wrong."""
-    text = "run cycle ending=finished\nn1 deliver n2:1 at=5\nn1 submit n1:1 at=5\n"
+    text = "run circle ending=finished\nn1 deliver n2:1 at=5\nn1 submit n1:1 at=5\n"
     text += "n2 deliver n1:1 at=5\nn2 submit n2:1 at=5\n"
-    vectors = compare(parse_history(text), "cycle")
+    vectors = compare(parse_history(text), "circle")
     assert vectors.judge(LAWS["no-creation"]).answer is Answer.BROKEN
 
 

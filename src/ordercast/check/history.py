@@ -7,14 +7,13 @@ and sets of integers. Nothing here judges.
 
 Words.
 
-  life             one incarnation of one process
-  process history  what of a process's log is judged as one sequence: one life, or all its lives
-                   together where the family is durable, for then a restart remembers what it
-                   delivered
-  flaw             a row that breaks the contract. A law that needs such a row answers `unknown`: an
-                   unknown kind and two rows with the same step concern every law, a missing column
-                   those laws that read rows of its kind. Rows that are merely out of order in the
-                   file are not flawed: `step` tells where they belong.
+  life   one incarnation of one process
+  line   the stretch of a process's log over which order is judged: one life, or all its lives
+         together where the family is durable, for then a restart remembers what it delivered
+  flaw   a row that breaks the contract. A law that needs such a row answers `unknown`: an
+         unknown kind and two rows with the same step concern every law, a missing column those
+         laws that read rows of its kind. Rows that are merely out of order in the file are not
+         flawed: `step` tells where they belong.
 
 A submit row counts as a submission only at its origin: what n2 says that n1 submitted shows
 nothing about n1.
@@ -69,7 +68,7 @@ class Flaw(NamedTuple):
 
 
 class Log:
-    """What one life (or one process history) wrote, in local order.
+    """What one life (or one line) of a process wrote, in local order.
 
     `submitted` and `views` remember how many deliveries came before each entry.
     """
@@ -160,8 +159,7 @@ class History:
         return {life.process: life for life in self.lives}
 
     @cached_property
-    def histories(self) -> list[Log]:
-        """The process histories."""
+    def lines(self) -> list[Log]:
         if not self.durable:
             return self.lives
         lives: dict[str, list[Log]] = {}
@@ -183,7 +181,7 @@ class History:
         return sorted(group for group in named if group is not None)
 
     @cached_property
-    def never_submitted(self) -> list[Row]:
+    def strangers(self) -> list[Row]:
         """For each event that was delivered but never submitted, its first delivery."""
         found: dict[int, Row] = {}
         if len(self.submits) < len(self.events):
@@ -332,16 +330,16 @@ def _by_life(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
 
 
 def _joined(lives: list[Log]) -> Log:
-    """All lives of a process as one process history."""
+    """All lives of a process as one line."""
     if len(lives) == 1:
         return lives[0]
-    joined = Log(lives[0].process, lives[0].incarnation, [])
+    line = Log(lives[0].process, lives[0].incarnation, [])
     for life in lives:
-        before = len(joined.delivered)
-        joined.rows += life.rows
-        joined.submitted += [(before + place, event) for place, event in life.submitted]
-        joined.delivered += life.delivered
-        joined.deliveries += life.deliveries
-        joined.lost += life.lost
-        joined.began = life.began | joined.began  # the earlier life's row stays
-    return joined
+        before = len(line.delivered)
+        line.rows += life.rows
+        line.submitted += [(before + place, event) for place, event in life.submitted]
+        line.delivered += life.delivered
+        line.deliveries += life.deliveries
+        line.lost += life.lost
+        line.began = life.began | line.began  # the earlier life's row stays
+    return line

@@ -107,32 +107,32 @@ def _shortest_cycle(stuck: list[tuple[Segment, list[int]]]) -> Cycle:
             best = cycle
         if len(best) in (2, 3):
             break
-    # In the segment that is waited for, its own head comes before the head of the one that waits.
+    # In the line that is waited for, its own head comes before the head of the one that waits.
     return [
-        (stuck[number][0], heads[number], heads[waiter])
-        for waiter, number in zip(best, best[1:] + best[:1], strict=True)
+        (stuck[line][0], heads[line], heads[waiter])
+        for waiter, line in zip(best, best[1:] + best[:1], strict=True)
     ]
 
 
 def _cycle_from(start: int, heads: list[int], holding: dict[int, list[int]]) -> list[int]:
-    """The shortest way from a segment over those that it waits for back to itself."""
+    """The shortest way from a line over those that it waits for back to itself."""
     came: dict[int, int] = {}
     queue = [start]
-    for number in queue:
-        for awaited in holding[heads[number]]:
+    for line in queue:
+        for awaited in holding[heads[line]]:
             if awaited == start:
-                return list(_back(came, number, start))[::-1]
+                return list(_back(came, line, start))[::-1]
             if awaited not in came:
-                came[awaited] = number
+                came[awaited] = line
                 queue.append(awaited)
     return []
 
 
-def _back(came: dict[int, int], number: int, start: int) -> Iterator[int]:
-    yield number
-    while number != start:
-        number = came[number]
-        yield number
+def _back(came: dict[int, int], line: int, start: int) -> Iterator[int]:
+    yield line
+    while line != start:
+        line = came[line]
+        yield line
 
 
 def rows_of(cycle: Cycle) -> Iterator[Row]:

@@ -4,9 +4,9 @@ An event's past is all that its origin had submitted or delivered in that group 
 submitted the event, closed transitively. What an origin did in an earlier life counts only where
 the family is durable: a process that forgot what it had delivered cannot have meant it.
 
-Theory of operation. The events that one process history submitted in one group are a stream: each
-has all earlier ones in its past, so `place` in the stream stands for them. For each event it is
-enough to remember, beside its stream, the latest events of other streams that its origin delivered
+Theory of operation. The events that one line submitted in one group are a stream: each has all
+earlier ones in its past, so `place` in the stream stands for them. For each event it is enough
+to remember, beside its stream, the latest events of other streams that its origin delivered
 since its previous submission and that no other of them covers: `before`. The whole past is what
 can be reached from there, and memory stays below one number a delivery.
 
@@ -141,30 +141,29 @@ class Past:
 
     @cached_property
     def _first_deliveries(self) -> list[dict[int, int]]:
-        """By process history: where each event was delivered first; of those that submit, for only
-        they can pass it on."""
+        """By line: where each event was delivered first. Only lines that submit can pass it on."""
         return [
-            {event: at for at, event in reversed(list(enumerate(log.delivered)))}
-            if log.submitted
+            {event: at for at, event in reversed(list(enumerate(line.delivered)))}
+            if line.submitted
             else {}
-            for log in self._history.histories
+            for line in self._history.lines
         ]
 
     def chain(self, first: int, targets: set[int]) -> tuple[list[Row], int]:
         """The shortest way to show that `first` came before one of the targets, and which.
 
         The rows are the submission of `first`, then for each link the delivery of the event
-        before it (unless it is the same process's) and the submission that followed. Since the
-        process of `first` is looked at first, no other way takes fewer rows.
+        before it (unless it is the same line's) and the submission that followed. Since the
+        line of `first` is looked at first, no other way takes fewer rows.
         """
         history = self._history
         group = history.group_of[first]
         came: dict[int, tuple[int, Row | None]] = {first: (first, None)}
-        scanned = [len(log.submitted) for log in history.histories]  # done from there on
+        scanned = [len(line.submitted) for line in history.lines]  # done from there on
         queue = [first]
         for event in queue:
             for number, start, via in self._passed_on(event, own=event == first):
-                for _, later in history.histories[number].submitted[start : scanned[number]]:
+                for _, later in history.lines[number].submitted[start : scanned[number]]:
                     if history.group_of[later] == group and later not in came:
                         came[later] = (event, via)
                         queue.append(later)
@@ -174,22 +173,22 @@ class Past:
         raise AssertionError("the past was computed from the same rows")
 
     def _passed_on(self, event: int, *, own: bool) -> Iterator[tuple[int, int, Row | None]]:
-        """Who knew the event: which process history, from which submission on, and by which row."""
-        logs = self._history.histories
+        """The lines that knew the event: which, from which submission on, and by which row."""
+        lines = self._history.lines
         if own:
-            for number, log in enumerate(logs):
-                if self._is_own(log, event):
-                    yield number, [one for _, one in log.submitted].index(event) + 1, None
-        for number, log in enumerate(logs):
+            for number, line in enumerate(lines):
+                if self._is_own(line, event):
+                    yield number, [one for _, one in line.submitted].index(event) + 1, None
+        for number, line in enumerate(lines):
             at = self._first_deliveries[number].get(event)
-            if at is not None and not (own and self._is_own(log, event)):
-                start = bisect_right(log.submitted, (at, len(self.stream)))
-                yield number, start, log.deliveries[at]
+            if at is not None and not (own and self._is_own(line, event)):
+                start = bisect_right(line.submitted, (at, len(self.stream)))
+                yield number, start, line.deliveries[at]
 
-    def _is_own(self, log: Log, event: int) -> bool:
+    def _is_own(self, line: Log, event: int) -> bool:
         submitter = self._history.submitters[event]
-        return log.process == submitter.process and (
-            self._history.durable or log.incarnation == submitter.incarnation
+        return line.process == submitter.process and (
+            self._history.durable or line.incarnation == submitter.incarnation
         )
 
     def _unroll(self, came: dict[int, tuple[int, Row | None]], first: int, last: int) -> list[Row]:

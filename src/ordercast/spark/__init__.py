@@ -14,11 +14,10 @@ figures.py     results as drawings
 
 tables.py      a lake as a DataFrame
 metrics.py     the metrics of check/metrics as DataFrame functions
-laws.py        the laws on a lake: tasks for runs that fit one, slices for larger ones
-by_value.py    laws on their way to tasks
+laws.py        the laws on a lake: tasks for runs that fit one, windows for larger ones
 columns.py     one run as numpy columns
-vector*.py     the facts that laws' vector forms ask for, by numpy; the rows that matter to each
-huge.py        one run in slices: the facts that laws' proofs ask for (slices, histories, walks)
+vector*.py     the rows that matter to each law, chosen by vectors
+windows.py     the laws as SQL windows
 
 recording.py   what a recorder wrote, as Arrow batches
 stream.py      `format("ordercast")`: recordings as streams, lakes and recordings as tables

@@ -107,9 +107,9 @@ class Columns:
         """These rows as the reference wants them, given by their places in local order."""
         places = np.sort(self.place[wanted])
         found: list[Row] = []
-        bounds = np.searchsorted(places, self._starts)
+        cuts = np.searchsorted(places, self._starts)
         for number, batch in enumerate(self._batches):
-            inside = places[bounds[number] : bounds[number + 1]] - self._starts[number]
+            inside = places[cuts[number] : cuts[number + 1]] - self._starts[number]
             if not len(inside):
                 continue
             taken = batch if len(inside) == batch.num_rows else batch.take(inside)

@@ -1,7 +1,7 @@
 """The laws on a lake: `ordercast check LAKE --engine spark`.
 
 A run is judged in one task, by the vector forms of the laws (vector.py). One that is too large for
-a task is first judged in slices (huge.py), which use all cores and need no memory for the whole;
+a task is first judged in slices (windows.py), which use all cores and need no memory for the whole;
 what they cannot settle goes to a task all the same. Either way the plain judge has the last word,
 so the answers are those of `--engine plain`, witness and all. What no form can decide of a run of
 that size is unknown, with this reason. A run that cannot be read is an answer too, and the others
@@ -22,8 +22,8 @@ from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import TraceError
 from ordercast.spark.by_value import pack, unpack
 from ordercast.spark.columns import count_rows, read_columns
-from ordercast.spark.huge import Settled, settle
 from ordercast.spark.vector import PLAIN_ROWS, judge_columns
+from ordercast.spark.windows import Settled, settle
 from ordercast.trace.lake import ROWS_LIMIT
 
 TASK_BYTES = 2_300_000_000

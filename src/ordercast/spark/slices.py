@@ -4,14 +4,13 @@ Every task reads all of the files, a few columns of them, which is quick (ten mi
 on one core), and keeps the rows of its own processes and all submissions. So no row is shuffled,
 and a task needs memory for its slice only: 37 bytes a row, and some 200 for each row of the one
 process that it is looking at. All columns are read, and so looked at for damage, by one task a
-segment of the files.
+stretch of the files.
 
-Events are numbered alike in all slices: by group, process history, and the order in which they were
-submitted. So the events of a stream (what one process history submitted in one group) have numbers
-that follow each other, and an event's place in its stream can be computed.
+Events are numbered alike in all slices: by group, line, and the order in which they were submitted.
+So the events of a stream (what one line submitted in one group) have numbers that follow each
+other, and an event's place in its stream can be computed.
 
-What is looked for in the rows is in histories.py; what only all slices together can show, in
-walks.py.
+What is looked for in the rows is in lines.py; what only all slices together can show, in walks.py.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Ask(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The events first to last - 1, which one process history submitted in one group."""
+    """The events first to last - 1, which one line submitted in one group."""
 
     group: int
     first: int
@@ -121,15 +120,15 @@ class Slice:
             raise Doubt
 
     def _batches(self, pyarrow: Pyarrow, part: Path) -> Iterator[tuple[Any, bool]]:
-        """Our segment of the part with all its columns."""
+        """Our stretch of the part with all its columns."""
         count = pyarrow.parquet.read_metadata(str(part)).num_row_groups
-        bounds = [count * place // self.ask.slices for place in range(self.ask.slices + 1)]
-        segments = [
-            (range(bounds[0], bounds[self.number_of_slice]), False),
-            (range(bounds[self.number_of_slice], bounds[self.number_of_slice + 1]), True),
-            (range(bounds[self.number_of_slice + 1], count), False),
+        cuts = [count * place // self.ask.slices for place in range(self.ask.slices + 1)]
+        stretches = [
+            (range(cuts[0], cuts[self.number_of_slice]), False),
+            (range(cuts[self.number_of_slice], cuts[self.number_of_slice + 1]), True),
+            (range(cuts[self.number_of_slice + 1], count), False),
         ]
-        for groups, whole in segments:
+        for groups, whole in stretches:
             if groups:
                 columns = tuple(COLUMN_TYPES) if whole else _NEEDED
                 for batch in read_part(pyarrow, part, self.ask.run, columns, list(groups)):
@@ -230,14 +229,14 @@ class Slice:
             self._entries.append(np.stack([group[own], index[own], entries[own]], axis=1))
 
     def entries(self) -> Vector:
-        """(group, index, entry) of the submissions of our segment, if all have them."""
+        """(group, index, entry) of the submissions of our stretch, if all have them."""
         found = self._entries if self.stamped else []
         told: Vector = np.concatenate([np.zeros((0, 3), np.int64), *found])
         return told
 
 
 class Events:
-    """All submissions, by group, process history and local order: an event is its place here.
+    """All submissions of the run, by group, line and local order: an event is its place here.
 
     increasing  whether numbers increase along what a process submits in a group; if they do not,
                 nothing is proved. If they do, nothing was submitted twice

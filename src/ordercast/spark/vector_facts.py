@@ -108,8 +108,8 @@ class Facts:
         groups = self.run.groups
         began = {
             (number, groups[group]): row.at
-            for number, log in enumerate(self.history.histories)
-            for group, row in log.began.items()
+            for number, line in enumerate(self.history.lines)
+            for group, row in line.began.items()
             if group in groups
         }
         return causal_breaks(self.events, self.clock, began)

@@ -10,44 +10,46 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.formation import Forming, Founding
-from ordercast.protocol.newtop.group import Group
-from ordercast.protocol.newtop.member import Member
+from ordercast.protocol.newtop.attempt import Agreed
+from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
+from ordercast.protocol.newtop.formation import NamedGroup
+from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import State
 from ordercast.types import NodeId
 
 
-class AsksTooEarly(Member):
+class AsksTooEarly(NewtopMember):
     """Asks for the state before all that those who come along have cast is delivered."""
 
     says = "is lost on the way"
 
-    def _has_all_of(self, current: Group, following: Group) -> bool:
+    def _has_all_of(self, current: GroupEpoch, following: GroupEpoch) -> bool:
         return True
 
 
-class StaysWhereItWas(Member):
+class StaysWhereItWas(NewtopMember):
     """Delivers on in the old formation after it has given its state."""
 
     says = "with other events"
 
-    def _depart(self, step: Step, group: Group) -> None:
-        forming = self.forming.get(group.name)
-        if forming is None or forming.next is None or forming.next.initiator != self.me:
-            super()._depart(step, group)
+    def _depart(self, step: Step, epoch: GroupEpoch) -> None:
+        named = self.named.get(epoch.name)
+        entering = named.entering if named is not None else None
+        if entering is None or entering.initiator != self.me:
+            super()._depart(step, epoch)
 
 
-class CountsAnew(Member):
+class CountsAnew(NewtopMember):
     """Numbers its events from one in every formation."""
 
     says = "twice"
 
-    def _found(self, step: Step, forming: Forming, founding: Founding) -> None:
-        forming.events = 0
-        super()._found(step, forming, founding)
+    def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
+        named.events = 0
+        super()._start_epoch(step, named, agreed)
 
 
-class KeepsItsOwn(Group):
+class KeepsItsOwn(GroupEpoch):
     """Begins with the state that it has, whatever it is given."""
 
     def begin(self, step: Step, message: State) -> None:
@@ -57,30 +59,32 @@ class KeepsItsOwn(Group):
         del state[before:-1]
 
 
-class TakesNothingOver(Member):
+class TakesNothingOver(NewtopMember):
     """Is in formations of such groups."""
 
     says = "with other events"
 
-    def _found(self, step: Step, forming: Forming, founding: Founding) -> None:
-        forming.kind = KeepsItsOwn
-        super()._found(step, forming, founding)
+    def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
+        super()._start_epoch(step, named, agreed)
+        assert named.entering is not None
+        named.entering.__class__ = KeepsItsOwn
 
 
-class GoesOnWithoutState(Member):
+class GoesOnWithoutState(NewtopMember):
     """Takes a formation whose initiator is gone for one that has begun."""
 
     says = "with other events"
 
-    def _go_over(self, step: Step) -> bool:
-        for forming in self.forming.values():
-            if forming.next is not None and forming.next.is_over:
-                forming.next.is_over, forming.next.has_begun = False, True
-                step.install(forming.next.views.current())
-        return super()._go_over(step)
+    def _advance_entering(self, step: Step) -> bool:
+        for named in self.named.values():
+            epoch = named.entering
+            if epoch is not None and epoch.phase is Phase.FAILED:
+                epoch.phase = Phase.BEGUN
+                step.install(epoch.views.current())
+        return super()._advance_entering(step)
 
 
-MUTANTS: dict[str, type[Member]] = {
+MUTANTS: dict[str, type[NewtopMember]] = {
     "asks-too-early": AsksTooEarly,
     "stays-where-it-was": StaysWhereItWas,
     "counts-anew": CountsAnew,

@@ -16,7 +16,7 @@ from tests.protocol.newtop.storms import draw_fault, draw_groups
 from ordercast.check.laws import check
 from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
-from ordercast.protocol.newtop.member import Member
+from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.process import Heard
 from ordercast.sim.world import World
@@ -172,8 +172,8 @@ def separations(world: World) -> list[str]:
         views = {}
         for process in there:
             machine = process.host.seats[group.name].machine
-            assert isinstance(machine, Member)
-            current = machine.forming[group.name].current
+            assert isinstance(machine, NewtopMember)
+            current = machine.named[group.name].current
             views[process.life] = current.views.members if current is not None else ()
         if any(views.values()) and len({*views.values(), tuple(sorted(views))}) > 1:
             words = [f"{life} with {' '.join(map(str, view))}" for life, view in views.items()]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.protocol.newtop.table import wait
+from tests.protocol.newtop.table import member, wait
 
 from ordercast.protocol.newtop import FAMILY
+from ordercast.protocol.newtop.attempt import Voting
 from ordercast.testing.stage import Stage
 from ordercast.types import Event, Refused, StateGiven, StateWanted, Subgroup, View
 
@@ -54,6 +55,12 @@ def view_of(stage: Stage, name: str) -> tuple[str, str]:
     if not found:
         return "", ""
     return found[-1].formation, " ".join(str(one) for one in found[-1].members)
+
+
+def vote_of(stage: Stage, name: str) -> Voting | None:
+    """The vote that a member takes part in."""
+    attempt = member(stage, name).named["g"].attempt
+    return attempt if isinstance(attempt, Voting) else None
 
 
 def refusals(stage: Stage, name: str) -> list[str]:

@@ -11,48 +11,50 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.atomic import AtomicGroup
-from ordercast.protocol.newtop.group import Group
-from ordercast.protocol.newtop.member import Member
-from ordercast.protocol.newtop.ordering import Ordering, Waiting
+from ordercast.protocol.newtop.atomic import Unordered
+from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.newtop.member import NewtopMember
+from ordercast.protocol.newtop.ordering import DeliveryQueue, Ordering
 from ordercast.protocol.newtop.packets import Data, Turn
-from ordercast.protocol.newtop.sequencer import SequencedGroup
+from ordercast.protocol.newtop.sequencer import BySequencer
 from ordercast.protocol.newtop.suspicion import Detection, Suspicions
 from ordercast.protocol.newtop.views import Views
 from ordercast.types import NodeId, View, view_identity
 
 
-class LooksAtOneGroup(Member):
+class LooksAtOneGroup(NewtopMember):
     """Delivers what any of its groups has ready, whatever the others may yet bring."""
 
     breaks = "total"
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
-        order = _Greatest()
-        order.groups = self.order.groups
-        self.order = order
-        for group in self.joined.values():
-            group.order = order
+        self.order = _Greatest(self.joined)
+        for epoch in self.joined.values():
+            epoch.order = self.order
 
 
 class _Greatest(Ordering):
     def deliverable_up_to(self) -> int:
-        bounds = [group.deliverable_up_to() for group in self.groups.values()]
+        bounds = [
+            epoch.placement.deliverable_up_to(epoch)
+            for epoch in self.groups.values()
+            if isinstance(epoch, GroupEpoch)
+        ]
         return max(bounds, default=self.clock.value)
 
 
-class BreaksTiesByArrival(Member):
+class BreaksTiesByArrival(NewtopMember):
     """Delivers events of one number as they came."""
 
     breaks = "total"
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
-        self.order.waiting = _AsTheyCame()
+        self.order.queue = _AsTheyCame()
 
 
-class _AsTheyCame(Waiting):
+class _AsTheyCame(DeliveryQueue):
     def push(self, numberer: NodeId, data: Data | Turn) -> None:
         super().push(NodeId("anybody", 0), data)
 
@@ -61,34 +63,34 @@ class _AsTheyCame(Waiting):
         return data.origin, data
 
 
-class AsksNobody(Member):
+class AsksNobody(NewtopMember):
     """Confirms what it suspects without hearing how far the others got."""
 
     breaks = "virtual-synchrony"
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
-        for group in self.joined.values():
-            group.suspicions = _Lone(tuple(group.suspicions.heard))
+        for epoch in self.joined.values():
+            epoch.agreement.suspicions = _Lone(tuple(epoch.agreement.suspicions.last_heard))
 
 
 class _Lone(Suspicions):
     def unanimous(self, live: tuple[NodeId, ...]) -> Detection | None:
-        return tuple(sorted(self.held.items())) or None
+        return tuple(sorted(self.suspected.items())) or None
 
     def is_shared(self, detection: Detection) -> bool:
         return all(peer in self.gossip for peer, _ in detection)
 
 
-class CountsItsViews(Member):
+class CountsItsViews(NewtopMember):
     """Names a view by how many came before it at this member."""
 
     breaks = "view-agreement"
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
-        for group in self.joined.values():
-            group.views = _Counted(group.name, me, group.views.members)
+        for epoch in self.joined.values():
+            epoch.views = _Counted(epoch.name, me, epoch.views.members)
 
 
 class _Counted(Views):
@@ -96,69 +98,75 @@ class _Counted(Views):
         return View(self.group, view_identity(self.group, self.me, self.excluded), self.members)
 
 
-class EverybodyOrders(Member):
+class EverybodyOrders(NewtopMember):
     """Each member takes itself for the sequencer."""
 
     breaks = "total-in-view"
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
-        for group in self.joined.values():
-            if isinstance(group, SequencedGroup):
-                group.sequencer = me
+        for epoch in self.joined.values():
+            if isinstance(epoch.placement, BySequencer):
+                epoch.placement.sequencer = me
 
 
-class SendsBeforeItsTurn(Member):
+class SendsBeforeItsTurn(NewtopMember):
     """Waits nowhere for the turn of what it sent elsewhere."""
 
     breaks = "optimistic-causal"  # across groups
 
-    def _is_blocked(self, group: Group) -> bool:
+    def _is_blocked(self, group: GroupEpoch) -> bool:
         return False
 
 
-class ConfirmsForAll(Member):
+class ConfirmsForAll(NewtopMember):
     """Installs a view when it has confirmed it, whatever the others have yet to send."""
 
     breaks = "virtual-synchrony"
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
-        for group in self.joined.values():
-            if isinstance(group, AtomicGroup):
-                group.__class__ = _Hasty
+        for epoch in self.joined.values():
+            if isinstance(epoch.placement, Unordered):
+                epoch.placement.__class__ = _Hasty
 
 
-class _Hasty(AtomicGroup):
-    def _is_due(self) -> bool:
+class _Hasty(Unordered):
+    def _is_due(self, epoch: GroupEpoch) -> bool:
         return bool(self.due)
 
-    def _exclude(self, step: Step, detection: Detection, via: tuple[NodeId, int] | None) -> None:
-        super()._exclude(step, detection, via)
-        self.held[self.me].remove(detection)
+    def exclude(
+        self,
+        epoch: GroupEpoch,
+        step: Step,
+        detection: Detection,
+        via: tuple[NodeId, int] | None,
+    ) -> None:
+        super().exclude(epoch, step, detection, via)
+        self.undelivered[epoch.me].remove(detection)
 
 
-class WaitsForTheDead(Member):
+class WaitsForTheDead(NewtopMember):
     """Makes a view of every exclusion, though who is gone will not confirm the one before."""
 
     breaks = "completeness"
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         super().__init__(me, plans)
-        for group in self.joined.values():
-            if isinstance(group, AtomicGroup):
-                group.__class__ = _Separate
+        for epoch in self.joined.values():
+            if isinstance(epoch.placement, Unordered):
+                epoch.placement.__class__ = _Separate
 
 
-class _Separate(AtomicGroup):
-    def _first_unsaid(self, gone: tuple[NodeId, ...]) -> int:
+class _Separate(Unordered):
+    def _first_unconfirmed(self, gone: tuple[NodeId, ...]) -> int:
         return len(self.due)
 
-    def _is_due(self) -> bool:
-        waits_for = self.views.members if self.due else ()
-        gone = self.views.pending[0].gone if self.due else ()
+    def _is_due(self, epoch: GroupEpoch) -> bool:
+        waits_for = epoch.views.members if self.due else ()
+        gone = epoch.views.pending[0].gone if self.due else ()
         return bool(self.due) and all(
-            self.due[0][-1] in self.said[peer] for peer in waits_for if peer not in gone
+            self.due[0][-1] in self.confirmed[peer] for peer in waits_for if peer not in gone
         )
 
 

@@ -12,7 +12,7 @@ from ordercast.check.verdict import Verdict
 from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.member import Member
+from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import GroupSettings
 from ordercast.sim.process import Process
@@ -146,7 +146,7 @@ def _depart(departure: tuple[Process, str]) -> None:
     process, group = departure
     seat = process.host.seats.get(group)
     machine = seat.machine if seat is not None else None
-    if isinstance(machine, Member) and group in machine.joined and not process.is_paused:
+    if isinstance(machine, NewtopMember) and group in machine.joined and not process.is_paused:
         process.leave(group)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.group import Group
-from ordercast.protocol.newtop.member import Member
+from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.options import Options
 from ordercast.testing.stage import Stage
 from ordercast.types import NodeId, View
@@ -24,14 +24,20 @@ def staged(groups: dict[str, str], **options: Any) -> Stage:
     return stage
 
 
-def member(stage: Stage, name: str) -> Member:
+def member(stage: Stage, name: str) -> NewtopMember:
     (seat,) = stage.actors[name].host.seated
-    assert isinstance(seat.machine, Member)
+    assert isinstance(seat.machine, NewtopMember)
     return seat.machine
 
 
-def group(stage: Stage, name: str, of: str = "g") -> Group:
+def group(stage: Stage, name: str, of: str = "g") -> GroupEpoch:
     return member(stage, name).joined[of]
+
+
+def suspect(stage: Stage, name: str, peer: str) -> None:
+    """A member of the group g suspects another one."""
+    epoch = group(stage, name)
+    stage.act(name, lambda step: epoch.agreement.suspect(epoch, step, life(peer), "silent"))
 
 
 def life(name: str) -> NodeId:

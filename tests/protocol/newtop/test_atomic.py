@@ -9,10 +9,10 @@ from tests.protocol.newtop.table import (
     carry,
     die,
     fall_silent,
+    group,
     heard,
     leave,
     life,
-    member,
     messages,
     views,
     wait,
@@ -21,7 +21,7 @@ from tests.protocol.newtop.table import (
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import ATOMIC
-from ordercast.protocol.newtop.atomic import AtomicGroup
+from ordercast.protocol.newtop.atomic import Unordered
 from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
 from ordercast.protocol.newtop.packets import Confirm, Turn
 from ordercast.testing.stage import Stage
@@ -42,10 +42,10 @@ def staged(groups: dict[str, str], ordered: str = "", **options: int) -> Stage:
     return stage
 
 
-def atomic(stage: Stage, name: str) -> AtomicGroup:
-    group = member(stage, name).joined["g"]
-    assert isinstance(group, AtomicGroup)
-    return group
+def placement(stage: Stage, name: str) -> Unordered:
+    found = group(stage, name).placement
+    assert isinstance(found, Unordered)
+    return found
 
 
 def test_an_event_is_delivered_as_it_comes() -> None:
@@ -129,17 +129,17 @@ def test_who_is_gone_before_it_confirmed_goes_in_the_same_view() -> None:
         stage.cut(name, "n3", one_way=True)
     stage.submit("n3", [b"last"])
     confirmed_at(stage, "n1")
-    group = atomic(stage, "n1")
-    assert len(group.due) == 1, "it waits for n3"
+    waiting = placement(stage, "n1")
+    assert len(waiting.due) == 1, "it waits for n3"
     stage.submit("n1", [b"later"])
     assert "later" not in messages(stage, "n1")
     die(stage, "n3")
     wait(stage)
     expected = ["g{n1 n2 n3 n4}", "last", "later", "g{n1 n2}"]
     assert heard(stage, "n1") == heard(stage, "n2") == expected, "before the last confirmation"
-    assert not group.due
-    assert not any(group.held.values())
-    assert sorted(group.held) == sorted(group.said) == [life("n1"), life("n2")]
+    assert not waiting.due
+    assert not any(waiting.undelivered.values())
+    assert sorted(waiting.undelivered) == sorted(waiting.confirmed) == [life("n1"), life("n2")]
 
 
 def test_who_leaves_is_heard_to_its_last_word() -> None:
@@ -156,15 +156,13 @@ def test_what_waits_for_a_view_holds_its_sender_back() -> None:
     stage = staged({"g": "n1 n2 n3"}, window=2)
     die(stage, "n3")
     confirmed_at(stage, "n1")
-    group = atomic(stage, "n1")
-    sender = atomic(stage, "n2")
     foreign = ((life("n3"), 999),)
-    group._mark(life("n2"), foreign)
+    placement(stage, "n1")._divide(life("n2"), foreign)
     for number in range(3):
         stage.submit("n2", [b"%d" % number])
         stage.settle(ticks=4)
-    assert group.counters()["waiting"] == 2
-    assert sender.window.is_full
+    assert group(stage, "n1").counters()["waiting"] == 2
+    assert group(stage, "n2").window.is_full
     assert not stage.accepts("n2")
 
 
@@ -174,14 +172,14 @@ def test_who_confirms_the_same_twice_loses_its_place() -> None:
     die(stage, "n3")
     confirmed_at(stage, "n1")
     wait(stage, 10)
-    group = atomic(stage, "n1")
-    last = group.streams.up_to(life("n2"))
+    epoch = group(stage, "n1")
+    last = epoch.streams.up_to(life("n2"))
     again = Confirm("g", "", last + 1, last, 0, 0, [(life("n3"), 0)])
-    assert tuple(again.detection) in group.suspicions.done
+    assert tuple(again.detection) in epoch.agreement.suspicions.done
     stage.cut("n1", "n2")
     stage.inject(life("n2"), "n1", again)
-    assert group.contradictions == 1
-    assert not any(group.held.values())
+    assert epoch.agreement.contradictions == 1
+    assert not any(placement(stage, "n1").undelivered.values())
     wait(stage, 20)
     assert views(stage, "n1")[-1] == "g{n1}"
 

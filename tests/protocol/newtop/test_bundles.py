@@ -24,7 +24,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.member import Member
+from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Data, Null, Turn
 from ordercast.types import Event, NodeId, Payloads
@@ -33,7 +33,7 @@ from ordercast.units import MILLISECOND
 MOST = 4  # packets in a bundle
 
 
-class Postpones(Member):
+class Postpones(NewtopMember):
     """Drains before every other input, and when a few packets have come."""
 
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
@@ -119,7 +119,7 @@ def test_the_same_while_groups_form_and_form_anew(first: int) -> None:
 def test_a_bundle_is_delivered_as_its_packets_one_by_one() -> None:
     members = [NodeId(name) for name in ("a", "b", "c")]
     plan = Plan("g", ("a", "b", "c"), Options())
-    ours, theirs, quiet = (Member(me, (plan,)) for me in members)
+    ours, theirs, quiet = (NewtopMember(me, (plan,)) for me in members)
     for machine in (ours, theirs, quiet):
         machine.start(Step(0))
     packets: list[Packet] = []
@@ -155,7 +155,7 @@ def test_a_bundle_is_delivered_as_its_packets_one_by_one() -> None:
 
 def test_what_is_refused_in_a_bundle_changes_nothing() -> None:
     plan = Plan("g", ("a", "b"), Options())
-    ours, theirs = (Member(NodeId(name), (plan,)) for name in ("a", "b"))
+    ours, theirs = (NewtopMember(NodeId(name), (plan,)) for name in ("a", "b"))
     for machine in (ours, theirs):
         machine.start(Step(0))
     step = Step(1)

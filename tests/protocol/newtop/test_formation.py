@@ -12,6 +12,7 @@ from tests.protocol.newtop.forming_table import (
     stage_of,
     told,
     view_of,
+    vote_of,
 )
 from tests.protocol.newtop.table import (
     carry,
@@ -208,8 +209,8 @@ def test_of_two_that_invite_each_other_the_smaller_prevails() -> None:
     for parcel in stage.underway():
         if isinstance(parcel.packet, Here):
             stage.deliver(parcel)
-    ballots = [member(stage, name).forming["g"].ballot for name in ("n1", "n2")]
-    assert [ballot.formation for ballot in ballots if ballot] == ["n1.0.1", "n2.0.1"]
+    votes = [vote_of(stage, name) for name in ("n1", "n2")]
+    assert [vote.formation for vote in votes if vote] == ["n1.0.1", "n2.0.1"]
     stage.settle()
     assert "g+n1.0.1" in member(stage, "n1").joined
     assert "g+n1.0.1" in member(stage, "n2").joined
@@ -277,9 +278,9 @@ def test_an_application_may_say_no_and_all_goes_on_as_it_was() -> None:
     stage.form("n1")
     for _ in range(40):
         run(stage, 1)
-        if member(stage, "n3").forming["g"].ballot is not None:
+        if vote_of(stage, "n3") is not None:
             stage.answer("n3", False)
-        if member(stage, "n2").forming["g"].ballot is not None:
+        if vote_of(stage, "n2") is not None:
             stage.answer("n2", True)
     assert refusals(stage, "n1") == ["'g' is not formed anew: n3: its application does not want to"]
     assert all(stage.accepts(name) for name in ("n1", "n2", "n3"))
@@ -321,7 +322,7 @@ def test_who_says_no_after_others_have_begun_is_excluded() -> None:
     stage.settle()
     for name in ("n1", "n2"):
         assert "g+n1.0.1" in member(stage, name).joined
-    assert member(stage, "n3").forming["g"].ballot is not None
+    assert vote_of(stage, "n3") is not None
     stage.fire("n3", ("vote", "g"))
     stage.settle()
     causes = [note.columns["cause"] for note in stage.notes(life("n1"), "suspect")]

@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.protocol.newtop.forming_table import known, run, stage_of, view_of
-from tests.protocol.newtop.table import die, group, life, member, views, wait
+from tests.protocol.newtop.forming_table import known, run, stage_of, view_of, vote_of
+from tests.protocol.newtop.table import die, group, life, member, suspect, views, wait
 
 from ordercast.errors import PeerError
 from ordercast.kernel.inputs import StateProvided
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.formation import MOST_EARLY, MOST_UNKNOWN
+from ordercast.protocol.newtop.attempt import MOST_REMEMBERED
+from ordercast.protocol.newtop.formation import MOST_EARLY
 from ordercast.protocol.newtop.member import LARGEST_STATE
 from ordercast.protocol.newtop.packets import (
     LARGEST_GROUP,
@@ -29,7 +30,7 @@ from ordercast.protocol.newtop.packets import (
     State,
     Vote,
 )
-from ordercast.protocol.newtop.suspicion import MOST_HELD_BACK
+from ordercast.protocol.newtop.suspicion import MOST_WITHHELD
 from ordercast.sim.explore.fingerprint import encode
 from ordercast.testing.stage import Stage
 from ordercast.types import NodeId, Refused, StateGiven
@@ -40,7 +41,7 @@ STRANGER = NodeId("n9", 0)
 
 
 def terms(stage: Stage) -> dict[str, str]:
-    return member(stage, "n1").forming["g"].terms
+    return member(stage, "n1").named["g"].terms
 
 
 def invite(stage: Stage, *members: NodeId, formation: str = "n2.0.7") -> Invite:
@@ -147,13 +148,13 @@ def test_packets_that_come_twice_change_nothing() -> None:
 
 def test_votes_without_invitations_are_kept_up_to_a_limit() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
-    for number in range(10 * MOST_UNKNOWN):
+    for number in range(10 * MOST_REMEMBERED):
         stage.inject(N3, "n1", Vote("g", f"n2.0.{number}", True, ""))
-    assert len(member(stage, "n1").forming["g"]._unasked) == MOST_UNKNOWN
+    assert len(member(stage, "n1").named["g"]._others) == MOST_REMEMBERED
     stage.inject(N2, "n1", invite(stage, N1, N2, N3, formation=f"n2.0.{number}"))
-    ballot = member(stage, "n1").forming["g"].ballot
-    assert ballot is not None
-    assert set(ballot.yes) == {N1, N3}, "a vote may come first"
+    vote = vote_of(stage, "n1")
+    assert vote is not None
+    assert set(vote.yes) == {N1, N3}, "a vote may come first"
 
 
 def test_a_no_that_comes_before_the_invitation_counts() -> None:
@@ -161,7 +162,7 @@ def test_a_no_that_comes_before_the_invitation_counts() -> None:
     stage.inject(N3, "n1", Vote("g", "n2.0.1", True, ""))
     stage.inject(N3, "n1", Vote("g", "n2.0.1", False, "no, after all"))
     stage.inject(N2, "n1", invite(stage, N1, N2, N3, formation="n2.0.1"))
-    assert member(stage, "n1").forming["g"].ballot is None
+    assert vote_of(stage, "n1") is None
     assert stage.accepts("n1")
 
 
@@ -171,9 +172,9 @@ def test_who_begins_too_eagerly_costs_the_formation() -> None:
     stage.inject(N2, "n1", Start("g", "n2.0.7", 1, 0, 0, 0, 0))
     for order in range(2, MOST_EARLY + 1):
         stage.inject(N2, "n1", Null("g", "n2.0.7", order, order - 1, 0, 0))
-    assert member(stage, "n1").forming["g"].ballot is not None
+    assert vote_of(stage, "n1") is not None
     stage.inject(N2, "n1", Null("g", "n2.0.7", MOST_EARLY + 1, MOST_EARLY, 0, 0))
-    assert member(stage, "n1").forming["g"].ballot is None
+    assert vote_of(stage, "n1") is None
 
 
 def test_nonsense_that_waited_costs_its_sender_its_place() -> None:
@@ -183,7 +184,7 @@ def test_nonsense_that_waited_costs_its_sender_its_place() -> None:
     stage.inject(N3, "n1", Vote("g", "n2.0.7", True, ""))
     stage.inject(N2, "n1", Vote("g", "n2.0.7", True, ""))
     formed = group(stage, "n1", "g+n2.0.7")
-    assert N3 in formed.suspicions.held
+    assert N3 in formed.agreement.suspicions.suspected
 
 
 def test_a_state_below_our_own_start_is_not_for_us() -> None:
@@ -207,7 +208,7 @@ def test_an_invitation_on_other_terms_is_declined_with_what_differs() -> None:
     assert [(vote.yes, vote.why) for vote in votes] == [
         (False, "n1 has joined otherwise: window is 64 here and 9 there")
     ]
-    assert member(stage, "n1").forming["g"].ballot is None
+    assert vote_of(stage, "n1") is None
 
 
 def test_what_an_earlier_life_says_does_not_count() -> None:
@@ -216,9 +217,9 @@ def test_what_an_earlier_life_says_does_not_count() -> None:
     here = Here("g", None, 0, "", terms(stage), False)
     stage.inject(NodeId("n2", 3), "n1", Here("g", "n2.3.1", 1, "n2", terms(stage), False))
     stage.inject(NodeId("n2", 2), "n1", here)
-    assert member(stage, "n1").forming["g"].ballot is None
+    assert vote_of(stage, "n1") is None
     stage.inject(NodeId("n2", 4), "n1", here)
-    assert member(stage, "n1").forming["g"].ballot is not None
+    assert vote_of(stage, "n1") is not None
 
 
 def test_a_state_that_nobody_asked_for_is_left_aside() -> None:
@@ -277,7 +278,7 @@ def test_a_deep_copy_of_a_member_that_forms_is_a_snapshot() -> None:
 def flooded(packets: int, size: int, **options: Any) -> Stage:
     """n1 suspects n2, whose packets arrive all the same, before n3 says what it thinks of it."""
     stage = stage_of("n1 n2 n3", formed=True, **options)
-    stage.act("n1", lambda step: group(stage, "n1").suspect(step, N2, "silent"))
+    suspect(stage, "n1", "n2")
     for order in range(1, packets + 1):
         packet: Packet = Null("g", "", order, order - 1, 0, 0)
         if size:
@@ -286,16 +287,16 @@ def flooded(packets: int, size: int, **options: Any) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize(("packets", "size"), [(MOST_HELD_BACK, 0), (15, 1000)])
+@pytest.mark.parametrize(("packets", "size"), [(MOST_WITHHELD, 0), (15, 1000)])
 def test_what_a_suspect_sends_waits_up_to_a_limit(packets: int, size: int) -> None:
     options = {"window": 2, "window_size": 1000}
-    held = group(flooded(packets, size, **options), "n1").suspicions
-    assert len(held.pending[N2]) == packets
+    held = group(flooded(packets, size, **options), "n1").agreement.suspicions
+    assert len(held.withheld[N2]) == packets
     assert not held.overrun
     stage = flooded(packets + 2, size, **options)
-    held = group(stage, "n1").suspicions
+    held = group(stage, "n1").agreement.suspicions
     assert N2 in held.overrun
-    assert not held.pending[N2]
+    assert not held.withheld[N2]
     die(stage, "n2")
     wait(stage, 120)
     assert views(stage, "n1")[-1] == views(stage, "n3")[-1] == "g{n1 n3}"
@@ -307,7 +308,7 @@ def test_who_overran_stays_while_another_vouches_for_it() -> None:
     for _ in range(3):
         assert stage.submit("n2", [b"well"]) is not None
         wait(stage, 5)
-    assert N2 in group(stage, "n1").suspicions.overrun
+    assert N2 in group(stage, "n1").agreement.suspicions.overrun
     assert views(stage, "n1") == ["g{n1 n2 n3}"]
     assert known(stage, "n1") == known(stage, "n3") == ["well"] * 3
     die(stage, "n2")

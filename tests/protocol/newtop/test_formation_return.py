@@ -70,12 +70,12 @@ def test_by_itself_what_was_parted_comes_together() -> None:
 def test_by_itself_only_the_first_of_the_largest_part_acts() -> None:
     stage = parted(reform="auto")
     for name in ("n1", "n2", "n3"):
-        member(stage, name).forming["g"].wish = None
-    terms = member(stage, "n1").forming["g"].terms
+        member(stage, name).named["g"].request = None
+    terms = member(stage, "n1").named["g"].terms
 
     def wishes(name: str, sender: str, size: int, first: str) -> bool:
         stage.inject(life(sender), name, Here("g", "other", size, first, terms, False))
-        return member(stage, name).forming["g"].wish is not None
+        return member(stage, name).named["g"].request is not None
 
     assert not wishes("n3", "n1", 2, "n1"), "a larger part is there"
     assert not wishes("n2", "n3", 1, "n3"), "n1 is the first of its part"
@@ -88,11 +88,11 @@ def test_by_itself_nothing_happens_if_nobody_answers() -> None:
     stage = stage_of("n1 n2 n3", formed=True, reform="auto")
     part(stage, "n1 n2", "n3")
     wait(stage, 60)
-    terms = member(stage, "n1").forming["g"].terms
+    terms = member(stage, "n1").named["g"].terms
     stage.inject(life("n3"), "n1", Here("g", "", 1, "n3", terms, False))
-    assert member(stage, "n1").forming["g"].wish is not None
+    assert member(stage, "n1").named["g"].request is not None
     run(stage, 60)
-    assert member(stage, "n1").forming["g"].wish is None
+    assert member(stage, "n1").named["g"].request is None
     assert view_of(stage, "n1") == view_of(stage, "n2") == ("", "n1 n2")
 
 

@@ -76,9 +76,9 @@ def test_more_events_than_any_window_allows_are_refused() -> None:
 def test_copies_change_nothing() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.inject(N2, "n1", data(1))
-    waiting = len(member(stage, "n1").order.waiting)
+    waiting = len(member(stage, "n1").order.queue)
     stage.inject(N2, "n1", data(1))
-    assert len(member(stage, "n1").order.waiting) == waiting == 1
+    assert len(member(stage, "n1").order.queue) == waiting == 1
 
 
 def test_a_confirmation_that_contradicts_costs_its_sender_its_place() -> None:
@@ -87,7 +87,7 @@ def test_a_confirmation_that_contradicts_costs_its_sender_its_place() -> None:
     stage.inject(N2, "n1", Confirm("g", "", 1, 0, 0, 0, [(N3, 0)]))
     assert member(stage, "n1").counters("g")["contradictions"] == 1
     assert views(stage, "n1") == ["g{n1 n2 n3}"]
-    assert list(group(stage, "n1").suspicions.held) == [N2]
+    assert list(group(stage, "n1").agreement.suspicions.suspected) == [N2]
 
 
 def test_who_is_excluded_talks_in_vain() -> None:
@@ -105,4 +105,4 @@ def test_a_relayed_chain_that_does_not_connect_is_left_alone() -> None:
     relayed = [Null("g", "", 8, 7, 0, 0), Leave("g", "", 9, 8, 0, 0)]
     stage.inject(N2, "n1", Refute("g", "", 20, 0, 0, 0, N3, 7, relayed))
     assert group(stage, "n1").streams.up_to(N3) == 0
-    assert not group(stage, "n1").suspicions.forced
+    assert not group(stage, "n1").agreement.suspicions.forced

@@ -100,7 +100,7 @@ def test_an_idle_group_is_almost_silent() -> None:
     assert messages(stage, "n3") == ["a"]
     for name in stage.actors:
         assert not group(stage, name).is_busy(0, 0)
-        assert group(stage, name).sleeps > 200_000_000
+        assert group(stage, name).timer_after > 200_000_000
     assert casts(stage, Data) == 1
     assert casts(stage, Null) < 30
 

@@ -23,7 +23,7 @@ from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import SEQUENCED
 from ordercast.protocol.newtop.options import Options, SequencedOptions
 from ordercast.protocol.newtop.packets import Turn
-from ordercast.protocol.newtop.sequencer import SequencedGroup
+from ordercast.protocol.newtop.sequencer import BySequencer
 from ordercast.testing import simulate
 from ordercast.testing.stage import Stage
 
@@ -177,9 +177,9 @@ def test_turns_that_nobody_could_give_are_refused(number: int) -> None:
     wrong = Turn("g", "", 3, 2, 0, 0, life("n2"), number)
     with pytest.raises(PeerError, match="orders events"):
         stage.inject(life("n1"), "n3", wrong)
-    group = member(stage, "n3").joined["g"]
-    assert isinstance(group, SequencedGroup)
-    assert group.order.waiting.count_of("g") == 1
+    epoch = member(stage, "n3").joined["g"]
+    assert isinstance(epoch.placement, BySequencer)
+    assert epoch.order.queue.count_of("g") == 1
     stage.inject(life("n1"), "n3", msgspec.structs.replace(wrong, number=512))
 
 
@@ -228,7 +228,7 @@ def test_after_a_split_a_sequencers_order_is_not_everybodys() -> None:
 
 
 @pytest.mark.parametrize("rule", [AllHaveSentMore, AllHaveIt, AllHadIt])
-def test_stricter_rules_do_not_help(rule: type[SequencedGroup]) -> None:
+def test_stricter_rules_do_not_help(rule: type[BySequencer]) -> None:
     """Who is apart may have a turn, or order anew: nobody can know. Such runs keep all else."""
     run = storm(40_067, sequenced=1.0, laws=EVERYTHING, family=by_rule(rule))
     assert [said.partition(":")[0] for said in run.broken] == ["total"]

@@ -37,8 +37,8 @@ def play(stage: Stage, script: list[tuple[str, str]], moves: int) -> Iterator[st
             who = parcel.target
             stage.deliver(parcel)
         else:
-            due = {name: actor.timers for name, actor in stage.actors.items() if actor.alive}
-            who = min(due, key=lambda name: min(due[name].values()))
+            due = {name: actor.timers() for name, actor in stage.actors.items() if actor.alive}
+            who = min(due, key=lambda name: min(at for at, _, _, _ in due[name]))
             stage.fire(who)
         yield who
 

@@ -23,7 +23,7 @@ NAME = "no-creation"
 
 def judge(history: History) -> Verdict:
     last_numbers = {} if history.finished else _last_numbers(history)
-    for row in history.never_submitted:
+    for row in history.strangers:
         number = row.number or 0
         last = last_numbers.get((row.group, row.origin, number >> COUNTER_BITS), -1)
         if history.finished or last > number:
@@ -35,10 +35,10 @@ def judge(history: History) -> Verdict:
         if len(tangle) == 2:
             why = f"{row_writer(first)} delivered {row_event(submission)} before it submitted it"
         else:
-            why = "events were delivered before they were submitted, in a cycle of processes"
+            why = "events were delivered before they were submitted, in a circle of processes"
         return broken(NAME, tangle, why)
-    if history.never_submitted:
-        row = history.never_submitted[0]
+    if history.strangers:
+        row = history.strangers[0]
         why = f"{row_writer(row)} delivered {row_event(row)}; the run did not finish, so its "
         return unknown(NAME, why + f"submission may be a row of {row.origin} that was lost")
     return holds(NAME)

@@ -1,22 +1,25 @@
 """Newtop: one order of all events, over overlapping groups, through crashes and partitions.
 
-options.py    what can be set, with defaults that work
-packets.py    what members say to each other
+options.py    options, with defaults that work
+packets.py    packets of a group, and of its formations
 ordering.py   one clock, one queue and one bound over all groups of a process
-stability.py  the streams of a group: how far each came, and what is kept of it
-flow.py       windows: how much of our own may be under way
-suspicion.py  who is suspected by whom
-views.py      who is in the group, who is agreed to be gone, where the cuts lie
-casting.py    one group: what is cast in it, how far it has come, how it begins
-group.py      and the rules that join these parts
-formation.py  invitations and votes: how a group comes to be
-presence.py   who is there, in whatever formation
-refusals.py   what nobody who follows the rules would send
-sequencer.py  a group whose order one member decides
-atomic.py     a group without order
-kinds.py      which kind of group a plan asks for
-member.py     the machine: the doors, and delivery over all groups
-words.py      how it reads in interaction files
+epoch.py      one epoch of a group: what is sent, received and due
+placement.py  how an event gets its place in the order, and how views do: by everyone
+sequencer.py  the same, by a sequencer
+atomic.py     the same, without order
+kinds.py      which of these a plan asks for
+agreement.py  agreement on failures
+suspicion.py  who suspects whom
+views.py      members, exclusions, and the cuts of pending views
+stability.py  the streams of a group: how far each was received, and what is retained
+flow.py       windows: how many own events may be in flight
+formation.py  invitations and votes: how a group is formed, as a table of states
+attempt.py    these states, and what is remembered of other formations
+request.py    a request to form a group anew
+presence.py   which members are reachable, in any formation
+refusals.py   packets that break the rules
+member.py     the machine: its inputs, and delivery over all groups
+words.py      the wording of interaction files
 """
 
 import msgspec

@@ -1,14 +1,14 @@
-"""Flow control: how many events of our own may be under way in a group.
+"""Flow control: how many events of our own may be in flight in a group.
 
 Rules.
- 1. An event is in the window from its submission until it is stable: until all members say that
-    they have delivered it. A member that delivers no further, in whichever group, holds back so
-    all who send to it.
- 2. Windows are per group, and only submissions wait for them: null messages, relayed copies and
-    the agreement on views never do. So groups that wait for each other do not wait for ever.
- 3. Others keep what is not stable. A stream with more than eight windows of events breaks the
-    rules: two are what stability lags behind, and each exclusion that its sender has noticed
-    and the keeper has not lets it send one more.
+ 1. An event is in the window from its submission until it is stable: until all members report that
+    they have delivered it. So a member that cannot deliver, in any of its groups, slows down all
+    who send to it.
+ 2. Windows are per group, and only submissions wait for them: null messages, relayed packets and
+    the agreement on views never do. So groups cannot deadlock each other.
+ 3. Other members retain events that are not stable. A stream with more than eight windows of events
+    breaks the rules: stability lags behind by two, and each exclusion that the sender has noticed
+    and the receiver has not lets it send one more.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from __future__ import annotations
 from ordercast.kernel.buffers import Limit, Retained
 from ordercast.protocol.newtop.options import Options
 
-WINDOWS_KEPT = 8
+WINDOWS_RETAINED = 8
 
 
-class Window:
+class SendWindow:
     def __init__(self, options: Options) -> None:
         self.limit = Limit(options.window, options.window_size)
         self._unstable: Retained[int] = Retained(self.limit)  # event numbers, by order
         self.counter = 0  # events submitted so far
         self.stable_counter = 0  # of them, how many are stable
 
-    def admit(self, order: int, size: int) -> None:
+    def append(self, order: int, size: int) -> None:
         self.counter += 1
         self._unstable.append(order, self.counter, size)
 
@@ -44,6 +44,6 @@ class Window:
         return self._unstable.count
 
 
-def kept_limit(options: Options) -> Limit:
-    """What one stream may make its receivers keep."""
-    return Limit(WINDOWS_KEPT * options.window, WINDOWS_KEPT * 2 * options.window_size)
+def retained_limit(options: Options) -> Limit:
+    """What one stream may make its receivers retain."""
+    return Limit(WINDOWS_RETAINED * options.window, WINDOWS_RETAINED * 2 * options.window_size)

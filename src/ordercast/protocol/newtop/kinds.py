@@ -1,17 +1,17 @@
-"""Which kind of group a plan asks for: its options tell.
+"""Which strategy of placement the options of a plan ask for.
 
-All kinds live in one machine, with one clock: a process may be in groups of each.
+All kinds share one machine with one clock: a process may be in groups of each.
 """
 
 from __future__ import annotations
 
-from ordercast.protocol.newtop.atomic import AtomicGroup
-from ordercast.protocol.newtop.group import Group
+from ordercast.protocol.newtop.atomic import Unordered
 from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
-from ordercast.protocol.newtop.sequencer import SequencedGroup
+from ordercast.protocol.newtop.placement import ByEveryone, Placement
+from ordercast.protocol.newtop.sequencer import BySequencer
 
 
-def kind_of(options: Options) -> type[Group]:
+def placement_of(options: Options) -> type[Placement]:
     if isinstance(options, AtomicOptions):
-        return AtomicGroup
-    return SequencedGroup if isinstance(options, SequencedOptions) else Group
+        return Unordered
+    return BySequencer if isinstance(options, SequencedOptions) else ByEveryone

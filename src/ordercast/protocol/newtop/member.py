@@ -1,22 +1,22 @@
 """A member of totally ordered groups: one machine for all such groups of a process.
 
 What it decides: when an event is delivered and a view installed, over all groups together, and
-when a member goes over from one formation of a group to the next. The rules of the order are in
-`ordering.py`, those of one group in `group.py`, those of invitations in `formation.py`.
+when a member moves from one formation of a group to the next. The rules of the order are in
+`ordering.py`, those of one group in `epoch.py`, those of invitations in `formation.py`.
 
-Going over.
- 1. When a formation is agreed to, each member begins its stream there, and submits nothing any
-    more to the formation that it is in. It stays in that one, and delivers, until it has the state.
- 2. The initiator waits until all have begun, and until it has delivered all that those who come
-    along have cast where they were with it. Then it leaves there, asks its application for its
-    state, and casts that as the first thing in the new formation.
- 3. The state takes its place in the order, and with it come the first view and the right to submit.
-    The members then leave where they were. So what those of the initiator's part have cast is in
-    the state, and nothing is delivered without it.
- 4. If the initiator is excluded before its state is there, the formation comes to nothing. The
-    members go on where they were.
+Moving to the next formation.
+ 1. When a formation is agreed on, each member starts its stream there, and submits nothing more in
+    its current formation. It stays in that one, and delivers, until the new epoch has begun.
+ 2. The initiator waits until all have started, and until it has delivered everything that members
+    which move with it have sent in their common formation. Then it leaves that one, asks its
+    application for the state, and casts it as the first packet of the new epoch.
+ 3. The state takes its place in the order. With it come the first view and the permission to
+    submit, and the members leave their old formations. So the state contains everything that the
+    initiator's side has sent, and nothing is delivered without it.
+ 4. If the initiator is excluded before its state is there, the formation fails. The members
+    continue in their old formations.
 
-What it does not do: keep anything on disk, or merge what parts of a group did apart.
+What it does not do: persist anything, or merge the states of the sides of a partition.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
-from ordercast.protocol.newtop.formation import Forming, Founding
-from ordercast.protocol.newtop.group import Group
-from ordercast.protocol.newtop.kinds import kind_of
+from ordercast.protocol.newtop.attempt import Agreed, Entering
+from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
+from ordercast.protocol.newtop.formation import NamedGroup
+from ordercast.protocol.newtop.kinds import placement_of
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.ordering import Ordering
 from ordercast.protocol.newtop.packets import (
@@ -45,14 +46,16 @@ from ordercast.protocol.newtop.packets import (
     State,
     Turn,
 )
-from ordercast.protocol.newtop.refusals import refuse_nonsense
+from ordercast.protocol.newtop.refusals import refuse_invalid
 from ordercast.types import Event, NodeId, Payloads, Refused, event_number
 
+FREQUENT = (Data, Turn, Null)
+"""Packets of which many arrive together."""
 LARGEST_STATE = 32 << 20
 """Bytes of an application's state: it travels in one packet."""
 
 
-class Member:
+class NewtopMember:
     takes = (
         inputs.Backpressure,
         inputs.Join,
@@ -65,33 +68,36 @@ class Member:
     def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
         self.me = me
         self.groups = tuple(plan.group for plan in plans)
-        self.order = Ordering()
-        self.forming: dict[str, Forming] = {}  # by name
-        self.joined: dict[str, Group] = {}  # formations that we are in, by label
-        self._asked: dict[str, str] = {}  # by name: the formation that the state is asked for
+        self.joined: dict[str, GroupEpoch] = {}  # the epochs that we are in, by label
+        self.order = Ordering(self.joined)
+        self.named: dict[str, NamedGroup] = {}  # by name
         self._is_drained = True  # no packet waits for what follows from it
-        self._counters: dict[str, tuple[int, int]] = {}  # of groups that we left in this life
+        # Of groups that we left in this incarnation: formations initiated, events submitted.
+        self._counters: dict[str, tuple[int, int]] = {}
         for plan in plans:
-            assert isinstance(plan.options, Options)
-            kind = kind_of(plan.options)
-            forming = self.forming[plan.group] = Forming(me, plan, kind)
+            named = self._add(plan)
             if plan.formed and me.incarnation == 0:
                 members = tuple(sorted(NodeId(name, 0) for name in plan.members))
-                group = kind(me, plan, members, self.order)
-                self.joined[plan.group] = self.order.groups[plan.group] = group
-                forming.current = group
+                epoch = GroupEpoch(me, plan, members, self.order, named.placement(me, members))
+                self.joined[epoch.label] = named.current = epoch
 
-    # --- doors -------------------------------------------------------------------------------
+    def _add(self, plan: Plan) -> NamedGroup:
+        assert isinstance(plan.options, Options) and plan.group not in self.named
+        named = NamedGroup(self.me, plan, placement_of(plan.options))
+        self.named[plan.group] = named
+        return named
+
+    # --- inputs ------------------------------------------------------------------------------
 
     def start(self, step: Step) -> None:
-        for forming in self.forming.values():
-            if forming.current is not None:
-                step.install(forming.current.views.current())
-        for forming in self.forming.values():
-            forming.begin(step)
-            if forming.founded is not None:
-                self._carry_out(step, forming)
-        self._settle(step)
+        for named in self.named.values():
+            if named.current is not None:
+                step.install(named.current.views.current())
+        for named in self.named.values():
+            named.start(step)
+            if isinstance(named.attempt, Agreed):
+                self._conclude(step, named)
+        self._follow_up(step)
 
     def on(self, step: Step, given: Input) -> None:
         match given:
@@ -100,288 +106,297 @@ class Member:
             case inputs.Join(plan):
                 self._join(step, plan)
             case inputs.Form(group, members):
-                self.forming[group].form(step, members, told=True)
-                self._carry_out(step, self.forming[group])
+                self._give(step, group, inputs.Form, members, True)
             case inputs.Vote(group, formation, yes, why):
-                if group in self.forming:
-                    self.forming[group].answer(step, formation, yes, why)
-                    self._carry_out(step, self.forming[group])
+                self._give(step, group, inputs.Vote, formation, yes, why)
             case inputs.StateProvided(group, token, state):
                 self._provide(step, group, token, state)
             case inputs.Leave(group):
                 self._leave(step, group)
 
+    def _give(self, step: Step, group: str, what: Hashable, *arguments: object) -> None:
+        """An input of one group name."""
+        named = self.named.get(group)
+        if named is not None:
+            named.give(step, what, *arguments)
+            self._conclude(step, named)
+
     def _join(self, step: Step, plan: Plan) -> None:
-        assert isinstance(plan.options, Options) and plan.group not in self.forming
-        forming = Forming(self.me, plan, kind_of(plan.options))
-        forming.counter, forming.events = self._counters.pop(plan.group, (0, 0))
-        self.forming[plan.group] = forming
-        self.groups = tuple(self.forming)
-        forming.begin(step)
-        self._carry_out(step, forming)
+        named = self._add(plan)
+        named.counter, named.events = self._counters.pop(plan.group, (0, 0))
+        self.groups = tuple(self.named)
+        named.start(step)
+        self._conclude(step, named)
 
     def accepts(self, group: str, now: int) -> bool:
-        forming = self.forming.get(group)
-        if forming is None or forming.current is None or forming.next is not None:
-            return False
-        return not forming.current.window.is_full and not self._is_blocked(forming.current)
+        epoch = self._open_epoch(group)
+        return epoch is not None and not epoch.window.is_full and not self._is_blocked(epoch)
 
-    def _is_blocked(self, group: Group) -> bool:
-        """An event of ours elsewhere may get any number yet: what we send now must come after."""
-        return group.is_ordered and any(
-            other.blocks_others for other in self.joined.values() if other is not group
+    def _open_epoch(self, group: str) -> GroupEpoch | None:
+        named = self.named.get(group)
+        return None if named is None else named.open_epoch
+
+    def _is_blocked(self, epoch: GroupEpoch) -> bool:
+        """An own event in another group has no number yet: what we send now must come after it."""
+        return epoch.placement.is_ordered and any(
+            other.placement.blocks_others(other)
+            for other in self.joined.values()
+            if other is not epoch
         )
 
     def blocked_by(self, group: str) -> str:
-        forming = self.forming.get(group)
-        if forming is None or forming.current is None or forming.next is not None:
+        epoch = self._open_epoch(group)
+        if epoch is None:
             return "view"
-        return "window" if forming.current.window.is_full else "rule"
+        return "window" if epoch.window.is_full else "rule"
 
     def stable_up_to(self, group: str) -> int:
-        forming = self.forming.get(group)
-        current = (forming.current or forming.next) if forming is not None else None
-        if current is None:
+        named = self.named.get(group)
+        epoch = (named.current or named.entering) if named is not None else None
+        if epoch is None:
             return 0
-        stable = current.starts.get(self.me, 0) + current.window.stable_counter
+        stable = epoch.starts.get(self.me, 0) + epoch.window.stable_counter
         return event_number(self.me.incarnation, stable) if stable else 0
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self.accepts(group, step.now), "the driver asks first"
-        current = self.forming[group].current
-        assert current is not None
-        if size > current.options.window_size:
+        named = self.named[group]
+        epoch = named.current
+        assert epoch is not None
+        if size > epoch.options.window_size:
             raise UsageError(
                 f"a batch of {size} bytes does not fit the window of "
-                f"{current.options.window_size} (window_size) of group {group!r}"
+                f"{epoch.options.window_size} (window_size) of group {group!r}"
             )
-        self._wake(step)
-        event = current.submit(step, payloads, size)
-        self.forming[group].events += 1
-        self._settle(step)
+        self._advance_clocks(step)
+        event = epoch.submit(step, payloads, size)
+        named.events += 1
+        self._follow_up(step)
         return event
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
-        """What follows from events and null messages is left for `drain`."""
-        if not isinstance(packet, Data | Turn | Null) or packet.label not in self.joined:
+        """What follows from events and null messages waits for `drain`."""
+        if not isinstance(packet, FREQUENT) or packet.label not in self.joined:
             self.drain(step)
             self._receive_rare(step, sender, packet)
             return
-        group = self.joined[packet.label]
-        refuse_nonsense(group, sender, packet)
+        epoch = self.joined[packet.label]
+        refuse_invalid(epoch, sender, packet)
         if self._is_drained:
-            self._wake(step)
+            self._advance_clocks(step)
             self._is_drained = False
-        group.receive(step, sender, packet)
+        epoch.receive(step, sender, packet)
 
     def drain(self, step: Step) -> None:
         if not self._is_drained:
             self._is_drained = True
-            self._settle(step)
+            self._follow_up(step)
 
     def _receive_rare(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if not isinstance(packet, PACKETS):
             raise PeerError(f"{sender} sent {type(packet).__name__}, which total does not know")
         if isinstance(packet, Numbered):
-            group = self.joined.get(packet.label)
-            if group is not None:
-                refuse_nonsense(group, sender, packet)
-                self._wake(step)
-                group.receive(step, sender, packet)
-                self._settle(step)
+            epoch = self.joined.get(packet.label)
+            if epoch is None:
+                self._give(step, packet.group, Numbered, sender, packet)
                 return
-        forming = self.forming.get(packet.group)
-        if forming is None:
-            return  # we left it
-        if isinstance(packet, Numbered):
-            forming.keep_early(step, sender, packet)
-        else:
-            assert isinstance(packet, OfFormations)
-            forming.receive(step, sender, packet)
-        self._carry_out(step, forming)
+            refuse_invalid(epoch, sender, packet)
+            self._advance_clocks(step)
+            epoch.receive(step, sender, packet)
+            self._follow_up(step)
+            return
+        assert isinstance(packet, OfFormations)
+        named = self.named.get(packet.group)
+        if named is not None:  # else we have left the group
+            named.receive(step, sender, packet)
+            self._conclude(step, named)
 
     def expire(self, step: Step, timer: Timer) -> None:
         if isinstance(timer, tuple):
-            what, name = timer
-            forming = self.forming.get(name)
-            if forming is not None:
-                forming.expire(step, what)
-                self._carry_out(step, forming)
+            what, group = timer
+            self._give(step, group, what)
             return
         assert isinstance(timer, str)
-        group = self.joined.get(timer)
-        if group is None:
-            return
-        self._wake(step)
-        group.tick(step)
-        self._settle(step)
+        epoch = self.joined.get(timer)
+        if epoch is not None:
+            self._advance_clocks(step)
+            epoch.tick(step)
+            self._follow_up(step)
 
     def _throttle(self, step: Step, group: str, full: bool) -> None:
-        self._wake(step)
-        for joined in self._formations_of(group):
-            joined.is_full = full
-            joined.is_asked = joined.is_asked or not full
-        self._settle(step)
+        self._advance_clocks(step)
+        for epoch in self._epochs_of(group):
+            epoch.is_full = full
+            epoch.is_solicited = epoch.is_solicited or not full
+        self._follow_up(step)
 
     def _provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
-        forming = self.forming.get(group)
-        if forming is None or self._asked.get(group) != token:
-            return  # we left the group meanwhile
-        del self._asked[group]
+        named = self.named.get(group)
+        entering = named.attempt if named is not None else None
+        if not isinstance(entering, Entering) or not entering.awaits_application:
+            return  # we have left the group meanwhile
+        if entering.epoch.formation != token:
+            return
+        entering.awaits_application = False
         if state is not None and len(state) > LARGEST_STATE:
             why = f"its state of {len(state)} bytes is more than {LARGEST_STATE}: none is given"
             step.tell(Refused(group, why))
             state = None
-        assert forming.next is not None
-        self._wake(step)
-        forming.next.give_state(step, state)
-        self._settle(step)
+        self._advance_clocks(step)
+        entering.epoch.cast_state(step, state)
+        self._follow_up(step)
 
     def counters(self, group: str) -> dict[str, int]:
-        forming = self.forming.get(group)
-        if forming is None:
+        named = self.named.get(group)
+        if named is None:
             return {"present": 0}
-        counters = forming.current.counters() if forming.current else {"present": 0}
-        return {**counters, "forming": int(forming.is_busy or forming.wish is not None)}
+        counters = named.current.counters() if named.current else {"present": 0}
+        return {**counters, "forming": int(not named.is_idle or named.request is not None)}
 
     def _leave(self, step: Step, group: str) -> None:
-        """What of ours is under way is still delivered by the others, up to the packet `Leave`."""
-        forming = self.forming.pop(group, None)
-        if forming is not None:
-            self._wake(step)
-            forming.leave(step)
-            self._counters[group] = forming.counter, forming.events
-            self._asked.pop(group, None)
-            for joined in self._formations_of(group):
-                self._depart(step, joined)
-            self.groups = tuple(self.forming)
-            self._settle(step)
+        """The other members still deliver our events, up to the packet `Leave`."""
+        named = self.named.pop(group, None)
+        if named is not None:
+            self._advance_clocks(step)
+            named.leave(step)
+            self._counters[group] = named.counter, named.events
+            for epoch in self._epochs_of(group):
+                self._depart(step, epoch)
+            self.groups = tuple(self.named)
+            self._follow_up(step)
 
     # --- formations --------------------------------------------------------------------------
 
-    def _formations_of(self, group: str) -> list[Group]:
-        return [joined for joined in self.joined.values() if joined.name == group]
+    def _epochs_of(self, group: str) -> list[GroupEpoch]:
+        return [epoch for epoch in self.joined.values() if epoch.name == group]
 
-    def _carry_out(self, step: Step, forming: Forming) -> None:
-        """A formation that all have agreed to comes into being."""
-        founding, forming.founded = forming.founded, None
-        if founding is not None:
-            self._found(step, forming, founding)
-        self._wake(step)
-        self._settle(step)
+    def _conclude(self, step: Step, named: NamedGroup) -> None:
+        """Ends an input of one group name: an epoch that all have agreed on is started."""
+        if isinstance(named.attempt, Agreed):
+            self._start_epoch(step, named, named.attempt)
+        self._advance_clocks(step)
+        self._follow_up(step)
 
-    def _found(self, step: Step, forming: Forming, founding: Founding) -> None:
-        formation, initiator, members, early = founding
-        current = forming.current
-        group = forming.kind(self.me, forming.plan, members, self.order)
-        group.is_full = current is not None and current.is_full
-        group.found(step, formation, initiator, forming.events)
-        self.joined[group.label] = self.order.groups[group.label] = group
-        forming.next = group
+    def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
+        formation, initiator, members, early = agreed
+        current = named.current
+        placement = named.placement(self.me, members)
+        epoch = GroupEpoch(
+            self.me, named.plan, members, self.order, placement, formation, initiator
+        )
+        epoch.is_full = current is not None and current.is_full
+        epoch.start(step, named.events)
+        self.joined[epoch.label] = epoch
+        named.enter(epoch)
         if current is not None and initiator in current.live:
             current.move(step, formation)
         for sender, message in early:
             try:
-                refuse_nonsense(group, sender, message)
-            except PeerError:  # nobody to tell: it is not what came just now
-                group.exclude_soon(sender, "nonsense")
+                refuse_invalid(epoch, sender, message)
+            except PeerError:  # this input is not of that sender, so it is excluded later
+                epoch.exclude_soon(sender, "nonsense")
             else:
-                group.receive(step, sender, message)
+                epoch.receive(step, sender, message)
 
-    def _go_over(self, step: Step) -> bool:
-        """Whatever is due of members that are on their way from one formation to another."""
+    def _advance_entering(self, step: Step) -> bool:
+        """What is due of groups whose next epoch has started and not begun."""
         moved = False
-        for name, forming in self.forming.items():
-            following = forming.next
-            if following is None:
+        for named in self.named.values():
+            entering = named.attempt
+            if not isinstance(entering, Entering):
                 continue
-            if following.has_begun:
-                if forming.current is not None:
-                    self._depart(step, forming.current)
-                forming.has_begun(step)
+            epoch = entering.epoch
+            if epoch.phase is Phase.BEGUN:
+                if named.current is not None:
+                    self._depart(step, named.current)
+                named.has_begun(step, epoch)
                 moved = True
-            elif following.is_over:
-                self._depart(step, following)
-                forming.has_failed(step)
+            elif epoch.phase is Phase.FAILED:
+                self._depart(step, epoch)
+                named.has_failed(step, epoch)
                 moved = True
-            elif following.initiator == self.me and name not in self._asked:
-                moved |= self._ask_state(step, forming, following)
+            elif epoch.initiator == self.me and not entering.awaits_application:
+                moved |= self._ask_state(step, named, entering)
         return moved
 
-    def _ask_state(self, step: Step, forming: Forming, following: Group) -> bool:
-        """The initiator has delivered all that belongs into its state."""
-        current = forming.current
-        if following.has_state or any(peer not in following.starts for peer in following.live):
+    def _ask_state(self, step: Step, named: NamedGroup, entering: Entering) -> bool:
+        """The initiator asks for the state when it has delivered all that belongs into it."""
+        epoch, current = entering.epoch, named.current
+        if epoch.phase is not Phase.AWAITING_STATE:
+            return False
+        if any(peer not in epoch.starts for peer in epoch.live):
             return False
         if current is not None:
-            if not self._has_all_of(current, following):
+            if not self._has_all_of(current, epoch):
                 return False
             self._depart(step, current)
-            forming.current = None
-        self._asked[forming.plan.group] = following.formation
-        step.ask_state(forming.plan.group, following.formation)
+            named.current = None
+        entering.awaits_application = True
+        step.ask_state(named.plan.group, epoch.formation)
         return True
 
-    def _has_all_of(self, current: Group, following: Group) -> bool:
-        """Whether all is delivered that who goes over, and we, have cast where we are."""
+    def _has_all_of(self, current: GroupEpoch, following: GroupEpoch) -> bool:
+        """Whether everything is delivered that we, and members that move with us, have sent."""
         to, bound = following.formation, self.order.deliverable_up_to()
         for peer in following.live:
             if peer in current.live:
                 moved_to, order = current.moves.get(peer, ("", 0))
                 if moved_to != to or order > bound:
                     return False
-        return not (current.views.pending or current.has_undelivered((self.me, *following.live)))
+        if current.views.pending:
+            return False
+        return not current.placement.has_undelivered(current, (self.me, *following.live))
 
-    def _depart(self, step: Step, group: Group) -> None:
-        group.leave(step)
-        del self.joined[group.label]
-        del self.order.groups[group.label]
-        self.order.waiting.forget(group.label)
-        step.set_timer(group.label, None)
-        if group.formation or group.name in self.forming:
-            step.note("leave", group=group.label)
+    def _depart(self, step: Step, epoch: GroupEpoch) -> None:
+        epoch.leave(step)
+        del self.joined[epoch.label]
+        self.order.queue.forget(epoch.label)
+        step.set_timer(epoch.label, None)
+        if epoch.formation or epoch.name in self.named:
+            step.note("leave", group=epoch.label)
 
     # --- delivery ----------------------------------------------------------------------------
 
-    def _wake(self, step: Step) -> None:
-        for group in self.joined.values():
-            group.awake(step.now)
+    def _advance_clocks(self, step: Step) -> None:
+        for epoch in self.joined.values():
+            epoch.advance_clock(step.now)
 
-    def _settle(self, step: Step) -> None:
-        """All that follows from what has just happened, in all groups."""
+    def _follow_up(self, step: Step) -> None:
+        """Everything that follows from an input, in all groups."""
         moved = True
         while moved:
             moved = False
-            for group in list(self.joined.values()):
-                moved |= group.agree(step)
+            for epoch in list(self.joined.values()):
+                moved |= epoch.agree(step)
             moved |= self._deliver(step)
-            moved |= self._go_over(step)
+            moved |= self._advance_entering(step)
         head, bound = self.order.head(), self.order.deliverable_up_to()
-        for group in self.joined.values():
-            group.settle(step, head, bound)
+        for epoch in self.joined.values():
+            epoch.maintain(step, head, bound)
 
     def _deliver(self, step: Step) -> bool:
         order = self.order
         bound = order.deliverable_up_to()
         moved = False
         while True:
-            first, cut = order.waiting.head(), order.next_cut()
+            first, cut = order.queue.head(), order.next_cut()
             if first is not None and first <= bound and (cut is None or first <= cut[0]):
-                numberer, message = order.waiting.peek()
-                group = self.joined[message.label]
+                numberer, message = order.queue.peek()
+                epoch = self.joined[message.label]
                 if isinstance(message, State):
-                    order.waiting.pop()
-                    group.begin(step, message)
-                    self._go_over(step)
+                    order.queue.pop()
+                    epoch.begin(step, message)
+                    self._advance_entering(step)
                     bound = order.deliverable_up_to()
                 else:
-                    if not group.is_ready(message):
+                    if not epoch.placement.is_ready(epoch, message):
                         return moved
-                    order.waiting.pop()
-                    group.hand_over(step, numberer, message)
+                    order.queue.pop()
+                    epoch.placement.deliver(epoch, step, numberer, message)
             elif cut is not None and cut[0] <= bound:
-                self.joined[cut[1]].install(step)
-                bound = order.deliverable_up_to()  # a new sequencer may have been at work already
+                epoch = self.joined[cut[1]]
+                epoch.placement.install(epoch, step)
+                bound = order.deliverable_up_to()  # a new sequencer may have assigned turns
             else:
                 return moved
             moved = True
@@ -391,4 +406,4 @@ def build(
     me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
 ) -> list[Machine]:
     """One machine for all groups: what can be delivered depends on all of them."""
-    return [Member(me, plans)]
+    return [NewtopMember(me, plans)]

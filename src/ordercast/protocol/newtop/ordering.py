@@ -1,19 +1,21 @@
 """The order of delivery over all groups of a process: one clock, one queue, one bound.
 
 Rules (Newtop, sections 4.1 and 4.3).
- 1. One logical clock a process numbers whatever it sends in any group, so the number of an event
-    is above the numbers of all that its sender had seen.
- 2. A group's bound is a number that nothing new can come at or below. The process's bound is the
-    smallest of its groups' (safe1'). What is numbered up to there is delivered.
- 3. It is delivered by number, and where numbers are equal, by the id of who numbered it (safe2).
-    A process uses a number once in all its groups, so that is one order for everybody.
+ 1. One logical clock numbers everything that the process sends in any group, so the number of an
+    event is above the numbers of everything that its sender had received.
+ 2. Nothing new can arrive in a group at or below its bound. The bound of the process is the
+    smallest of its groups' (safe1'). Events numbered up to there are delivered.
+ 3. They are delivered by number, and events with the same number by the id of the member that
+    numbered them (safe2). A process uses a number once in all its groups, so all processes have
+    the same order.
  4. A view is installed after all events of any group that are numbered up to its cut.
 
-What it does not do: know how a group comes to its bound.
+What it does not do: know how a group computes its bound.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from typing import Protocol, TypeAlias
 
@@ -21,11 +23,12 @@ from ordercast.kernel.clocks import LogicalClock
 from ordercast.protocol.newtop.packets import Data, State, Turn
 from ordercast.types import NodeId
 
-Item: TypeAlias = Data | Turn | State
-Entry: TypeAlias = tuple[int, NodeId, int, Item]
+Placed: TypeAlias = Data | Turn | State
+"""What has a place in the order."""
+Queued: TypeAlias = tuple[int, NodeId, int, Placed]
 
 
-class Bounded(Protocol):
+class OrderedGroup(Protocol):
     """A group, as far as the order needs to know it."""
 
     label: str
@@ -35,41 +38,40 @@ class Bounded(Protocol):
     def next_cut(self) -> int | None: ...
 
 
-class Waiting:
-    """Events that were received and not delivered, of all groups, smallest first.
+class DeliveryQueue:
+    """Events of all groups that were received and not delivered, smallest first.
 
-    An event that a sequencer orders waits as its turn, which says when it comes.
+    An event that a sequencer orders is queued as its turn, which has its place.
     """
 
     __slots__ = ("_heap", "_pushed")
 
     def __init__(self) -> None:
-        # The count of pushes keeps events from being compared, whatever a peer numbers twice.
-        self._heap: list[Entry] = []
+        # The count of pushes avoids that events are compared, should a peer use a number twice.
+        self._heap: list[Queued] = []
         self._pushed = 0
 
-    def push(self, numberer: NodeId, data: Item) -> None:
+    def push(self, numberer: NodeId, data: Placed) -> None:
         self._pushed += 1
         heappush(self._heap, (data.order, numberer, self._pushed, data))
 
     def head(self) -> int | None:
-        """The number of the event that comes next."""
+        """The number of the next event."""
         return self._heap[0][0] if self._heap else None
 
-    def peek(self) -> tuple[NodeId, Item]:
+    def peek(self) -> tuple[NodeId, Placed]:
         _, numberer, _, data = self._heap[0]
         return numberer, data
 
     def pop(self) -> None:
         heappop(self._heap)
 
-    def drop(self, label: str, gone: tuple[NodeId, ...], above: int) -> list[Item]:
-        """Takes out what these numbered in a group above a number. Returns it in order."""
+    def drop(self, label: str, gone: tuple[NodeId, ...], above: int) -> list[Placed]:
+        """Removes what these numbered in a group above a number. Returns it in order."""
         dropped = [entry for entry in self._heap if _is_beyond(entry, label, gone, above)]
         if dropped:
-            kept = [entry for entry in self._heap if not _is_beyond(entry, label, gone, above)]
-            heapify(kept)
-            self._heap = kept
+            self._heap = [one for one in self._heap if not _is_beyond(one, label, gone, above)]
+            heapify(self._heap)
         return [data for _, _, _, data in sorted(dropped, key=lambda entry: entry[:3])]
 
     def forget(self, label: str) -> None:
@@ -78,7 +80,7 @@ class Waiting:
         heapify(self._heap)
 
     def holds(self, label: str, numberers: tuple[NodeId, ...]) -> bool:
-        """Whether anything of these waits in a group."""
+        """Whether anything that these numbered is queued in a group."""
         return any(entry[1] in numberers and entry[3].label == label for entry in self._heap)
 
     def count_of(self, label: str) -> int:
@@ -88,17 +90,17 @@ class Waiting:
         return len(self._heap)
 
 
-def _is_beyond(entry: Entry, label: str, gone: tuple[NodeId, ...], above: int) -> bool:
+def _is_beyond(entry: Queued, label: str, gone: tuple[NodeId, ...], above: int) -> bool:
     return entry[0] > above and entry[1] in gone and entry[3].label == label
 
 
 class Ordering:
     """What all groups of a process share."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Mapping[str, OrderedGroup]) -> None:
         self.clock = LogicalClock()  # paper: LC
-        self.waiting = Waiting()
-        self.groups: dict[str, Bounded] = {}  # those that bound the delivery, by label
+        self.queue = DeliveryQueue()
+        self.groups = groups  # the epochs that the process is in, by label; its member adds them
 
     def deliverable_up_to(self) -> int:  # paper: D_i
         """Everything numbered up to here was received, in every group."""
@@ -117,8 +119,8 @@ class Ordering:
         return min(cuts, default=None)
 
     def head(self) -> int | None:
-        """The number of whatever comes next, an event or a view."""
-        first, cut = self.waiting.head(), self.next_cut()
+        """The number of what is next, an event or a view."""
+        first, cut = self.queue.head(), self.next_cut()
         if cut is None:
             return first
         return cut[0] if first is None else min(first, cut[0])

@@ -1,10 +1,10 @@
-"""Who has joined a group and is there, in whatever formation or none; and on which terms.
+"""Which members have joined a group and are reachable, in any formation or none; on which terms.
 
 Rules.
- 1. What is known of a member is its newest life, and what that said last. It counts while it was
-    said within the last few rounds of our own announcements: time is counted in those.
- 2. Terms are the options that all members must have alike, in words, so that people can be told
-    what differs.
+ 1. Of each member the newest incarnation counts, and what it said last, if that was within the last
+    few rounds of our own announcements: time is counted in those.
+ 2. Terms are the options that must be the same at all members, as text, so that an error can name
+    the difference.
 
 What it does not do: send anything.
 """
@@ -17,17 +17,17 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.kernel.family import Plan
-from ordercast.protocol.newtop.group import Group
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import Here
+from ordercast.protocol.newtop.placement import Placement
 from ordercast.types import NodeId
 
 FRESH = 3
-"""So many rounds of announcements what somebody said counts."""
+"""For so many rounds of announcements it counts what a member said."""
 
 
 class Known(NamedTuple):
-    life: NodeId
+    node: NodeId
     here: Here
     tick: int
 
@@ -37,22 +37,22 @@ class Presence:
         self.others = others
         self.ticks = 0  # rounds of announcements
         self._known: dict[str, Known] = {}
-        self._objected: dict[str, NodeId] = {}  # whose terms the application was told of
+        self._objected: dict[str, NodeId] = {}  # whose terms the application was notified of
         self._turn = -1  # the round in which we last invited
 
-    def is_old(self, life: NodeId) -> bool:
-        """Whether it is an earlier life than one that we have heard of."""
-        known = self._known.get(life.name)
-        return known is not None and life.incarnation < known.life.incarnation
+    def is_old(self, node: NodeId) -> bool:
+        """Whether we have heard of a later incarnation of the same member."""
+        known = self._known.get(node.name)
+        return known is not None and node.incarnation < known.node.incarnation
 
-    def note(self, life: NodeId, here: Here) -> None:
-        self._known[life.name] = Known(life, here, self.ticks)
+    def note(self, node: NodeId, here: Here) -> None:
+        self._known[node.name] = Known(node, here, self.ticks)
 
-    def is_new_objection(self, life: NodeId) -> bool:
-        """True once for each life."""
-        if self._objected.get(life.name) == life:
+    def is_new_objection(self, node: NodeId) -> bool:
+        """True once for each incarnation."""
+        if self._objected.get(node.name) == node:
             return False
-        self._objected[life.name] = life
+        self._objected[node.name] = node
         return True
 
     def take_turn(self) -> bool:
@@ -66,28 +66,27 @@ class Presence:
         return [known for known in self._known.values() if self.ticks - known.tick <= FRESH]
 
     def all_unformed(self) -> list[NodeId] | None:
-        """The others' lives, if all are there and none is in a formation."""
-        lives = [known.life for known in self._fresh() if known.here.formation is None]
-        return lives if len(lives) == len(self.others) else None
+        """The other members, if all are reachable and none is in a formation."""
+        found = [known.node for known in self._fresh() if known.here.formation is None]
+        return found if len(found) == len(self.others) else None
 
-    def is_largest(self, current: Group) -> bool:
-        """Whether no part that we have heard of comes before ours."""
-        view = current.views.members
-        parts = [
+    def is_largest(self, view: tuple[NodeId, ...]) -> bool:
+        """Whether we have heard of no larger view, nor of an earlier one of the same size."""
+        others = [
             (-known.here.size, known.here.first)
             for known in self._fresh()
-            if known.here.size and known.life not in view
+            if known.here.size and known.node not in view
         ]
-        return (-len(view), view[0].name) <= min(parts, default=(0, ""))
+        return (-len(view), view[0].name) <= min(others, default=(0, ""))
 
 
-def terms_of(plan: Plan, kind: type[Group]) -> dict[str, str]:
-    """In words; what only concerns the member itself is left out."""
+def terms_of(plan: Plan, placement: type[Placement]) -> dict[str, str]:
+    """As text, without the options that concern only the member itself."""
     names = " ".join(plan.members)
     if len(names) > 80:
         names = f"{len(plan.members)} of {blake2b(names.encode(), digest_size=8).hexdigest()}"
     assert isinstance(plan.options, Options)
-    terms = {"kind": kind.kind, "members": names}
+    terms = {"kind": placement.kind, "members": names}
     for name, value in msgspec.structs.asdict(plan.options).items():
         if name != "invitations":
             terms[name] = str(value)[:100]
@@ -95,7 +94,7 @@ def terms_of(plan: Plan, kind: type[Group]) -> dict[str, str]:
 
 
 def differences(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    """What is not the same, for people."""
+    """What is not the same, as a text."""
     return "; ".join(
         f"{name} is {ours.get(name, 'unknown')} here and {theirs.get(name, 'unknown')} there"
         for name in sorted({**ours, **theirs})

@@ -1,12 +1,13 @@
-"""The streams of one group at one member: how far each came, and what is kept of it for whom.
+"""The streams of one group at one member: how far each was received, and what is retained of it.
 
 Rules (Newtop, sections 4.1 and 5.1).
- 1. A packet is admitted only as the next of its sender's stream: it names its predecessor. A copy
-    of what was admitted changes nothing.
- 2. Every packet says how far its sender has delivered. What all have delivered is stable.
- 3. What is not stable is kept, one's own stream included, for whoever may turn out to lack it.
+ 1. A packet is appended only as the next of its sender's stream: it names its predecessor. A copy
+    of an earlier packet changes nothing.
+ 2. Every packet reports how far its sender has delivered. What all have delivered is stable.
+ 3. What is not stable is retained, our own stream included, in case a member turns out to miss it.
 
-What it does not do: decide who is waited for. Who is agreed to be gone is forgotten.
+What it does not do: decide which members to wait for. Members that are agreed to be gone are
+forgotten.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ class Streams:
     def __init__(self, me: NodeId, others: tuple[NodeId, ...], limit: Limit) -> None:
         self.me = me
         self.limit = limit  # of events; packets without any are not counted
-        self.received = Stability()  # by sender: its last number that we admitted. paper: RV
-        self.delivered = Stability()  # by member: how far it says it has delivered. paper: SV
-        self.last_order = 0  # the last number that we put in this group
+        self.received = Stability()  # by sender: its last number that we received. paper: RV
+        self.delivered = Stability()  # by member: how far it reports to have delivered. paper: SV
+        self.last_order = 0  # the last number that we used in this group
         self.newest_event = 0  # the largest number of an event of this group
-        self.unstable_events = 0  # how many are kept, of all members
-        self.kept: dict[NodeId, Retained[Message]] = {}
+        self.unstable_events = 0  # how many are retained, of all members
+        self.retained: dict[NodeId, Retained[Message]] = {}
         self.events: dict[NodeId, Retained[None]] = {}  # the events among them
         for member in (me, *others):
-            self.kept[member] = Retained(limit)
+            self.retained[member] = Retained(limit)
             self.events[member] = Retained(limit)
         for member in others:
             self.received.follow(member, 0)
             self.delivered.follow(member, 0)
 
     def up_to(self, member: NodeId) -> int:
-        """The last number that was admitted of somebody else's stream."""
+        """The last number that was received of another member's stream."""
         number = self.received.acknowledged(member)
         assert number is not None, f"{member} is no longer followed"
         return number
@@ -44,35 +45,35 @@ class Streams:
     def append_own(self, message: Message) -> None:
         assert message.previous == self.last_order
         self.last_order = message.order
-        self._keep(self.me, message)
+        self._retain(self.me, message)
 
-    def admit(self, sender: NodeId, message: Message) -> None:
-        """Takes the next of a stream."""
+    def append(self, sender: NodeId, message: Message) -> None:
+        """Takes the next packet of a stream."""
         assert message.previous <= self.up_to(sender) < message.order
         self.received.acknowledge(sender, message.order)
         self.delivered.acknowledge(sender, message.delivered_up_to)
-        self._keep(sender, message)
+        self._retain(sender, message)
 
-    def _keep(self, sender: NodeId, message: Message) -> None:
+    def _retain(self, sender: NodeId, message: Message) -> None:
         size = message.size if isinstance(message, Data) else 0
-        self.kept[sender].append(message.order, message, size)
+        self.retained[sender].append(message.order, message, size)
         if isinstance(message, Data):
             self.events[sender].append(message.order, None, size)
             self.newest_event = max(self.newest_event, message.order)
             self.unstable_events += 1
 
     def beyond(self, member: NodeId, number: int) -> list[Message]:
-        """What is kept of a stream beyond a number."""
-        return self.kept[member].after(number)
+        """What is retained of a stream beyond a number."""
+        return self.retained[member].after(number)
 
     def discard_up_to(self, stable: int) -> None:
-        for member in self.kept:
-            self.kept[member].discard_up_to(stable)
+        for member in self.retained:
+            self.retained[member].discard_up_to(stable)
             self.unstable_events -= self.events[member].discard_up_to(stable)
 
     def forget(self, member: NodeId) -> None:
-        """It is agreed to be gone, and all who remain have the same of it."""
+        """It is agreed to be gone, and all remaining members have the same of its stream."""
         self.received.unfollow(member)
         self.delivered.unfollow(member)
-        del self.kept[member]
+        del self.retained[member]
         self.unstable_events -= self.events.pop(member).count

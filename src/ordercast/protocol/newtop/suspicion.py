@@ -1,25 +1,24 @@
-"""Who is suspected by whom in one group: what the agreement on failures is reached from.
+"""Who suspects whom in one group: what the agreement on failures is reached from.
 
 Rules (Newtop, section 5.2; the numbers in brackets are the paper's).
- 1. A member of which nothing new was admitted for the suspicion limit is suspected (i), with the
-    number of the last packet that we have of it. Silence is measured on a patient clock, which
-    hardly moves on while we are stalled ourselves: who was away blames nobody.
- 2. What a suspected member sends waits. It counts as received if the suspicion is refuted, and
-    is thrown away if it is confirmed.
- 3. What others suspect is remembered (ii) until they, or we, know better.
- 4. Suspicions are confirmed together, when every member that is not suspected has said the same
-    of each of them, with the same number (v).
- 5. Some are to be suspected whatever is refuted: who confirmed that we are gone (vii), and who
-    left. The suspicion is then raised again, with the number that the refutation led to.
+ 1. A member of which nothing new was received for the suspicion limit is suspected (i), with the
+    number of its last packet that we have. Silence is measured on a patient clock, which hardly
+    advances while we are stalled ourselves: a member that was stalled suspects nobody.
+ 2. Packets of a suspected member are withheld. They count as received if the suspicion is refuted,
+    and are discarded if it is confirmed.
+ 3. Suspicions of other members are remembered (ii) until they, or we, know better.
+ 4. Suspicions are confirmed together, when every member that is not suspected has the same
+    suspicions, with the same numbers (v).
+ 5. Some members are suspected whatever is refuted: those that confirmed that we are gone (vii), and
+    those that left. The suspicion is raised again, with the number that the refutation led to.
+ 6. Suspicions may form a cycle, in which each member withholds the packet that another waits for. A
+    suspicion that is neither refuted nor confirmed for too long is extended to the members that do
+    not share it.
+ 7. The packets that are withheld of a member are limited. A member that sends more is not read any
+    more, and is suspected again at every tick. It stays in the view only as long as others vouch
+    for it, with the packets that they have of it.
 
- 6. Suspicions may stand in a circle, so that each waits for a word that another holds back. One
-    that is neither refuted nor confirmed for too long is extended to those who do not share it.
-
- 7. What waits of a suspected member is limited. Who sends more is not read any more: at every
-    tick it is suspected again, so that it stays only as long as others vouch for it, with what
-    they have of it.
-
-What it does not do: send anything. `group.py` says what follows from it.
+What it does not do: send anything. `agreement.py` has the rules that act on it.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ Detection: TypeAlias = tuple[tuple[NodeId, int], ...]
 """Who is gone and the last number of each, sorted."""
 
 
-MOST_HELD_BACK = 4096
-"""Packets that wait of one suspected member; null messages of a minute and more."""
+MOST_WITHHELD = 4096
+"""Packets that are withheld of one suspected member; null messages of more than a minute."""
 
 
 class PatientClock:
-    """Time as it goes by for a member that is awake: in steps no longer than it meant to sleep."""
+    """Time as it passes for a member that runs: in steps no longer than its timer was set to."""
 
     __slots__ = ("_read_at", "time")
 
@@ -49,8 +48,8 @@ class PatientClock:
         self._read_at: int | None = None  # on the member's own clock, which may jump
 
     def advance(self, now: int, asleep: int, stalled: int) -> None:
-        """`asleep` is how long the member may have slept on purpose, `stalled` what counts if
-        it was twice that: then something else held it up."""
+        """`asleep` is what the timer was set to, `stalled` is what counts if twice that has passed:
+        then the process was stalled."""
         gone = 0 if self._read_at is None else max(0, now - self._read_at)
         self.time += stalled if gone > 2 * asleep else gone
         self._read_at = now
@@ -58,13 +57,13 @@ class PatientClock:
 
 class Suspicions:
     def __init__(self, others: tuple[NodeId, ...]) -> None:
-        self.heard = dict.fromkeys(others, 0)  # when something new was admitted; patient time
-        self.held: dict[NodeId, int] = {}  # whom we suspect, and its last number here
+        self.last_heard = dict.fromkeys(others, 0)  # when something new was received; patient time
+        self.suspected: dict[NodeId, int] = {}  # whom we suspect, with its last number here
         self.since: dict[NodeId, int] = {}  # and since when; patient time
-        self.pending: dict[NodeId, list[Message]] = {}  # what came from them since
+        self.withheld: dict[NodeId, list[Message]] = {}  # packets of them since then
         self._sizes: dict[NodeId, int] = {}  # and its bytes
-        self.overrun: dict[NodeId, None] = {}  # of whom too much came to keep it
-        self.forced: dict[NodeId, str] = {}  # whom to suspect in any case, and why
+        self.overrun: dict[NodeId, None] = {}  # members that sent too many of these
+        self.forced: dict[NodeId, str] = {}  # whom to suspect whatever is refuted, and why
         self.gossip: dict[NodeId, dict[NodeId, int]] = {one: {} for one in others}
         # By member: what it confirmed and we have not, oldest first, with the packet's number.
         self.confirmed: dict[NodeId, deque[tuple[Detection, int]]] = {
@@ -73,37 +72,40 @@ class Suspicions:
         self.done: list[Detection] = []  # what we confirmed; at most one for each member
 
     def late(self, live: tuple[NodeId, ...], since: int) -> list[NodeId]:
-        """Of whom nothing new was admitted since then, and whom we do not suspect yet."""
+        """Members of which nothing new was received since then, and that we do not suspect yet."""
         return [
             peer
             for peer in live
-            if peer not in self.held and (self.heard[peer] < since or peer in self.overrun)
+            if peer not in self.suspected
+            and (self.last_heard[peer] < since or peer in self.overrun)
         ]
 
-    def hold(self, peer: NodeId, last_number: int, time: int) -> None:
-        self.held[peer] = last_number
+    def suspect(self, peer: NodeId, last_number: int, time: int) -> None:
+        self.suspected[peer] = last_number
         self.since[peer] = time
-        self.pending[peer] = []
+        self.withheld[peer] = []
         self._sizes[peer] = 0
 
-    def hold_back(self, peer: NodeId, message: Message, largest: int) -> None:
-        """Keeps what a suspected member sends, up to a number of packets and of bytes."""
-        waiting = self.pending[peer]
-        waiting.append(message)
+    def withhold(self, peer: NodeId, message: Message, largest: int) -> None:
+        """Stores a packet of a suspected member, up to a number of packets and of bytes."""
+        withheld = self.withheld[peer]
+        withheld.append(message)
         self._sizes[peer] += _size(message)
-        if len(waiting) > MOST_HELD_BACK or self._sizes[peer] > largest:
-            waiting.clear()
+        if len(withheld) > MOST_WITHHELD or self._sizes[peer] > largest:
+            withheld.clear()
             self.overrun[peer] = None
 
-    def let_go(self, peer: NodeId) -> list[Message]:
-        """The suspicion was refuted. Returns what came from the peer meanwhile."""
-        del self.held[peer]
+    def release(self, peer: NodeId) -> list[Message]:
+        """The suspicion was refuted. Returns the packets that were withheld."""
+        del self.suspected[peer]
         del self.since[peer]
-        return self.pending.pop(peer)
+        return self.withheld.pop(peer)
 
     def undecided(self, live: tuple[NodeId, ...], since: int) -> list[NodeId]:
-        """Who still does not share a suspicion that we have held for so long."""
-        old = [(peer, number) for peer, number in self.held.items() if self.since[peer] < since]
+        """Members that do not share a suspicion that we have had since before then."""
+        old = [
+            (peer, number) for peer, number in self.suspected.items() if self.since[peer] < since
+        ]
         return [
             witness
             for witness in self.unsuspecting(live)
@@ -112,12 +114,12 @@ class Suspicions:
 
     def to_be_forced(self, live: tuple[NodeId, ...]) -> NodeId | None:
         for peer in self.forced:
-            if peer in live and peer not in self.held:
+            if peer in live and peer not in self.suspected:
                 return peer
         return None
 
     def refutable(self, up_to: Callable[[NodeId], int]) -> tuple[NodeId, NodeId, int] | None:
-        """A suspicion of somebody else's that we know better about: whose, whom, its number."""
+        """A suspicion of another member that we can refute: whose, of whom, and its number."""
         for holder, about in self.gossip.items():
             for peer, last_number in about.items():
                 if up_to(peer) > last_number:
@@ -125,29 +127,29 @@ class Suspicions:
         return None
 
     def unsuspecting(self, live: tuple[NodeId, ...]) -> list[NodeId]:
-        return [peer for peer in live if peer not in self.held]
+        return [peer for peer in live if peer not in self.suspected]
 
     def unanimous(self, live: tuple[NodeId, ...]) -> Detection | None:
-        """All that we suspect, if every member that we do not suspect says the same."""
-        if not self.held:
+        """All our suspicions, if every member that we do not suspect shares them."""
+        if not self.suspected:
             return None
         for witness in self.unsuspecting(live):
             about = self.gossip[witness]
-            if any(about.get(peer) != number for peer, number in self.held.items()):
+            if any(about.get(peer) != number for peer, number in self.suspected.items()):
                 return None
-        return tuple(sorted(self.held.items()))
+        return tuple(sorted(self.suspected.items()))
 
     def is_shared(self, detection: Detection) -> bool:
-        """Whether we suspect all of these, with the same numbers."""
-        return all(self.held.get(peer) == number for peer, number in detection)
+        """Whether we suspect all of these members, with the same numbers."""
+        return all(self.suspected.get(peer) == number for peer, number in detection)
 
     def forget(self, gone: tuple[NodeId, ...]) -> None:
         """They are agreed to be gone."""
         for peer in gone:
-            self.heard.pop(peer)
-            self.held.pop(peer, None)
+            self.last_heard.pop(peer)
+            self.suspected.pop(peer, None)
             self.since.pop(peer, None)
-            self.pending.pop(peer, None)
+            self.withheld.pop(peer, None)
             self.overrun.pop(peer, None)
             self.forced.pop(peer, None)
             self.gossip.pop(peer)
@@ -159,12 +161,15 @@ class Suspicions:
     @property
     def at_rest(self) -> bool:
         return not (
-            self.held or self.forced or any(self.gossip.values()) or any(self.confirmed.values())
+            self.suspected
+            or self.forced
+            or any(self.gossip.values())
+            or any(self.confirmed.values())
         )
 
 
 def _size(message: Message) -> int:
-    """Bytes of what applications put in it."""
+    """Bytes of the application in a packet."""
     if isinstance(message, Data):
         return message.size
     if isinstance(message, State):

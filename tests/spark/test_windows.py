@@ -26,10 +26,10 @@ from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
 from ordercast.errors import TraceError
 from ordercast.spark.columns import Doubt
-from ordercast.spark.huge import Slices, prepare, settle
 from ordercast.spark.laws import Limits, judge_lake
 from ordercast.spark.slices import Stream
 from ordercast.spark.walks import FEW, SAID, Said, look, walk
+from ordercast.spark.windows import Slices, prepare, settle
 from ordercast.trace.lake import read_header, read_run
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Row, Trace

@@ -1,11 +1,10 @@
-"""What the rows of one process of a huge run show, and its process histories for those who walk
-along them.
+"""What the rows of one process of a huge run show, and its lines for those who walk along them.
 
 Looked at here, as one process is enough for it:
 
   steps           no step is there twice
-  never-falling,  numbers never fall, and never repeat, along the deliveries of each
-  increasing      process history and sender
+  never-falling,  numbers never fall, and never repeat, along the deliveries of each line and
+  increasing      sender
   clock           time never falls from one event row to the next
   created         every delivered event was submitted: at the same process before, elsewhere at
                   an earlier time
@@ -47,8 +46,8 @@ class Found:
         self.kept[name] = self.kept[name] and bool(kept)
 
 
-class ProcessHistory:
-    """The events that it delivered, and by stream how many before each one that it submitted."""
+class Line:
+    """One line: the events that it delivered, and by stream how many before each it submitted."""
 
     def __init__(self, events: Events, process: int, number: int, delivered: Vector) -> None:
         self.process, self.number = process, number
@@ -74,8 +73,8 @@ class ProcessHistory:
             count = len(self._events.firsts)
             order = by_small_code(streams, count)
             self._sorted = order, np.searchsorted(streams[order], np.arange(count + 1))
-        order, bounds = self._sorted
-        spots = order[bounds[stream] : bounds[stream + 1]]
+        order, cuts = self._sorted
+        spots = order[cuts[stream] : cuts[stream + 1]]
         reached = np.zeros(len(spots) + 1, np.int32)
         places = self.delivered[spots] - np.int32(self._events.firsts[stream] - 1)
         np.maximum.accumulate(places, out=reached[1:])
@@ -104,10 +103,8 @@ class Process:
         self.lives = [0, *begins.tolist(), len(self.kind)]
 
 
-def judge_process(
-    ask: Ask, rows: Slice, events: Events, found: Found, code: int
-) -> Iterator[ProcessHistory]:
-    """Adds what one process shows, and gives its process histories."""
+def judge_process(ask: Ask, rows: Slice, events: Events, found: Found, code: int) -> Iterator[Line]:
+    """Adds what one process shows, and gives its lines."""
     one = Process(rows, code)
     found.note("steps", one.steps)
     if not one.steps:
@@ -126,20 +123,20 @@ def judge_process(
         found.note("known", False)
         return
     found.note("created", _created(one, events, ids))
-    bounds = np.searchsorted(there, ends).tolist()
+    cuts = np.searchsorted(there, ends).tolist()
     own = np.flatnonzero((one.kind == SUBMIT) & (one.origin == code))
     submitted = events.find(one.group[own], one.origin[own], one.number[own])
     own_cuts = np.searchsorted(own, ends).tolist()
     for number in range(len(ends) - 1):
-        inside = slice(bounds[number], bounds[number + 1])
-        history = ProcessHistory(events, code, number, ids[inside])
+        inside = slice(cuts[number], cuts[number + 1])
+        line = Line(events, code, number, ids[inside])
         times = one.at[there[inside]]
         # An event twice would need more care, but then no law that asks for this is proved.
-        found.first[history.delivered] = np.minimum(found.first[history.delivered], times)
+        found.first[line.delivered] = np.minimum(found.first[line.delivered], times)
         mine = slice(own_cuts[number], own_cuts[number + 1])
         if PASTS in ask.passes and mine.start < mine.stop:
-            history.submits(submitted[mine], np.searchsorted(there[inside], own[mine]))
-        yield history
+            line.submits(submitted[mine], np.searchsorted(there[inside], own[mine]))
+        yield line
 
 
 def _judge_sequences(ask: Ask, one: Process, found: Found, ends: list[int]) -> None:
@@ -199,13 +196,13 @@ def _judge_spans(one: Process, found: Found) -> None:
             mine = of_life[one.group[of_life] == group]
             inside = np.arange(*np.searchsorted(there, (begin, end)))
             inside = inside[one.group[there[inside]] == group]
-            bounds = np.searchsorted(there[inside], mine)
-            sums = [_running(digest[inside])[bounds] for digest in digests]
+            cuts = np.searchsorted(there[inside], mine)
+            sums = [_running(digest[inside])[cuts] for digest in digests]
             names = one.number[mine].tolist()
             for at in range(len(mine) - 1):
                 key = group, names[at], names[at + 1]
                 held = (
-                    int(bounds[at + 1] - bounds[at]),
+                    int(cuts[at + 1] - cuts[at]),
                     int(sums[0][at] ^ sums[0][at + 1]),
                     int(sums[1][at] ^ sums[1][at + 1]),
                 )

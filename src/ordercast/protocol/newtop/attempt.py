@@ -1,0 +1,102 @@
+"""Where a member is on its way to a new formation, and what it remembers of other formations.
+
+The states of one group name at one member, and what leads from one to the next. `formation.py` has
+the table of what each input does in each state.
+
+    Idle      nothing is under way
+    Voting    the members vote on an invitation        from Idle, by inviting or being invited
+    Agreed    all have voted yes                       from Voting
+    Entering  the epoch has started, without a state   from Agreed, within the same input
+
+From Voting a no leads back to Idle, and from Entering the state of the initiator or its failure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.newtop.packets import Message, Vote
+from ordercast.types import NodeId
+
+MOST_REMEMBERED = 16
+"""Formations of which a member remembers votes that arrived before the invitation, or that they
+have ended."""
+
+
+class Idle:
+    """Nothing is under way: the member stays in the formation that it is in, or in none."""
+
+
+class Voting:
+    """The members vote on a formation."""
+
+    def __init__(self, formation: str, initiator: NodeId, members: tuple[NodeId, ...]) -> None:
+        self.formation = formation
+        self.initiator = initiator
+        self.members = members
+        self.yes: dict[NodeId, None] = {}
+        self.early: dict[NodeId, list[Message]] = {}  # packets of members that have started
+
+    @property
+    def missing(self) -> int:
+        """How many votes are missing."""
+        return len(self.members) - len(self.yes)
+
+
+class Agreed(NamedTuple):
+    """All members have voted yes, and the epoch is to be started. No input meets this state."""
+
+    formation: str
+    initiator: NodeId
+    members: tuple[NodeId, ...]
+    early: list[tuple[NodeId, Message]]
+
+
+class Entering:
+    """The member has started in an epoch, and submits nothing until the epoch has begun."""
+
+    def __init__(self, epoch: GroupEpoch) -> None:
+        self.epoch = epoch
+        self.awaits_application = False  # the initiator's application was asked for its state
+
+
+Attempt: TypeAlias = Idle | Voting | Agreed | Entering
+Value = TypeVar("Value")
+
+
+class OtherFormations:
+    """What a member remembers of formations that it is not in, up to a limit."""
+
+    def __init__(self) -> None:
+        self._votes: dict[str, dict[NodeId, Vote]] = {}  # that arrived before the invitation
+        self._ended: dict[str, None] = {}  # formations that we rejected, or left
+
+    def has_ended(self, formation: str) -> bool:
+        return formation in self._ended
+
+    def end(self, formation: str) -> None:
+        _remember(self._ended, formation, None)
+        self._votes.pop(formation, None)
+
+    def add_vote(self, sender: NodeId, vote: Vote) -> None:
+        """A no replaces a yes, and not the other way round."""
+        if not self.has_ended(vote.formation):
+            votes = _remember(self._votes, vote.formation, {})
+            if not vote.yes or sender not in votes:
+                votes[sender] = vote
+
+    def take_votes(self, formation: str) -> dict[NodeId, Vote]:
+        return self._votes.pop(formation, {})
+
+    def __len__(self) -> int:
+        """Formations of which votes are remembered."""
+        return len(self._votes)
+
+
+def _remember(values: dict[str, Value], key: str, value: Value) -> Value:
+    """Adds a value, and removes the oldest beyond the limit."""
+    found = values.setdefault(key, value)
+    while len(values) > MOST_REMEMBERED:
+        del values[next(iter(values))]
+    return found

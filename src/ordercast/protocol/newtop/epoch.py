@@ -1,0 +1,388 @@
+"""One epoch of a group at one member: a formation, from its start until the member leaves it.
+
+What it decides: what is sent in the group, what takes effect of what is received, when an epoch has
+begun, and when a null message is due. How an event gets its place in the order is a strategy
+(`placement.py`); how members agree on failures is in `agreement.py`. Both are given the epoch with
+every call.
+
+Rules.
+ 1. Every packet takes a fresh number of the process's one clock, names the number before it, and
+    goes by link to all live members. It reports how far its sender has delivered. Agreement
+    messages are numbered like events, so a member that has a later packet of a sender has all its
+    earlier ones, received or relayed.
+ 2. The bound of the group: no live member will send anything numbered up to there.
+ 3. A formation that was voted on starts with a `Start` of each member. When its initiator has all
+    of them it casts the `State`, whose number is above all of theirs. Events are submitted after
+    that. So nothing in the epoch is numbered at or below our own start.
+ 4. A member sends a null message when it has been silent for `prompt_after` and something is
+    undelivered, unstable or not agreed on. Otherwise it sends one every `silence_limit`.
+ 5. A member that waits for another group's numbers solicits them: a member whose number is lower
+    answers with a null message. Only liveness depends on it.
+
+What it does not do: deliver, which depends on all groups of the process together (`member.py`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ordercast.kernel.family import Plan
+from ordercast.kernel.step import Step
+from ordercast.protocol.newtop.agreement import Agreement
+from ordercast.protocol.newtop.flow import SendWindow, retained_limit
+from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.ordering import Ordering
+from ordercast.protocol.newtop.packets import (
+    Confirm,
+    Data,
+    Leave,
+    Message,
+    Move,
+    Null,
+    Refute,
+    Retract,
+    Start,
+    State,
+    Suspect,
+    Turn,
+)
+from ordercast.protocol.newtop.stability import Streams
+from ordercast.protocol.newtop.suspicion import PatientClock
+from ordercast.protocol.newtop.views import PendingView, Views
+from ordercast.types import Event, NodeId, Payloads, Subgroup, View, event_number, label_of
+
+if TYPE_CHECKING:
+    from ordercast.protocol.newtop.placement import Placement
+
+
+class Phase(Enum):
+    """How far an epoch has come.
+
+    | phase          | a state arrives | the state is delivered | the initiator is excluded |
+    |----------------|-----------------|------------------------|---------------------------|
+    | AWAITING_STATE | STATE_QUEUED *  | -                      | FAILED                    |
+    | STATE_QUEUED   | ignored         | BEGUN                  | FAILED                    |
+    | FAILED         | ignored         | BEGUN                  | ignored                   |
+    | BEGUN          | ignored         | ignored                | ignored                   |
+
+    * FAILED if its number is not above our own start: its initiator did not wait for us.
+    A state that was queued before its initiator was excluded may still be delivered.
+    """
+
+    AWAITING_STATE = "awaiting state"
+    STATE_QUEUED = "state queued"
+    BEGUN = "begun"  # the application has the state and the first view
+    FAILED = "failed"  # nobody can provide the state any more
+
+
+class GroupEpoch:
+    def __init__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        members: tuple[NodeId, ...],
+        order: Ordering,
+        placement: Placement,
+        formation: str = "",
+        initiator: NodeId | None = None,
+    ) -> None:
+        assert isinstance(plan.options, Options) and me in members
+        options = plan.options
+        self.me = me
+        self.name = plan.group
+        self.formation = formation  # "": the group existed from the beginning
+        self.label = label_of(plan.group, formation) if formation else plan.group
+        self.options = options
+        self.order = order
+        self.placement = placement
+        self.members = frozenset(members)  # all that ever belonged to it; never iterated
+        others = tuple(one for one in members if one != me)
+        self.views = Views(plan.group, me, members, formation)
+        self.streams = Streams(me, others, retained_limit(options))
+        self.agreement = Agreement(others)
+        self.window = SendWindow(options)
+        self.reported_up_to = 0  # how far we last reported that we have delivered
+        self.stable = 0  # everything up to here is stable, and no longer retained
+        self.patience = PatientClock()
+        self.cast_at = 0  # when we last cast anything; patient time
+        self.timer_after = 0  # what our timer is set to; 0: it is not set yet
+        self.is_solicited = False  # another member solicits a number that we have not reached
+        self.is_full = False  # the application takes no more: we report no further deliveries
+        self.departed: dict[NodeId, None] = {}  # members that announced that they leave
+        self.moves: dict[NodeId, tuple[str, int]] = {}  # who moves to which formation, and when
+        self.initiator = initiator  # None: the group existed from the beginning
+        self.phase = Phase.BEGUN if initiator is None else Phase.AWAITING_STATE
+        # By member that has started: how many events it submitted in earlier epochs.
+        self.starts: dict[NodeId, int] = {}
+        self.floor = 0  # nothing of this epoch is numbered up to here
+
+    @property
+    def live(self) -> tuple[NodeId, ...]:
+        return self.views.live
+
+    # --- bounds ------------------------------------------------------------------------------
+
+    def received_by_all(self) -> int:
+        """No live member, ourselves included, will send anything numbered up to here."""
+        clock = self.order.clock.value
+        return min(clock, self.streams.received.stable_up_to(clock))
+
+    def bound(self) -> int:
+        """Nothing new will arrive at or below it, the state to begin with included."""
+        up_to = self.placement.deliverable_up_to(self)
+        if self.phase is not Phase.BEGUN and self._awaits_state():
+            assert self.initiator is not None
+            up_to = min(up_to, self.streams.up_to(self.initiator))
+        return max(self.floor, up_to)
+
+    def _awaits_state(self) -> bool:
+        """Whether the state may still arrive, and takes a place in the order."""
+        return (
+            self.phase is not Phase.STATE_QUEUED
+            and self.placement.is_ordered
+            and self.initiator in self.views.live
+        )
+
+    def next_cut(self) -> int | None:
+        return self.views.next_cut()
+
+    def _delivered_up_to(self) -> int:
+        """What we report as delivered. It stands still while we are full, so that others wait."""
+        if self.is_full:
+            return self.reported_up_to
+        return min(self.received_by_all(), self.placement.delivered_up_to(self))
+
+    # --- an epoch begins ---------------------------------------------------------------------
+
+    def start(self, step: Step, counter: int) -> None:
+        """All have voted for this epoch. We submitted `counter` events in earlier ones."""
+        assert self.phase is Phase.AWAITING_STATE and not self.starts
+        self.starts[self.me] = counter
+        self.cast(step, Start(self.name, *self.head(), counter))
+        self.floor = self.streams.last_order
+
+    def cast_state(self, step: Step, state: bytes | None) -> None:
+        """All have started. This is the state that they begin with."""
+        message = State(self.name, *self.head(), state)
+        self.cast(step, message)
+        self._queue_state(self.me, message)
+
+    def _queue_state(self, sender: NodeId, message: State) -> None:
+        self.phase = Phase.STATE_QUEUED
+        self.order.queue.push(sender, message)
+
+    def _receive_state(self, sender: NodeId, message: State) -> None:
+        if self.phase is Phase.AWAITING_STATE:
+            if message.order <= self.floor:
+                self.phase = Phase.FAILED  # its initiator did not wait for our start
+            else:
+                self._queue_state(sender, message)
+
+    def begin(self, step: Step, message: State) -> None:
+        """The state is delivered at its place in the order, and the first view with it."""
+        if self.phase is not Phase.BEGUN:
+            self.phase = Phase.BEGUN
+            if self.initiator != self.me:
+                step.give_state(self.name, message.state)
+            step.install(self.views.current())
+        self.placement.begin(self, step)
+
+    # --- sending -----------------------------------------------------------------------------
+
+    def submit(self, step: Step, payloads: Payloads, size: int) -> Event:
+        number = self.window.counter + 1
+        data = Data(self.name, *self.head(), self.me, number, payloads, size)
+        self.cast(step, data)
+        self.window.append(data.order, size)
+        return self.event(data, self.placement.place_own(self, step, data))
+
+    def leave(self, step: Step) -> None:
+        self.cast(step, Leave(self.name, *self.head()))
+
+    def move(self, step: Step, to: str) -> None:
+        """We move to another formation: we submit no more events in this one."""
+        self.cast(step, Move(self.name, *self.head(), to))
+
+    def head(self, solicits: int = 0) -> tuple[str, int, int, int, int]:
+        """What every packet of our stream starts with, after the name: the formation, a fresh
+        number, the one before it, how far we have delivered, and the number that we solicit."""
+        order = self.order.clock.tick()
+        self.reported_up_to = max(self.reported_up_to, self._delivered_up_to())
+        return self.formation, order, self.streams.last_order, self.reported_up_to, solicits
+
+    def cast(self, step: Step, message: Message) -> None:
+        self.streams.append_own(message)
+        to = self.views.live
+        if to:
+            step.send(to, message)
+        self.cast_at, self.is_solicited = self.patience.time, False
+
+    def number_of(self, message: Data | Turn) -> int:
+        """The number of an event, which continues over the epochs of an incarnation."""
+        before = self.starts.get(message.origin, 0)
+        return event_number(message.origin.incarnation, before + message.number)
+
+    def event(self, data: Data, order: int | None) -> Event:
+        number = self.number_of(data)
+        return Event(
+            self.name,
+            data.origin,
+            number,
+            data.payloads,
+            order=order,
+            size=data.size,
+            formation=self.formation,
+        )
+
+    # --- receiving ---------------------------------------------------------------------------
+
+    def known_up_to(self, sender: NodeId) -> int:
+        """The last number that we have of a live member, withheld or not."""
+        withheld = self.agreement.suspicions.withheld.get(sender)
+        return max(self.streams.up_to(sender), withheld[-1].order if withheld else 0)
+
+    def receive(self, step: Step, sender: NodeId, message: Message) -> None:
+        suspicions = self.agreement.suspicions
+        if sender not in self.views.live or sender in suspicions.overrun:
+            return
+        if sender in suspicions.suspected:
+            suspicions.withhold(sender, message, self.streams.limit.size)
+        elif message.order > self.streams.up_to(sender):
+            self.apply(step, sender, message)
+
+    def apply(self, step: Step, sender: NodeId, message: Message) -> None:
+        """The next packet of a stream takes effect, received or relayed."""
+        self.streams.append(sender, message)
+        self.order.clock.witness(message.order)
+        self.agreement.suspicions.last_heard[sender] = self.patience.time
+        asked = message.solicits
+        if asked and (
+            self.streams.last_order < asked
+            or self.reported_up_to < min(asked, self._delivered_up_to())
+        ):
+            self.is_solicited = True
+        match message:
+            case Data() | Turn():
+                self.placement.enqueue(self, step, sender, message)
+            case Null():
+                pass
+            case Suspect():
+                self.agreement.note_suspicion(self, sender, message)
+            case Retract():
+                self.agreement.forget_suspicion(sender, message)
+            case Refute():
+                self.agreement.forget_suspicion(sender, message)
+                self.agreement.take_refutation(self, step, message)
+            case Confirm():
+                detection = tuple(message.detection)
+                self.agreement.suspicions.confirmed[sender].append((detection, message.order))
+                self.placement.note_confirmation(self, sender, detection)
+            case Leave():
+                self.departed[sender] = None
+                self.agreement.suspicions.forced.setdefault(sender, "left")
+            case Move():
+                self.moves[sender] = (message.to, message.order)
+            case Start():
+                self.starts[sender] = message.counter
+            case State():
+                self._receive_state(sender, message)
+
+    # --- views -------------------------------------------------------------------------------
+
+    def exclude_soon(self, peer: NodeId, cause: str) -> None:
+        """Suspects a member, and again whenever others refute that."""
+        if peer in self.live:
+            self.agreement.suspicions.forced.setdefault(peer, cause)
+
+    def agree(self, step: Step) -> bool:
+        """Applies the rules of agreement until none has anything to do. True if one had."""
+        moved = self.agreement.agree(self, step)
+        if not self.placement.is_ordered:
+            moved |= self.placement.install_due(self, step)
+        return moved
+
+    def lose(self, step: Step, event: Data | Turn) -> None:
+        step.note(
+            "lose",
+            group=self.label,
+            origin=event.origin.name,
+            number=self.number_of(event),
+            cause="discarded",
+        )
+
+    def install_next(self, step: Step) -> tuple[View, PendingView]:
+        """Installs a view, and notifies the application of members that it lost."""
+        view, pending = self.views.install()
+        if self.phase is not Phase.BEGUN:
+            if self.initiator in pending.gone:
+                self.phase = Phase.FAILED
+            return view, pending
+        step.install(view)
+        lost = tuple(one for one in pending.gone if one not in self.departed)
+        if lost:
+            step.tell(Subgroup(self.name, view, lost))
+        return view, pending
+
+    # --- time, stability, null messages ------------------------------------------------------
+
+    def advance_clock(self, now: int) -> None:
+        """Every input starts with it: time has passed."""
+        self.patience.advance(now, self.timer_after, self.options.prompt_after)
+
+    def tick(self, step: Step) -> None:
+        self.agreement.suspect_late(self, step)
+        self.timer_after = 0  # the timer has run out
+
+    def maintain(self, step: Step, head: int | None, bound: int) -> None:
+        """Discards what is stable, casts a null message if one is due, and sets the timer.
+
+        `head` is the number that the process waits for, `bound` is how far it has delivered.
+        """
+        own = self.received_by_all()
+        waits_for = 0
+        if not self.placement.is_ordered:
+            bound = self.placement.delivered_up_to(self)
+        elif head is not None and head > self.bound():
+            waits_for = head
+        own = min(own, bound)
+        stable = min(own, self.streams.delivered.stable_up_to(own))
+        if stable > self.stable:
+            self.stable = stable
+            self.streams.discard_up_to(stable)
+            self.window.discard_up_to(stable)
+        options = self.options
+        silence = options.silence_limit
+        if self.views.live:
+            if self.is_busy(waits_for, own):
+                silence = options.prompt_after
+            if self.is_solicited or self.patience.time - self.cast_at >= silence:
+                self.cast(step, Null(self.name, *self.head(waits_for)))
+        if not 0 < self.timer_after <= silence:
+            left = silence - (self.patience.time - self.cast_at)
+            self.timer_after = max(options.prompt_after, left)
+            step.set_timer(self.label, self.timer_after)
+
+    def is_busy(self, waits_for: int, deliverable: int) -> bool:
+        """Whether any member may wait for a number of ours."""
+        return bool(
+            waits_for
+            or self.phase is not Phase.BEGUN
+            or self.streams.unstable_events
+            or (
+                not self.is_full
+                and self.reported_up_to < min(self.streams.newest_event, deliverable)
+            )
+            or self.views.pending
+            or self.agreement.suspicions.suspected
+        )
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "present": len(self.live) + 1,
+            "unstable": self.window.count,
+            "held": sum(retained.count for retained in self.streams.retained.values()),
+            "waiting": self.placement.count_waiting(self),
+            "suspected": len(self.agreement.suspicions.suspected),
+            "contradictions": self.agreement.contradictions,
+        }
