@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from ordercast.cli import demo
+from ordercast.report.narrative import tell
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
 
@@ -42,7 +43,7 @@ def test_simulated_too_another_takes_the_ticket_of_who_was_killed() -> None:
     for seed in (1, 2, 3):
         run = simulate(scenario, seed)
         assert not run.broken
-        narrative = [line.text for line in demo._told(run.trace)]
+        narrative = [line.text for line in tell(run.trace)]
         takes = [text for text in narrative if text.endswith("ago when it died")]
         assert len(takes) == 1
         assert takes[0].startswith("n4 may update: it has ticket ")

@@ -26,9 +26,9 @@ from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.cli.live import Lived, judge, narrate
-from ordercast.cli.narrative import Line, tell
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.live.run import plan_of, run_plan
+from ordercast.report.narrative import Line, tell
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing.mutants import mutant_families
@@ -156,7 +156,7 @@ def _run(arguments: argparse.Namespace) -> int:
     out, folder = screen.stdout(), arguments.out
     _welcome(out, folder)
     lived = _live(out, arguments.seed, folder)
-    narrative = _told(lived.trace)
+    narrative = tell(lived.trace)
     _print_narrative(out, narrative)
     _print_members(out, lived.trace)
     _title(out, "Were the promises kept?", "Spark starts: it takes some seconds.")
@@ -165,7 +165,7 @@ def _run(arguments: argparse.Namespace) -> int:
         wrong = _sweep(out, spark, folder, arguments.seed)
     simulated, seed = _find_bug(arguments.seed)
     _print_bug(out, simulated, seed)
-    told = Told(narrative, lived.trace, verdicts)
+    told = Told(lived.trace, verdicts)
     bug = Bug(simulated.trace, simulated.broken[0], seed, BUG)
     path = folder / PAGE
     write_page(path, demo_page(told, folder / "sweep", bug))
@@ -218,11 +218,6 @@ def _live(out: Console, seed: int, folder: Path) -> Lived:
         raise DemoFailed(f"the live group could not go on: {lived.error}")
     write_trace(folder / "lake", lived.trace, replace=True)
     return lived
-
-
-def _told(trace: Trace) -> list[Line]:
-    start = trace.header.start or 0
-    return [line._replace(at=max(0, line.at - start)) for line in tell(trace)]
 
 
 def _print_narrative(out: Console, lines: list[Line]) -> None:

@@ -1,4 +1,4 @@
-"""`ordercast report`: writes the page of a sweep again."""
+"""`ordercast report`: writes the page of a sweep again, or of runs in a lake."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from ordercast.errors import UsageError
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "report",
-        help="write the page of an experiment again",
-        description="Writes report.html into a folder that ordercast lab has written: the laws, "
-        "the figures, what broke and how to see it again. One file, without network.",
+        help="write the page of an experiment or of runs",
+        description="Writes report.html into a folder that ordercast lab has written (the laws, "
+        "the figures, what broke and how to see it again), or into one that ordercast live or "
+        "sim has (what happened, who delivered what, the laws). One file, without network.",
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of ordercast lab --out")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of --out of lab, live or sim")
     parser.set_defaults(run=run)
 
 
@@ -31,9 +32,11 @@ def write_report(folder: Path) -> Path:
     """The page of what is in the folder."""
     try:
         from ordercast.report.page import write_page
+        from ordercast.report.run_page import run_page
         from ordercast.report.sweep_page import PAGE, sweep_page
     except ModuleNotFoundError as error:
         raise UsageError(f'pages need {error.name}: pip install "ordercast[spark,web]"') from error
     path = folder / PAGE
-    write_page(path, sweep_page(folder))
+    is_lake = any(folder.glob("run=*/run.json")) or (folder / "run.json").exists()
+    write_page(path, run_page(folder) if is_lake else sweep_page(folder))
     return path

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.report.page import NarrativeLine, NarrativePart, Page, Section, TablePart, Words
-from ordercast.report.sweep_page import TONES, broken_part, lead_of, sweep_sections
+from ordercast.report.narrative import tell
+from ordercast.report.page import Page, Section
+from ordercast.report.run_page import laws_section, narrative_section
+from ordercast.report.sweep_page import broken_part, lead_of, sweep_sections
 from ordercast.spark.outcome import read_outcome
 from ordercast.trace.schema import Trace
 
 
-class Line(Protocol):
-    """A moment of a narrative."""
-
-    @property
-    def at(self) -> int: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def tone(self) -> str: ...
-
-
 class Told(NamedTuple):
-    """A live run, as a narrative and as it was judged."""
+    """A live run, as it was judged."""
 
-    narrative: Sequence[Line]
     trace: Trace
     verdicts: Sequence[Verdict]
 
@@ -46,8 +35,8 @@ def demo_page(live: Told, sweep: Path, bug: Bug) -> Page:
     held = all(one.answer is Answer.HOLDS for one in live.verdicts)
     lived = "The live group kept all that it promised" if held else "The live group broke a promise"
     sections = [
-        _narrative(live),
-        _laws(live),
+        narrative_section(tell(live.trace), "narrative", "The live run"),
+        laws_section(live.trace, live.verdicts, "live-laws", "Its laws"),
         *(_of_the_sweep(section) for section in sweep_sections(outcome, sweep)),
         _bug(bug),
     ]
@@ -58,29 +47,6 @@ def demo_page(live: Told, sweep: Path, bug: Bug) -> Page:
     ]
     lead = f"{lived}. In the sweep: {swept[0].lower()}{swept[1:]}"
     return Page("ordercast demo", lead, tone if held else "bad", about, sections)
-
-
-def _narrative(live: Told) -> Section:
-    tones = {"bad": "bad", "good": "good", "load": "soft"}
-    lines = [
-        NarrativeLine(f"{line.at / 1e9:.3f} s", line.text, tones.get(line.tone, ""))
-        for line in live.narrative
-    ]
-    return Section("narrative", "The live run", [NarrativePart(lines)])
-
-
-def _laws(live: Told) -> Section:
-    rows = [
-        [
-            Words(one.law),
-            Words(str(one.answer), TONES[one.answer]),
-            Words(f"{len(live.trace.rows):,}"),
-            Words(LAWS[one.law].says),
-        ]
-        for one in live.verdicts
-    ]
-    table = TablePart(("law", "answer", "rows judged", "what it says"), rows, frozenset({2}))
-    return Section("live-laws", "Its laws", [table])
 
 
 def _of_the_sweep(section: Section) -> Section:

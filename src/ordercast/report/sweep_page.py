@@ -214,11 +214,11 @@ def _settings(outcome: Outcome) -> Section:
         "settings",
         "Settings",
         [
-            CodePart("The experiment", _as_json(experiment)),
-            CodePart("The scenario that it varies", _as_json(outcome.scenario)),
+            CodePart("The experiment", as_json(experiment)),
+            CodePart("The scenario that it varies", as_json(outcome.scenario)),
         ],
     )
 
 
-def _as_json(value: Any) -> str:
+def as_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str)).decode()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics import events, measure, tickets
 from ordercast.trace.schema import Row, Trace
+from ordercast.types import name_of
 from ordercast.units import MILLISECOND, SECOND
 
 TOGETHER = 250 * MILLISECOND
@@ -20,10 +21,14 @@ class Line(NamedTuple):
 
 
 def tell(trace: Trace) -> list[Line]:
-    """Crashes, returns, suspicions, views and tickets, and how much was delivered in between."""
+    """Crashes, returns, who leaves and joins, suspicions, views and tickets, and how much was
+    delivered in between; counted from the beginning of the run."""
     rows = sorted(trace.rows, key=lambda row: row.at)
-    lines = _lives(rows) + _opinions(rows) + _views(rows) + _tickets(rows) + _load(rows)
-    return sorted(lines, key=lambda line: line.at)
+    start = trace.header.start or (rows[0].at if rows else 0)
+    lines = _lives(rows) + _memberships(rows) + _opinions(rows) + _views(rows)
+    lines += _tickets(rows) + _load(rows)
+    told = [line._replace(at=max(0, line.at - start)) for line in lines]
+    return sorted(told, key=lambda line: line.at)
 
 
 def _lives(rows: list[Row]) -> list[Line]:
@@ -40,12 +45,28 @@ def _lives(rows: list[Row]) -> list[Line]:
     return lines
 
 
+def _memberships(rows: list[Row]) -> list[Line]:
+    """Who leaves a group, and who joins later than its process started. Moves from one formation of
+    a group to the next are not told: the views are."""
+    started = {(row.process, row.incarnation): row.at for row in rows if row.kind == "start"}
+    lines = []
+    for row in rows:
+        group = row.group or ""
+        if row.kind == "leave" and group == name_of(group):
+            lines.append(Line(row.at, f"{row.process} leaves {group}", ""))
+        elif row.kind == "join":
+            begun = started.get((row.process, row.incarnation), row.at)
+            if row.at - begun > TOGETHER:
+                lines.append(Line(row.at, f"{row.process} joins {group}", ""))
+    return lines
+
+
 def _opinions(rows: list[Row]) -> list[Line]:
     """Who gave up whom, and who took whom back, a line a wave."""
     verbs = {
         "suspect": ("no longer hears from", "bad"),
         "refute": ("hears again from", "good"),
-        "confirm": ("meets the new life of", "good"),
+        "confirm": ("gives up", "bad"),
     }
     lines = []
     for kind, (verb, tone) in verbs.items():
@@ -57,7 +78,7 @@ def _opinions(rows: list[Row]) -> list[Line]:
             for process, peers in whom.items():
                 told.setdefault(_listed(peers), []).append(process)
             for peers_text, processes in told.items():
-                plural = verb.replace("hears", "hear").replace("meets", "meet")
+                plural = verb.replace("hears", "hear").replace("gives", "give")
                 said = verb if len(processes) == 1 else plural
                 text = f"{_listed(processes)} {said} {peers_text}"
                 lines.append(Line(wave[0].at, text, tone))

@@ -1,0 +1,47 @@
+"""The page of runs that `ordercast live` or `sim` left in a lake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ordercast.cli.main import main
+from ordercast.report.run_page import run_page
+from ordercast.testing import simulate
+from ordercast.trace.parquet import write_trace
+from ordercast.trace.schema import Trace
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMBERS = ROOT / "scenarios" / "total-members.toml"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    write_trace(tmp_path, simulate(MEMBERS, 1).trace)
+    return tmp_path
+
+
+def test_the_command_writes_the_page_of_a_lake(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(lake)]) == 0
+    assert capsys.readouterr().out.strip() == str(lake / "report.html")
+    html = (lake / "report.html").read_text(encoding="utf-8")
+    for words in ("kept every law", "n2 leaves g", "n2 joins g", "n4 joins g", "disjoint-views"):
+        assert words in html
+
+
+def test_a_run_that_broke_a_law_is_shown_with_what_broke(lake: Path) -> None:
+    trace = simulate(MEMBERS, 2).trace
+    twice = next(row for row in trace.rows if row.kind == "deliver")
+    last = max(row.step for row in trace.rows if row.process == twice.process)
+    rows = [*trace.rows, msgspec.structs.replace(twice, step=last + 1)]
+    write_trace(lake, Trace(trace.header, rows))
+    page = run_page(lake)
+    assert page.tone == "bad"
+    assert page.lead == "1 of 2 runs broke a law or did not finish."
+    assert [section.id for section in page.sections if section.id.startswith("broken-")] == [
+        f"broken-{trace.header.run}"
+    ]
