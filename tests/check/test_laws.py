@@ -50,9 +50,18 @@ def test_every_file_of_the_folder_is_a_law_of_its_name() -> None:
     assert all(law.name == name and law.says for name, law in LAWS.items())
 
 
-def everything(promise: Promises) -> frozenset[str]:
-    """What a family promises while nothing fails, and what follows from that."""
-    return with_implied(promise.laws + promise.when_nothing_fails, LAWS.values())
+def everything(promise: Promises) -> set[str]:
+    """What a family promises while nothing fails, and what follows from that for a run without
+    views."""
+    promised = promise.laws + promise.when_nothing_fails
+    follow = with_implied(promised, LAWS.values())
+    return {*promised, *(name for name in follow if "view" not in LAWS[name].reads)}
+
+
+def test_a_law_that_only_follows_is_asked_where_the_run_has_rows_for_it() -> None:
+    calm = CALM.format(family="total")
+    assert "total-in-view" not in asked(calm)
+    assert "total-in-view" in asked(calm + "n1 view 1 {n1}\n")
 
 
 @pytest.mark.parametrize("family", list(PROMISES))

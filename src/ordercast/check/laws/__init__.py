@@ -76,9 +76,17 @@ def wanted_of(history: History, laws: Sequence[Law] | None) -> Sequence[Law]:
     promises = promised(history)
     if promises is None:
         return list(LAWS.values())
-    names = with_implied(promises, LAWS.values())
-    nowhere = [_not_given(name) for name in sorted(names - LAWS.keys())]
-    return [law for law in LAWS.values() if law.name in names] + nowhere
+    nowhere = [_not_given(name) for name in sorted(promises - LAWS.keys())]
+    # A law that only follows is asked where the run has rows for it: without views, say, it would
+    # be unknown, and nobody promised views.
+    seen = {"submit", "deliver", *history.kinds}
+    follow = with_implied(promises, LAWS.values())
+    wanted = [
+        law
+        for law in LAWS.values()
+        if law.name in promises or (law.name in follow and seen.issuperset(law.reads))
+    ]
+    return wanted + nowhere
 
 
 def _not_given(name: str) -> Law:

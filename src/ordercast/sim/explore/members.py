@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.host import Host, Seat
-from ordercast.kernel.inputs import Input, StateProvided, Vote
+from ordercast.kernel.inputs import Input, Leave, Seek, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, LINK, Address, Channel, Heard, Note, Step, Timer
@@ -69,7 +69,7 @@ class Core:
         self.id = -1
         self.life = life
         self.alive = False
-        self.machines: list[Machine] = []
+        self.machines: list[Any] = []  # machines, or what is left of one
         # (machine, timer, when it would run out), in the order of their encodings
         self.timers: tuple[tuple[int, Timer, int], ...] = ()
         self.clock = clock  # nanoseconds by a true clock; stands still unless there are clocks
@@ -77,6 +77,13 @@ class Core:
         self.submitted = submitted  # by all lives
         self.accepting: tuple[str, ...] = ()  # groups
         self.frozen: Frozen = {}
+
+
+class Left:
+    """In the place of a machine whose only group was left."""
+
+    groups: tuple[str, ...] = ()
+    takes: tuple[type[Input], ...] = ()
 
 
 class Reaction(NamedTuple):
@@ -138,6 +145,15 @@ class Call:
         self.seats = [self.host.seat(machine) for machine in machines]
         for number, (place, timer, due) in enumerate(timers):
             self.seats[place].timers[timer] = -1 - number, due
+
+    def give(self, given: Any) -> None:
+        """One of the inputs of the setting, as a process of the other worlds gives it."""
+        if not isinstance(given, Leave):
+            self.host.give(self.host.seats[given.group], given, self.now())
+            return
+        self.host.leave(given.group, self.now())
+        self.items.append(Note("leave", {"group": given.group}))
+        self.core.machines = [Left() if seat.closed else seat.machine for seat in self.seats]
 
     def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
         if event is not None:
@@ -279,6 +295,8 @@ class Members:
         call = Call(self, core)
         if kind == "start":
             call.start(self.setting.build(call.core.life, list(core.kept)))
+            for group in self.setting.sought_by(core.life.name):  # its application wants to send
+                call.host.give(call.host.seats[group], Seek(group, True), call.now())
             return self._reaction(call, {})
         assert core.alive
         shared = {place: value for place, (value, _) in core.frozen.items()}
@@ -293,8 +311,7 @@ class Members:
             place, token, arrived = arguments
             host.status(seats[place], self.things[token], arrived, call.now())
         elif kind == "give":
-            group, given = arguments
-            host.give(host.seats[group], given, call.now())
+            call.give(self.setting.inputs[arguments[0]])
         elif kind == "submit":
             host.submit(arguments[0], [PAYLOAD], len(PAYLOAD), call.now())
             call.core.submitted += 1

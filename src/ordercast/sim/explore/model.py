@@ -31,6 +31,7 @@ from ordercast.sim.explore.members import (
     FLEETING,
     LINKED,
     LIVES_BITS,
+    Core,
     Failure,
     Logs,
     Members,
@@ -67,6 +68,7 @@ class Usage(NamedTuple):
     losses: int = 0
     duplicates: int = 0
     cuts: int = 0
+    inputs: int = 0
 
 
 COSTS = {
@@ -77,6 +79,7 @@ COSTS = {
     "lose-status": 3,
     "double": 4,
     "cut": 5,
+    "give": 6,
 }
 """The place in Usage that an action of this kind adds one to."""
 
@@ -96,6 +99,7 @@ class Model:
         self._limits = [bounds.submissions_of(name) for name in setting.names]
         self._acts: dict[str, Callable[..., State | Failure]] = {
             "submit": self._submit,
+            "give": self._give,
             "timer": self._expire,
             "crash": self._crash,
             "restart": self._restart,
@@ -131,6 +135,8 @@ class Model:
                 continue
             if core.submitted < self._limits[who]:
                 found += [("submit", who, group) for group in core.accepting]
+            if used.inputs < bounds.inputs:
+                found += [("give", who, place) for place in self._inputs_for(core)]
             if timers_left:
                 found += [("timer", who, machine, timer) for machine, timer, _ in core.timers]
         for status in dict.fromkeys(state.statuses):
@@ -149,6 +155,15 @@ class Model:
         if self.settles:
             found += self._losses(state, used)
         return found
+
+    def _inputs_for(self, core: Core) -> list[int]:
+        """Those inputs of the setting that a machine of this core takes."""
+        return [
+            place
+            for place, given in enumerate(self.setting.inputs)
+            for machine in core.machines
+            if given.group in machine.groups and type(given) in machine.takes
+        ]
 
     def deliveries(self, state: State) -> list[Action]:
         """What can arrive or be answered now, but for answers that need not be not OK."""
@@ -209,6 +224,9 @@ class Model:
 
     def _submit(self, state: State, who: int, group: str) -> State | Failure:
         return self._react(state, who, ("submit", group))
+
+    def _give(self, state: State, who: int, place: int) -> State | Failure:
+        return self._react(state, who, ("give", place))
 
     def _expire(self, state: State, who: int, machine: int, timer: Any) -> State | Failure:
         after = self._react(state, who, ("expire", machine, timer))

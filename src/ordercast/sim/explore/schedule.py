@@ -61,6 +61,8 @@ def _line(model: Model, state: State, action: Action) -> str:
         case "submit":
             several = len(model.setting.groups) > 1
             return f"{names[about]} submits" + (f" to {action[2]}" if several else "")
+        case "give":
+            return f"{names[about]}: {model.setting.inputs[action[2]]}"
         case "timer":
             timer = action[3]
             return f"{names[about]} timer {timer if isinstance(timer, str) else repr(timer)}"

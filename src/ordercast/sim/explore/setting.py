@@ -34,6 +34,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     losses: int = 0  # packets by datagram or status; only `settle` can tell lost from late
     duplicates: int = 0  # datagrams that arrive once more
     cuts: int = 0  # of a pair of members, both ways, until it is mended
+    inputs: int = 0  # of those that the setting lists, by all members together
     depth: int = MOST  # steps of a schedule
     max_states: int = 200_000
 
@@ -50,6 +51,7 @@ NO_BOUNDS = Bounds(
     losses=MOST,
     duplicates=MOST,
     cuts=MOST,
+    inputs=MOST,
 )
 
 
@@ -65,6 +67,8 @@ class Setting(msgspec.Struct, frozen=True):
     rates: Mapping[str, float] = {}  # together: who gains how many seconds a second, or loses
     latest_only: bool = False  # a datagram replaces those of its type on the same way
     rounds: int = 16  # of timers, in the prelude and when settling
+    # What applications may do at any time, such as Leave("g") or Backpressure("g", True).
+    inputs: tuple[Any, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -76,6 +80,15 @@ class Setting(msgspec.Struct, frozen=True):
 
     def clock_of(self, name: str) -> Clock:
         return TRUE.drifting(0, self.rates[name]) if name in self.rates else TRUE
+
+    def sought_by(self, name: str) -> list[str]:
+        """The groups in which it takes a permit to send, which applications here always want."""
+        return [
+            plan.group
+            for family, plans in self.parts
+            for plan in plans
+            if name in plan.members and family.needs_permit(plan)
+        ]
 
     def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
         """The machines of one life."""
