@@ -39,7 +39,7 @@ Act: TypeAlias = tuple[Callable[[Any], None], Any]
 
 class Process:
     __slots__ = (
-        *("_answers", "_application", "_paused", "_synced_at", "_traced", "_write"),
+        *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unsynced", "_write"),
         *("agenda", "alive", "busy_until", "clock", "delivered", "disk", "host", "life", "links"),
         *("build", "joins", "leaving", "name", "network", "on_enter", "on_room", "on_step"),
         *("receiver", "send", "submitted", "submitted_up_to", "wire_rows"),
@@ -83,6 +83,7 @@ class Process:
         self._answers: list[tuple[Seat, Input]] = []  # what the application says to what it heard
         self._paused: list[Act] | None = None  # what waits; None while it runs
         self._synced_at = 0  # when all that was given to the disk is durable
+        self._unsynced = 0  # commits that are not
         self.host = self._new_host()
 
     def _new_host(self) -> Host:
@@ -120,7 +121,7 @@ class Process:
         self.alive = False
         self._paused = None
         self._answers = []
-        self._synced_at = 0
+        self._synced_at = self._unsynced = 0
         self.busy_until = 0
         self.disk.crash()
         self.network.forget(self)
@@ -266,10 +267,11 @@ class Process:
         except DiskError:
             self.crash("disk")
             return
-        if not self.disk.sync_time and self._synced_at <= self.agenda.now:
+        if not self.disk.sync_time and not self._unsynced:
             self.disk.sync(len(records))
             done()
             return
+        self._unsynced += 1
         self._synced_at = max(self._synced_at, self.agenda.now + self.disk.sync_time)
         self.agenda.add(self._synced_at, self._sync, (self.life, len(records), done))
 
@@ -278,6 +280,7 @@ class Process:
         if self._paused is not None:
             self._paused.append((self._sync, commit))
         elif self.alive and life is self.life:
+            self._unsynced -= 1
             self.disk.sync(count)
             done()
 
