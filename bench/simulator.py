@@ -1,6 +1,6 @@
 """How fast the simulator is: rumours that every member passes on, at 100 and at 1,000 members.
 
-The machine does next to nothing, so what is measured is the world around it: the agenda, the
+The machine does next to nothing, so what is measured is the world around it: the event queue, the
 network, the process and the step.
 """
 

@@ -47,7 +47,7 @@ class Record(Packet, tag="probe.record"):
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    window: int = 1_000_000  # submissions that are accepted in one life
+    window: int = 1_000_000  # submissions that are accepted in one incarnation
     opens_after: Duration = Duration(0)  # none is accepted before
     round: Duration = Duration(100 * MILLISECOND)
 
@@ -185,7 +185,7 @@ class Stage:
         self.rang: list[Rang] = []
         self.told: list[Told] = []
         self.asked: list[Told] = []
-        self.kept: list[tuple[NodeId, list[str]]] = []  # what each life found on its disk
+        self.kept: list[tuple[NodeId, list[str]]] = []  # what each incarnation found on its disk
         self.sink = MemorySink()
         self._probe = probe
         settings: dict[str, Any] = {
@@ -222,7 +222,7 @@ class Stage:
 
     @property
     def now(self) -> int:
-        return self.world.agenda.now
+        return self.world.queue.now
 
     def at(self, when: int, who: str, *acts: Act) -> Stage:
         """Lets a probe do something in one step of its own, if it lives and is not paused."""
@@ -235,7 +235,7 @@ class Stage:
                 machine.orders = list(acts)
                 process.submit(GROUP, [], 0)
 
-        self.world.agenda.add(when, perform, None)
+        self.world.queue.add(when, perform, None)
         return self
 
     def run(self) -> Outcome:
@@ -290,7 +290,7 @@ def deliver(number: int) -> Act:
 
 
 def first(name: str) -> NodeId:
-    """The first life of a process."""
+    """The first incarnation of a process."""
     return NodeId(name, 0)
 
 

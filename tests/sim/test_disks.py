@@ -41,7 +41,7 @@ def test_a_kept_disk_gives_back_what_was_kept_in_order() -> None:
     assert stage.kept == [(NodeId("n1", 0), []), (NodeId("n1", 1), ["a", "b", "c"])]
 
 
-def test_every_later_life_finds_what_all_earlier_ones_kept() -> None:
+def test_every_later_incarnation_finds_what_all_earlier_ones_kept() -> None:
     stage = Stage(1, faults=[fault("restart", at * SECOND, "n1") for at in (2, 4, 6)])
     for at in (1, 3, 5):
         stage.at(at * SECOND, "n1", keep(str(at)))
@@ -124,7 +124,7 @@ def test_what_was_not_yet_durable_at_a_crash_was_never_kept_and_never_said() -> 
     assert [row.number for row in stage.rows_of("deliver")] == [1]
 
 
-def test_a_new_life_does_not_wait_for_the_syncs_of_the_old_one() -> None:
+def test_a_new_incarnation_does_not_wait_for_the_syncs_of_the_old_one() -> None:
     faults = [
         fault("disk", SECOND, "n1", SECOND, mode="slow", sync=5 * SECOND),
         slow_disk(at=2 * SECOND),
@@ -136,7 +136,7 @@ def test_a_new_life_does_not_wait_for_the_syncs_of_the_old_one() -> None:
     assert [heard.at for heard in stage.heard] == [3 * SECOND + SYNC + 2 * MILLISECOND]
 
 
-def test_nor_does_a_sync_of_the_old_life_make_durable_what_the_new_one_keeps() -> None:
+def test_nor_does_a_sync_of_the_old_incarnation_make_durable_what_the_new_one_keeps() -> None:
     faults = [slow_disk(), fault("restart", 2 * SECOND + SYNC // 4, "n1", SYNC // 4)]
     stage = Stage(2, faults=faults).at(2 * SECOND, "n1", keep("old"))
     later = 2 * SECOND + 3 * SYNC // 4  # the sync of the old record would end in between
@@ -145,7 +145,7 @@ def test_nor_does_a_sync_of_the_old_life_make_durable_what_the_new_one_keeps() -
 
 
 def test_a_ledger_never_answers_for_what_it_could_forget() -> None:
-    """Whenever it crashes, what it answered is what its next life finds, or less."""
+    """Whenever it crashes, what it answered is what its next incarnation finds, or less."""
     for crash_at in range(0, 300, 7):
         at = 2 * SECOND + crash_at * MILLISECOND
         faults = [slow_disk("n2"), fault("restart", at, "n2")]
@@ -221,7 +221,7 @@ def test_a_process_that_meets_a_failing_disk_as_it_starts_does_not_start() -> No
         (1, "join", None),
         (1, "crash", "disk"),
     ]
-    assert outcome.packets == 2, "those of the first life"
+    assert outcome.packets == 2, "those of the first incarnation"
 
 
 def test_a_disk_fault_is_over_for_those_it_named_alone() -> None:

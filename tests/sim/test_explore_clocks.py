@@ -80,7 +80,7 @@ class Counter(Toy):
 
 def test_an_invariant_is_asked_in_every_state_and_its_break_has_the_shortest_schedule() -> None:
     def one_at_most(present: Sequence[Present]) -> str | None:
-        machines = [(one.life.name, one.machines[0]) for one in present]
+        machines = [(one.node.name, one.machines[0]) for one in present]
         counted = [name for name, it in machines if isinstance(it, Counter) and it.made]
         return f"{' and '.join(counted)} have counted" if len(counted) > 1 else None
 
@@ -101,7 +101,7 @@ def test_an_invariant_may_break_in_the_first_state_and_sees_the_living_alone() -
     seen = []
 
     def look(present: Sequence[Present]) -> str | None:
-        seen.append(tuple(str(one.life) for one in present))
+        seen.append(tuple(str(one.node) for one in present))
         return None
 
     bounds = Bounds(submissions=0, crashes=1, restarts=1)

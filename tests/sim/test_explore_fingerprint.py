@@ -191,9 +191,9 @@ def member() -> Member:
     step = Step(0)
     made.start(step)
     for name in ("n2", "n3"):
-        life = NodeId(name)
-        made.receive(step, life, Alive("g", [(life, 0)], [NodeId("n1")]))
-        made.receive(step, life, Start("g", life, 0))
+        node = NodeId(name)
+        made.receive(step, node, Alive("g", [(node, 0)], [NodeId("n1")]))
+        made.receive(step, node, Start("g", node, 0))
     made.submit(step, "g", [b"x"], 1)
     return made
 

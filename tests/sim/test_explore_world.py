@@ -138,7 +138,7 @@ def test_what_a_dead_sender_had_underway_arrives_up_to_any_point() -> None:
 
 
 def test_a_link_joins_lives() -> None:
-    """The new life of n2 hears nothing: all pings are for its first."""
+    """The new incarnation of n2 hears nothing: all pings are for its first."""
     bounds = Bounds(submissions=N1_TWICE, crashes=1, restarts=1)
 
     def judge(trace: Trace) -> list[Verdict]:
@@ -196,7 +196,7 @@ def test_only_the_latest_datagram_is_left_where_that_is_asked_for() -> None:
     assert found == {NOTHING, ONE, TWO, BOTH}  # never the second before the first
 
 
-def test_a_name_is_borne_by_the_next_life_too() -> None:
+def test_a_name_is_borne_by_the_next_incarnation_too() -> None:
     lines = ["n1 submits", "n2 crashes", "n2 restarts", "n1 → n2: toy.ping n1:1"]
     assert heard(replay(toy_stage(ByName), lines, no_judge).trace, "n2") == ONE
     with pytest.raises(UsageError, match="cannot happen there"):
@@ -292,7 +292,7 @@ class Keeps(Toy):
         return event
 
 
-def test_a_new_life_finds_what_the_old_one_kept() -> None:
+def test_a_new_incarnation_finds_what_the_old_one_kept() -> None:
     bounds = Bounds(submissions=N1_TWICE, crashes=1, restarts=1)
     found = all_heard(toy_stage(Keeps), bounds, "n1")
     assert found == {NOTHING, ("found 1",), ("found 2",)}

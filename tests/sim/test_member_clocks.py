@@ -110,7 +110,7 @@ def test_of_skews_that_overlap_the_newest_counts_until_it_ends() -> None:
         assert found == pytest.approx(off * MILLISECOND, abs=5)
 
 
-def test_a_new_life_has_the_clock_of_the_machine_that_it_runs_on() -> None:
+def test_a_new_incarnation_has_the_clock_of_the_machine_that_it_runs_on() -> None:
     faults = [fault("skew", SECOND, "n2", by=SECOND), fault("restart", 2 * SECOND, "n2")]
     assert clock_at(Stage(2, faults=faults), 5 * SECOND) == SECOND
 

@@ -67,7 +67,7 @@ def test_a_member_leaves_after_the_others_have_what_it_sent(family: str) -> None
 
 
 @pytest.mark.parametrize("family", [family for family in OPTIONS if family != "fifo"])
-def test_a_member_comes_back_in_the_same_life(family: str) -> None:
+def test_a_member_comes_back_in_the_same_incarnation(family: str) -> None:
     run = ran({"kind": "leave", "for": "1s"}, family=family)
     joins = rows_of(run, "join")
     assert [row.incarnation for row in joins] == [0, 0]
@@ -105,7 +105,7 @@ def test_a_reader_that_stops_holds_the_senders_back(family: str) -> None:
             }
 
 
-def test_no_life_of_a_process_is_in_a_group_that_it_has_left() -> None:
+def test_no_incarnation_of_a_process_is_in_a_group_that_it_has_left() -> None:
     run = ran({"kind": "leave"}, {"kind": "restart", "at": "2s"})
     assert [row.incarnation for row in rows_of(run, "start")] == [0, 1]
     assert [row.incarnation for row in rows_of(run, "join")] == [0]
@@ -136,7 +136,10 @@ def test_leaves_that_overlap_end_with_the_last() -> None:
 @pytest.mark.parametrize(
     ("fault", "what"),
     [
-        ({"kind": "leave", "for": "1s"}, "a member of a fifo group comes back in another life"),
+        (
+            {"kind": "leave", "for": "1s"},
+            "a member of a fifo group comes back in another life",
+        ),
         ({"kind": "leave", "group": "h"}, "unknown group 'h'"),
         ({"kind": "join", "for": "1s"}, "a member joins at a time, not for a while"),
         ({"kind": "slow-reader", "nodes": []}, "says nobody"),

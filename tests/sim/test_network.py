@@ -60,7 +60,7 @@ def test_the_channels_of_one_sender_share_its_line() -> None:
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_what_is_not_yet_on_the_line_dies_with_its_sender(channel: Channel) -> None:
-    """The last byte would leave after half a second. By then the next life has a free line."""
+    """The last byte would leave after half a second. By then the next incarnation has its line."""
     narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(100_000))
     restart = fault("restart", SECOND + 100 * MILLISECOND, "n1", 100 * MILLISECOND)
     stage = Stage(2, network=narrow, faults=[restart])
@@ -93,7 +93,7 @@ def test_what_is_sent_into_a_cut_waits_on_a_link_and_is_lost_elsewhere(
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_packet_to_a_life_reaches_that_life_or_nobody(channel: Channel) -> None:
+def test_a_packet_to_an_incarnation_reaches_that_incarnation_or_nobody(channel: Channel) -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", MILLISECOND // 2)])
     for at in (SECOND // 2, SECOND - MILLISECOND, 2 * SECOND):
         stage.at(at, "n1", say(first("n2"), f"old at {at}", channel))

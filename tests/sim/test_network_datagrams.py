@@ -207,23 +207,23 @@ def test_what_is_too_large_for_a_datagram_is_a_bug_of_the_sender() -> None:
     assert "a datagram of" in outcome.error
 
 
-def test_a_bare_name_means_whoever_bears_it_and_a_life_means_that_life() -> None:
+def test_a_bare_name_means_whoever_bears_it_and_an_incarnation_means_that_incarnation() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", SECOND)])
     for second in (0.5, 3):
         at = int(second * SECOND)
         stage.at(at, "n1", say("n2", f"whoever at {second}", DATAGRAM))
-        stage.at(at, "n1", say(first("n2"), f"first life at {second}", DATAGRAM))
-        stage.at(at, "n1", say(NodeId("n2", 1), f"second life at {second}", DATAGRAM))
+        stage.at(at, "n1", say(first("n2"), f"first incarnation at {second}", DATAGRAM))
+        stage.at(at, "n1", say(NodeId("n2", 1), f"second incarnation at {second}", DATAGRAM))
     stage.run()
     assert [(heard.by.incarnation, heard.text) for heard in stage.heard] == [
         (0, "whoever at 0.5"),
-        (0, "first life at 0.5"),
+        (0, "first incarnation at 0.5"),
         (1, "whoever at 3"),
-        (1, "second life at 3"),
+        (1, "second incarnation at 3"),
     ]
 
 
-def test_a_datagram_underway_when_its_sender_dies_still_arrives_from_that_life() -> None:
+def test_a_datagram_underway_when_its_sender_dies_still_arrives_from_that_incarnation() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n1", MILLISECOND // 2)])
     stage.at(SECOND - MILLISECOND, "n1", say("n2", "last words", DATAGRAM)).run()
     assert [(heard.sender, heard.text) for heard in stage.heard] == [(first("n1"), "last words")]

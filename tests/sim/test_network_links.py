@@ -1,4 +1,4 @@
-"""Links: reliable and FIFO between two lives, whatever lies in between; and cuts."""
+"""Links: reliable and FIFO between two incarnations, whatever lies in between; and cuts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEEDS = range(8)
 
 
 def talk(stage: Stage, count: int, every: int = 10 * MILLISECOND) -> list[str]:
-    """n1 writes to the first life of n2, again and again. Returns what it wrote."""
+    """n1 writes to the first incarnation of n2, again and again. Returns what it wrote."""
     for number in range(count):
         stage.at((number + 1) * every, "n1", say(first("n2"), str(number), LINK))
     return [str(number) for number in range(count)]
@@ -86,7 +86,7 @@ def test_a_bare_name_on_a_link_is_a_bug_of_the_sender() -> None:
     stage = Stage(2).at(SECOND, "n1", say("n2", "to whom?", LINK))
     outcome = stage.world.run()
     assert outcome.error is not None
-    assert "a link joins two lives" in outcome.error
+    assert "a link joins two incarnations" in outcome.error
     assert stage.heard == []
 
 
@@ -193,7 +193,7 @@ def test_a_protocol_that_queues_without_end_for_who_is_cut_off_fails_its_run(
         assert (error is not None and "n1 queues without end for n2" in error) is trips
 
 
-# --- the end of a life ----------------------------------------------------------------------
+# --- the end of an incarnation ---------------------------------------------------------------
 
 
 def crash_while_talking(seed: int, *faults: object) -> Stage:
@@ -247,7 +247,7 @@ def test_what_the_dead_left_is_a_prefix_across_a_cut_too(begins: float, ends: fl
         assert is_prefix(texts)
 
 
-def test_a_new_life_of_the_receiver_never_gets_what_was_sent_to_the_old_one() -> None:
+def test_a_new_incarnation_of_the_receiver_never_gets_what_was_sent_to_the_old_one() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", MILLISECOND)])
     stage.at(SECOND - MILLISECOND, "n1", say(first("n2"), "underway", LINK))
     stage.at(SECOND + 2 * MILLISECOND, "n1", say(first("n2"), "to the dead", LINK))
@@ -263,8 +263,8 @@ def test_nor_after_a_cut_that_held_it() -> None:
     assert stage.heard == []
 
 
-def test_a_new_life_of_the_sender_has_links_of_its_own() -> None:
-    """Its first words do not wait for what its old life had underway on a slow path."""
+def test_a_new_incarnation_of_the_sender_has_links_of_its_own() -> None:
+    """Its first words do not wait for what its old incarnation had underway on a slow path."""
     faults = [
         fault("slow", SECOND, "n1", 500 * MILLISECOND, factor=2000.0),
         fault("restart", SECOND + 100 * MILLISECOND, "n1", 500 * MILLISECOND),

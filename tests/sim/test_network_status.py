@@ -116,15 +116,15 @@ def test_the_bound_runs_from_the_question_not_from_when_it_leaves() -> None:
     assert [heard.at > 2 * SECOND for heard in stage.heard] == [True]
 
 
-def test_an_asker_that_died_is_told_nothing_and_its_next_life_neither() -> None:
+def test_an_asker_that_died_is_told_nothing_and_its_next_incarnation_neither() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n1", MILLISECOND)], network=CALM)
     stage.at(SECOND - MILLISECOND, "n1", say("n2", "asked", STATUS, token=1)).run()
     assert stage.texts("n2") == ["asked"]
     assert stage.told == []
 
 
-def test_a_word_comes_from_the_life_that_sent_it() -> None:
-    """Even if that life is over, and the next has begun, when it arrives."""
+def test_a_word_comes_from_the_incarnation_that_sent_it() -> None:
+    """Even if that incarnation is over, and the next has begun, when it arrives."""
     faults = [
         fault("slow", SECOND - 2 * MILLISECOND, "n2", 100 * MILLISECOND, factor=10.0),
         fault("restart", SECOND, "n1", MILLISECOND),
@@ -136,7 +136,7 @@ def test_a_word_comes_from_the_life_that_sent_it() -> None:
     assert heard.sender == first("n1")
 
 
-def test_to_a_life_that_is_over_it_does_not_arrive() -> None:
+def test_to_an_incarnation_that_is_over_it_does_not_arrive() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", MILLISECOND)], network=CALM)
     stage.at(2 * SECOND, "n1", say(first("n2"), "to the dead", STATUS, token="dead"))
     stage.at(2 * SECOND, "n1", say("n2", "to the living", STATUS, token="living"))

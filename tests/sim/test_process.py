@@ -1,4 +1,4 @@
-"""A process: its lives, timers and pauses, and the order in which a step takes effect."""
+"""A process: its incarnations, timers and pauses, and the order in which a step takes effect."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_a_restart_is_the_next_incarnation_of_the_name() -> None:
     faults = [fault("restart", at * SECOND, "n2", SECOND // 2) for at in (1, 3, 5)]
     stage = Stage(2, faults=faults)
     stage.run()
-    lives = [(row.incarnation, row.kind) for row in stage.rows if row.process == "n2"]
-    assert lives == [
-        *((life, kind) for life in range(3) for kind in ("start", "join", "crash")),
+    nodes = [(row.incarnation, row.kind) for row in stage.rows if row.process == "n2"]
+    assert nodes == [
+        *((node, kind) for node in range(3) for kind in ("start", "join", "crash")),
         (3, "start"),
         (3, "join"),
         (3, "stop"),
@@ -81,11 +81,11 @@ def test_crashes_that_overlap_keep_a_process_down_until_the_last_ends() -> None:
     assert len(stage.rows_of("crash")) == 1
 
 
-def test_steps_of_a_life_are_numbered_from_one() -> None:
+def test_steps_of_an_incarnation_are_numbered_from_one() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2")])
     stage.run()
-    for life in (0, 1):
-        rows = [row for row in stage.rows if (row.process, row.incarnation) == ("n2", life)]
+    for node in (0, 1):
+        rows = [row for row in stage.rows if (row.process, row.incarnation) == ("n2", node)]
         assert [row.step for row in rows] == list(range(1, len(rows) + 1))
 
 
@@ -137,7 +137,7 @@ def test_timers_are_any_values_and_equal_ones_are_the_same() -> None:
     assert [rang.timer for rang in stage.rang] == [("peer", 2)]
 
 
-def test_a_crash_loses_timers_and_the_next_life_does_not_get_them() -> None:
+def test_a_crash_loses_timers_and_the_next_incarnation_does_not_get_them() -> None:
     stage = Stage(1, faults=[fault("restart", 2 * SECOND, "n1", MILLISECOND)])
     stage.at(SECOND, "n1", ring("old", 2 * SECOND), ring("done", SECOND // 2))
     stage.at(5 * SECOND, "n1", ring("old", SECOND))
@@ -272,7 +272,7 @@ def test_outputs_come_in_the_order_in_which_they_were_said() -> None:
         step.deliver(Event(GROUP, first("n1"), 2, []))
 
     heard: list[tuple[NodeId, Event | View]] = []
-    stage = Stage(2, application=lambda life, item: heard.append((life, item)))
+    stage = Stage(2, application=lambda node, item: heard.append((node, item)))
     stage.at(SECOND, "n1", act).run()
     rows = [row for row in stage.rows if row.at == SECOND]
     assert [(row.kind, row.number, row.view) for row in rows[1:]] == [
@@ -284,7 +284,7 @@ def test_outputs_come_in_the_order_in_which_they_were_said() -> None:
     assert rows[0].kind == "submit"
     assert rows[2].members == ("n1", "n2")
     assert [type(item) for _, item in heard] == [Event, View, Event]
-    assert {life for life, _ in heard} == {first("n1")}
+    assert {node for node, _ in heard} == {first("n1")}
 
 
 class Giver(Probe):
@@ -305,7 +305,7 @@ def test_what_comes_of_an_answer_comes_after_the_rest_of_the_step() -> None:
 
     known: list[bytes] = []
 
-    def application(life: NodeId, item: Heard) -> bytes | None:
+    def application(node: NodeId, item: Heard) -> bytes | None:
         if isinstance(item, StateWanted):
             return b" ".join(known)
         assert isinstance(item, Event)

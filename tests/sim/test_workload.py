@@ -13,7 +13,7 @@ from tests.sim.probes import DATAGRAM, Probe, Stage, say
 from ordercast.scenario import chance
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario, WorkloadSettings
-from ordercast.sim.agenda import Agenda
+from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.process import Process, Session
 from ordercast.sim.workload import BACKLOG_LIMIT, BATCH_SIZE, Sender
 from ordercast.sim.world import World
@@ -203,7 +203,7 @@ class Desk:
 
     def __init__(self, room: int) -> None:
         self.name = "n1"
-        self.life = NodeId("n1")
+        self.node = NodeId("n1")
         self.alive = True
         self.is_paused = False
         self.room = room
@@ -214,7 +214,7 @@ class Desk:
         return self.alive and not self.is_paused and self.room > 0
 
     def session(self, group: str) -> Session | None:
-        return (self.life, 1) if self.alive else None
+        return (self.node, 1) if self.alive else None
 
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
         self.room -= 1
@@ -231,35 +231,35 @@ class Desk:
             retry()
 
     def restart(self) -> None:
-        self.life = NodeId("n1", self.life.incarnation + 1)
+        self.node = NodeId("n1", self.node.incarnation + 1)
         self.on_room = {}
 
 
-def one_application(desk: Desk, agenda: Agenda, **load: Any) -> None:
+def one_application(desk: Desk, queue: EventQueue, **load: Any) -> None:
     """Ten messages a second, until 1000 s."""
     settings = WorkloadSettings(**{"rate": 10.0, "pattern": "steady", **load})
     draw = chance.stream(1, "workload")
     process = cast(Process, desk)
-    Sender(agenda, process, "g", settings, settings.rate, draw, 1000 * SECOND)
+    Sender(queue, process, "g", settings, settings.rate, draw, 1000 * SECOND)
 
 
-def run_until(agenda: Agenda, seconds: int) -> None:
-    assert agenda.run(seconds * SECOND, 1_000_000)
+def run_until(queue: EventQueue, seconds: int) -> None:
+    assert queue.run(seconds * SECOND, 1_000_000)
 
 
 @pytest.mark.parametrize("batch", [1, 64, 5000])
 def test_a_blocked_application_makes_no_more_at_its_limit(batch: int) -> None:
-    desk, agenda = Desk(room=0), Agenda()
-    one_application(desk, agenda, batch=batch, rate=10.0 * batch)
-    run_until(agenda, 999)
+    desk, queue = Desk(room=0), EventQueue()
+    one_application(desk, queue, batch=batch, rate=10.0 * batch)
+    run_until(queue, 999)
     desk.make_room(BACKLOG_LIMIT)
     assert BACKLOG_LIMIT <= sum(desk.counts) < BACKLOG_LIMIT + batch
 
 
 def test_what_waited_leaves_in_batches_of_a_limited_size() -> None:
-    desk, agenda = Desk(room=0), Agenda()
-    one_application(desk, agenda, payload=Size(BATCH_SIZE // 10))
-    run_until(agenda, 4)
+    desk, queue = Desk(room=0), EventQueue()
+    one_application(desk, queue, payload=Size(BATCH_SIZE // 10))
+    run_until(queue, 4)
     assert not desk.counts
     desk.make_room(3)
     assert desk.counts == [10, 10, 10]
@@ -269,40 +269,40 @@ def test_what_waited_leaves_in_batches_of_a_limited_size() -> None:
 
 
 def test_messages_larger_than_that_size_leave_one_by_one() -> None:
-    desk, agenda = Desk(room=0), Agenda()
-    one_application(desk, agenda, payload=Size(3 * BATCH_SIZE))
-    run_until(agenda, 1)
+    desk, queue = Desk(room=0), EventQueue()
+    one_application(desk, queue, payload=Size(3 * BATCH_SIZE))
+    run_until(queue, 1)
     desk.make_room(100)
     assert desk.counts == [1] * 10
 
 
 def test_a_thousand_batches_leave_one_after_the_other_not_one_inside_the_other() -> None:
     """Every submission asks for room again: that must not go deeper each time."""
-    desk, agenda = Desk(room=0), Agenda()
-    one_application(desk, agenda, payload=Size(BATCH_SIZE))
-    run_until(agenda, 500)
+    desk, queue = Desk(room=0), EventQueue()
+    one_application(desk, queue, payload=Size(BATCH_SIZE))
+    run_until(queue, 500)
     desk.make_room(2 * BACKLOG_LIMIT)
     assert desk.counts == [1] * BACKLOG_LIMIT
 
 
 def test_a_restarted_process_begins_with_nothing_that_waits() -> None:
-    desk, agenda = Desk(room=0), Agenda()
-    one_application(desk, agenda)
-    run_until(agenda, 50)
+    desk, queue = Desk(room=0), EventQueue()
+    one_application(desk, queue)
+    run_until(queue, 50)
     desk.restart()
     desk.make_room(1)
     assert desk.counts == []
-    run_until(agenda, 51)
+    run_until(queue, 51)
     assert desk.counts == [1]
 
 
 def test_an_application_that_is_down_or_paused_makes_nothing() -> None:
-    desk, agenda = Desk(room=1000), Agenda()
-    one_application(desk, agenda)
+    desk, queue = Desk(room=1000), EventQueue()
+    one_application(desk, queue)
     desk.alive = False
-    run_until(agenda, 10)
+    run_until(queue, 10)
     desk.alive, desk.is_paused = True, True
-    run_until(agenda, 20)
+    run_until(queue, 20)
     desk.is_paused = False
-    run_until(agenda, 30)
+    run_until(queue, 30)
     assert desk.counts == [1] * 100

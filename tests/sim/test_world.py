@@ -52,7 +52,7 @@ def test_a_run_that_has_its_time_is_finished() -> None:
 def test_a_run_that_takes_too_many_events_is_cut(most_events: int) -> None:
     outcome, rows = run(scenario(), most_events=most_events)
     assert outcome.header.ending is Ending.CUT
-    assert outcome.happenings == most_events
+    assert outcome.queue_events == most_events
     assert outcome.error is None
     whole = run(scenario())[1]
     kept = [row for row in rows if row.kind != "stop"]
@@ -60,7 +60,7 @@ def test_a_run_that_takes_too_many_events_is_cut(most_events: int) -> None:
 
 
 def test_a_run_may_take_exactly_as_many_events_as_it_needs() -> None:
-    needed = run(scenario())[0].happenings
+    needed = run(scenario())[0].queue_events
     assert run(scenario(), most_events=needed)[0].header.ending is Ending.FINISHED
     assert run(scenario(), most_events=needed - 1)[0].header.ending is Ending.CUT
 

@@ -71,7 +71,7 @@ def simulated(journey: Journey, seed: int, warm_up: int = 2) -> list[int]:
 
     def application(_: NodeId, item: object) -> None:
         if isinstance(item, Event):
-            times.append(world.agenda.now)
+            times.append(world.queue.now)
 
     gossip = GOSSIP._replace(build=in_step) if together else GOSSIP
     families = {"gossip": gossip}

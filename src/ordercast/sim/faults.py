@@ -1,4 +1,4 @@
-"""Faults in virtual time: begun and ended on the agenda, and what they do to processes."""
+"""Faults in virtual time: begun and ended on the event queue, and what they do to processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ordercast.kernel.inputs import Backpressure, Form
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, DiskMode, Fault, Pair
-from ordercast.sim.agenda import Agenda
+from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
 from ordercast.sim.process import Process
@@ -20,14 +20,14 @@ class SimulatedWorld:
 
     def __init__(
         self,
-        agenda: Agenda,
+        queue: EventQueue,
         network: Network,
         processes: dict[str, Process],
         memberships: dict[str, Memberships],
     ) -> None:
         self.names = tuple(processes)
         self.physics = self
-        self._agenda = agenda
+        self._queue = queue
         self._network = network
         self._processes = processes
         self._memberships = memberships
@@ -85,17 +85,17 @@ class SimulatedWorld:
 
     def shift_clock(self, name: str, by: Duration) -> None:
         process = self._processes[name]
-        process.clock = process.clock.jumped(self._agenda.now, by)
+        process.clock = process.clock.jumped(self._queue.now, by)
 
     def set_drift(self, name: str, drift: float) -> None:
         process = self._processes[name]
-        process.clock = process.clock.drifting(self._agenda.now, drift)
+        process.clock = process.clock.drifting(self._queue.now, drift)
 
 
-def schedule(faults: list[Fault], active: ActiveFaults, agenda: Agenda, until: int) -> None:
-    """Puts faults on the agenda. Whatever lasts beyond `until` is ended when all is healed."""
+def schedule(faults: list[Fault], active: ActiveFaults, queue: EventQueue, until: int) -> None:
+    """Puts faults on the event queue. Whatever lasts beyond `until` is ended when all is healed."""
     for fault in faults:
         # Plain numbers: the time of an entry becomes the clock, and packets may carry it.
-        agenda.add(int(fault.at), active.begin, fault)
+        queue.add(int(fault.at), active.begin, fault)
         if fault.until is not None and fault.until < until:
-            agenda.add(int(fault.until), active.end, fault)
+            queue.add(int(fault.until), active.end, fault)

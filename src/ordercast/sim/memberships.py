@@ -1,12 +1,13 @@
 """Who is in which group: applications that leave, join later or again, as they do live.
 
 Rules, which are those of `net/group.py` and `net/machines.py`.
- 1. Who leaves makes no more messages. It waits until those it made are with the others, and then
-    until what others need it for is handed over, where its family has that; but not for ever.
- 2. Who comes back in the same life goes on with the machine that it had. Where that cannot be, only
-    another life can join.
- 3. A machine that serves all groups of a process lives as long as the process does.
- 4. While it is kept out of a group, no life of a process is in it.
+ 1. A member that leaves submits nothing more. It waits until the others have what it submitted,
+    then until it has handed over what others need it for (if its family has that), each within a
+    limit.
+ 2. A member that rejoins in the same incarnation continues with the machine that it had. If its
+    family cannot do that, only a new incarnation can join.
+ 3. A machine that serves all groups of a process exists as long as the process runs.
+ 4. While it is kept out of a group, no incarnation of a process is in it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ordercast.kernel.host import Seat
 from ordercast.kernel.inputs import Retire
 from ordercast.kernel.machine import Machine, Retiring
 from ordercast.kernel.packet import Packet
-from ordercast.sim.agenda import Agenda
+from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.process import Process
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
@@ -37,22 +38,22 @@ class Memberships:
     def __init__(
         self,
         process: Process,
-        agenda: Agenda,
+        queue: EventQueue,
         plans: Iterable[tuple[Family, Plan]],
         chance: Callable[..., Random],  # the stream of a name
     ) -> None:
         self._process = process
-        self._agenda = agenda
+        self._queue = queue
         self._plans = {plan.group: (family, plan) for family, plan in plans}
         self._chance = chance
-        self.kept_out: set[str] = set()  # groups that it is not in, whatever its life
-        self._life: NodeId | None = None  # that all below is about
+        self.kept_out: set[str] = set()  # groups that it is not in, whatever its incarnation
+        self._node: NodeId | None = None  # that all below is about
         self._machines: dict[str, Machine] = {}  # by group, also of those that were left
         self._shared: dict[Build, Machine] = {}
 
     def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
-        """The machines of one life: what is built together is built at once."""
-        self._life, self._machines, self._shared = me, {}, {}
+        """The machines of one incarnation: what is built together is built at once."""
+        self._node, self._machines, self._shared = me, {}, {}
         machines: list[Machine] = []
         wanted = [one for group, one in self._plans.items() if group not in self.kept_out]
         for family, plans in by_machine(wanted):
@@ -78,9 +79,9 @@ class Memberships:
         if family.one_machine:
             process.join(self._shared_seat(family), plan)
         elif group not in self._machines:
-            draw = self._chance("member", family.name, process.life, group)
+            draw = self._chance("member", family.name, process.node, group)
             kept = process.disk.records()
-            (machine,) = family.build(process.life, (plan,), draw, kept)
+            (machine,) = family.build(process.node, (plan,), draw, kept)
             self._machines[group] = machine
             process.enter(machine)
         elif family.rejoins:
@@ -89,8 +90,8 @@ class Memberships:
     def _shared_seat(self, family: Family) -> Seat:
         machine, host = self._shared.get(family.build), self._process.host
         if machine is None:
-            draw = self._chance("member", family.name, self._process.life)
-            (machine,) = family.build(self._process.life, (), draw, ())
+            draw = self._chance("member", family.name, self._process.node)
+            (machine,) = family.build(self._process.node, (), draw, ())
             self._shared[family.build] = machine
             return self._process.enter(machine)
         return next(seat for seat in host.seated if seat.machine is machine)
@@ -123,7 +124,7 @@ class Memberships:
         self._process.give(group, Retire(group))
         if not self._process.alive:  # that step met a broken disk
             return
-        since = self._agenda.now
+        since = self._queue.now
 
         def is_needed(group: str) -> bool:
             """Whether there is something to hand over, and somebody who takes it."""
@@ -133,7 +134,7 @@ class Memberships:
             if machine.may_go(group):
                 return False
             heirs = machine.has_heirs(group, self._process.now())
-            return self._agenda.now < since + lease or heirs
+            return self._queue.now < since + lease or heirs
 
         self._wait(group, is_needed, LEASES_TO_RETIRE * lease, self._depart)
 
@@ -153,8 +154,8 @@ class Memberships:
         """It is gone when the disk has all that came before, and may have been let in again."""
         process = self._process
         if group in process.host.seats:
-            later = self._agenda.now + MILLISECOND
-            self._agenda.add(later, partial(process.when_awake, self._departed), group)
+            later = self._queue.now + MILLISECOND
+            self._queue.add(later, partial(process.when_awake, self._departed), group)
             return
         process.leaving.discard(group)
         process.submitted_up_to.pop(group, None)
@@ -169,13 +170,13 @@ class Memberships:
         then: Callable[[str], None],
     ) -> None:
         """Goes on as soon as a step has ended what is waited for, or when it has taken too long."""
-        process, over = self._process, self._agenda.now + at_most
+        process, over = self._process, self._queue.now + at_most
 
         def look(_: None = None) -> None:
-            if process.on_step.get(group) is look and (self._agenda.now >= over or not busy(group)):
+            if process.on_step.get(group) is look and (self._queue.now >= over or not busy(group)):
                 del process.on_step[group]
                 then(group)
 
         process.watch(group, look)
-        self._agenda.add(over, lambda _: process.when_awake(look, None), None)
+        self._queue.add(over, lambda _: process.when_awake(look, None), None)
         look()

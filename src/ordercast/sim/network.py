@@ -1,7 +1,7 @@
 """The simulated network: three channels, delays, loss, cuts, bandwidth.
 
 datagram  each copy on its own: delayed, lost, doubled, reordered
-link      FIFO between two lives; loss shows as retransmission time; a cut holds what is
+link      FIFO between two incarnations; loss shows as retransmission time; a cut holds what is
           underway and it goes on after the cut; when the sender dies, a part of what is underway
           that ends at a random point still arrives, as it does when a machine loses power
 status    one copy, and an answer within the bound: OK, or nobody knows
@@ -23,7 +23,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings
-from ordercast.sim.agenda import Agenda
+from ordercast.sim.event_queue import EventQueue
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 from ordercast.wire.codec import Codec
@@ -39,13 +39,13 @@ RETRANSMIT = 200 * MILLISECOND
 """What one lost segment costs a link, as with TCP's usual minimum."""
 QUANTILE_BITS = 10
 
-Parcel: TypeAlias = tuple[NodeId, NodeId | None, Packet, int]
-"""A packet on its way: from which life, to which life (None: to whoever bears the name), and its
-size if it was weighed."""
+InFlight: TypeAlias = tuple[NodeId, NodeId | None, Packet, int]
+"""A message in flight: the sender's incarnation, the receiver's (None: who bears the name), the
+packet, and its size if it was weighed."""
 
 
 class Link:
-    """What is underway from one life to another."""
+    """What is underway from one incarnation to another."""
 
     __slots__ = ("held", "last_arrival", "lost_after", "sender", "target", "to")
 
@@ -54,14 +54,14 @@ class Link:
         self.to = to
         self.target = target
         self.last_arrival = 0  # FIFO: nothing may arrive before what was sent earlier
-        self.held: list[Parcel] = []  # stopped by a cut, in order
+        self.held: list[InFlight] = []  # stopped by a cut, in order
         self.lost_after: int | None = None  # the sender died: what would arrive later never does
 
 
 class Network:
     def __init__(
         self,
-        agenda: Agenda,
+        queue: EventQueue,
         settings: NetworkSettings,
         seed: int,
         codec: Codec,
@@ -75,7 +75,7 @@ class Network:
         self.slow_at: dict[str, float] = {}  # by process: delays are so many times longer
         self.posted = 0  # packets, a receiver each
         self.bytes = 0  # of them, where they are weighed
-        self._agenda = agenda
+        self._queue = queue
         self._seed = seed
         self._chance: Random = chance.stream(seed, "delays")
         self._bits = self._chance.getrandbits
@@ -116,7 +116,7 @@ class Network:
             assert size <= LARGEST_DATAGRAM, f"a datagram of {size} bytes; {LARGEST_DATAGRAM} fit"
             calm = not (self.cuts or self.loss_at or self.slow_at)
             if self._plain and calm and not source.wire_rows:
-                self._scatter(source.life, to, packet, size)
+                self._scatter(source.node, to, packet, size)
                 return
         for address, token in zip(to, tokens, strict=True):
             name = address if isinstance(address, str) else address.name
@@ -125,35 +125,35 @@ class Network:
                 source.note_sent(name, packet, size)
             leaves = self._leaves(source, size)
             wanted = None if isinstance(address, str) else address
-            parcel = (source.life, wanted, packet, size)
+            message = (source.node, wanted, packet, size)
             if channel is STATUS:
-                self._ask(source, target, parcel, leaves, seat, token)
+                self._ask(source, target, message, leaves, seat, token)
                 continue
             assert wanted is not None or channel is DATAGRAM, (
-                "a link joins two lives, not two names"
+                "a link joins two incarnations, not two names"
             )
-            if leaves > self._agenda.now:
-                self._agenda.add(leaves, self._depart, (source, target, parcel, channel))
+            if leaves > self._queue.now:
+                self._queue.add(leaves, self._depart, (source, target, message, channel))
             else:
-                self._depart((source, target, parcel, channel))
+                self._depart((source, target, message, channel))
 
-    def _depart(self, departure: tuple[Process, Process, Parcel, Channel]) -> None:
+    def _depart(self, departure: tuple[Process, Process, InFlight, Channel]) -> None:
         """The last byte is on the line, unless the sender died with it in its buffers."""
-        source, target, parcel, channel = departure
-        if not source.alive or source.life != parcel[0]:
+        source, target, message, channel = departure
+        if not source.alive or source.node != message[0]:
             return
         if channel is DATAGRAM:
-            self._datagram(source, target, parcel)
+            self._datagram(source, target, message)
         else:
-            assert parcel[1] is not None
-            self._link(source, target, parcel[1], parcel)
+            assert message[1] is not None
+            self._link(source, target, message[1], message)
 
-    def _scatter(self, life: NodeId, to: tuple[Address, ...], packet: Packet, size: int) -> None:
+    def _scatter(self, node: NodeId, to: tuple[Address, ...], packet: Packet, size: int) -> None:
         """What `_datagram` does where it has little to ask: the busiest path of a run."""
         processes, loss, random = self.processes, self.settings.loss, self._chance.random
-        now, add = self._agenda.now, self._agenda.add
+        now, add = self._queue.now, self._queue.add
         quantiles, bits = self._quantiles, self._bits
-        to_a_name = (life, None, packet, size)
+        to_a_name = (node, None, packet, size)
         for address in to:
             if loss and random() < loss:
                 continue
@@ -161,96 +161,96 @@ class Network:
             if isinstance(address, str):
                 add(at, processes[address].receiver, to_a_name)
             else:
-                add(at, processes[address.name].receiver, (life, address, packet, size))
+                add(at, processes[address.name].receiver, (node, address, packet, size))
 
     def _leaves(self, source: Process, size: int) -> int:
         """When the last byte is on the line: bytes cost time where bandwidth is limited."""
-        now = self._agenda.now
+        now = self._queue.now
         bandwidth = self.settings.bandwidth
         if bandwidth is None:
             return now
         source.busy_until = max(now, source.busy_until) + size * SECOND // bandwidth
         return source.busy_until
 
-    def _datagram(self, source: Process, target: Process, parcel: Parcel) -> None:
+    def _datagram(self, source: Process, target: Process, message: InFlight) -> None:
         if self.cuts and (source.name, target.name) in self.cuts:
             return
         if self._is_lost(source, target):
             return
-        settings, now = self.settings, self._agenda.now
+        settings, now = self.settings, self._queue.now
         at = now + self._delay(source, target)
         if settings.reorder and self._chance.random() < settings.reorder:
             at += 4 * self._delay(source, target)
-        self._agenda.add(at, target.receiver, parcel)
+        self._queue.add(at, target.receiver, message)
         if settings.duplicate and self._chance.random() < settings.duplicate:
             again = now + 2 * self._delay(source, target)
-            self._agenda.add(again, target.receiver, parcel)
+            self._queue.add(again, target.receiver, message)
 
-    def _link(self, source: Process, target: Process, to: NodeId, parcel: Parcel) -> None:
+    def _link(self, source: Process, target: Process, to: NodeId, message: InFlight) -> None:
         link = source.links.get(to)
         if link is None:
-            link = source.links[to] = Link(source.life, to, target)
-        at = self._agenda.now + self._delay(source, target)
+            link = source.links[to] = Link(source.node, to, target)
+        at = self._queue.now + self._delay(source, target)
         tries = 0
         while tries < 8 and self._is_lost(source, target):
             tries += 1
             at += RETRANSMIT
         link.last_arrival = at = max(at, link.last_arrival + 1)
-        self._agenda.add(at, self._arrive_by_link, (link, parcel))
+        self._queue.add(at, self._arrive_by_link, (link, message))
 
-    def _arrive_by_link(self, arrival: tuple[Link, Parcel]) -> None:
-        link, parcel = arrival
-        if link.lost_after is not None and self._agenda.now > link.lost_after:
+    def _arrive_by_link(self, arrival: tuple[Link, InFlight]) -> None:
+        link, message = arrival
+        if link.lost_after is not None and self._queue.now > link.lost_after:
             return
         if not link.held and (link.sender.name, link.to.name) not in self.cuts:
-            link.target.arrive(parcel)
+            link.target.arrive(message)
         elif link.lost_after is not None:
             link.lost_after = 0  # nobody is left who would go on after the cut
         else:
             assert len(link.held) < HELD_LIMIT, f"{link.sender} queues without end for {link.to}"
-            link.held.append(parcel)
+            link.held.append(message)
             self._stopped[link] = None
 
     def _ask(
         self,
         source: Process,
         target: Process,
-        parcel: Parcel,
+        message: InFlight,
         leaves: int,
         seat: Seat,
         token: Hashable,
     ) -> None:
         self._statuses = key = self._statuses + 1
         self._unanswered[key] = (source, source.host, seat, token)
-        deadline = self._agenda.now + self.settings.answer_within
-        self._agenda.add(deadline, self._answer, (key, False))
-        if leaves > self._agenda.now:
-            self._agenda.add(leaves, self._status, (source, target, parcel, key))
+        deadline = self._queue.now + self.settings.answer_within
+        self._queue.add(deadline, self._answer, (key, False))
+        if leaves > self._queue.now:
+            self._queue.add(leaves, self._status, (source, target, message, key))
         else:
-            self._status((source, target, parcel, key))
+            self._status((source, target, message, key))
 
-    def _status(self, departure: tuple[Process, Process, Parcel, int]) -> None:
+    def _status(self, departure: tuple[Process, Process, InFlight, int]) -> None:
         """The last byte is on the line, unless the sender died with it in its buffers."""
-        source, target, parcel, _ = departure
-        alive = source.alive and source.life == parcel[0]
+        source, target, message, _ = departure
+        alive = source.alive and source.node == message[0]
         cut = (source.name, target.name) in self.cuts
         if alive and not cut and not self._is_lost(source, target):
-            at = self._agenda.now + self._delay(source, target)
-            self._agenda.add(at, self._arrive_by_status, departure)
+            at = self._queue.now + self._delay(source, target)
+            self._queue.add(at, self._arrive_by_status, departure)
 
-    def _arrive_by_status(self, arrival: tuple[Process, Process, Parcel, int]) -> None:
-        source, target, parcel, key = arrival
+    def _arrive_by_status(self, arrival: tuple[Process, Process, InFlight, int]) -> None:
+        source, target, message, key = arrival
         awake = target.alive and not target.is_paused
-        seat = target.host.seats.get(parcel[2].group) if awake else None
-        target.arrive(parcel)
-        if seat is None or parcel[1] not in (target.life, None):
+        seat = target.host.seats.get(message[2].group) if awake else None
+        target.arrive(message)
+        if seat is None or message[1] not in (target.node, None):
             return
 
         def answer() -> None:
             cut = (target.name, source.name) in self.cuts
             if not cut and not self._is_lost(target, source):
-                at = self._agenda.now + self._delay(target, source)
-                self._agenda.add(at, self._answer, (key, True))
+                at = self._queue.now + self._delay(target, source)
+                self._queue.add(at, self._answer, (key, True))
 
         # It has arrived when whatever the receiver must keep of it is durable.
         target.host.after(seat, answer)
@@ -302,9 +302,7 @@ class Network:
                 del self.cuts[path]
         for link in list(self._stopped):
             source = self.processes[link.sender.name]
-            self._agenda.add(
-                self._agenda.now + self._delay(source, link.target), self._resume, link
-            )
+            self._queue.add(self._queue.now + self._delay(source, link.target), self._resume, link)
 
     def _resume(self, link: Link) -> None:
         """The connection is made again: what was held arrives, in order."""
@@ -312,14 +310,14 @@ class Network:
             return
         del self._stopped[link]
         held, link.held = link.held, []
-        for parcel in held:
-            link.target.arrive(parcel)
+        for message in held:
+            link.target.arrive(message)
 
     def forget(self, process: Process) -> None:
         """The process died: its queues are gone, and so is a random end of what is underway."""
         for link in process.links.values():
-            left = max(0, link.last_arrival - self._agenda.now)
-            link.lost_after = self._agenda.now + round(self._chance.random() * left)
+            left = max(0, link.last_arrival - self._queue.now)
+            link.lost_after = self._queue.now + round(self._chance.random() * left)
             if link.held:
                 link.lost_after = 0  # what comes later must not arrive where this did not
                 link.held = []

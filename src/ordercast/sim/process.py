@@ -17,9 +17,9 @@ from ordercast.kernel.inputs import Input, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Timer
-from ordercast.sim.agenda import Agenda
 from ordercast.sim.clock import TRUE
-from ordercast.sim.network import Link, Network, Parcel
+from ordercast.sim.event_queue import EventQueue
+from ordercast.sim.network import InFlight, Link, Network
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
@@ -32,15 +32,15 @@ Application: TypeAlias = Callable[[NodeId, Heard], bytes | bool | None]
 """What an application is handed, in order. What it returns is its state, if that was asked for,
 or False if it was invited and does not come."""
 Session: TypeAlias = tuple[NodeId, int]
-"""An application in a group: in which life, and the how manieth time."""
+"""An application's stay in a group: the incarnation, and how many times it has joined."""
 Act: TypeAlias = tuple[Callable[[Any], None], Any]
-"""What is to be done, and its one argument, as on the agenda."""
+"""What is to be done, and its one argument, as on the event queue."""
 
 
 class Process:
     __slots__ = (
         *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unsynced", "_write"),
-        *("agenda", "alive", "busy_until", "clock", "delivered", "disk", "host", "life", "links"),
+        *("queue", "alive", "busy_until", "clock", "delivered", "disk", "host", "node", "links"),
         *("build", "joins", "leaving", "name", "network", "on_enter", "on_room", "on_step"),
         *("receiver", "send", "submitted", "submitted_up_to", "wire_rows"),
     )
@@ -48,7 +48,7 @@ class Process:
     def __init__(
         self,
         name: str,
-        agenda: Agenda,
+        queue: EventQueue,
         network: Network,
         write: Callable[[Row], None],
         level: Level,
@@ -56,26 +56,26 @@ class Process:
     ) -> None:
         self.name = name
         # Bound once, for millions of packets.
-        self.receiver: Callable[[Parcel], None] = self.arrive
+        self.receiver: Callable[[InFlight], None] = self.arrive
         self.send = partial(network.post, self)
-        self.agenda = agenda
+        self.queue = queue
         self.network = network
         self.clock = TRUE
         self.disk = SimulatedDisk(DISK_RECORDS)
-        self.life = NodeId(name, -1)
+        self.node = NodeId(name, -1)
         self.alive = False
-        self.links: dict[NodeId, Link] = {}  # outgoing, of this life
+        self.links: dict[NodeId, Link] = {}  # outgoing, of this incarnation
         self.busy_until = 0  # when the outgoing line is free again
-        self.delivered = 0  # by earlier lives
+        self.delivered = 0  # by earlier incarnations
         self.submitted = 0
         # What the load wants to do as soon as a step may have made room, by group.
         self.on_room: dict[str, Callable[[], None]] = {}
         self.on_step: dict[str, Callable[[], None]] = {}  # the same for who waits to leave
         self.on_enter: dict[str, Callable[[], None]] = {}  # what its applications do first, always
         self.leaving: set[str] = set()  # groups that it is about to leave
-        self.joins: dict[str, int] = {}  # how often this life has joined a group
-        self.submitted_up_to: dict[str, int] = {}  # by group: the last number of this life
-        self.build: Start  # makes the machines of a life; given before the first
+        self.joins: dict[str, int] = {}  # how often this incarnation has joined a group
+        self.submitted_up_to: dict[str, int] = {}  # by group: the last number of this incarnation
+        self.build: Start  # makes the machines of an incarnation; given before the first
         self.wire_rows = level is Level.WIRE
         self._traced = level is not Level.OFF
         self._write = write
@@ -87,19 +87,19 @@ class Process:
         self.host = self._new_host()
 
     def _new_host(self) -> Host:
-        host = Host(self, Journal(self.life, self._write) if self._traced else None)
+        host = Host(self, Journal(self.node, self._write) if self._traced else None)
         host.stepped = None  # until somebody waits for that
         return host
 
-    # --- life --------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------
 
     def start(self) -> None:
         assert not self.alive
-        self.life = NodeId(self.name, self.life.incarnation + 1)
+        self.node = NodeId(self.name, self.node.incarnation + 1)
         self.alive = True
         self.submitted, self.delivered = self.events()
         self.host = host = self._new_host()
-        machines = self.build(self.life, self.disk.records())
+        machines = self.build(self.node, self.disk.records())
         host.row("start")
         seats = [host.seat(machine) for machine in machines]
         self.joins = dict.fromkeys(host.seats, 1)
@@ -111,7 +111,7 @@ class Process:
                 begin()
 
     def events(self) -> tuple[int, int]:
-        """How many were submitted and delivered, by all lives."""
+        """How many were submitted and delivered, by all incarnations."""
         return self.submitted + self.host.submitted, self.delivered + self.host.delivered
 
     def crash(self, cause: str | None = None) -> None:
@@ -150,21 +150,21 @@ class Process:
 
     def now(self) -> int:
         """What the member's own clock shows."""
-        now = self.agenda.now
+        now = self.queue.now
         return now if self.clock is TRUE else self.clock.read(now)
 
-    # --- inputs, as the network, the agenda and the load call them ------------------------------
+    # --- inputs, as the network, the event queue and the load call them ----------------------
 
-    def arrive(self, parcel: Parcel) -> None:
+    def arrive(self, message: InFlight) -> None:
         if self._paused is not None:
-            self._paused.append((self.arrive, parcel))
+            self._paused.append((self.arrive, message))
             return
-        sender, to, packet, size = parcel
-        if to is not None and to is not self.life and to != self.life:
+        sender, to, packet, size = message
+        if to is not None and to is not self.node and to != self.node:
             return
         if self.wire_rows and self.alive:
             self._wire_row("receive", sender.name, packet, size)
-        now = self.agenda.now
+        now = self.queue.now
         self.host.receive(sender, packet, now if self.clock is TRUE else self.clock.read(now))
 
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
@@ -177,10 +177,10 @@ class Process:
         return self.host.accepts(group, self.now())
 
     def session(self, group: str) -> Session | None:
-        """The life, and how often it has joined; None: it makes nothing for this group now."""
+        """The incarnation, and how often it joined; None: its application submits nothing now."""
         if not self.alive or group not in self.host.seats or group in self.leaving:
             return None
-        return self.life, self.joins[group]
+        return self.node, self.joins[group]
 
     def enter(self, machine: Machine) -> Seat:
         """One more machine serves its groups: they are joined, later than others or again."""
@@ -201,22 +201,22 @@ class Process:
             self.on_enter[group]()
 
     def when_awake(self, act: Callable[[Any], None], argument: Any) -> None:
-        """Does what an application wants, as soon as the process runs, if it is the same life."""
-        self._when_awake((self.life, act, argument))
+        """Does what an application wants as soon as the process runs, in the same incarnation."""
+        self._when_awake((self.node, act, argument))
 
-    def _when_awake(self, wish: tuple[NodeId, Callable[[Any], None], Any]) -> None:
-        life, act, argument = wish
+    def _when_awake(self, request: tuple[NodeId, Callable[[Any], None], Any]) -> None:
+        node, act, argument = request
         if self._paused is not None:
-            self._paused.append((self._when_awake, wish))
-        elif self.alive and life is self.life:
+            self._paused.append((self._when_awake, request))
+        elif self.alive and node is self.node:
             act(argument)
 
     def give(self, group: str, given: Input) -> None:
         """The application wants something of the group. Nothing happens if it is not in it."""
         self.when_awake(self._give, (group, given))
 
-    def _give(self, wish: tuple[str, Input]) -> None:
-        group, given = wish
+    def _give(self, request: tuple[str, Input]) -> None:
+        group, given = request
         if group in self.host.seats:
             self.host.give(self.host.seats[group], given, self.now())
 
@@ -238,7 +238,7 @@ class Process:
         self.host.stepped = self.stepped
 
     def status(self, answer: tuple[Host, Seat, Hashable, bool]) -> None:
-        """The answer to a status send of this life or of an earlier one."""
+        """The answer to a status send of this incarnation or of an earlier one."""
         host, seat, token, arrived = answer
         if self._paused is not None:
             self._paused.append((self.status, answer))
@@ -248,8 +248,8 @@ class Process:
     # --- the world of the host -------------------------------------------------------------------
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> None:
-        at = self.agenda.now + self.clock.span(after)
-        self.agenda.add(at, self._expire, (self.host, seat, timer, setting))
+        at = self.queue.now + self.clock.span(after)
+        self.queue.add(at, self._expire, (self.host, seat, timer, setting))
 
     def _expire(self, alarm: tuple[Host, Seat, Timer, int]) -> None:
         if self._paused is not None:
@@ -259,7 +259,7 @@ class Process:
             host.expire(seat, timer, setting, self.now())
 
     def cancel(self, alarm: None) -> None:
-        """It stays on the agenda, and the host ignores it."""
+        """It stays on the event queue, and the host ignores it."""
 
     def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
         try:
@@ -272,14 +272,14 @@ class Process:
             done()
             return
         self._unsynced += 1
-        self._synced_at = max(self._synced_at, self.agenda.now + self.disk.sync_time)
-        self.agenda.add(self._synced_at, self._sync, (self.life, len(records), done))
+        self._synced_at = max(self._synced_at, self.queue.now + self.disk.sync_time)
+        self.queue.add(self._synced_at, self._sync, (self.node, len(records), done))
 
     def _sync(self, commit: tuple[NodeId, int, Callable[[], None]]) -> None:
-        life, count, done = commit
+        node, count, done = commit
         if self._paused is not None:
             self._paused.append((self._sync, commit))
-        elif self.alive and life is self.life:
+        elif self.alive and node is self.node:
             self._unsynced -= 1
             self.disk.sync(count)
             done()
@@ -287,7 +287,7 @@ class Process:
     def hear(self, seat: Seat, output: Heard) -> None:
         answer = None
         if self._application is not None:
-            answer = self._application(self.life, output)
+            answer = self._application(self.node, output)
         if isinstance(output, StateWanted):
             state = answer if isinstance(answer, bytes) else None
             self._answer(seat, StateProvided(output.group, output.token, state))
@@ -317,7 +317,7 @@ class Process:
         raise error
 
     def trace_time(self) -> int:
-        return self.agenda.now
+        return self.queue.now
 
     def on_trace_scale(self, local: int) -> int:
         return self.clock.true_time(local)

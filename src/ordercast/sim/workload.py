@@ -12,7 +12,7 @@ from random import Random
 from ordercast.kernel.inputs import Seek
 from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
 from ordercast.scenario.schema import WorkloadSettings
-from ordercast.sim.agenda import Agenda
+from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.process import Process, Session
 from ordercast.units import SECOND
 
@@ -23,19 +23,19 @@ BATCH_SIZE = 64 << 10
 """Bytes up to which messages that waited are put into one batch: larger frames gain nothing."""
 
 
-class Wish:
+class PermitSeeker:
     """Wants to send in a group where that takes a right: always, or for a while now and then."""
 
     def __init__(
         self,
-        agenda: Agenda,
+        queue: EventQueue,
         process: Process,
         group: str,
         load: WorkloadSettings,
         draw: Random,
         until: int,
     ) -> None:
-        self._agenda = agenda
+        self._queue = queue
         self._process = process
         self._group = group
         self._tenure = load.tenure
@@ -45,9 +45,9 @@ class Wish:
         process.on_enter[group] = self._begin
 
     def _begin(self) -> None:
-        if self._agenda.now < self._from:
+        if self._queue.now < self._from:
             session = self._process.session(self._group)
-            self._agenda.add(self._from, self._change, (session, True))
+            self._queue.add(self._from, self._change, (session, True))
         else:
             self._process.give(self._group, Seek(self._group, True))
             self._plan_next(False)
@@ -55,10 +55,10 @@ class Wish:
     def _plan_next(self, wanted: bool) -> None:
         if self._tenure is None:
             return
-        at = self._agenda.now + max(1, round(self._draw.expovariate(1 / self._tenure)))
+        at = self._queue.now + max(1, round(self._draw.expovariate(1 / self._tenure)))
         if at < self._until:
             session = self._process.session(self._group)
-            self._agenda.add(at, self._change, (session, wanted))
+            self._queue.add(at, self._change, (session, wanted))
 
     def _change(self, change: tuple[Session | None, bool]) -> None:
         session, wanted = change
@@ -72,7 +72,7 @@ class Sender:
 
     def __init__(
         self,
-        agenda: Agenda,
+        queue: EventQueue,
         process: Process,
         group: str,
         load: WorkloadSettings,
@@ -81,7 +81,7 @@ class Sender:
         until: int,
         window_size: int = BATCH_SIZE,
     ) -> None:
-        self._agenda = agenda
+        self._queue = queue
         self._process = process
         self._group = group
         self._draw = draw
@@ -104,9 +104,9 @@ class Sender:
 
     def _plan_next(self, earliest: int = 0) -> None:
         gap = self._gap if self._steady else self._draw.expovariate(1 / self._gap)
-        at = max(self._agenda.now, earliest) + max(1, round(gap))
+        at = max(self._queue.now, earliest) + max(1, round(gap))
         if at < self._until:
-            self._agenda.add(at, self._make, None)
+            self._queue.add(at, self._make, None)
 
     def _empty(self) -> Outbox[None]:
         return Outbox(self._limits, lambda: None)
@@ -132,7 +132,7 @@ class Sender:
         batch.payloads += self._messages
         batch.size += self._size
         if outbox.added() is TURN_ENDS:
-            while not outbox.turn_ended(self._agenda.now):
+            while not outbox.turn_ended(self._queue.now):
                 pass  # a turn takes no simulated time, so nothing can happen in it
         return True
 
@@ -140,11 +140,11 @@ class Sender:
         if self._submitting:
             return
         process, outbox = self._process, self._outbox
-        if self._agenda.now >= self._until:  # the load is over: what still waits is given up
+        if self._queue.now >= self._until:  # the load is over: what still waits is given up
             outbox.give_up()
         self._submitting = True
         while outbox and process.accepts(self._group):
-            batch = outbox.take(self._agenda.now)
+            batch = outbox.take(self._queue.now)
             assert batch is not None
             process.submit(self._group, batch.payloads, batch.size)
         self._submitting = False

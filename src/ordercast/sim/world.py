@@ -23,12 +23,12 @@ from ordercast.scenario.chaos import faults_of
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.file import choices_in, family_in, parameters_of
 from ordercast.scenario.schema import GroupSettings, Scenario
-from ordercast.sim.agenda import Agenda
+from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.faults import SimulatedWorld, schedule
 from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
-from ordercast.sim.workload import Sender, Wish
+from ordercast.sim.workload import PermitSeeker, Sender
 from ordercast.trace.schema import Ending, Header, Level, Row
 from ordercast.trace.sinks import Sink
 from ordercast.wire.codec import Codec
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     submitted: int  # events
     delivered: int
     packets: int
-    happenings: int  # entries of the agenda: packets, timers, faults, submissions
+    queue_events: int  # entries of the event queue: packets, timers, faults, submissions
     error: str | None  # what broke, where a machine raised instead of answering
 
 
@@ -64,7 +64,7 @@ class World:
         self.scenario = scenario
         self.seed = seed
         self.level = Level.OFF if sink is None else level
-        self.agenda = Agenda()
+        self.queue = EventQueue()
         self._most_events = most_events
         self._families = families
         self._choices = choices_in(scenario, families)
@@ -80,7 +80,7 @@ class World:
             for name in plan.members:
                 self._plans[name].append((family, plan))
         self.network = Network(
-            self.agenda,
+            self.queue,
             scenario.network,
             seed,
             Codec([*families.values(), *self.families]),
@@ -89,18 +89,18 @@ class World:
         )
         write = sink.write if sink else _nowhere
         self.processes = {
-            name: Process(name, self.agenda, self.network, write, self.level, application)
+            name: Process(name, self.queue, self.network, write, self.level, application)
             for name in scenario.names
         }
         self.network.processes = self.processes
         memberships = {
-            name: Memberships(process, self.agenda, self._plans[name], partial(chance.stream, seed))
+            name: Memberships(process, self.queue, self._plans[name], partial(chance.stream, seed))
             for name, process in self.processes.items()
         }
         for name, process in self.processes.items():
             process.build = memberships[name].build
         self.faults = ActiveFaults(
-            SimulatedWorld(self.agenda, self.network, self.processes, memberships)
+            SimulatedWorld(self.queue, self.network, self.processes, memberships)
         )
 
     def run(self) -> Outcome:
@@ -108,11 +108,11 @@ class World:
         ending, error = Ending.FINISHED, None
         try:
             self._set_up()
-            over = self.agenda.run(scenario.duration, self._most_events)
+            over = self.queue.run(scenario.duration, self._most_events)
             if over:
                 self.faults.heal()
-                left = self._most_events - self.agenda.done
-                over = self.agenda.run(scenario.duration + scenario.quiet, left)
+                left = self._most_events - self.queue.done
+                over = self.queue.run(scenario.duration + scenario.quiet, left)
             if not over:
                 ending = Ending.CUT
         except UsageError:  # a scenario that cannot be run at all
@@ -127,14 +127,14 @@ class World:
         scenario, seed = self.scenario, self.seed
         faults = faults_of(scenario, seed, self._families)
         self.faults.prepare(faults)
-        schedule(faults, self.faults, self.agenda, scenario.duration)
+        schedule(faults, self.faults, self.queue, scenario.duration)
         load, until = scenario.workload, scenario.duration
         for family, plan in self._groups:
             licensed = family.needs_permit(plan)
             for name in scenario.senders():
                 if licensed and name in plan.members:
                     draw = chance.stream(seed, "wishes", plan.group, name)
-                    Wish(self.agenda, self.processes[name], plan.group, load, draw, until)
+                    PermitSeeker(self.queue, self.processes[name], plan.group, load, draw, until)
         for process in self.processes.values():
             process.start()
         for family, plan in self._groups:
@@ -144,7 +144,7 @@ class World:
                     draw = chance.stream(seed, "workload", plan.group, name)
                     process = self.processes[name]
                     room = family.largest_batch(plan.options)
-                    Sender(self.agenda, process, plan.group, load, rate, draw, until, room)
+                    Sender(self.queue, process, plan.group, load, rate, draw, until, room)
 
     def _outcome(self, ending: Ending, error: str | None) -> Outcome:
         processes = self.processes.values()
@@ -156,7 +156,7 @@ class World:
             version=__version__,
             level=self.level,
             start=0,
-            end=self.agenda.now,
+            end=self.queue.now,
             ending=ending,
         )
         return Outcome(
@@ -164,7 +164,7 @@ class World:
             sum(process.events()[0] for process in processes),
             sum(process.events()[1] for process in processes),
             self.network.posted,
-            self.agenda.done,
+            self.queue.done,
             error,
         )
 

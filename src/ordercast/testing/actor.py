@@ -38,15 +38,15 @@ class Kept(NamedTuple):
     record: Packet
 
 
-Happening: TypeAlias = Received | Kept | Posted | TimerSet | Output
-"""What the log of a stage holds, each with the life that it happened to."""
+Logged: TypeAlias = Received | Kept | Posted | TimerSet | Output
+"""What the log of a stage holds, each with the incarnation that it happened to."""
 
 
 class Actor:
     """One process on the stage, and the world around its host."""
 
     def __init__(self, name: str, stage: Stage) -> None:
-        self.life = NodeId(name, -1)
+        self.node = NodeId(name, -1)
         self.alive = False
         self.disk = SimulatedDisk(DISK_RECORDS)
         self.answered = 0  # questions for the application's state
@@ -54,10 +54,10 @@ class Actor:
         self.host = Host(self)
 
     def start(self) -> None:
-        self.life = NodeId(self.life.name, self.life.incarnation + 1)
+        self.node = NodeId(self.node.name, self.node.incarnation + 1)
         self.alive, self.answered = True, 0
         self.host = Host(self, observe=self._observe)
-        machines = self.stage.build(self.life, self.disk.records())
+        machines = self.stage.build(self.node, self.disk.records())
         for seat in [self.host.seat(machine) for machine in machines]:
             self.host.start(seat, self.stage.now)
 
@@ -76,11 +76,11 @@ class Actor:
         return sorted(found, key=lambda each: each[0])
 
     def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
-        log, life = self.stage.log, self.life
-        log.extend((life, Kept(record)) for record in step.kept)
-        log.extend((life, Posted(to, packet, channel)) for to, packet, channel, _ in step.sent)
-        log.extend((life, TimerSet(timer, after)) for timer, after in step.timers)
-        log.extend((life, output) for output in step.outputs)
+        log, node = self.stage.log, self.node
+        log.extend((node, Kept(record)) for record in step.kept)
+        log.extend((node, Posted(to, packet, channel)) for to, packet, channel, _ in step.sent)
+        log.extend((node, TimerSet(timer, after)) for timer, after in step.timers)
+        log.extend((node, output) for output in step.outputs)
 
     # --- the world of the host -------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Actor:
         tokens: tuple[Hashable, ...],
     ) -> None:
         for address, token in zip(to, tokens, strict=True):
-            self.stage.post(self.life, address, packet, channel, token)
+            self.stage.post(self.node, address, packet, channel, token)
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> int:
         return self.stage.now + after

@@ -42,8 +42,8 @@ from ordercast.kernel.wording import (
     value_text,
 )
 from ordercast.protocol.families import FAMILIES
-from ordercast.testing.actor import Happening, Kept, Posted, Received, TimerSet
-from ordercast.testing.stage import Parcel, Stage, StageError
+from ordercast.testing.actor import Kept, Logged, Posted, Received, TimerSet
+from ordercast.testing.stage import InFlight, Stage, StageError
 from ordercast.types import (
     Event,
     Invitation,
@@ -67,7 +67,7 @@ KINDS: dict[str, type] = dict(zip(_NAMES, _TYPES, strict=True))
 # --- how things read -------------------------------------------------------------------------
 
 
-def happening_text(who: NodeId, what: Happening, words: PacketWords) -> str:
+def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
     match what:
         case Received(sender, packet, channel):
             return f"{who} ← {sender} {channel.value} {packet_text(packet, words)}"
@@ -109,8 +109,8 @@ def happening_text(who: NodeId, what: Happening, words: PacketWords) -> str:
     raise AssertionError(f"a stage does not log {what!r}")
 
 
-def _names(lives: Sequence[NodeId]) -> str:
-    return f"{{{' '.join(map(str, lives))}}}"
+def _names(nodes: Sequence[NodeId]) -> str:
+    return f"{{{' '.join(map(str, nodes))}}}"
 
 
 def _payload(text: str) -> bytes:
@@ -166,10 +166,10 @@ class Play:
         news = self.started.log[self._told :] if self.started else []
         self._told += len(news)
         return [
-            happening_text(who, what, self.words) for who, what in news if not self._is_hidden(what)
+            logged_text(who, what, self.words) for who, what in news if not self._is_hidden(what)
         ]
 
-    def _is_hidden(self, what: Happening) -> bool:
+    def _is_hidden(self, what: Logged) -> bool:
         if isinstance(what, Received | Posted) and tag_of(type(what.packet)) in self.hidden:
             return True
         return any(isinstance(what, KINDS[word]) for word in self.hidden if word in KINDS)
@@ -291,7 +291,7 @@ def _submit(play: Play, place: str, *messages: str) -> None:
     if play.stage.submit(name, [_payload(text) for text in messages], group) is None:
         machine = play.stage.machine(name, group)
         why = f": {machine.blocked_by(group)}" if isinstance(machine, Blocking) else ""
-        play.say(f"{play.stage.life(name)} does not accept it now{why}")
+        play.say(f"{play.stage.node(name)} does not accept it now{why}")
 
 
 @command("accepts", "NAME")
@@ -299,7 +299,7 @@ def _accepts(play: Play, name: str) -> None:
     play.say("yes" if play.stage.accepts(name) else "no")
 
 
-def _with_parcels(act: Callable[[Stage, Parcel], object]) -> Command:
+def _with_messages(act: Callable[[Stage, InFlight], object]) -> Command:
     """On a path: with the oldest packet, the oldest of a kind (`Alive`, `fifo.alive`), or all."""
 
     def chosen(play: Play, source: str, target: str, which: str = "packet") -> None:
@@ -309,23 +309,23 @@ def _with_parcels(act: Callable[[Stage, Parcel], object]) -> Command:
             waiting = [each for each, kind in zip(waiting, kinds, strict=True) if which in kind]
         if not waiting:
             raise Unfit(f"nothing such ({which}) is underway from {source} to {target}")
-        for parcel in waiting if which == "all" else waiting[:1]:
-            if parcel in play.stage.underway():  # the end of a dead sender's link goes as one
-                act(play.stage, parcel)
+        for message in waiting if which == "all" else waiting[:1]:
+            if message in play.stage.underway():  # the end of a dead sender's link goes as one
+                act(play.stage, message)
 
     return chosen
 
 
-command("deliver", "FROM TO [KIND|all]")(_with_parcels(Stage.deliver))
-command("drop", "FROM TO [KIND|all]")(_with_parcels(Stage.drop))
-command("double", "FROM TO [KIND|all]")(_with_parcels(Stage.double))
+command("deliver", "FROM TO [KIND|all]")(_with_messages(Stage.deliver))
+command("drop", "FROM TO [KIND|all]")(_with_messages(Stage.drop))
+command("double", "FROM TO [KIND|all]")(_with_messages(Stage.double))
 
 
 @command("underway", "[FROM] [TO]")
 def _underway(play: Play, source: str | None = None, target: str | None = None) -> None:
-    for parcel in play.stage.underway(source, target):
-        what = packet_text(parcel.packet, play.words)
-        play.say(f"{parcel.sender} → {parcel.to} {parcel.channel.value} {what}")
+    for message in play.stage.underway(source, target):
+        what = packet_text(message.packet, play.words)
+        play.say(f"{message.sender} → {message.to} {message.channel.value} {what}")
 
 
 @command("tick", "NAME [TIMER]")

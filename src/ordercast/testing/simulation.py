@@ -33,7 +33,7 @@ class Simulated(NamedTuple):
         return [verdict for verdict in self.verdicts if verdict.answer is Answer.BROKEN]
 
     def delivered_by(self, name: str) -> list[Event]:
-        """The events that a process delivered, over all its lives, in its order."""
+        """The events that a process delivered, over all its incarnations, in its order."""
         return [item for item in self.heard.get(name, []) if isinstance(item, Event)]
 
 
@@ -54,8 +54,8 @@ def simulate(
         scenario = load_scenario(Path(scenario), families)
     heard: dict[str, list[Heard]] = {}
 
-    def application(life: NodeId, item: Heard) -> None:
-        heard.setdefault(life.name, []).append(item)
+    def application(node: NodeId, item: Heard) -> None:
+        heard.setdefault(node.name, []).append(item)
 
     sink = MemorySink()
     world = World(

@@ -45,7 +45,7 @@ from ordercast.kernel.wording import GROUP
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
 from ordercast.scenario.file import options_for
-from ordercast.testing.actor import Actor, Happening, Received
+from ordercast.testing.actor import Actor, Logged, Received
 from ordercast.types import Event, Invitation, NodeId, Payloads, StateWanted
 
 MOST_DELIVERIES = 100_000
@@ -56,7 +56,7 @@ class StageError(UsageError):
     """The test asked for what cannot happen here, such as delivering what nobody sent."""
 
 
-class Parcel(NamedTuple):
+class InFlight(NamedTuple):
     """One packet underway to one receiver."""
 
     number: int  # in the order of posting, over the whole stage
@@ -81,10 +81,10 @@ class Stage:
         self.plans = tuple(plans)
         self.seed = seed
         self.now = 0  # nanoseconds, the same for everybody
-        self.log: list[tuple[NodeId, Happening]] = []
+        self.log: list[tuple[NodeId, Logged]] = []
         self.cuts: dict[tuple[str, str], None] = {}  # one-way paths
         self.actors = {name: Actor(name, self) for plan in plans for name in plan.members}
-        self._underway: dict[int, Parcel] = {}  # by number, so oldest first
+        self._underway: dict[int, InFlight] = {}  # by number, so oldest first
         self._posted = 0
 
     @classmethod
@@ -111,32 +111,32 @@ class Stage:
         stage.start()
         return stage
 
-    # --- life --------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------
 
     def start(self, name: str | None = None) -> None:
-        """Starts a new life of one process, or of everybody."""
+        """Starts a new incarnation of one process, or of everybody."""
         if name is None:
             for each in self.actors:
                 self.start(each)
             return
         actor = self._actor(name)
         if actor.alive:
-            raise StageError(f"{actor.life} is already there")
+            raise StageError(f"{actor.node} is already there")
         actor.start()
 
-    def build(self, life: NodeId, kept: Sequence[Packet]) -> list[Machine]:
-        """The machines of a new life."""
-        plans = tuple(plan for plan in self.plans if life.name in plan.members)
-        draw = chance.stream(self.seed, "member", self.family.name, life)
-        return self.family.build(life, plans, draw, kept)
+    def build(self, node: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+        """The machines of a new incarnation."""
+        plans = tuple(plan for plan in self.plans if node.name in plan.members)
+        draw = chance.stream(self.seed, "member", self.family.name, node)
+        return self.family.build(node, plans, draw, kept)
 
     def crash(self, name: str) -> None:
-        """Ends a life. What it left underway stays; what was on a link to it is gone."""
+        """Ends an incarnation. What it left underway stays; what was on a link to it is gone."""
         actor = self._living(name)
         actor.crash()
-        for parcel in list(self._underway.values()):
-            if parcel.to == actor.life:
-                self._take(parcel)
+        for message in list(self._underway.values()):
+            if message.to == actor.node:
+                self._take(message)
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
         """Cuts the path between two processes, in both directions or from source to target."""
@@ -170,7 +170,7 @@ class Stage:
         self.actors[name].host.leave(group, self.now)
 
     def come_again(self, name: str, group: str = GROUP) -> None:
-        """A member that left joins again in the same life, with the machine that it had."""
+        """A member that left joins again in the same incarnation, with the machine that it had."""
         machine = self.machine(name, group)
         self.leave(name, group)
         host = self.actors[name].host
@@ -200,8 +200,8 @@ class Stage:
 
     def answer(self, name: str, yes: bool, group: str = GROUP) -> None:
         """The application of a member votes on the invitation that it heard of last."""
-        life = self._living(name).life
-        heard = [what for who, what in self.log if who == life]
+        node = self._living(name).node
+        heard = [what for who, what in self.log if who == node]
         invited = [what for what in heard if isinstance(what, Invitation) and what.group == group]
         if not invited:
             raise StageError(f"{name} was not invited")
@@ -210,7 +210,7 @@ class Stage:
     def provide(self, name: str, state: bytes | None, group: str = GROUP) -> None:
         """The application answers the oldest question for its state that it has not answered."""
         actor = self._living(name)
-        asked = [what for who, what in self.log if who == actor.life]
+        asked = [what for who, what in self.log if who == actor.node]
         wanted = [what for what in asked if isinstance(what, StateWanted)]
         if len(wanted) <= actor.answered:
             raise StageError(f"{name} was not asked for its state")
@@ -218,56 +218,56 @@ class Stage:
         actor.answered += 1
         self.give(name, StateProvided(group, token, state), group)
 
-    def deliver(self, parcel: Parcel, *, answered: bool = True) -> None:
-        """One parcel arrives. PeerError: the receiver found fault with it, and did nothing.
+    def deliver(self, message: InFlight, *, answered: bool = True) -> None:
+        """One message arrives. PeerError: the receiver found fault with it, and did nothing.
 
         A status whose answer gets lost arrives without being `answered`.
         """
-        if parcel.number not in self._underway:
-            raise StageError(f"parcel {parcel.number} is not underway")
-        if parcel.path in self.cuts:
-            raise StageError(f"the path from {parcel.sender.name} to {parcel.target} is cut")
-        first = self._rest_of_link(parcel)[0]
-        if first != parcel:
-            raise StageError(f"a link is FIFO: parcel {first.number} comes first")
-        self._take(parcel)
-        actor = self.actors[parcel.target]
-        there = actor.alive and parcel.to in (actor.life, actor.life.name)
+        if message.number not in self._underway:
+            raise StageError(f"message {message.number} is not underway")
+        if message.path in self.cuts:
+            raise StageError(f"the path from {message.sender.name} to {message.target} is cut")
+        first = self._rest_of_link(message)[0]
+        if first != message:
+            raise StageError(f"a link is FIFO: message {first.number} comes first")
+        self._take(message)
+        actor = self.actors[message.target]
+        there = actor.alive and message.to in (actor.node, actor.node.name)
         try:
             if there:
-                self.inject(parcel.sender, parcel.target, parcel.packet, parcel.channel)
+                self.inject(message.sender, message.target, message.packet, message.channel)
         finally:
-            if parcel.channel is STATUS:
-                back = (parcel.target, parcel.sender.name) not in self.cuts
-                self._tell(parcel, there and answered and back)
+            if message.channel is STATUS:
+                back = (message.target, message.sender.name) not in self.cuts
+                self._report_status(message, there and answered and back)
 
     def inject(
         self, sender: NodeId, target: str, packet: Packet, channel: Channel = DATAGRAM
     ) -> None:
         """A packet arrives that need not have been sent by anybody here."""
         actor = self._living(target)
-        self.log.append((actor.life, Received(sender, packet, channel)))
+        self.log.append((actor.node, Received(sender, packet, channel)))
         actor.host.receive(sender, packet, self.now)
 
-    def drop(self, parcel: Parcel) -> None:
-        """One parcel never arrives. On the link of a dead sender, nor does what is behind it."""
-        if parcel.channel is LINK:
-            if self._is_alive(parcel.sender):
+    def drop(self, message: InFlight) -> None:
+        """One message never arrives. On the link of a dead sender, nor does what is behind it."""
+        if message.channel is LINK:
+            if self._is_alive(message.sender):
                 raise StageError("a link loses nothing while both ends live: cut it, or crash one")
-            for behind in self._rest_of_link(parcel):
-                if behind.number >= parcel.number:
+            for behind in self._rest_of_link(message):
+                if behind.number >= message.number:
                     self._take(behind)
             return
-        self._take(parcel)
-        if parcel.channel is STATUS:
-            self._tell(parcel, False)
+        self._take(message)
+        if message.channel is STATUS:
+            self._report_status(message, False)
 
-    def double(self, parcel: Parcel) -> Parcel:
+    def double(self, message: InFlight) -> InFlight:
         """A second copy of a datagram, behind everything else."""
-        if parcel.channel is not DATAGRAM:
-            raise StageError(f"a {parcel.channel.value} is never doubled: only datagrams are")
+        if message.channel is not DATAGRAM:
+            raise StageError(f"a {message.channel.value} is never doubled: only datagrams are")
         self._posted += 1
-        copy = self._underway[self._posted] = parcel._replace(number=self._posted)
+        copy = self._underway[self._posted] = message._replace(number=self._posted)
         return copy
 
     def fire(self, name: str, timer: Timer = None) -> Timer:
@@ -276,7 +276,7 @@ class Stage:
         due = [each for each in actor.timers() if timer is None or each[2] == timer]
         if not due:
             what = "no timer" if timer is None else f"no timer {timer!r}"
-            raise StageError(f"{actor.life} has {what} set")
+            raise StageError(f"{actor.node} has {what} set")
         at, seat, fired, setting = due[0]
         self.now = max(self.now, at)
         actor.host.expire(seat, fired, setting, self.now)
@@ -307,29 +307,29 @@ class Stage:
         """The timers that are set, the next that is due first."""
         return [timer for _, _, timer, _ in self._living(name).timers()]
 
-    def life(self, name: str) -> NodeId:
-        return self._actor(name).life
+    def node(self, name: str) -> NodeId:
+        return self._actor(name).node
 
-    def underway(self, source: str | None = None, target: str | None = None) -> list[Parcel]:
+    def underway(self, source: str | None = None, target: str | None = None) -> list[InFlight]:
         """What waits on a path, from a process, to one, or anywhere: oldest first."""
         for name in (source, target):
             if name is not None:
                 self._actor(name)
         return [
-            parcel
-            for parcel in self._underway.values()
-            if source in (None, parcel.sender.name) and target in (None, parcel.target)
+            message
+            for message in self._underway.values()
+            if source in (None, message.sender.name) and target in (None, message.target)
         ]
 
-    def deliveries(self, life: NodeId) -> list[Event]:
-        """What one life's application heard, in order."""
-        return [what for who, what in self.log if who == life and isinstance(what, Event)]
+    def deliveries(self, node: NodeId) -> list[Event]:
+        """What one incarnation's application heard, in order."""
+        return [what for who, what in self.log if who == node and isinstance(what, Event)]
 
-    def notes(self, life: NodeId, kind: str) -> list[Note]:
+    def notes(self, node: NodeId, kind: str) -> list[Note]:
         return [
             what
             for who, what in self.log
-            if who == life and isinstance(what, Note) and what.kind == kind
+            if who == node and isinstance(what, Note) and what.kind == kind
         ]
 
     # --- effects -----------------------------------------------------------------------------
@@ -337,49 +337,51 @@ class Stage:
     def post(
         self, sender: NodeId, to: Address, packet: Packet, channel: Channel, token: Hashable
     ) -> None:
-        assert channel is not LINK or isinstance(to, NodeId), "a link joins two lives, not names"
+        assert channel is not LINK or isinstance(to, NodeId), (
+            "a link joins two incarnations, not names"
+        )
         self._posted += 1
-        parcel = Parcel(self._posted, sender, to, packet, channel, token)
-        lost = channel is DATAGRAM and parcel.path in self.cuts
+        message = InFlight(self._posted, sender, to, packet, channel, token)
+        lost = channel is DATAGRAM and message.path in self.cuts
         if isinstance(to, NodeId) and channel is not STATUS:
             lost = lost or not self._is_alive(to)
         if not lost:
-            self._underway[parcel.number] = parcel
+            self._underway[message.number] = message
 
-    def _take(self, parcel: Parcel) -> None:
-        if self._underway.pop(parcel.number, None) is None:
-            raise StageError(f"parcel {parcel.number} is not underway")
+    def _take(self, message: InFlight) -> None:
+        if self._underway.pop(message.number, None) is None:
+            raise StageError(f"message {message.number} is not underway")
 
-    def _tell(self, parcel: Parcel, arrived: bool) -> None:
-        actor = self.actors[parcel.sender.name]
-        if self._is_alive(parcel.sender):
-            seat = actor.host.seats[parcel.packet.group]
-            actor.host.status(seat, parcel.token, arrived, self.now)
+    def _report_status(self, message: InFlight, arrived: bool) -> None:
+        actor = self.actors[message.sender.name]
+        if self._is_alive(message.sender):
+            seat = actor.host.seats[message.packet.group]
+            actor.host.status(seat, message.token, arrived, self.now)
 
     def _deliver_everything(self) -> None:
         for _ in range(MOST_DELIVERIES):
-            parcels = self._underway.values()
-            parcel = next((each for each in parcels if each.path not in self.cuts), None)
-            if parcel is not None:
-                self.deliver(parcel)
+            messages = self._underway.values()
+            message = next((each for each in messages if each.path not in self.cuts), None)
+            if message is not None:
+                self.deliver(message)
                 continue
             # A status is answered within a bound, cut or not.
-            parcel = next((each for each in parcels if each.channel is STATUS), None)
-            if parcel is None:
+            message = next((each for each in messages if each.channel is STATUS), None)
+            if message is None:
                 return
-            self.drop(parcel)
+            self.drop(message)
         raise StageError(f"not at rest after {MOST_DELIVERIES} packets")
 
     # --- who and where -----------------------------------------------------------------------
 
-    def _rest_of_link(self, parcel: Parcel) -> list[Parcel]:
-        """All that is underway on the link of this parcel, or the parcel alone."""
-        if parcel.channel is not LINK:
-            return [parcel]
+    def _rest_of_link(self, message: InFlight) -> list[InFlight]:
+        """All that is underway on the link of this message, or the message alone."""
+        if message.channel is not LINK:
+            return [message]
         return [
             each
             for each in self._underway.values()
-            if each.channel is LINK and each.sender == parcel.sender and each.to == parcel.to
+            if each.channel is LINK and each.sender == message.sender and each.to == message.to
         ]
 
     def _actor(self, name: str) -> Actor:
@@ -394,10 +396,10 @@ class Stage:
             raise StageError(f"{name} is down")
         return actor
 
-    def _is_alive(self, life: NodeId) -> bool:
-        actor = self._actor(life.name)
-        return actor.alive and actor.life == life
+    def _is_alive(self, node: NodeId) -> bool:
+        actor = self._actor(node.name)
+        return actor.alive and actor.node == node
 
     def _paths(self, source: str, target: str, one_way: bool) -> list[tuple[str, str]]:
-        paths = [(self._actor(source).life.name, self._actor(target).life.name)]
+        paths = [(self._actor(source).node.name, self._actor(target).node.name)]
         return paths if one_way else [*paths, (target, source)]

@@ -116,8 +116,8 @@ def test_an_absurd_stamp_costs_one_request_and_is_done_without() -> None:
     rounds(stage, "n3", 3)
     assert said(stage, Recover) == [Recover("g", [(0, (1 << 31) - 99, 1 << 31)])] * 2
     rounds(stage, "n3", 3)
-    assert [event.index for event in stage.deliveries(stage.life("n3"))] == [1]
-    assert len(stage.notes(stage.life("n3"), "lose")) <= 2000
+    assert [event.index for event in stage.deliveries(stage.node("n3"))] == [1]
+    assert len(stage.notes(stage.node("n3"), "lose")) <= 2000
 
 
 def test_who_says_that_he_saw_more_of_ours_than_we_made_does_not_stop_us() -> None:

@@ -21,7 +21,7 @@ from ordercast.protocol.cluster.packets import (
     Updates,
     Welcome,
 )
-from ordercast.testing.stage import Parcel, Stage
+from ordercast.testing.stage import InFlight, Stage
 from ordercast.types import NodeId
 
 N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
@@ -62,7 +62,7 @@ def said(stage: Stage, kind: type[Packet], source: str | None = None) -> list[An
     return [parcel.packet for parcel in stage.underway(source) if isinstance(parcel.packet, kind)]
 
 
-def first(stage: Stage, source: str, target: str, kind: type[Packet]) -> Parcel:
+def first(stage: Stage, source: str, target: str, kind: type[Packet]) -> InFlight:
     return next(one for one in stage.underway(source, target) if isinstance(one.packet, kind))
 
 
@@ -355,7 +355,7 @@ def test_a_member_that_is_alone_knows_at_once_where_it_is() -> None:
 def newcomer(stage: Stage) -> NodeId:
     stage.crash("n3")
     stage.start("n3")
-    return stage.life("n3")
+    return stage.node("n3")
 
 
 def test_a_newcomer_begins_where_it_is_told_and_what_was_before_is_not_lost() -> None:

@@ -81,7 +81,7 @@ def move(stage: Stage, verb: str, a: int, b: int) -> None:
     elif verb in ("drop", "double"):
         loose = [p for p in stage.underway() if p.channel is DATAGRAM]
         if verb == "drop":
-            loose += [p for p in stage.underway() if stage.life(p.sender.name) != p.sender]
+            loose += [p for p in stage.underway() if stage.node(p.sender.name) != p.sender]
         if loose:
             getattr(stage, verb)(loose[(12 * a + b) % len(loose)])
     elif verb == "tick" and alive:
@@ -121,7 +121,7 @@ def lost(stage: Stage, life: NodeId) -> set[tuple[object, object]]:
 def stayers(stage: Stage) -> list[NodeId]:
     """Those who were there from the beginning to the end."""
     actors = stage.actors.values()
-    return [actor.life for actor in actors if actor.alive and not actor.life.incarnation]
+    return [actor.node for actor in actors if actor.alive and not actor.node.incarnation]
 
 
 def everybody(stage: Stage) -> list[NodeId]:
@@ -180,8 +180,8 @@ def test_everybody_accepts_again_and_sees_everybody(schedule: list[Move]) -> Non
         if actor.alive:
             assert stage.accepts(name)
             member: Any = stage.machine(name)
-            others = {other.life for other in stage.actors.values() if other.alive}
-            assert set(member.present) == others - {actor.life}
+            others = {other.node for other in stage.actors.values() if other.alive}
+            assert set(member.present) == others - {actor.node}
 
 
 # --- limits -----------------------------------------------------------------------------------

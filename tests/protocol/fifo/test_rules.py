@@ -22,13 +22,13 @@ def formed(names: str = "n1 n2 n3", **options: object) -> Stage:
 
 def texts(stage: Stage, name: str) -> list[bytes]:
     """What the present life of a process delivered, message by message."""
-    events = stage.deliveries(stage.life(name))
+    events = stage.deliveries(stage.node(name))
     return [payload for event in events for payload in event.payloads]
 
 
 def view(stage: Stage, name: str) -> tuple[NodeId, ...]:
     """The last view that a process installed."""
-    life = stage.life(name)
+    life = stage.node(name)
     return [what.members for who, what in stage.log if who == life and isinstance(what, View)][-1]
 
 

@@ -174,7 +174,7 @@ def separations(world: World) -> list[str]:
             machine = process.host.seats[group.name].machine
             assert isinstance(machine, NewtopMember)
             current = machine.named[group.name].current
-            views[process.life] = current.views.members if current is not None else ()
+            views[process.node] = current.views.members if current is not None else ()
         if any(views.values()) and len({*views.values(), tuple(sorted(views))}) > 1:
             words = [f"{life} with {' '.join(map(str, view))}" for life, view in views.items()]
             found.append(f"{group.name} has not come together: {', '.join(words)}")

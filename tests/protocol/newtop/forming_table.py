@@ -24,7 +24,7 @@ def run(stage: Stage, rounds: int = 12) -> None:
         stage.settle(ticks=1)
         for name, actor in stage.actors.items():
             asked = sum(
-                isinstance(what, StateWanted) for who, what in stage.log if who == actor.life
+                isinstance(what, StateWanted) for who, what in stage.log if who == actor.node
             )
             while actor.alive and actor.answered < asked:
                 stage.provide(name, " ".join(known(stage, name)).encode())
@@ -34,7 +34,7 @@ def run(stage: Stage, rounds: int = 12) -> None:
 def told(stage: Stage, name: str) -> list[Any]:
     """What the application of the present life was handed."""
     kinds = (Event, View, StateGiven, Subgroup, Refused)
-    now = stage.life(name)
+    now = stage.node(name)
     return [what for who, what in stage.log if who == now and isinstance(what, kinds)]
 
 

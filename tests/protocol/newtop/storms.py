@@ -116,7 +116,7 @@ def storm(
         group = draw.randrange(len(groups))
         who = draw.choice(groups[group])
         at = draw.randrange(200, 900 * seconds) * MILLISECOND
-        world.agenda.add(at, _depart, (world.processes[who], chr(ord("a") + group)))
+        world.queue.add(at, _depart, (world.processes[who], chr(ord("a") + group)))
     outcome = world.run()
     trace = Trace(outcome.header, sink.rows)
     return Storm(sink.rows, check(trace, laws), outcome.error, groups, outcome.packets)

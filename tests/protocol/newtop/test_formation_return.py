@@ -150,7 +150,7 @@ def test_a_group_forms_while_another_one_runs() -> None:
 def run_both(stage: Stage) -> None:
     stage.settle(ticks=2)
     for name, actor in stage.actors.items():
-        log = [what for who, what in stage.log if who == actor.life]
+        log = [what for who, what in stage.log if who == actor.node]
         asked = [what for what in log if isinstance(what, StateWanted)]
         for what in asked[actor.answered :]:
             stage.provide(name, None, what.group)

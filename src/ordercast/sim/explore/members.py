@@ -2,7 +2,7 @@
 
 Theory of operation. A `Core` is one state of one process: its machines, timers, clock, disk and
 how often it submitted. Equal cores are one object (`fingerprint.py` says what equal is),
-and a core never changes: a door is called on a deep copy of its machines. Machines are pure, so
+and a core never changes: an input is called on a deep copy of its machines. Machines are pure, so
 what comes of one core and one call is always the same and is remembered: in a large search nearly
 every reaction is looked up, and most states of the world are new combinations of few cores.
 
@@ -28,14 +28,14 @@ from ordercast.sim.explore.setting import Setting
 from ordercast.types import Event, Invitation, NodeId, StateWanted, View
 
 PAYLOAD = b"x"
-LIVES_BITS = 10
-"""The code of a life is `process << 10 | incarnation`; of a name, `~process`."""
+INCARNATIONS_BITS = 10
+"""The code of an incarnation is `process << 10 | incarnation`; of a name, `~process`."""
 
 LINKED, FLEETING, ASKED = 0, 1, 2
 """The channels: link, datagram, status."""
 
-Door: TypeAlias = tuple[Any, ...]
-"""The name of a door and its arguments, with packets and tokens as their numbers."""
+MachineInput: TypeAlias = tuple[Any, ...]
+"""The name of an input and its arguments, with packets and tokens as their numbers."""
 
 
 class Submitted(NamedTuple):
@@ -43,15 +43,15 @@ class Submitted(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What one step added to the log of one life."""
+    """What one step added to the log of one incarnation."""
 
-    life: NodeId
+    node: NodeId
     items: tuple[Submitted | Event | View | Note, ...]
 
 
 class Sending(NamedTuple):
     channel: int
-    to: int  # the code of a life or of a name
+    to: int  # the code of an incarnation or of a name
     packet: int
     machine: int  # who hears the answer, for status
     token: int
@@ -61,20 +61,20 @@ class Core:
     """One state of one process. Compare by identity."""
 
     __slots__ = (
-        *("accepting", "alive", "clock", "frozen", "id", "kept", "life", "machines"),
+        *("accepting", "alive", "clock", "frozen", "id", "kept", "node", "machines"),
         *("submitted", "timers"),
     )
 
-    def __init__(self, life: NodeId, kept: tuple[Packet, ...], clock: int, submitted: int) -> None:
+    def __init__(self, node: NodeId, kept: tuple[Packet, ...], clock: int, submitted: int) -> None:
         self.id = -1
-        self.life = life
+        self.node = node
         self.alive = False
         self.machines: list[Any] = []  # machines, or what is left of one
         # (machine, timer, when it would run out), in the order of their encodings
         self.timers: tuple[tuple[int, Timer, int], ...] = ()
         self.clock = clock  # nanoseconds by a true clock; stands still unless there are clocks
         self.kept = kept  # on disk
-        self.submitted = submitted  # by all lives
+        self.submitted = submitted  # by all incarnations
         self.accepting: tuple[str, ...] = ()  # groups
         self.frozen: Frozen = {}
 
@@ -120,8 +120,8 @@ class Call:
 
     def __init__(self, members: Members, core: Core) -> None:
         self._members = members
-        life = core.life if core.alive else NodeId(core.life.name, core.life.incarnation + 1)
-        self.core = Core(life, core.kept, core.clock, core.submitted)  # what it becomes
+        node = core.node if core.alive else NodeId(core.node.name, core.node.incarnation + 1)
+        self.core = Core(node, core.kept, core.clock, core.submitted)  # what it becomes
         self.core.alive = True
         self.sent: list[Sending] = []
         self.items: list[Any] = []  # for the log
@@ -179,14 +179,14 @@ class Call:
         for address, token in zip(to, tokens, strict=True):
             asked = members.number(token) if by == ASKED else 0
             code = members.code(address)
-            assert code >= 0 or by != LINKED, "a link joins two lives, not two names"
+            assert code >= 0 or by != LINKED, "a link joins two incarnations, not two names"
             self.sent.append(Sending(by, code, number, place, asked))
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> int:
         """Returns when it would run out, which is nothing to those who have no clocks."""
         if not self._members.setting.clocks:
             return 0
-        return self.core.clock + self._members.span(self.core.life.name, after)
+        return self.core.clock + self._members.span(self.core.node.name, after)
 
     def cancel(self, alarm: int) -> None:
         """Nothing to do: the timers that are left are part of the core."""
@@ -227,21 +227,21 @@ class Members:
         self._encodings: dict[int, bytes] = {}  # of the things
         self._core_of: dict[bytes, Core] = {}
         self._entry_of: dict[bytes, int] = {}
-        self._reactions: dict[tuple[int, Door], Reaction | Failure] = {}
+        self._reactions: dict[tuple[int, MachineInput], Reaction | Failure] = {}
         self._later: dict[tuple[int, int], Core] = {}
         self._codes = {name: place for place, name in enumerate(setting.names)}
         self._clocks = {name: setting.clock_of(name) for name in setting.names}
 
     def unborn(self, name: str) -> Core:
-        """Before the first life."""
+        """Before the first incarnation."""
         return self._intern(Core(NodeId(name, -1), (), 0, 0), {})
 
-    def react(self, core: Core, door: Door) -> Reaction | Failure:
-        key = core.id, door
+    def react(self, core: Core, machine_input: MachineInput) -> Reaction | Failure:
+        key = core.id, machine_input
         found = self._reactions.get(key)
         if found is None:
             try:
-                found = self._call(core, door)
+                found = self._call(core, machine_input)
             except UsageError:
                 raise  # the caller's mistake, not the machine's
             except Exception as failure:  # the machine broke, which is what we look for
@@ -255,14 +255,14 @@ class Members:
             return core
         found = self._later.get((core.id, clock))
         if found is None:
-            after = Core(core.life, core.kept, clock, core.submitted)
+            after = Core(core.node, core.kept, clock, core.submitted)
             after.alive, after.machines, after.timers = core.alive, core.machines, core.timers
             found = self._later[core.id, clock] = self._intern(after, core.frozen)
         return found
 
     def local_time(self, core: Core) -> int:
         """What the core's own clock shows."""
-        return self._clocks[core.life.name].read(core.clock)
+        return self._clocks[core.node.name].read(core.clock)
 
     def span(self, name: str, after: int) -> int:
         """How long it takes by a true clock until so much time has passed on one's own."""
@@ -271,10 +271,13 @@ class Members:
     def code(self, address: Address) -> int:
         if isinstance(address, str):
             return ~self._codes[address]
-        return self._codes[address.name] << LIVES_BITS | address.incarnation
+        return self._codes[address.name] << INCARNATIONS_BITS | address.incarnation
 
-    def life(self, code: int) -> NodeId:
-        return NodeId(self.setting.names[code >> LIVES_BITS], code & (1 << LIVES_BITS) - 1)
+    def node(self, code: int) -> NodeId:
+        return NodeId(
+            self.setting.names[code >> INCARNATIONS_BITS],
+            code & (1 << INCARNATIONS_BITS) - 1,
+        )
 
     def number(self, thing: object) -> int:
         """The number of a packet or token: part of its hash, so the same in every search."""
@@ -287,15 +290,15 @@ class Members:
 
     # --- calling -------------------------------------------------------------------------------
 
-    def _call(self, core: Core, door: Door) -> Reaction:
-        kind, *arguments = door
+    def _call(self, core: Core, machine_input: MachineInput) -> Reaction:
+        kind, *arguments = machine_input
         if kind == "crash":
-            after = Core(core.life, core.kept, core.clock, core.submitted)
+            after = Core(core.node, core.kept, core.clock, core.submitted)
             return Reaction(self._intern(after, {}), (), self._entry(after, [Note("crash", {})]))
         call = Call(self, core)
         if kind == "start":
-            call.start(self.setting.build(call.core.life, list(core.kept)))
-            for group in self.setting.sought_by(core.life.name):  # its application wants to send
+            call.start(self.setting.build(call.core.node, list(core.kept)))
+            for group in self.setting.sought_by(core.node.name):  # its application wants to send
                 call.host.give(call.host.seats[group], Seek(group, True), call.now())
             return self._reaction(call, {})
         assert core.alive
@@ -315,7 +318,7 @@ class Members:
         elif kind == "submit":
             host.submit(arguments[0], [PAYLOAD], len(PAYLOAD), call.now())
             call.core.submitted += 1
-        elif not host.receive(self.life(arguments[0]), self.things[arguments[1]], call.now()):
+        elif not host.receive(self.node(arguments[0]), self.things[arguments[1]], call.now()):
             return Reaction(core)  # a packet for a group that this process does not have
         return self._reaction(call, core.frozen)
 
@@ -336,7 +339,7 @@ class Members:
 
     def _intern(self, core: Core, known: Frozen) -> Core:
         walk = Walk(known)
-        state = core.life, core.alive, core.submitted, core.clock, core.timers, core.kept
+        state = core.node, core.alive, core.submitted, core.clock, core.timers, core.kept
         seen = digest(walk.encode([state, core.machines]))
         found = self._core_of.get(seen)
         if found is None:
@@ -352,7 +355,7 @@ class Members:
     def _entry(self, core: Core, items: list[Any]) -> int:
         if not items:
             return 0
-        entry = Entry(core.life, tuple(items))
+        entry = Entry(core.node, tuple(items))
         number = self._entry_of.setdefault(encode(entry), len(self.entries))
         if number == len(self.entries):
             self.entries.append(entry)

@@ -2,8 +2,9 @@
 
 A `State` is a value: the cores and logs of all members and what is underway. It has no time.
 
-  link      a queue from one life to another; only its head can arrive. When the sender dies, what
-            is underway still arrives in order, up to any point. When the receiver dies, it is gone.
+  link      a queue from one incarnation to another; only its head can arrive. When the sender
+            dies, what is underway still arrives in order, up to any point. When the receiver dies,
+            it is gone.
   datagram  a bag: any of it can arrive next. To be lost or doubled costs from the bounds.
   status    arrives, and is answered, in two separate steps. OK only after it arrived; not OK at
             any time, and then it may still arrive. To be lost costs from the bounds.
@@ -29,8 +30,8 @@ from typing import Any, NamedTuple, TypeAlias
 from ordercast.sim.explore.members import (
     ASKED,
     FLEETING,
+    INCARNATIONS_BITS,
     LINKED,
-    LIVES_BITS,
     Core,
     Failure,
     Logs,
@@ -40,9 +41,10 @@ from ordercast.sim.explore.members import (
 from ordercast.sim.explore.setting import NO_BOUNDS, Bounds, Setting
 
 Links: TypeAlias = tuple[tuple[tuple[int, int], tuple[int, ...]], ...]
-Datagram: TypeAlias = tuple[int, int, int]  # from which life, to which life or name, packet
+Datagram: TypeAlias = tuple[int, int, int]
+"""Sender's incarnation, receiver's incarnation or name, packet."""
 Status: TypeAlias = tuple[int, int, int, int, int, int]
-"""From which life, to which life or name, packet, machine, token, and how far it is."""
+"""Sender's incarnation, receiver's incarnation or name, packet, machine, token, how far it is."""
 Action: TypeAlias = tuple[Any, ...]
 
 UNDERWAY, ARRIVED, DENIED, LOST = range(4)
@@ -201,23 +203,25 @@ class Model:
         return found
 
     def _bearer(self, state: State, code: int) -> int | None:
-        """Who would get what is sent to this life or name now."""
-        who = ~code if code < 0 else code >> LIVES_BITS
+        """Who would get what is sent to this incarnation or name now."""
+        who = ~code if code < 0 else code >> INCARNATIONS_BITS
         core = self.members.cores[state.cores[who]]
-        if not core.alive or (code >= 0 and core.life.incarnation != code & (1 << LIVES_BITS) - 1):
+        if not core.alive or (
+            code >= 0 and core.node.incarnation != code & (1 << INCARNATIONS_BITS) - 1
+        ):
             return None
         return who
 
     def _may_come(self, state: State, code: int) -> bool:
-        """Whether a later life may get what is sent to this name now, while nobody bears it."""
+        """Whether a later incarnation may get what is sent now to a name that nobody bears."""
         if code >= 0:
             return False
-        unborn = self.members.cores[state.cores[~code]].life.incarnation < 0
+        unborn = self.members.cores[state.cores[~code]].node.incarnation < 0
         return unborn or self.bounds.restarts > 0
 
     def _is_cut(self, cuts: tuple[tuple[int, int], ...], one: int, two: int) -> bool:
-        one = ~one if one < 0 else one >> LIVES_BITS
-        two = ~two if two < 0 else two >> LIVES_BITS
+        one = ~one if one < 0 else one >> INCARNATIONS_BITS
+        two = ~two if two < 0 else two >> INCARNATIONS_BITS
         return (min(one, two), max(one, two)) in cuts
 
     # --- members act ---------------------------------------------------------------------------
@@ -241,26 +245,26 @@ class Model:
         return self._react(state, who, ("start",))
 
     def _crash(self, state: State, who: int) -> State | Failure:
-        life = self.members.code(self.members.cores[state.cores[who]].life)
-        ends = (life,) if self.bounds.restarts else (life, ~who)  # nobody will bear the name
+        node = self.members.code(self.members.cores[state.cores[who]].node)
+        ends = (node,) if self.bounds.restarts else (node, ~who)  # nobody will bear the name
         statuses = []
         for status in state.statuses:
             sender, to, phase = status[0], status[1], status[5]
-            if sender == life:
+            if sender == node:
                 phase = {UNDERWAY: DENIED, DENIED: DENIED}.get(phase, -1)
             if to in ends:
                 phase = {UNDERWAY: LOST, DENIED: -1}.get(phase, phase)
             if phase >= 0:
                 statuses.append((*status[:5], phase))
         left = state._replace(
-            links=tuple(link for link in state.links if link[0][1] != life),
+            links=tuple(link for link in state.links if link[0][1] != node),
             datagrams=tuple(each for each in state.datagrams if each[1] not in ends),
             statuses=tuple(sorted(statuses)),
         )
         return self._react(left, who, ("crash",))
 
-    def _react(self, state: State, who: int, door: tuple[Any, ...]) -> State | Failure:
-        reaction = self.members.react(self.members.cores[state.cores[who]], door)
+    def _react(self, state: State, who: int, machine_input: tuple[Any, ...]) -> State | Failure:
+        reaction = self.members.react(self.members.cores[state.cores[who]], machine_input)
         if isinstance(reaction, Failure):
             return reaction
         cores, logs = state.cores, state.logs
@@ -273,7 +277,7 @@ class Model:
         return self._post(after, who, reaction) if reaction.sent else after
 
     def _post(self, state: State, who: int, reaction: Reaction) -> State:
-        me = self.members.code(reaction.core.life)
+        me = self.members.code(reaction.core.node)
         links = dict(state.links)
         datagrams, statuses = list(state.datagrams), list(state.statuses)
         for channel, to, packet, machine, token in reaction.sent:
@@ -319,7 +323,7 @@ class Model:
             if len(link[1]) > 1:
                 links.append((way, link[1][1:]))
         left = State(state.cores, state.logs, tuple(links), *state[3:])
-        return self._react(left, to >> LIVES_BITS, ("receive", sender, packet))
+        return self._react(left, to >> INCARNATIONS_BITS, ("receive", sender, packet))
 
     def _break_link(self, state: State, sender: int, to: int) -> State:
         return state._replace(links=tuple(each for each in state.links if each[0] != (sender, to)))

@@ -105,7 +105,7 @@ def _all_accept(model: Model, state: State) -> bool:
         for core in cores
         for family, plans in model.setting.parts
         for plan in plans
-        if core.life.name in plan.members and family.may_send(plan, core.life.name)
+        if core.node.name in plan.members and family.may_send(plan, core.node.name)
     )
 
 
@@ -152,7 +152,7 @@ def _write(
             journals[who].deliver(at, item)
         elif isinstance(item, Note):
             if item.kind == "start":
-                journals[who] = Journal(entry.life, rows.append)
+                journals[who] = Journal(entry.node, rows.append)
             journals[who].row(at, item.kind, **item.columns)
         elif isinstance(item, View):
             journals[who].view(at, item)

@@ -90,7 +90,7 @@ def _way(model: Model, sender: int, to: int) -> str:
 
 
 def _end(model: Model, code: int) -> str:
-    return model.setting.names[~code] if code < 0 else str(model.members.life(code))
+    return model.setting.names[~code] if code < 0 else str(model.members.node(code))
 
 
 def _packet(model: Model, number: int) -> str:

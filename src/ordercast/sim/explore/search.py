@@ -65,7 +65,7 @@ Judge: TypeAlias = Callable[[Trace], Sequence[Judgement]]
 class Present(NamedTuple):
     """One living member in one state. Look, and change nothing."""
 
-    life: NodeId
+    node: NodeId
     machines: Sequence[Machine]
     now: int  # on its own clock
 
@@ -304,7 +304,7 @@ class _Search:
         members = self.model.members
         living = [core for core in map(members.cores.__getitem__, cores) if core.alive]
         wrong = self.invariant(
-            [Present(core.life, core.machines, members.local_time(core)) for core in living]
+            [Present(core.node, core.machines, members.local_time(core)) for core in living]
         )
         if wrong is not None:
             trace = trace_of(self.model, self._run_to(node), Ending.CUT)

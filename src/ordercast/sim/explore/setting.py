@@ -91,7 +91,7 @@ class Setting(msgspec.Struct, frozen=True):
         ]
 
     def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
-        """The machines of one life."""
+        """The machines of one incarnation."""
         machines: list[Machine] = []
         own = [
             (family, plan)

@@ -22,10 +22,10 @@ LAST_TICKET = 1 << 62
 
 
 class _Over(Exception):
-    """The time until which the agenda was to run has come."""
+    """The time until which the event queue was to run has come."""
 
 
-class Agenda:
+class EventQueue:
     __slots__ = ("_late", "_number", "_order", "_slots", "_ticket", "_today", "done", "now")
 
     def __init__(self) -> None:

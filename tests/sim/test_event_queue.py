@@ -1,4 +1,4 @@
-"""The agenda against the obvious one: a list that is searched for its smallest entry."""
+"""The event queue against the obvious one: a list that is searched for its smallest entry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from ordercast.sim.agenda import SLOT_BITS, Agenda
+from ordercast.sim.event_queue import SLOT_BITS, EventQueue
 
 SLOT = 1 << SLOT_BITS
 # About as long as a slot, so that entries fall into the one that is on, the next, and far ones.
@@ -20,7 +20,7 @@ spans = st.one_of(
 
 
 class Plain:
-    """What an agenda is meant to do, without any cleverness."""
+    """What an event queue is meant to do, without any cleverness."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -44,24 +44,24 @@ class Plain:
         return True
 
 
-def play(agenda: Agenda | Plain, script: list[tuple[int, list[int]]], runs: list[int]) -> list:
+def play(queue: EventQueue | Plain, script: list[tuple[int, list[int]]], runs: list[int]) -> list:
     """Entries that, when they happen, add further ones. Returns when each of them happened."""
     happened = []
     follow = {index: spans for index, (_, spans) in enumerate(script)}
 
     def act(index: int) -> None:
-        happened.append((agenda.now, index))
+        happened.append((queue.now, index))
         for span in follow.pop(index, []):
-            agenda.add(agenda.now + span, act, len(script) + len(happened))
+            queue.add(queue.now + span, act, len(script) + len(happened))
 
     for index, (at, _) in enumerate(script):
-        agenda.add(at, act, index)
+        queue.add(at, act, index)
     until = 0
     for span in runs:
         until += span
-        assert agenda.run(until, 1000)
-        happened.append((agenda.now, None))
-        agenda.add(agenda.now, act, -1)  # what is added between two runs
+        assert queue.run(until, 1000)
+        happened.append((queue.now, None))
+        queue.add(queue.now, act, -1)  # what is added between two runs
     return happened
 
 
@@ -73,53 +73,53 @@ def play(agenda: Agenda | Plain, script: list[tuple[int, list[int]]], runs: list
 def test_it_agrees_with_the_obvious_one(
     script: list[tuple[int, list[int]]], runs: list[int]
 ) -> None:
-    assert play(Agenda(), script, runs) == play(Plain(), script, runs)
+    assert play(EventQueue(), script, runs) == play(Plain(), script, runs)
 
 
 def test_what_happens_at_the_same_time_happens_in_the_order_in_which_it_was_added() -> None:
     happened: list[str] = []
-    agenda = Agenda()
+    queue = EventQueue()
     for name in ("b", "a", "c"):
-        agenda.add(5, happened.append, name)
-    agenda.add(4, lambda _: agenda.add(5, happened.append, "d"), None)
-    agenda.run(5, 10)
+        queue.add(5, happened.append, name)
+    queue.add(4, lambda _: queue.add(5, happened.append, "d"), None)
+    queue.run(5, 10)
     assert happened == ["b", "a", "c", "d"]
 
 
 def test_until_is_included_and_what_is_later_waits() -> None:
     happened: list[int] = []
-    agenda = Agenda()
+    queue = EventQueue()
     for at in (9, 10, 11):
-        agenda.add(at, happened.append, at)
-    assert agenda.run(10, 10)
-    assert (happened, agenda.now) == ([9, 10], 10)
-    assert agenda.run(11, 10)
-    assert (happened, agenda.now) == ([9, 10, 11], 11)
+        queue.add(at, happened.append, at)
+    assert queue.run(10, 10)
+    assert (happened, queue.now) == ([9, 10], 10)
+    assert queue.run(11, 10)
+    assert (happened, queue.now) == ([9, 10, 11], 11)
 
 
 @pytest.mark.parametrize(("at_most", "enough"), [(2, False), (3, True), (4, True)])
 def test_it_stops_when_it_took_too_many_entries(at_most: int, enough: bool) -> None:
     happened: list[int] = []
-    agenda = Agenda()
+    queue = EventQueue()
     for at in (1, SLOT, 2 * SLOT):
-        agenda.add(at, happened.append, at)
-    assert agenda.run(3 * SLOT, at_most) is enough
-    assert agenda.done == len(happened) == min(at_most, 3)
+        queue.add(at, happened.append, at)
+    assert queue.run(3 * SLOT, at_most) is enough
+    assert queue.done == len(happened) == min(at_most, 3)
 
 
 def test_what_raised_ends_the_run_and_the_count_is_right() -> None:
-    agenda = Agenda()
+    queue = EventQueue()
     for at in (1, 2):
-        agenda.add(at, lambda _: None, None)
-    agenda.add(3, lambda number: 1 // number, 0)
+        queue.add(at, lambda _: None, None)
+    queue.add(3, lambda number: 1 // number, 0)
     with pytest.raises(ZeroDivisionError):
-        agenda.run(10, 10)
-    assert (agenda.now, agenda.done) == (3, 2)
+        queue.run(10, 10)
+    assert (queue.now, queue.done) == (3, 2)
 
 
 def test_nothing_happens_in_the_past() -> None:
-    agenda = Agenda()
-    agenda.add(5 * SLOT, lambda _: None, None)
-    agenda.run(5 * SLOT, 10)
+    queue = EventQueue()
+    queue.add(5 * SLOT, lambda _: None, None)
+    queue.run(5 * SLOT, 10)
     with pytest.raises(AssertionError, match="in the past"):
-        agenda.add(SLOT, lambda _: None, None)
+        queue.add(SLOT, lambda _: None, None)
