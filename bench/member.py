@@ -37,7 +37,8 @@ from ordercast import Causal, Fifo, Total
 from ordercast import open as open_node
 from ordercast.kernel.outbox import Limits
 from ordercast.net import send_queue
-from ordercast.net.group import Group, Message
+from ordercast.net.group import Group
+from ordercast.net.message import Message
 from ordercast.net.node import Node
 from ordercast.types import Event, NodeId
 from ordercast.units import MILLISECOND, Duration, Size
