@@ -76,6 +76,9 @@ class Phase(Enum):
     FAILED = "failed"  # nobody can provide the state any more
 
 
+BEGUN = Phase.BEGUN  # looked up hundreds of thousands of times
+
+
 class GroupEpoch:
     def __init__(
         self,
@@ -126,15 +129,16 @@ class GroupEpoch:
     def received_by_all(self) -> int:
         """No live member, ourselves included, will send anything numbered up to here."""
         clock = self.order.clock.value
-        return min(clock, self.streams.received.stable_up_to(clock))
+        received = self.streams.received.stable_up_to(clock)
+        return received if received < clock else clock
 
     def bound(self) -> int:
         """Nothing new will arrive at or below it, the state to begin with included."""
         up_to = self.placement.deliverable_up_to(self)
-        if self.phase is not Phase.BEGUN and self._awaits_state():
+        if self.phase is not BEGUN and self._awaits_state():
             assert self.initiator is not None
             up_to = min(up_to, self.streams.up_to(self.initiator))
-        return max(self.floor, up_to)
+        return up_to if up_to > self.floor else self.floor
 
     def _awaits_state(self) -> bool:
         """Whether the state may still arrive, and takes a place in the order."""
@@ -367,7 +371,7 @@ class GroupEpoch:
         """Whether any member may wait for a number of ours."""
         return bool(
             waits_for
-            or self.phase is not Phase.BEGUN
+            or self.phase is not BEGUN
             or self.streams.unstable_events
             or (
                 not self.is_full

@@ -106,7 +106,9 @@ class Ordering:
         """Everything numbered up to here was received, in every group."""
         bound = self.clock.value
         for group in self.groups.values():
-            bound = min(bound, group.bound())
+            one = group.bound()
+            if one < bound:
+                bound = one
         return bound
 
     def next_cut(self) -> tuple[int, str] | None:
