@@ -309,7 +309,7 @@ WAYS: dict[str, Callable[[list[Row], Random], None]] = {
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_a_trace_that_was_spoilt_is_noticed(name: str) -> None:
+def test_a_spoilt_trace_is_noticed(name: str) -> None:
     draw, noticed = Random(1), 0
     for seed in SEEDS:
         rows = list(rows_of(seed))

@@ -48,7 +48,7 @@ def placement(stage: Stage, name: str) -> Unordered:
     return found
 
 
-def test_an_event_is_delivered_as_it_comes() -> None:
+def test_an_event_is_delivered_when_it_arrives() -> None:
     """At once where it was sent, and elsewhere without a word of anybody else."""
     stage = staged({"g": "n1 n2 n3"})
     fall_silent(stage, "n3")
@@ -60,7 +60,7 @@ def test_an_event_is_delivered_as_it_comes() -> None:
     assert (messages(stage, "n1"), messages(stage, "n2")) == (["a", "b"], ["b", "a"])
 
 
-def test_a_group_without_order_holds_up_no_other() -> None:
+def test_a_group_without_order_delays_no_other() -> None:
     """n3, whom g waits for in vain, keeps h from nothing; and h waits for n3, but not g."""
     stage = staged({"g": "n1 n3", "h": "n1 n2"}, ordered="h")
     fall_silent(stage, "n3")
@@ -71,7 +71,7 @@ def test_a_group_without_order_holds_up_no_other() -> None:
     assert messages(stage, "n1")[0] == "a"
 
 
-def test_sends_wait_for_no_turn_elsewhere() -> None:
+def test_a_sender_does_not_wait_for_turns_in_other_groups() -> None:
     plans = [
         Plan("g", ("n1", "n2"), AtomicOptions()),
         Plan("h", ("n1", "n2"), SequencedOptions()),
@@ -82,7 +82,7 @@ def test_sends_wait_for_no_turn_elsewhere() -> None:
     assert stage.submit("n2", [b"b"]), "what has no order need not come after anything"
 
 
-def test_what_one_survivor_has_all_deliver_in_the_old_view() -> None:
+def test_an_event_that_one_survivor_has_is_delivered_by_all_in_the_old_view() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n3", [b"last"])
     carry(stage, "n3", "n1")
@@ -100,7 +100,7 @@ def confirmed_at(stage: Stage, name: str) -> None:
     raise AssertionError(f"{name} confirms nothing")
 
 
-def test_what_was_sent_after_a_confirmation_belongs_to_the_next_view() -> None:
+def test_events_sent_after_a_confirmation_belong_to_the_next_view() -> None:
     """n2 confirms and sends; it has not heard that n1 confirms too, and holds its own event."""
     stage = staged({"g": "n1 n2 n3"})
     die(stage, "n3")
@@ -119,7 +119,7 @@ def test_what_was_sent_after_a_confirmation_belongs_to_the_next_view() -> None:
     assert heard(stage, "n1") == heard(stage, "n2") == ["g{n1 n2 n3}", "early", "g{n1 n2}", "late"]
 
 
-def test_who_is_gone_before_it_confirmed_goes_in_the_same_view() -> None:
+def test_a_member_that_fails_before_it_confirms_is_excluded_in_the_same_view() -> None:
     """All suspect n4. n3 does not hear that the others do, so it confirms nothing, and dies."""
     stage = staged({"g": "n1 n2 n3 n4"})
     die(stage, "n4")
@@ -142,7 +142,7 @@ def test_who_is_gone_before_it_confirmed_goes_in_the_same_view() -> None:
     assert sorted(waiting.undelivered) == sorted(waiting.confirmed) == [life("n1"), life("n2")]
 
 
-def test_who_leaves_is_heard_to_its_last_word() -> None:
+def test_all_events_of_a_member_that_leaves_are_delivered() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n3", [b"farewell"])
     leave(stage, "n3")
@@ -151,7 +151,7 @@ def test_who_leaves_is_heard_to_its_last_word() -> None:
         assert heard(stage, name) == ["g{n1 n2 n3}", "farewell", "g{n1 n2}"]
 
 
-def test_what_waits_for_a_view_holds_its_sender_back() -> None:
+def test_events_that_wait_for_a_view_slow_down_their_sender() -> None:
     """n1 does not hear n2 confirm, so it cannot deliver what n2 sends afterwards, and says so."""
     stage = staged({"g": "n1 n2 n3"}, window=2)
     die(stage, "n3")
@@ -166,7 +166,7 @@ def test_what_waits_for_a_view_holds_its_sender_back() -> None:
     assert not stage.accepts("n2")
 
 
-def test_who_confirms_the_same_twice_loses_its_place() -> None:
+def test_a_member_that_confirms_twice_is_excluded() -> None:
     """It would hold back its own stream, and with it the windows of all, for ever."""
     stage = staged({"g": "n1 n2 n3"})
     die(stage, "n3")
@@ -184,7 +184,7 @@ def test_who_confirms_the_same_twice_loses_its_place() -> None:
     assert views(stage, "n1")[-1] == "g{n1}"
 
 
-def test_nobody_gives_turns() -> None:
+def test_turns_are_rejected() -> None:
     stage = staged({"g": "n1 n2"})
     with pytest.raises(PeerError, match="orders events"):
         stage.inject(life("n1"), "n2", Turn("g", "", 1, 0, 0, 0, life("n1"), 1))
@@ -194,7 +194,7 @@ def test_nobody_gives_turns() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 21])
-def test_without_faults_nothing_is_lost_and_nobody_suspected(first: int) -> None:
+def test_without_faults_nothing_is_lost_and_no_member_suspected(first: int) -> None:
     """Seed 18 is left out: one packet takes 168 ms there, and who waits for it loses patience."""
     for seed in range(first, first + 10):
         run = storm(seed, kinds=(), atomic=1.0)

@@ -103,7 +103,7 @@ def test_the_same_with_groups_of_all_kinds(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(5001, 5031, 10))
-def test_the_same_while_groups_form_and_form_anew(first: int) -> None:
+def test_the_same_while_groups_form_and_re_form(first: int) -> None:
     families = {
         name: family._replace(build=build) if family.one_machine else family
         for name, family in FAMILIES.items()
@@ -153,7 +153,7 @@ def test_a_bundle_is_delivered_as_its_packets_one_by_one() -> None:
     assert isinstance(copy, Draining)
 
 
-def test_what_is_refused_in_a_bundle_changes_nothing() -> None:
+def test_a_rejected_packet_of_a_bundle_changes_nothing() -> None:
     plan = Plan("g", ("a", "b"), Options())
     ours, theirs = (NewtopMember(NodeId(name), (plan,)) for name in ("a", "b"))
     for machine in (ours, theirs):

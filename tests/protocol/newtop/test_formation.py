@@ -35,7 +35,7 @@ from ordercast.types import StateGiven, StateWanted, Subgroup, View, event_numbe
 # --- at first ----------------------------------------------------------------------------------
 
 
-def test_a_group_forms_when_all_are_there() -> None:
+def test_a_group_forms_when_all_members_are_reachable() -> None:
     stage = stage_of("n1 n2 n3")
     assert not stage.accepts("n1")
     run(stage)
@@ -47,7 +47,7 @@ def test_a_group_forms_when_all_are_there() -> None:
     assert all(known(stage, name) == ["hello"] for name in ("n1", "n2", "n3"))
 
 
-def test_it_waits_for_who_is_not_there_unless_it_is_told_not_to() -> None:
+def test_it_waits_for_missing_members_unless_an_application_asks() -> None:
     stage = stage_of("n1 n2 n3")
     stage.crash("n3")
     run(stage)
@@ -66,7 +66,7 @@ def test_a_group_may_have_one_member() -> None:
     assert known(stage, "n1") == ["alone"]
 
 
-def test_who_joins_on_other_terms_is_told_what_differs() -> None:
+def test_a_member_with_other_options_is_notified_of_the_difference() -> None:
     stage = stage_of("n1 n2")
     stage.crash("n2")
     stage.plans = (Plan(GROUP, ("n1", "n2"), Options(**{**QUICK, "window": 7}), False),)
@@ -95,7 +95,7 @@ def test_nothing_is_delivered_before_the_state() -> None:
 # --- anew --------------------------------------------------------------------------------------
 
 
-def test_the_part_of_whoever_asks_goes_on() -> None:
+def test_the_side_of_the_member_that_asks_wins() -> None:
     stage = parted()
     stage.form("n2")
     run(stage, 20)
@@ -107,14 +107,14 @@ def test_the_part_of_whoever_asks_goes_on() -> None:
     assert all(known(stage, name)[-1] == "together" for name in ("n1", "n2", "n3"))
 
 
-def test_the_smaller_part_may_go_on_if_its_member_asks() -> None:
+def test_the_smaller_side_wins_if_its_member_asks() -> None:
     stage = parted()
     stage.form("n3")
     run(stage, 20)
     assert all(known(stage, name) == ["before", "there"] for name in ("n1", "n2", "n3"))
 
 
-def test_who_is_not_with_us_is_told_of() -> None:
+def test_the_application_is_notified_of_lost_members() -> None:
     stage = parted()
     gone = [what for what in told(stage, "n1") if isinstance(what, Subgroup)]
     assert [(what.view.members, what.gone) for what in gone] == [
@@ -122,7 +122,7 @@ def test_who_is_not_with_us_is_told_of() -> None:
     ]
 
 
-def test_who_left_is_not_told_of_as_lost() -> None:
+def test_a_member_that_left_is_not_reported_as_lost() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     leave(stage, "n3")
     run(stage, 4)
@@ -130,7 +130,7 @@ def test_who_left_is_not_told_of_as_lost() -> None:
     assert not any(isinstance(what, Subgroup) for what in told(stage, "n1"))
 
 
-def test_numbers_of_events_go_on_over_formations() -> None:
+def test_event_numbers_continue_over_formations() -> None:
     stage = stage_of("n1 n2", formed=True)
     stage.submit("n1", [b"one"])
     stage.submit("n1", [b"two"])
@@ -147,7 +147,7 @@ def test_numbers_of_events_go_on_over_formations() -> None:
     assert member(stage, "n1").stable_up_to("g") == 3
 
 
-def test_what_was_on_its_way_is_in_the_state() -> None:
+def test_events_in_flight_are_in_the_state() -> None:
     """An event that is submitted just before its origin goes over, and held up on its way."""
     stage = stage_of("n1 n2 n3", formed=True)
     stage.form("n1")
@@ -160,7 +160,7 @@ def test_what_was_on_its_way_is_in_the_state() -> None:
     assert all(known(stage, name) == ["late"] for name in ("n1", "n2", "n3"))
 
 
-def test_the_initiator_waits_for_the_last_word_of_who_comes_along() -> None:
+def test_the_initiator_waits_for_the_last_event_of_members_that_move_with_it() -> None:
     """A start may come by way of others, before what its sender has cast where it was."""
     stage = stage_of("n1 n2", formed=True, invitations="ask")
     stage.form("n1")
@@ -179,7 +179,7 @@ def test_the_initiator_waits_for_the_last_word_of_who_comes_along() -> None:
     assert current.moves[life("n2")][0] == "n1.0.1"
 
 
-def test_nobody_submits_while_it_goes_over() -> None:
+def test_a_member_that_moves_submits_nothing() -> None:
     stage = stage_of("n1 n2", formed=True)
     stage.form("n1")
     stage.settle(ticks=4)
@@ -190,7 +190,7 @@ def test_nobody_submits_while_it_goes_over() -> None:
     assert stage.accepts("n2")
 
 
-def test_two_who_ask_at_once_come_to_one_formation() -> None:
+def test_two_requests_at_once_lead_to_one_formation() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.form("n3")
     stage.form("n1")
@@ -199,7 +199,7 @@ def test_two_who_ask_at_once_come_to_one_formation() -> None:
     assert len({view_of(stage, name) for name in ("n1", "n2", "n3")}) == 1
 
 
-def test_of_two_that_invite_each_other_the_smaller_prevails() -> None:
+def test_of_two_initiators_that_invite_each_other_the_smaller_prevails() -> None:
     stage = stage_of("n1 n2", formed=True)
     for name in ("n2", "n1"):
         stage.form(name)
@@ -216,7 +216,7 @@ def test_of_two_that_invite_each_other_the_smaller_prevails() -> None:
     assert "g+n1.0.1" in member(stage, "n2").joined
 
 
-def test_the_initiator_waits_until_all_have_begun() -> None:
+def test_the_initiator_waits_until_all_have_started() -> None:
     """A state that is numbered below somebody's start would come too late there."""
     stage = stage_of("n1 n2 n3", invitations="ask", suspicion_limit="10s")
     stage.settle()
@@ -235,7 +235,7 @@ def test_the_initiator_waits_until_all_have_begun() -> None:
     assert view_of(stage, "n3") == ("n1.0.1", "n1 n2 n3")
 
 
-def test_only_some_may_be_asked_for() -> None:
+def test_a_request_may_name_some_members() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.submit("n3", [b"all"])
     run(stage, 3)
@@ -247,7 +247,15 @@ def test_only_some_may_be_asked_for() -> None:
         stage.form("n1", ("n9",))
 
 
-def test_a_wish_for_some_outlives_a_formation_of_all() -> None:
+def test_a_member_may_form_the_group_alone() -> None:
+    stage = stage_of("n1 n2", formed=True)
+    stage.form("n1", ("n1",))
+    run(stage, 20)
+    assert view_of(stage, "n1") == ("n1.0.1", "n1")
+    assert view_of(stage, "n2") == ("", "n2")
+
+
+def test_a_request_for_some_outlives_a_formation_of_all() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.form("n1")
     stage.settle(ticks=1)
@@ -257,13 +265,13 @@ def test_a_wish_for_some_outlives_a_formation_of_all() -> None:
     assert view_of(stage, "n1") == ("n1.0.1", "n1")
 
 
-def test_who_does_not_answer_is_named() -> None:
+def test_a_member_that_does_not_answer_is_named() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.crash("n3")
     run(stage, 20)
     stage.form("n1", ("n2", "n3"))
     run(stage, 80)
-    assert refusals(stage, "n1") == ["'g' is not formed anew: n3 does not answer"]
+    assert refusals(stage, "n1") == ["'g' was not re-formed: n3 does not answer"]
     assert stage.accepts("n1")
     stage.submit("n1", [b"still here"])
     run(stage, 4)
@@ -273,7 +281,7 @@ def test_who_does_not_answer_is_named() -> None:
 # --- vetoes ------------------------------------------------------------------------------------
 
 
-def test_an_application_may_say_no_and_all_goes_on_as_it_was() -> None:
+def test_after_a_no_of_an_application_all_stay_in_their_formation() -> None:
     stage = stage_of("n1 n2 n3", formed=True, invitations="ask")
     stage.form("n1")
     for _ in range(40):
@@ -282,12 +290,12 @@ def test_an_application_may_say_no_and_all_goes_on_as_it_was() -> None:
             stage.answer("n3", False)
         if vote_of(stage, "n2") is not None:
             stage.answer("n2", True)
-    assert refusals(stage, "n1") == ["'g' is not formed anew: n3: its application does not want to"]
+    assert refusals(stage, "n1") == ["'g' was not re-formed: n3: its application voted no"]
     assert all(stage.accepts(name) for name in ("n1", "n2", "n3"))
     assert view_of(stage, "n2") == ("", "n1 n2 n3")
 
 
-def test_an_application_may_say_yes_later() -> None:
+def test_an_application_may_vote_later() -> None:
     stage = stage_of("n1 n2", formed=True, invitations="ask")
     stage.form("n1")
     stage.settle(ticks=1)
@@ -297,7 +305,7 @@ def test_an_application_may_say_yes_later() -> None:
     assert view_of(stage, "n2") == ("n1.0.1", "n1 n2")
 
 
-def test_a_yes_is_taken_back_if_the_others_do_not_come() -> None:
+def test_a_yes_is_withdrawn_if_the_vote_does_not_end() -> None:
     """n3 voted yes and waits for the initiator, which is cut off; then it says no to all."""
     stage = stage_of("n1 n2 n3", formed=True)
     stage.form("n1")
@@ -311,7 +319,7 @@ def test_a_yes_is_taken_back_if_the_others_do_not_come() -> None:
     assert stage.accepts("n3")
 
 
-def test_who_says_no_after_others_have_begun_is_excluded() -> None:
+def test_a_member_that_votes_no_after_others_have_started_is_excluded() -> None:
     """n1 and n2 have all votes; n3 lacks that of n1, and takes its own back."""
     stage = stage_of("n1 n2 n3", formed=True, invitations="ask")
     stage.form("n1")
@@ -332,7 +340,7 @@ def test_who_says_no_after_others_have_begun_is_excluded() -> None:
     assert view_of(stage, "n3") == ("", "n3")
 
 
-def test_a_full_application_does_not_hold_a_formation_up() -> None:
+def test_a_full_application_does_not_delay_a_formation() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.throttle("n2", full=True)
     stage.form("n1")
@@ -351,7 +359,7 @@ def test_a_full_application_does_not_hold_a_formation_up() -> None:
 # --- the initiator dies ---------------------------------------------------------------------
 
 
-def test_without_a_state_all_go_on_where_they_were() -> None:
+def test_without_a_state_all_stay_in_their_old_formation() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.submit("n2", [b"kept"])
     run(stage, 3)
@@ -367,7 +375,7 @@ def test_without_a_state_all_go_on_where_they_were() -> None:
     assert known(stage, "n2") == known(stage, "n3") == ["kept", "on"]
 
 
-def test_an_initiator_that_gives_no_state_is_not_waited_for_for_ever() -> None:
+def test_an_initiator_that_provides_no_state_is_excluded_in_the_end() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.form("n1")
     stage.settle(ticks=100)
@@ -380,7 +388,7 @@ def test_an_initiator_that_gives_no_state_is_not_waited_for_for_ever() -> None:
     assert view_of(stage, "n1") == ("n1.0.1", "n1")
 
 
-def test_a_state_that_one_member_has_all_get() -> None:
+def test_a_state_that_one_member_has_reaches_all() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.submit("n2", [b"old"])
     run(stage, 3)

@@ -76,7 +76,7 @@ def state_of(stage: Stage, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("what", nonsense(stage_of("n1 n2 n3", formed=True)))
-def test_nonsense_is_refused_and_changes_nothing(what: str) -> None:
+def test_an_invalid_packet_is_rejected_and_changes_nothing(what: str) -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     sender, packet = nonsense(stage)[what]
     before = state_of(stage, "n1")
@@ -85,7 +85,7 @@ def test_nonsense_is_refused_and_changes_nothing(what: str) -> None:
     assert state_of(stage, "n1") == before
 
 
-def test_streams_of_a_formation_begin_with_a_start_and_have_one() -> None:
+def test_a_stream_of_a_formation_starts_once() -> None:
     stage = stage_of("n1 n2 n3")
     run(stage)
     formation = view_of(stage, "n1")[0]
@@ -102,7 +102,7 @@ def test_streams_of_a_formation_begin_with_a_start_and_have_one() -> None:
     assert state_of(stage, "n1") == before
 
 
-def test_votes_of_who_is_not_invited_are_refused() -> None:
+def test_votes_of_members_that_are_not_invited_are_rejected() -> None:
     stage = stage_of("n1 n2 n3", formed=True, invitations="ask")
     stage.inject(N2, "n1", invite(stage, N1, N2))
     with pytest.raises(PeerError, match="not invited"):
@@ -111,7 +111,7 @@ def test_votes_of_who_is_not_invited_are_refused() -> None:
         stage.inject(N3, "n1", Null("g", "n2.0.7", 1, 0, 0, 0))
 
 
-def test_what_is_said_of_a_formation_that_is_over_changes_nothing() -> None:
+def test_packets_of_an_ended_formation_change_nothing() -> None:
     stage = stage_of("n1 n2 n3", formed=True, invitations="ask")
     invitation = invite(stage, N1, N2)
     stage.inject(N2, "n1", invitation)
@@ -124,7 +124,7 @@ def test_what_is_said_of_a_formation_that_is_over_changes_nothing() -> None:
     assert state_of(stage, "n1") == before
 
 
-def test_packets_that_come_twice_change_nothing() -> None:
+def test_duplicate_packets_change_nothing() -> None:
     """Every packet of a formation once more, and all again at the end."""
     calm, doubled = stage_of("n1 n2 n3"), stage_of("n1 n2 n3")
     run(calm)
@@ -146,7 +146,7 @@ def test_packets_that_come_twice_change_nothing() -> None:
         assert view_of(doubled, name) == view_of(calm, name) == ("n1.0.1", "n1 n2 n3")
 
 
-def test_votes_without_invitations_are_kept_up_to_a_limit() -> None:
+def test_votes_without_invitations_are_remembered_up_to_a_limit() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     for number in range(10 * MOST_REMEMBERED):
         stage.inject(N3, "n1", Vote("g", f"n2.0.{number}", True, ""))
@@ -157,7 +157,7 @@ def test_votes_without_invitations_are_kept_up_to_a_limit() -> None:
     assert set(vote.yes) == {N1, N3}, "a vote may come first"
 
 
-def test_a_no_that_comes_before_the_invitation_counts() -> None:
+def test_a_no_that_arrives_before_the_invitation_counts() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.inject(N3, "n1", Vote("g", "n2.0.1", True, ""))
     stage.inject(N3, "n1", Vote("g", "n2.0.1", False, "no, after all"))
@@ -166,7 +166,7 @@ def test_a_no_that_comes_before_the_invitation_counts() -> None:
     assert stage.accepts("n1")
 
 
-def test_who_begins_too_eagerly_costs_the_formation() -> None:
+def test_too_many_early_packets_end_the_formation() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.inject(N2, "n1", invite(stage, N1, N2, N3))
     stage.inject(N2, "n1", Start("g", "n2.0.7", 1, 0, 0, 0, 0))
@@ -177,7 +177,7 @@ def test_who_begins_too_eagerly_costs_the_formation() -> None:
     assert vote_of(stage, "n1") is None
 
 
-def test_nonsense_that_waited_costs_its_sender_its_place() -> None:
+def test_the_sender_of_an_invalid_early_packet_is_excluded() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.inject(N2, "n1", invite(stage, N1, N2, N3))
     stage.inject(N3, "n1", Null("g", "n2.0.7", 5, 4, 0, 0))  # no start
@@ -187,7 +187,7 @@ def test_nonsense_that_waited_costs_its_sender_its_place() -> None:
     assert N3 in formed.agreement.suspicions.suspected
 
 
-def test_a_state_below_our_own_start_is_not_for_us() -> None:
+def test_a_state_below_our_own_start_ends_the_formation() -> None:
     """Its initiator did not wait until we had begun: what follows it may be below our start too."""
     stage = stage_of("n1 n2")
     member(stage, "n2").order.clock.witness(100)
@@ -200,18 +200,18 @@ def test_a_state_below_our_own_start_is_not_for_us() -> None:
     assert not [what for who, what in stage.log if isinstance(what, StateGiven)]
 
 
-def test_an_invitation_on_other_terms_is_declined_with_what_differs() -> None:
+def test_an_invitation_with_other_options_is_rejected_with_the_difference() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     packet = Invite("g", "n2.0.7", [N1, N2], {**terms(stage), "window": "9"})
     stage.inject(N2, "n1", packet)
     votes = [one.packet for one in stage.underway("n1", "n2") if isinstance(one.packet, Vote)]
     assert [(vote.yes, vote.why) for vote in votes] == [
-        (False, "n1 has joined otherwise: window is 64 here and 9 there")
+        (False, "n1 has joined with other options: window is 64 here and 9 there")
     ]
     assert vote_of(stage, "n1") is None
 
 
-def test_what_an_earlier_life_says_does_not_count() -> None:
+def test_packets_of_an_earlier_incarnation_do_not_count() -> None:
     stage = stage_of("n1 n2")
     stage.crash("n2")
     here = Here("g", None, 0, "", terms(stage), False)
@@ -222,7 +222,7 @@ def test_what_an_earlier_life_says_does_not_count() -> None:
     assert vote_of(stage, "n1") is not None
 
 
-def test_a_state_that_nobody_asked_for_is_left_aside() -> None:
+def test_a_state_that_was_not_asked_for_is_ignored() -> None:
     stage = stage_of("n1 n2")
     stage.settle(ticks=3)
     before = len(stage.underway())
@@ -233,14 +233,14 @@ def test_a_state_that_nobody_asked_for_is_left_aside() -> None:
     assert known(stage, "n2") == ["this"]
 
 
-def test_a_move_of_who_does_not_move_harms_nobody() -> None:
+def test_a_move_to_an_unknown_formation_does_no_harm() -> None:
     stage = stage_of("n1 n2", formed=True)
     stage.inject(N2, "n1", Move("g", "", 1, 0, 0, 0, "n9.9.9"))
     stage.submit("n1", [b"on"])
     assert group(stage, "n1").moves == {N2: ("n9.9.9", 1)}
 
 
-def test_a_state_that_is_too_large_is_not_given() -> None:
+def test_a_state_that_is_too_large_is_not_sent() -> None:
     stage = stage_of("n1 n2")
     stage.settle(ticks=3)
     stage.provide("n1", bytes(LARGEST_STATE + 1))
@@ -288,7 +288,7 @@ def flooded(packets: int, size: int, **options: Any) -> Stage:
 
 
 @pytest.mark.parametrize(("packets", "size"), [(MOST_WITHHELD, 0), (15, 1000)])
-def test_what_a_suspect_sends_waits_up_to_a_limit(packets: int, size: int) -> None:
+def test_packets_of_a_suspect_are_withheld_up_to_a_limit(packets: int, size: int) -> None:
     options = {"window": 2, "window_size": 1000}
     held = group(flooded(packets, size, **options), "n1").agreement.suspicions
     assert len(held.withheld[N2]) == packets
@@ -302,7 +302,7 @@ def test_what_a_suspect_sends_waits_up_to_a_limit(packets: int, size: int) -> No
     assert views(stage, "n1")[-1] == views(stage, "n3")[-1] == "g{n1 n3}"
 
 
-def test_who_overran_stays_while_another_vouches_for_it() -> None:
+def test_a_member_that_overran_stays_while_another_vouches_for_it() -> None:
     """n1 reads n2 no more, but gets what n3 has of it."""
     stage = flooded(17, 1000, window=2, window_size=1000)
     for _ in range(3):

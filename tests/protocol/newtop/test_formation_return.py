@@ -15,7 +15,7 @@ from ordercast.types import StateWanted, event_number
 # --- those who come again ---------------------------------------------------------------------
 
 
-def test_a_new_life_comes_in_when_somebody_asks() -> None:
+def test_a_new_incarnation_enters_on_request() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.submit("n1", [b"old"])
     run(stage, 3)
@@ -34,7 +34,7 @@ def test_a_new_life_comes_in_when_somebody_asks() -> None:
     assert known(stage, "n1") == known(stage, "n3") == ["old", "new"]
 
 
-def test_a_new_life_that_asks_does_not_bring_its_empty_state() -> None:
+def test_a_new_incarnation_that_asks_does_not_provide_its_empty_state() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.submit("n1", [b"old"])
     run(stage, 3)
@@ -47,7 +47,7 @@ def test_a_new_life_that_asks_does_not_bring_its_empty_state() -> None:
     assert all(known(stage, name) == ["old"] for name in ("n1", "n2", "n3"))
 
 
-def test_a_new_life_comes_in_before_the_old_one_is_missed() -> None:
+def test_a_new_incarnation_enters_before_the_old_one_is_suspected() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.crash("n3")
     stage.start("n3")
@@ -56,7 +56,7 @@ def test_a_new_life_comes_in_before_the_old_one_is_missed() -> None:
     assert view_of(stage, "n1") == view_of(stage, "n3") == ("n2.0.1", "n1 n2 n3#1")
 
 
-def test_by_itself_what_was_parted_comes_together() -> None:
+def test_sides_of_a_partition_re_form_automatically() -> None:
     stage = parted(reform="auto")
     run(stage, 120)
     for name in ("n1", "n2", "n3"):
@@ -67,7 +67,7 @@ def test_by_itself_what_was_parted_comes_together() -> None:
     assert view_of(stage, "n1")[0] == formation, "and then there is rest"
 
 
-def test_by_itself_only_the_first_of_the_largest_part_acts() -> None:
+def test_only_the_first_member_of_the_largest_view_acts_automatically() -> None:
     stage = parted(reform="auto")
     for name in ("n1", "n2", "n3"):
         member(stage, name).named["g"].request = None
@@ -84,7 +84,7 @@ def test_by_itself_only_the_first_of_the_largest_part_acts() -> None:
     assert wishes("n1", "n3", 2, "n3")
 
 
-def test_by_itself_nothing_happens_if_nobody_answers() -> None:
+def test_nothing_happens_automatically_if_no_member_answers() -> None:
     stage = stage_of("n1 n2 n3", formed=True, reform="auto")
     part(stage, "n1 n2", "n3")
     wait(stage, 60)
@@ -96,7 +96,7 @@ def test_by_itself_nothing_happens_if_nobody_answers() -> None:
     assert view_of(stage, "n1") == view_of(stage, "n2") == ("", "n1 n2")
 
 
-def test_by_itself_a_new_life_comes_in() -> None:
+def test_a_new_incarnation_enters_automatically() -> None:
     stage = stage_of("n1 n2 n3", formed=True, reform="auto")
     stage.submit("n1", [b"old"])
     run(stage, 3)
@@ -108,7 +108,7 @@ def test_by_itself_a_new_life_comes_in() -> None:
     assert known(stage, "n1") == ["old"]
 
 
-def test_who_left_may_join_again_in_the_same_life() -> None:
+def test_a_member_that_left_may_join_again_in_the_same_incarnation() -> None:
     stage = stage_of("n1 n2", formed=True)
     stage.submit("n2", [b"one"])
     run(stage, 3)
@@ -156,13 +156,13 @@ def run_both(stage: Stage) -> None:
             stage.provide(name, None, what.group)
 
 
-def test_a_formation_that_is_left_is_left_by_a_vote_too() -> None:
+def test_a_member_that_leaves_during_a_vote_votes_no() -> None:
     stage = stage_of("n1 n2 n3", formed=True, invitations="ask")
     stage.form("n1")
     stage.settle(ticks=1)
     leave(stage, "n3")
     votes = [one.packet for one in stage.underway("n3", "n1") if isinstance(one.packet, Vote)]
-    assert [(vote.yes, vote.why) for vote in votes] == [(False, "it has left")]
+    assert [(vote.yes, vote.why) for vote in votes] == [(False, "it left the group")]
     assert any(
         isinstance(what.packet, Invite) for who, what in stage.log if hasattr(what, "packet")
     )

@@ -16,7 +16,7 @@ def assert_lawful(run: Storm, seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(1, 21, CHUNK))
-def test_without_faults_all_form_and_nobody_is_lost(first: int) -> None:
+def test_without_faults_all_groups_form_and_no_member_is_lost(first: int) -> None:
     formations = 0
     for seed in range(first, first + CHUNK):
         run = storm(seed, faults=(0, 0), reform="ask")
@@ -37,7 +37,7 @@ def test_whatever_goes_wrong_all_laws_hold(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(2001, 2021, CHUNK))
-def test_what_was_parted_comes_together_by_itself(first: int) -> None:
+def test_partitions_re_form_automatically(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run = storm(seed, reform="auto", wishes=(0, 1), faults=(1, 4))
         assert_lawful(run, seed)
@@ -56,7 +56,7 @@ def test_vetoes_keep_all_laws(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(6001, 6031, CHUNK))
-def test_faults_while_a_formation_is_on_its_way_keep_all_laws(first: int) -> None:
+def test_faults_during_a_formation_keep_all_laws(first: int) -> None:
     for seed in range(first, first + CHUNK):
         assert_lawful(storm(seed, aimed=True, wishes=(1, 4), faults=(1, 5)), seed)
 

@@ -51,7 +51,7 @@ LIES: dict[str, tuple[NodeId, Packet]] = {
 
 
 @pytest.mark.parametrize("lie", LIES, ids=str)
-def test_a_lie_is_refused_and_changes_nothing(lie: str) -> None:
+def test_a_lie_is_rejected_and_changes_nothing(lie: str) -> None:
     stage = staged({"g": "n1 n2 n3"})
     machine = member(stage, "n1")
     before = copy.deepcopy(machine)
@@ -64,7 +64,7 @@ def test_a_lie_is_refused_and_changes_nothing(lie: str) -> None:
     assert views(stage, "n1") == ["g{n1 n2 n3}"]
 
 
-def test_more_events_than_any_window_allows_are_refused() -> None:
+def test_more_events_than_any_window_allows_are_rejected() -> None:
     stage = staged({"g": "n1 n2"}, window=1)
     flood = [Data("g", "", order, order - 1, 0, 0, N2, order, [b"x"], 1) for order in range(1, 20)]
     for packet in flood[:9]:
@@ -81,7 +81,7 @@ def test_copies_change_nothing() -> None:
     assert len(member(stage, "n1").order.queue) == waiting == 1
 
 
-def test_a_confirmation_that_contradicts_costs_its_sender_its_place() -> None:
+def test_the_sender_of_a_contradicting_confirmation_is_excluded() -> None:
     """n1 never suspected n3: nobody who follows the rules could have confirmed that it is gone."""
     stage = staged({"g": "n1 n2 n3"})
     stage.inject(N2, "n1", Confirm("g", "", 1, 0, 0, 0, [(N3, 0)]))
@@ -90,7 +90,7 @@ def test_a_confirmation_that_contradicts_costs_its_sender_its_place() -> None:
     assert list(group(stage, "n1").agreement.suspicions.suspected) == [N2]
 
 
-def test_who_is_excluded_talks_in_vain() -> None:
+def test_packets_of_an_excluded_member_are_ignored() -> None:
     stage = staged({"g": "n1 n2 n3"})
     fall_silent(stage, "n3")
     wait(stage)
@@ -100,7 +100,7 @@ def test_who_is_excluded_talks_in_vain() -> None:
     assert views(stage, "n1")[-1] == "g{n1 n2}"
 
 
-def test_a_relayed_chain_that_does_not_connect_is_left_alone() -> None:
+def test_a_relayed_chain_that_does_not_connect_is_ignored() -> None:
     stage = staged({"g": "n1 n2 n3"})
     relayed = [Null("g", "", 8, 7, 0, 0), Leave("g", "", 9, 8, 0, 0)]
     stage.inject(N2, "n1", Refute("g", "", 20, 0, 0, 0, N3, 7, relayed))

@@ -50,7 +50,7 @@ def test_views_of_one_exclusion_have_one_identity() -> None:
     assert one.id != group(staged({"g": "n1 n2"}), "n1").views.current().id
 
 
-def test_what_one_survivor_has_of_a_dead_sender_gets_to_all() -> None:
+def test_what_one_survivor_has_of_a_crashed_sender_reaches_all() -> None:
     """Atomicity (MD3): the suspicion of who lacks it is refuted, and the refutation brings it."""
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n3", [b"a"])
@@ -60,7 +60,7 @@ def test_what_one_survivor_has_of_a_dead_sender_gets_to_all() -> None:
     assert heard(stage, "n1") == heard(stage, "n2") == ["g{n1 n2 n3}", "a", "g{n1 n2}"]
 
 
-def test_a_suspicion_of_one_who_is_there_is_refuted() -> None:
+def test_a_suspicion_of_a_live_member_is_refuted() -> None:
     """n1 does not hear n3, n2 does: n2 relays all that n3 says, for as long as it takes."""
     stage = staged({"g": "n1 n2 n3"}, prompt_after="20ms", silence_limit="100ms")
     stage.cut("n3", "n1", one_way=True)
@@ -79,7 +79,7 @@ def test_suspicions_of_oneself_are_answered_at_once() -> None:
     assert [type(parcel.packet).__name__ for parcel in stage.underway("n1", "n3")] == ["Null"]
 
 
-def test_orphans_are_discarded_with_what_they_follow() -> None:
+def test_orphans_are_discarded_with_their_causes() -> None:
     """Example 1. n4 delivered what only it had of n3, said more, and died before it could tell."""
     stage = staged({"g": "n1 n2 n3 n4"})
     for name in ("n1", "n2", "n3"):
@@ -121,7 +121,7 @@ def test_a_chain_through_other_groups_waits_for_the_exclusion() -> None:
     assert heard(stage, "n4")[2:] == ["g{n4}", "before", "m3"]
 
 
-def test_parts_of_a_group_go_on_with_disjoint_views() -> None:
+def test_sides_of_a_partition_continue_with_disjoint_views() -> None:
     """Example 3, with a cut that stays."""
     stage = staged({"g": "n1 n2 n3 n4 n5"})
     stage.crash("n5")
@@ -138,7 +138,7 @@ def test_parts_of_a_group_go_on_with_disjoint_views() -> None:
     assert messages(stage, "n4") == ["n3"]
 
 
-def test_views_that_intersect_part_when_the_cut_is_mended() -> None:
+def test_views_that_intersect_separate_when_the_network_cut_heals() -> None:
     """Example 3 as it is told: n3 and n4 exclude n5 alone, n1 and n2 exclude all three."""
     stage = staged({"g": "n1 n2 n3 n4 n5"})
     stage.crash("n5")
@@ -168,7 +168,7 @@ def test_a_member_that_others_excluded_excludes_them() -> None:
     assert causes == {"excluded-us"}
 
 
-def test_a_lower_cut_absorbs_the_ones_that_wait() -> None:
+def test_a_lower_cut_absorbs_pending_ones() -> None:
     """n1 takes over that n3 left without a word of n4, and n2 and n4 die: one view, one cut.
 
     The paper's rule forgets n3 too early, and waits for ever for a dead member's suspicion.
@@ -191,7 +191,7 @@ def test_a_lower_cut_absorbs_the_ones_that_wait() -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(("n1", "n2", "n4"))))
-def test_who_leaves_is_excluded_after_its_last_event(order: tuple[str, ...]) -> None:
+def test_a_member_that_leaves_is_excluded_after_its_last_event(order: tuple[str, ...]) -> None:
     stage = staged({"g": "n1 n2 n3 n4"})
     stage.submit("n3", [b"last"])
     leave(stage, "n3")
@@ -206,7 +206,7 @@ def test_who_leaves_is_excluded_after_its_last_event(order: tuple[str, ...]) -> 
     assert messages(stage, "n3") == [], "who has left hears no more"
 
 
-def test_leaving_a_group_frees_what_waited_for_it() -> None:
+def test_events_that_waited_for_a_group_are_delivered_when_it_is_left() -> None:
     stage = staged({"g": "n1 n2", "h": "n2 n3"})
     stage.cut("n2", "n3")
     stage.submit("n1", [b"a"], "g")
@@ -217,7 +217,7 @@ def test_leaving_a_group_frees_what_waited_for_it() -> None:
     assert not member(stage, "n2").accepts("h", stage.now)
 
 
-def test_a_member_that_was_stalled_blames_nobody() -> None:
+def test_a_member_that_was_stalled_suspects_nobody() -> None:
     """Time hardly goes by for who is asleep, however long it takes."""
     stage = staged({"g": "n1 n2"})
     stage.settle(ticks=3)
@@ -228,7 +228,7 @@ def test_a_member_that_was_stalled_blames_nobody() -> None:
     assert views(stage, "n1") == ["g{n1 n2}"]
 
 
-def test_a_new_life_is_in_no_view() -> None:
+def test_a_new_incarnation_is_in_no_view() -> None:
     """Views only shrink: who was gone comes back by a new group only."""
     stage = staged({"g": "n1 n2 n3"})
     stage.crash("n3")
@@ -248,7 +248,7 @@ def test_a_silent_group_is_left_with_one_member_each() -> None:
     assert views(stage, "n2")[-1] == "g{n2}"
 
 
-def test_a_refutation_carries_no_more_than_is_lacking() -> None:
+def test_a_refutation_carries_only_missing_packets() -> None:
     stage = staged({"g": "n1 n2 n3"})
     for at in range(3):
         stage.submit("n3", [f"m{at}".encode()])

@@ -16,7 +16,7 @@ def casts(stage: Stage, kind: type[Packet]) -> int:
     return sum(isinstance(what, Posted) and isinstance(what.packet, kind) for _, what in stage.log)
 
 
-def test_nobody_delivers_before_all_have_spoken() -> None:
+def test_an_event_is_delivered_when_all_members_have_sent_a_larger_number() -> None:
     """safe1: a number is deliverable when every member has sent one as large."""
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n1", [b"a"])
@@ -35,7 +35,7 @@ def test_events_with_one_number_are_delivered_by_the_id_of_their_sender() -> Non
     assert [messages(stage, name) for name in stage.actors] == [["n1", "n2", "n3"]] * 3
 
 
-def test_what_is_sent_after_a_delivery_has_a_larger_number() -> None:
+def test_an_event_sent_after_a_delivery_has_a_larger_number() -> None:
     stage = staged({"g": "n1 n2"})
     first = stage.submit("n1", [b"a"])
     stage.settle(ticks=2)
@@ -58,7 +58,7 @@ def test_a_process_waits_for_all_its_groups() -> None:
     assert messages(stage, "n2") == ["a"]
 
 
-def test_a_group_in_which_nothing_happens_is_asked_for_its_numbers() -> None:
+def test_an_idle_group_is_solicited_for_its_numbers() -> None:
     """n3 cannot know that n2 waits for it: n2's null message asks, and n3 answers at once."""
     stage = staged({"g": "n1 n2", "h": "n2 n3"}, silence_limit="10s", suspicion_limit="30s")
     event = stage.submit("n1", [b"a"], "g")
@@ -105,7 +105,7 @@ def test_an_idle_group_is_almost_silent() -> None:
     assert casts(stage, Null) < 30
 
 
-def test_stable_events_are_let_go_and_unstable_ones_kept() -> None:
+def test_stable_events_are_discarded_and_unstable_ones_retained() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.cut("n1", "n3")
     event = stage.submit("n1", [b"a"])
@@ -119,7 +119,7 @@ def test_stable_events_are_let_go_and_unstable_ones_kept() -> None:
     assert member(stage, "n1").stable_up_to("g") == event.number
 
 
-def test_the_window_holds_a_sender_back_until_its_events_are_stable() -> None:
+def test_the_window_blocks_a_sender_until_its_events_are_stable() -> None:
     stage = staged({"g": "n1 n2"}, window=2)
     assert stage.submit("n1", [b"a"])
     assert stage.submit("n1", [b"b"])
@@ -129,7 +129,7 @@ def test_the_window_holds_a_sender_back_until_its_events_are_stable() -> None:
     assert messages(stage, "n2") == ["a", "b"]
 
 
-def test_an_application_that_takes_no_more_holds_its_senders_back() -> None:
+def test_an_application_that_takes_no_more_blocks_its_senders() -> None:
     stage = staged({"g": "n1 n2"}, window=2)
     stage.throttle("n2", True, "g")
     assert stage.submit("n1", [b"a"])
@@ -150,7 +150,7 @@ def test_windows_are_per_group() -> None:
     assert stage.submit("n1", [b"c"], "h")
 
 
-def test_a_batch_larger_than_the_window_is_refused_in_words() -> None:
+def test_a_batch_larger_than_the_window_is_rejected() -> None:
     stage = staged({"g": "n1 n2"}, window_size="1kB")
     with pytest.raises(UsageError, match="does not fit the window"):
         stage.submit("n1", [b"x" * 1001])
@@ -170,6 +170,6 @@ def test_alone_in_its_groups_a_member_delivers_at_once() -> None:
         ({"suspicion_limit": "300ms"}, "two silence_limits"),
     ],
 )
-def test_times_that_cannot_work_are_refused(options: dict[str, str], words: str) -> None:
+def test_times_that_cannot_work_are_rejected(options: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         staged({"g": "n1"}, **options)

@@ -45,7 +45,7 @@ def staged(groups: dict[str, str], everyone: str = "") -> Stage:
     return stage
 
 
-def test_the_sequencers_word_is_enough() -> None:
+def test_a_turn_of_the_sequencer_is_enough() -> None:
     """n3 delivers without a word of n2, which a group without a sequencer would wait for."""
     stage = staged({"g": "n1 n2 n3"})
     stage.cut("n2", "n3")
@@ -58,7 +58,7 @@ def test_the_sequencers_word_is_enough() -> None:
     assert messages(stage, "n3") == ["a"]
 
 
-def test_events_come_in_the_order_of_their_turns() -> None:
+def test_events_are_delivered_in_the_order_of_their_turns() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n2", [b"a"])
     stage.submit("n3", [b"b"])
@@ -120,7 +120,7 @@ def test_turns_that_one_survivor_has_hold_for_all() -> None:
     assert heard(stage, "n2") == heard(stage, "n3") == ["g{n1 n2 n3}", "b", "a", "g{n2 n3}"]
 
 
-def test_what_has_no_turn_when_its_sender_is_gone_is_lost() -> None:
+def test_an_event_without_a_turn_is_lost_with_its_sender() -> None:
     """n3's event is with n2, and the sequencer dies before it has it."""
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n3", [b"a"])
@@ -133,7 +133,7 @@ def test_what_has_no_turn_when_its_sender_is_gone_is_lost() -> None:
     assert (lost.columns["origin"], lost.columns["number"]) == ("n3", 1)
 
 
-def test_the_sequencer_says_where_another_is_excluded() -> None:
+def test_the_sequencer_announces_where_another_member_is_excluded() -> None:
     stage = staged({"g": "n1 n2 n3 n4"})
     stage.submit("n4", [b"last"])
     stage.settle()
@@ -143,7 +143,7 @@ def test_the_sequencer_says_where_another_is_excluded() -> None:
         assert heard(stage, name) == ["g{n1 n2 n3 n4}", "last", "g{n1 n2 n3}"]
 
 
-def test_who_was_about_to_be_excluded_goes_with_the_sequencer() -> None:
+def test_members_without_a_cut_are_excluded_with_the_sequencer() -> None:
     """n4 dies, then n1 before its confirmation, the cut, is out: one view without both."""
     stage = staged({"g": "n1 n2 n3 n4"})
     die(stage, "n4")
@@ -160,7 +160,7 @@ def test_who_was_about_to_be_excluded_goes_with_the_sequencer() -> None:
     assert views(stage, "n2") == views(stage, "n3") == ["g{n1 n2 n3 n4}", "g{n2 n3}"]
 
 
-def test_in_a_group_without_a_sequencer_nobody_gives_turns() -> None:
+def test_in_a_group_without_a_sequencer_turns_are_rejected() -> None:
     stage = staged({"g": "n1 n2"}, everyone="g")
     with pytest.raises(PeerError, match="orders events"):
         stage.inject(life("n1"), "n2", Turn("g", "", 1, 0, 0, 0, life("n1"), 1))
@@ -168,7 +168,7 @@ def test_in_a_group_without_a_sequencer_nobody_gives_turns() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 513, 1 << 39])
-def test_turns_that_nobody_could_give_are_refused(number: int) -> None:
+def test_impossible_turns_are_rejected(number: int) -> None:
     """One again, and one of an event that its origin's window would not have let it send."""
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n2", [b"a"])
@@ -220,7 +220,7 @@ def test_seeds_that_once_broke_a_law_keep_it_now(seed: int) -> None:
     assert not storm(seed, kinds=kinds, sequenced=0.6, laws=EVERYTHING).broken
 
 
-def test_after_a_split_a_sequencers_order_is_not_everybodys() -> None:
+def test_after_a_partition_the_sides_may_order_differently() -> None:
     """The same events got other turns on the other side."""
     kinds = ("crash", "pause", "partition")
     run = storm(9004, kinds=kinds, sequenced=0.6, laws=EVERYTHING)

@@ -14,7 +14,7 @@ def assert_lawful(run: Storm, seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(1, 41, CHUNK))
-def test_without_faults_all_laws_hold_and_nobody_is_suspected(first: int) -> None:
+def test_without_faults_all_laws_hold_and_no_member_is_suspected(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run = storm(seed, kinds=())
         assert_lawful(run, seed)
@@ -29,7 +29,7 @@ def test_whatever_goes_wrong_all_laws_hold(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(2001, 2041, CHUNK))
-def test_crashes_cuts_and_pauses_keep_all_laws(first: int) -> None:
+def test_crashes_network_cuts_and_pauses_keep_all_laws(first: int) -> None:
     confirmed = 0
     for seed in range(first, first + CHUNK):
         run = storm(seed, kinds=("crash", "partition", "pause"), faults=(2, 6))

@@ -15,7 +15,7 @@ stability.py  the streams of a group: how far each was received, and what is ret
 flow.py       windows: how many own events may be in flight
 formation.py  invitations and votes: how a group is formed, as a table of states
 attempt.py    these states, and what is remembered of other formations
-request.py    a request to form a group anew
+request.py    a request to re-form a group
 presence.py   which members are reachable, in any formation
 refusals.py   packets that break the rules
 member.py     the machine: its inputs, and delivery over all groups

@@ -2,8 +2,8 @@
 
 Rules.
  1. An event is in the window from its submission until it is stable: until all members report that
-    they have delivered it. So a member that cannot deliver, in any of its groups, slows down all
-    who send to it.
+    they have delivered it. So a member that cannot deliver, in any of its groups, slows down
+    its senders.
  2. Windows are per group, and only submissions wait for them: null messages, relayed packets and
     the agreement on views never do. So groups cannot deadlock each other.
  3. Other members retain events that are not stable. A stream with more than eight windows of events

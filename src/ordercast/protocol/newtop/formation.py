@@ -18,7 +18,7 @@ Rules.
     that is in no formation has no state to provide: if others are in one, it asks one of them.
  5. If no member is in a formation yet, the first member of the plan forms the group when all are
     reachable.
- 6. With `reform = "auto"` the first member of a view forms the group anew when it hears of members
+ 6. With `reform = "auto"` the first member of a view re-forms the group when it hears of members
     that are not in the view, if it hears of no larger view.
 
 What it does not do: order anything, or transfer the state. `member.py` starts the epochs.
@@ -77,7 +77,7 @@ class NamedGroup:
         self.terms = terms_of(plan, placement)
         self.current: GroupEpoch | None = None  # None: we are in no formation
         self.attempt: Attempt = Idle()
-        self.request: Request | None = None  # None: nobody wants the group formed anew
+        self.request: Request | None = None  # None: the group need not be re-formed
         self.presence = Presence(self.others)
         self.counter = 0  # formations that we initiated in this incarnation
         self.events = 0  # events that we submitted in this incarnation
@@ -118,7 +118,7 @@ class NamedGroup:
 
     def leave(self, step: Step) -> None:
         if isinstance(self.attempt, Voting):
-            self._vote(step, self.attempt, False, "it has left")
+            self._vote(step, self.attempt, False, "it left the group")
         for what in ("here", "gather", "vote", "state"):
             self._set_timer(step, what, None)
 
@@ -159,14 +159,14 @@ class NamedGroup:
         if here.terms != self.terms:
             if self.current is None and presence.is_new_objection(sender):
                 what = differences(self.terms, here.terms)
-                why = f"{sender} has joined group {self.plan.group!r} otherwise: {what}"
+                why = f"{sender} has joined group {self.plan.group!r} with other options: {what}"
                 step.tell(Refused(self.plan.group, why))
             return
         presence.note(sender, here)
         request = self.request
         if request is not None and request.probe is not None:
             request.probe.answers[sender.name] = sender, here
-            if self.is_idle and not request.probe.silent(self._wanted(request)):
+            if self.is_idle and not request.probe.silent():
                 self._invite_reachable(step, request, request.probe)
         elif self.current is None:
             self._form_first(step)
@@ -198,11 +198,11 @@ class NamedGroup:
     def _note_request(
         self, step: Step, members: tuple[str, ...] | None, from_application: bool
     ) -> None:
-        wanted = members and tuple(dict.fromkeys(members))
-        for name in wanted or ():
+        for name in members or ():
             if name not in self.plan.members:
                 raise UsageError(f"{name!r} is not a member of group {self.plan.group!r}")
-        self.request = Request(wanted, from_application)
+        wanted = tuple(dict.fromkeys(name for name in members or () if name != self.me.name))
+        self.request = Request(wanted if members else None, from_application)
 
     def _try_request(
         self, step: Step, members: tuple[str, ...] | None, from_application: bool
@@ -211,20 +211,17 @@ class NamedGroup:
         self._probe(step)
 
     def _receive_please(self, step: Step, sender: NodeId, packet: Please) -> None:
-        """A member that is in no formation asks us to form the group anew with it."""
+        """A member that is in no formation asks us to re-form the group with it."""
         if self.current is not None and self.request is None:
             self.give(step, inputs.Form, None, False)
-
-    def _wanted(self, request: Request) -> tuple[str, ...]:
-        return tuple(name for name in request.members or self.others if name != self.me.name)
 
     def _probe(self, step: Step) -> None:
         """Asks which members are reachable. After the last round, invites those that answered."""
         request = self.request
         if request is None:
             return
-        probe = request.probe = request.probe or Probe()
-        silent = probe.silent(self._wanted(request))
+        probe = request.start_probe(self.others)
+        silent = probe.silent()
         if probe.rounds == MOST_ROUNDS or not silent:
             self._invite_reachable(step, request, probe)
             return
@@ -234,16 +231,14 @@ class NamedGroup:
 
     def _invite_reachable(self, step: Step, request: Request, probe: Probe) -> None:
         request.probe = None
-        missing = [name for name in request.members or () if name not in probe.answers]
-        if self.me.name in missing:
-            missing.remove(self.me.name)
+        missing = () if request.members is None else probe.silent()
         formed = probe.largest_view()
         members = tuple(sorted((self.me, *probe.incarnations())))
         if missing:
             self._fail_try(step, f"{missing[0]} does not answer")
         elif self.current is None and formed is not None:
             step.send(formed, Please(self.plan.group))
-            self._fail_try(step, f"{formed.name} does not form it anew")
+            self._fail_try(step, f"{formed.name} did not re-form it")
         elif (
             not request.from_application
             and self.current is not None
@@ -267,7 +262,7 @@ class NamedGroup:
         self.request = None
         self.failures += 1
         if request.from_application:
-            step.tell(Refused(self.plan.group, f"{self.plan.group!r} is not formed anew: {why}"))
+            step.tell(Refused(self.plan.group, f"{self.plan.group!r} was not re-formed: {why}"))
 
     # --- invitations and votes ---------------------------------------------------------------
 
@@ -291,10 +286,10 @@ class NamedGroup:
         votes = self._others.take_votes(formation)
         objection = self._objection(sender, packet)
         if objection is None and isinstance(self.attempt, Voting):  # of our own
-            self._vote(step, self.attempt, False, f"{sender} invites too")
+            self._vote(step, self.attempt, False, f"{sender} invites as well")
         if objection is not None or any(not vote.yes for vote in votes.values()):
             self._others.end(formation)
-            why = objection or "it is over"
+            why = objection or "another member rejected it"
             step.send(self._others_of(members), Vote(self.plan.group, formation, False, why))
             return
         self.attempt = voting = Voting(formation, sender, members)
@@ -308,10 +303,11 @@ class NamedGroup:
     def _objection(self, sender: NodeId, packet: Invite) -> str | None:
         """Why we reject an invitation; None: we do not."""
         if packet.terms != self.terms:
-            return f"{self.me} has joined otherwise: {differences(self.terms, packet.terms)}"[:300]
+            what = differences(self.terms, packet.terms)
+            return f"{self.me} has joined with other options: {what}"[:300]
         attempt = self.attempt
         if isinstance(attempt, Entering):
-            return f"{self.me} is going over to {attempt.epoch.formation}"
+            return f"{self.me} is moving to {attempt.epoch.formation}"
         if isinstance(attempt, Voting) and (attempt.initiator != self.me or self.me < sender):
             return f"{self.me} votes on {attempt.formation}"
         return None
@@ -333,7 +329,7 @@ class NamedGroup:
         assert isinstance(voting, Voting)
         if voting.formation != formation or self.me in (*voting.yes, voting.initiator):
             return  # that vote is over, or we have voted
-        self._vote(step, voting, yes, why or "its application does not want to")
+        self._vote(step, voting, yes, why or "its application voted no")
 
     def _vote(self, step: Step, voting: Voting, yes: bool, why: str = "") -> None:
         """Sends our vote to all."""
@@ -348,7 +344,7 @@ class NamedGroup:
 
     def _withdraw(self, step: Step) -> None:
         assert isinstance(self.attempt, Voting)
-        self._vote(step, self.attempt, False, "it takes too long")
+        self._vote(step, self.attempt, False, "the vote timed out")
 
     def _count(self, step: Step, sender: NodeId, vote: Vote) -> None:
         voting = self.attempt
@@ -391,7 +387,7 @@ class NamedGroup:
         early = voting.early.setdefault(sender, [])
         early.append(message)
         if len(early) > MOST_EARLY:
-            self._vote(step, voting, False, f"{sender} sends too much before we have begun")
+            self._vote(step, voting, False, f"{sender} sent too many packets before we started")
 
     def _agree(self, step: Step, voting: Voting) -> None:
         """All have voted yes."""
@@ -423,17 +419,13 @@ class NamedGroup:
             self._others.end(self.current.formation)
         self.current, self.attempt = epoch, Idle()
         self.failures = 0
-        if self.request is not None and self._is_fulfilled(self.request, epoch):
+        others = {one.name for one in epoch.views.members if one != self.me}
+        if self.request is not None and self.request.is_fulfilled_by(others):
             self.request = None
         pause = None if self.request is None else self.options.silence_limit
         self._set_timer(step, "gather", pause)
         self._set_timer(step, "state", None)
         self._set_timer(step, "here", self.options.suspicion_limit if self._announces() else None)
-
-    def _is_fulfilled(self, request: Request, epoch: GroupEpoch) -> bool:
-        """Whether these are the requested members, whoever invited them."""
-        there = {one.name for one in epoch.views.members}
-        return request.members is None or there == {self.me.name, *request.members}
 
     def has_failed(self, step: Step, epoch: GroupEpoch) -> None:
         """The initiator of the epoch that we were entering is gone, and its state with it."""

@@ -239,7 +239,7 @@ class NewtopMember:
             return
         entering.awaits_application = False
         if state is not None and len(state) > LARGEST_STATE:
-            why = f"its state of {len(state)} bytes is more than {LARGEST_STATE}: none is given"
+            why = f"a state of {len(state)} bytes is larger than {LARGEST_STATE}: none is sent"
             step.tell(Refused(group, why))
             state = None
         self._advance_clocks(step)

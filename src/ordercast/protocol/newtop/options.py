@@ -1,4 +1,4 @@
-"""What can be set for a totally ordered group. Every default works."""
+"""The options of totally ordered groups. Every default works."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ordercast.units import MILLISECOND, Duration, Size, take_units
 class Options(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=100_000)] = 64  # own events that are not stable yet
     window_size: Size = Size(4 << 20)  # and their bytes
-    # How long a member stays silent at the most: while something waits for it, and when idle.
+    # The longest silence of a member: while others wait for it, and while it is idle.
     prompt_after: Duration = Duration(20 * MILLISECOND)
     silence_limit: Duration = Duration(250 * MILLISECOND)  # paper: omega
     suspicion_limit: Duration = Duration(1000 * MILLISECOND)  # paper: Omega
-    # Whether parts of the group that hear of each other come together by themselves.
+    # Whether sides of a partition that hear of each other re-form the group automatically.
     reform: Literal["ask", "auto"] = "ask"
-    # Whether the application is asked when somebody invites it to a formation.
+    # Whether the application votes on invitations.
     invitations: Literal["accept", "ask"] = "accept"
 
     def __post_init__(self) -> None:
@@ -28,7 +28,7 @@ class Options(Level, frozen=True, kw_only=True):
             raise ValueError("prompt_after must be longer than nothing")
         if self.silence_limit < self.prompt_after:
             raise ValueError("silence_limit must be at least prompt_after")
-        # One null message may be on its way for as long as the next is waited for.
+        # A null message may be in flight for as long as the receiver waits for the next one.
         if self.suspicion_limit < 2 * self.silence_limit:
             raise ValueError("suspicion_limit must be at least two silence_limits")
 

@@ -1,10 +1,10 @@
-"""What members of a totally ordered group say to each other.
+"""The packets of totally ordered groups.
 
-Most of it travels by link, as one numbered stream a formation and sender: events, null messages
-and the agreement on who is there. Each packet names its predecessor, so a copy that somebody else
-relays fits in without a gap or does not fit in at all.
+Most of them travel by link, in one numbered stream per formation and sender: events, null messages
+and the agreement on failures. Each packet names its predecessor, so a relayed copy either connects
+without a gap or does not connect at all.
 
-What is said about a formation before there is one has no numbers: `Here` and `Please` by
+Packets about a formation that has not started have no numbers: `Here` and `Please` travel by
 datagram, `Invite` and `Vote` by link.
 """
 
@@ -21,23 +21,23 @@ Order = Annotated[int, Meta(ge=0, lt=1 << 62)]
 LARGEST_GROUP = 50
 Word = Annotated[str, Meta(max_length=100)]
 Terms = Annotated[dict[Word, Word], Meta(max_length=30)]
-"""What members must agree on to be in one group: its kind and its options, for people to read."""
+"""What must be the same at all members of a group: its kind and its options, as text."""
 FormationId = Annotated[str, Meta(max_length=150)]
 Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 
 class Numbered(Packet, frozen=True):
-    """What every packet of a stream begins with."""
+    """What every packet of a stream starts with."""
 
     formation: FormationId
     order: Annotated[int, Meta(ge=1, lt=1 << 62)]  # its number. paper: m.c
     previous: Order  # the number before it in this stream; 0: it is the first
-    delivered_up_to: Order  # its sender has delivered all up to here. paper: m.ldn
-    solicits: Order  # whoever is not yet at this number should speak; 0: nobody need
+    delivered_up_to: Order  # its sender has delivered everything up to here. paper: m.ldn
+    solicits: Order  # members below this number should answer; 0: none
 
     @property
     def label(self) -> str:
-        """Of all groups that bear the name, which one this is about."""
+        """The group name with the formation."""
         return label_of(self.group, self.formation) if self.formation else self.group
 
 
@@ -45,7 +45,9 @@ class Data(Numbered, frozen=True, tag="total.data"):
     """One event."""
 
     origin: NodeId
-    number: Annotated[int, Meta(ge=1, lt=1 << 40)]  # its place in this life of the origin, from 1
+    number: Annotated[
+        int, Meta(ge=1, lt=1 << 40)
+    ]  # counts its origin's events in this formation, from 1
     payloads: Payloads
     size: Count  # bytes of the payloads, counted once by the origin
 
@@ -57,28 +59,28 @@ class Data(Numbered, frozen=True, tag="total.data"):
 
 
 class Turn(Numbered, frozen=True, tag="total.turn"):
-    """The sequencer of a group orders an event that its origin has cast: it comes here."""
+    """The sequencer of a group assigns a place to an event: the number of this packet."""
 
     origin: NodeId
     number: Annotated[int, Meta(ge=1, lt=1 << 40)]
 
 
 class Null(Numbered, frozen=True, tag="total.null"):
-    """Nothing but its number: its sender is there, and sends nothing below."""
+    """Only a number: its sender is alive, and sends nothing below it."""
 
 
 class Suspect(Numbered, frozen=True, tag="total.suspect"):
-    """The sender has heard nothing of a peer for too long."""
+    """The sender suspects a peer."""
 
     peer: NodeId
-    last_number: Order  # the last number that it has of the peer. paper: ln
+    last_number: Order  # the last number that it has received of the peer. paper: ln
 
 
 class Retract(Numbered, frozen=True, tag="total.retract"):
-    """What is left of somebody's Refute when it is relayed: that it suspects no longer.
+    """A relayed `Refute`, without the packets that it carried: its sender suspects no longer.
 
-    The messages that it brought are left out, so that nothing is relayed inside of something
-    relayed. Who lacks them gets them from the relayer, which has them too, by its own suspicion.
+    So relayed packets never contain relayed packets. A member that misses them gets them from the
+    member that relays, which has them too, when it suspects the peer itself.
     """
 
     peer: NodeId
@@ -86,7 +88,7 @@ class Retract(Numbered, frozen=True, tag="total.retract"):
 
 
 class Refute(Numbered, frozen=True, tag="total.refute"):
-    """The sender has more of a peer than a suspicion says, and here it is."""
+    """The sender has received more of a peer than a suspicion says, and sends it along."""
 
     peer: NodeId
     last_number: Order  # of the suspicion that is refuted
@@ -109,7 +111,7 @@ class Refute(Numbered, frozen=True, tag="total.refute"):
 
 
 class Confirm(Numbered, frozen=True, tag="total.confirm"):
-    """All who do not suspect each other agree that these are gone, and on how far they got."""
+    """All members that do not suspect each other agree on these failures and last numbers."""
 
     detection: list[tuple[NodeId, Order]]  # sorted. paper: detection
 
@@ -122,16 +124,16 @@ class Leave(Numbered, frozen=True, tag="total.leave"):
 
 
 class Start(Numbered, frozen=True, tag="total.start"):
-    """The first of a stream in a formation that came about by votes: the sender is in it.
+    """The first packet of a stream in a formation that was voted on.
 
-    Its number is below all that is ordered there.
+    Its number is below everything that is ordered there.
     """
 
-    counter: Count  # events of the sender in earlier formations: its numbers go on from there
+    counter: Count  # events of the sender in earlier formations: its numbers continue
 
 
 class State(Numbered, frozen=True, tag="total.state"):
-    """The state of the initiator's application: what all in the formation begin with."""
+    """The state of the initiator's application, with which all members begin."""
 
     state: bytes | None
 
@@ -140,28 +142,28 @@ class State(Numbered, frozen=True, tag="total.state"):
 
 
 class Move(Numbered, frozen=True, tag="total.move"):
-    """The sender is about to go over to another formation: no event of it comes after this one,
-    unless that formation comes to nothing."""
+    """The sender moves to another formation: it submits no more events in this one, unless that
+    formation fails."""
 
     to: FormationId
 
 
 class Here(Packet, frozen=True, tag="total.here"):
-    """The sender has joined the group, whatever formation it is in, or none."""
+    """The sender has joined the group. It may be in any formation, or in none."""
 
     formation: FormationId | None
     size: Annotated[int, Meta(ge=0, le=LARGEST_GROUP)]  # members of its view; 0: it has none
-    first: Annotated[str, Meta(max_length=100)]  # the smallest of them
+    first: Annotated[str, Meta(max_length=100)]  # the first of them
     terms: Terms
-    asks: bool  # whether it wants to know who else is there
+    asks: bool  # whether it wants an answer
 
 
 class Please(Packet, frozen=True, tag="total.please"):
-    """The sender is in no formation, and asks one who is to form the group anew with it."""
+    """The sender is in no formation, and asks a member that is in one to re-form the group."""
 
 
 class Invite(Packet, frozen=True, tag="total.invite"):
-    """The sender wants a formation of these. paper: form group"""
+    """The sender wants a formation of these members. paper: form group"""
 
     formation: FormationId
     members: Annotated[list[NodeId], Meta(min_length=1, max_length=LARGEST_GROUP)]  # sorted
@@ -169,7 +171,7 @@ class Invite(Packet, frozen=True, tag="total.invite"):
 
 
 class Vote(Packet, frozen=True, tag="total.vote"):
-    """What the sender says to an invitation, to all who are invited. A yes may be taken back."""
+    """A vote on an invitation, sent to all invited members. A yes may be withdrawn."""
 
     formation: FormationId
     yes: bool
@@ -186,7 +188,7 @@ PACKETS = (
 
 
 def to_relay(message: Message) -> Relayed:
-    """A packet of a stream in the form in which others than its sender pass it on."""
+    """A packet of a stream, in the form in which other members than its sender relay it."""
     if not isinstance(message, Refute):
         return message
     return Retract(

@@ -1,4 +1,4 @@
-"""A request to form a group anew: of which members, how often it was tried, who has answered.
+"""A request to re-form a group: with which members, how often it was tried, who has answered.
 
 Rules.
  1. Each try starts with a probe: all wanted members are asked four times whether they are
@@ -20,12 +20,13 @@ MOST_TRIES = 5
 class Probe:
     """One try to find out which members are reachable."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: tuple[str, ...]) -> None:
+        self.wanted = wanted
         self.rounds = 0  # how often they were asked
         self.answers: dict[str, tuple[NodeId, Here]] = {}
 
-    def silent(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in wanted if name not in self.answers)
+    def silent(self) -> tuple[str, ...]:
+        return tuple(name for name in self.wanted if name not in self.answers)
 
     def incarnations(self) -> list[NodeId]:
         return [incarnation for incarnation, _ in self.answers.values()]
@@ -42,10 +43,20 @@ class Probe:
 
 class Request:
     def __init__(self, members: tuple[str, ...] | None, from_application: bool) -> None:
-        self.members = members  # None: all that are reachable
+        self.members = members  # other than ourselves; None: all that are reachable
         self.from_application = from_application  # whether an application waits for the outcome
         self.tries = 0
         self.probe: Probe | None = None  # None: it waits
+
+    def start_probe(self, others: tuple[str, ...]) -> Probe:
+        """The probe of this try. `others` are all other members of the group."""
+        if self.probe is None:
+            self.probe = Probe(others if self.members is None else self.members)
+        return self.probe
+
+    def is_fulfilled_by(self, others: set[str]) -> bool:
+        """Whether we are in a view with these, whoever invited them."""
+        return self.members is None or others == set(self.members)
 
     def fail(self) -> bool:
         """A try failed. False if that was the last one."""

@@ -1,6 +1,6 @@
-"""How totally ordered groups read in interaction files.
+"""The wording of totally ordered groups in interaction files.
 
-A packet of a stream is `6 after 5, delivered 1, asks for 4`, then what is its own.
+A packet of a stream is `6 after 5, delivered 1, asks for 4`, then its own fields.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def _value(value: object) -> str:
 
 def _stream_text(packet: Any) -> str:
     asks = f", asks for {packet.solicits}" if packet.solicits else ""
-    said = f"{packet.order} after {packet.previous}, delivered {packet.delivered_up_to}{asks}"
-    said += in_group(packet.label)
+    head = f"{packet.order} after {packet.previous}, delivered {packet.delivered_up_to}{asks}"
+    head += in_group(packet.label)
     own = {name: getattr(packet, name) for name in packet.__struct_fields__[6:]}
     if "origin" in own:
-        return f"{said}: {own['origin']}:{own['number']}"
-    told = "".join(f" {name}={_value(value)}" for name, value in own.items() if value is not None)
-    return said + (":" if own else "") + told
+        return f"{head}: {own['origin']}:{own['number']}"
+    fields = "".join(f" {name}={_value(value)}" for name, value in own.items() if value is not None)
+    return head + (":" if own else "") + fields
 
 
 def _state_text(packet: State) -> str:
