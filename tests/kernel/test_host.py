@@ -12,7 +12,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Backpressure, Input, Join, Leave, StatusResult
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import STATUS, Heard, Step, Timer
+from ordercast.kernel.step import STATUS, Heard, Sent, Step, Timer
 from ordercast.types import Event, NodeId, Payloads, View
 
 PEER = NodeId("peer")
@@ -34,7 +34,8 @@ class Desk:
         self.alarms: list[tuple[Seat, Timer, int]] = []
         self.host = Host(self, journal=self)
 
-    def send(self, seat: Seat, to: Any, packet: Any, channel: Any, tokens: Any) -> None:
+    def send(self, seat: Seat, sent: Sent) -> None:
+        packet: Any = sent[1]
         self.log.append(f"send {packet.text}")
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> int:

@@ -32,7 +32,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Address, Channel, Heard, Note, Step, Timer
+from ordercast.kernel.step import Heard, Note, Sent, Step, Timer
 from ordercast.types import Event, NodeId, Payloads, View
 
 
@@ -48,14 +48,7 @@ class Journal(Protocol):
 class World(Protocol):
     """What a host needs around it."""
 
-    def send(
-        self,
-        seat: Seat,
-        to: tuple[Address, ...],
-        packet: Packet,
-        channel: Channel,
-        tokens: tuple[Hashable, ...],
-    ) -> None:
+    def send(self, seat: Seat, sent: Sent) -> None:
         """One packet leaves. Each STATUS send is answered by `Host.status` with its token."""
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> Any:
@@ -402,8 +395,8 @@ class Host:
                 self.observe(seat, step, event)
             if step.sent:
                 send = self._send
-                for to, packet, channel, tokens in step.sent:
-                    send(seat, to, packet, channel, tokens)
+                for sent in step.sent:
+                    send(seat, sent)
             if step.timers:
                 self._set_timers(seat, step)
             if step.outputs:

@@ -22,7 +22,7 @@ from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine, Retiring
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Channel, Heard, Timer
+from ordercast.kernel.step import DATAGRAM, LINK, Heard, Sent, Timer
 from ordercast.net.committer import Committer
 from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
@@ -259,21 +259,16 @@ class Driver:
 
     # --- the world of the host -------------------------------------------------------------------
 
-    def send(
-        self,
-        seat: Seat,
-        to: tuple[Any, ...],
-        packet: Packet,
-        channel: Channel,
-        tokens: tuple[Hashable, ...],
-    ) -> None:
+    def send(self, seat: Seat, sent: Sent) -> None:
         """Encoded once, whoever it goes to."""
+        to, packet, channel, tokens = sent
         body = self._codec.encode(packet)
         if channel is LINK:
             framed = frame(Kind.DATA, body)
-            for life in to:
-                self.mesh.send(life, framed)
-            self.crowd.sent(to)
+            peers: tuple[Any, ...] = to  # never bare names: a link joins two incarnations
+            for peer in peers:
+                self.mesh.send(peer, framed)
+            self.crowd.sent(peers)
         elif channel is DATAGRAM:
             for address in to:
                 self.datagrams.send(address if isinstance(address, str) else address.name, body)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel
+from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel, Sent
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim.event_queue import EventQueue
@@ -94,16 +94,9 @@ class Network:
 
     # --- posting -----------------------------------------------------------------------------
 
-    def post(
-        self,
-        source: Process,
-        seat: Seat,
-        to: tuple[Address, ...],
-        packet: Packet,
-        channel: Channel,
-        tokens: tuple[Hashable, ...],
-    ) -> None:
+    def post(self, source: Process, seat: Seat, sent: Sent) -> None:
         """Sends one packet to each address. It is encoded once, if its bytes matter at all."""
+        to, packet, channel, tokens = sent
         size = 0
         if self._weigh:
             data = self._codec.encode(packet)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Address, Channel, Heard, Output, Step, Timer
+from ordercast.kernel.step import Address, Channel, Heard, Output, Sent, Step, Timer
 from ordercast.store.memory import SimulatedDisk
 from ordercast.types import Event, NodeId
 
@@ -84,14 +84,8 @@ class Actor:
 
     # --- the world of the host -------------------------------------------------------------------
 
-    def send(
-        self,
-        seat: Seat,
-        to: tuple[Address, ...],
-        packet: Packet,
-        channel: Channel,
-        tokens: tuple[Hashable, ...],
-    ) -> None:
+    def send(self, seat: Seat, sent: Sent) -> None:
+        to, packet, channel, tokens = sent
         for address, token in zip(to, tokens, strict=True):
             self.stage.post(self.node, address, packet, channel, token)
 

@@ -14,7 +14,7 @@ to it, when a trace is written of it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from ordercast.errors import UsageError, failure_line
@@ -22,7 +22,7 @@ from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Input, Leave, Seek, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Address, Channel, Heard, Note, Step, Timer
+from ordercast.kernel.step import DATAGRAM, LINK, Address, Heard, Note, Sent, Step, Timer
 from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
 from ordercast.sim.explore.setting import Setting
 from ordercast.types import Event, Invitation, NodeId, StateWanted, View
@@ -165,14 +165,8 @@ class Call:
 
     # --- the world of the host -------------------------------------------------------------------
 
-    def send(
-        self,
-        seat: Seat,
-        to: tuple[Address, ...],
-        packet: Packet,
-        channel: Channel,
-        tokens: tuple[Hashable, ...],
-    ) -> None:
+    def send(self, seat: Seat, sent: Sent) -> None:
+        to, packet, channel, tokens = sent
         members, place = self._members, self.seats.index(seat)
         number = members.number(packet)
         by = LINKED if channel is LINK else FLEETING if channel is DATAGRAM else ASKED
