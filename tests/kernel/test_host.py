@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ordercast.errors import PeerError, UsageError
+from ordercast.kernel import host as host_module
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Backpressure, Input, Join, Leave, StatusResult
@@ -224,6 +225,25 @@ def test_steps_behind_a_commit_wait_in_order_and_other_machines_go_on() -> None:
     assert desk.log[3:] == ["send first", "send second"]
     desk.durable()
     assert desk.log[5:] == ["send third"]
+
+
+def test_a_disk_that_does_not_keep_up_stops_the_application_and_then_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_module, "WAITING_STEPS", 2)
+    monkeypatch.setattr(host_module, "MOST_WAITING_STEPS", 3)
+    desk = Desk(patient=True)
+    seat = desk.seat("g")
+    do(desk, seat, keep)
+    assert desk.host.accepts("g", 0)
+    do(desk, seat, keep)
+    assert not desk.host.accepts("g", 0)
+    desk.durable()
+    assert desk.host.accepts("g", 0)
+    for _ in range(3):
+        do(desk, seat, keep)
+    assert str(desk.broken[0]) == "the disk does not keep up: 3 steps wait for it"
+    assert seat.closed
 
 
 def test_a_submission_that_waits_is_on_record_when_it_takes_effect() -> None:

@@ -27,13 +27,18 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Protocol
 
-from ordercast.errors import PeerError, UsageError
+from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Note, Sent, Step, Timer
 from ordercast.types import Event, NodeId, Payloads, View
+
+WAITING_STEPS = 1000
+"""Steps of a machine that may wait for the disk before its applications have to wait too."""
+MOST_WAITING_STEPS = 100_000
+"""What comes from peers waits as well. A machine with so much of it cannot go on."""
 
 
 class Journal(Protocol):
@@ -213,7 +218,8 @@ class Host:
     # --- inputs ------------------------------------------------------------------------------
 
     def accepts(self, group: str, now: int) -> bool:
-        return self.seats[group].machine.accepts(group, now)
+        seat = self.seats[group]
+        return len(seat.waiting) < WAITING_STEPS and seat.machine.accepts(group, now)
 
     def submit(self, group: str, payloads: Payloads, size: int, now: int) -> Event:
         """The application hands in a batch, at a time at which the group `accepts` one."""
@@ -354,6 +360,10 @@ class Host:
             self._take_effect(seat, step, event)
 
     def _queue(self, seat: Seat, step: Step, event: Event | None) -> None:
+        if len(seat.waiting) >= MOST_WAITING_STEPS:
+            why = f"the disk does not keep up: {len(seat.waiting)} steps wait for it"
+            self._break(seat, DiskError(why))
+            return
         waiting = _Waiting(step, event)
         machine = seat.machine
         waiting.stable = {group: machine.stable_up_to(group) for group in machine.groups}
