@@ -59,7 +59,7 @@ Logs = dict[str, Log]
 
 
 def logs_of(rows: list[Row]) -> Logs:
-    """First lives: a process that starts again is in no group."""
+    """First incarnations: a restarted process is in no group."""
     names = sorted({row.process for row in rows})
     return {
         name: Log([row for row in rows if (row.process, row.incarnation) == (name, 0)])
@@ -111,7 +111,7 @@ def vc1(logs: Logs) -> str | None:
 
 
 def vc2(logs: Logs) -> str | None:
-    """Who crashed or left is in nobody's last view; and who excluded us we exclude."""
+    """A member that crashed or left is in no last view; members that excluded us we exclude."""
     for name, log in logs.items():
         for group, stays in log.stays.items():
             if log.crashed or group in log.left:
@@ -148,7 +148,7 @@ def md1(logs: Logs) -> str | None:
 
 
 def md2(logs: Logs) -> str | None:
-    """Who sends a message and stays delivers it."""
+    """A sender that does not crash or leave delivers its messages."""
     for name, log in logs.items():
         for row in log.rows:
             sent = row.kind == "submit" and not log.crashed and row.group not in log.left
@@ -201,7 +201,7 @@ def pasts(logs: Logs, only: str | None = None) -> dict[Event, set[Event]]:
 
 
 def md5(logs: Logs) -> str | None:
-    """Who delivers a message has delivered all of its group that it follows from in the group."""
+    """A message is delivered after all messages of its group on which it depends there."""
     for group in {group for log in logs.values() for group in log.stays}:
         past = pasts(logs, group)
         for name, log in logs.items():
@@ -278,7 +278,7 @@ def without(kind: str) -> Callable[[list[Row], Random], None]:
 
 
 def of_a_stranger(rows: list[Row], draw: Random) -> None:
-    """A delivery is said to be of somebody who is not there."""
+    """A delivery with an origin that is not in the view."""
     places = [at for at, row in enumerate(rows) if row.kind == "deliver"]
     if places:
         at = draw.choice(places)

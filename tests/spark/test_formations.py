@@ -18,7 +18,7 @@ KINDS = ("deliver", "submit", "view", "leave")
 def test_formations_are_groups_of_their_own() -> None:
     broken = 0
     for seed in (1, 3, 5, 7):
-        trace = storm(seed, wishes=(2, 4), seconds=2).trace
+        trace = storm(seed, requests=(2, 4), seconds=2).trace
         assert len({row.group for row in trace.rows if "+" in (row.group or "")})
         assert judge_columns(columns_of(trace)).verdicts == check(trace), seed
         draw = Random(seed)
@@ -34,7 +34,7 @@ def test_formations_are_groups_of_their_own() -> None:
 
 
 def test_a_family_is_found_by_the_name_before_the_formation() -> None:
-    trace = storm(1, wishes=(2, 4), seconds=2).trace
+    trace = storm(1, requests=(2, 4), seconds=2).trace
     named = sorted({(row.group or "").partition("+")[0] for row in trace.rows if row.group})
     rows = [row for row in trace.rows if row.kind != "deliver" or row.process != "n2"]
     for family, answers in (("gossip", {"holds"}), ("total", {"holds", "broken"})):

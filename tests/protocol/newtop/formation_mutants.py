@@ -19,7 +19,7 @@ from ordercast.types import NodeId
 
 
 class AsksTooEarly(NewtopMember):
-    """Asks for the state before all that those who come along have cast is delivered."""
+    """Asks for the state before it has delivered all events of members that move with it."""
 
     says = "is lost on the way"
 
@@ -28,7 +28,7 @@ class AsksTooEarly(NewtopMember):
 
 
 class StaysWhereItWas(NewtopMember):
-    """Delivers on in the old formation after it has given its state."""
+    """Continues to deliver in the old formation after it has provided its state."""
 
     says = "with other events"
 
@@ -49,8 +49,8 @@ class CountsAnew(NewtopMember):
         super()._start_epoch(step, named, agreed)
 
 
-class KeepsItsOwn(GroupEpoch):
-    """Begins with the state that it has, whatever it is given."""
+class IgnoresTheState(GroupEpoch):
+    """Begins with its own state and ignores the initiator's."""
 
     def begin(self, step: Step, message: State) -> None:
         state = step.outputs
@@ -67,11 +67,11 @@ class TakesNothingOver(NewtopMember):
     def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
         super()._start_epoch(step, named, agreed)
         assert named.entering is not None
-        named.entering.__class__ = KeepsItsOwn
+        named.entering.__class__ = IgnoresTheState
 
 
 class GoesOnWithoutState(NewtopMember):
-    """Takes a formation whose initiator is gone for one that has begun."""
+    """Treats a formation whose initiator is gone as one that has begun."""
 
     says = "with other events"
 

@@ -1,4 +1,4 @@
-"""Runs in which totally ordered groups form, part, and form anew, all of it drawn from one seed.
+"""Runs in which groups form, are partitioned and re-form, all of it drawn from one seed.
 
 Applications here have a state: the list of the events that they know of. They hand it over when
 they are asked, take it over when they are given one, and add to it what is delivered. So a run
@@ -39,8 +39,8 @@ class Ledgers:
         self.last_view: dict[tuple[NodeId, str], View] = {}
         self.vetoed = 0
 
-    def hear(self, life: NodeId, what: Heard) -> bytes | bool | None:
-        known = self.known.setdefault((life, what.group), [])
+    def hear(self, node: NodeId, what: Heard) -> bytes | bool | None:
+        known = self.known.setdefault((node, what.group), [])
         if isinstance(what, Event):
             known.append(f"{what.origin}:{what.number}")
         elif isinstance(what, StateWanted):
@@ -48,12 +48,12 @@ class Ledgers:
             return msgspec.json.encode(known)
         elif isinstance(what, StateGiven):
             assert what.state is not None
-            self.known[life, what.group] = msgspec.json.decode(what.state, type=list[str])
+            self.known[node, what.group] = msgspec.json.decode(what.state, type=list[str])
         elif isinstance(what, View):
             label = label_of(what.group, what.formation)
-            self.last_view[life, label] = what
+            self.last_view[node, label] = what
             if what.formation:
-                self.begun.setdefault(label, {}).setdefault(life, list(known))
+                self.begun.setdefault(label, {}).setdefault(node, list(known))
         elif isinstance(what, Invitation) and self._draw.random() < self._vetoes:
             self.vetoed += 1
             return False
@@ -82,14 +82,14 @@ def storm(
     families: dict[str, Family] = FAMILIES,
     of: tuple[str, ...] = ("total",),
     reform: str | None = None,
-    wishes: tuple[int, int] = (0, 4),
+    requests: tuple[int, int] = (0, 4),
     faults: tuple[int, int] = (0, 4),
     aimed: bool = False,
     vetoes: float = 0.0,
     seconds: int = 4,
     round_trip: bool = False,
 ) -> Storm:
-    """Groups that have to form or not, members that come again, wishes to form anew.
+    """Groups that exist or have to form, members that restart, requests to re-form.
 
     `aimed`: faults begin while a formation is on its way.
     """
@@ -102,7 +102,7 @@ def storm(
     for fault in listed:
         if fault["kind"] == "crash" and draw.random() < 0.7:
             fault.setdefault("for", f"{draw.randrange(20, 1500)}ms")
-    for _ in range(draw.randint(*wishes)):
+    for _ in range(draw.randint(*requests)):
         group = draw.randrange(len(groups))
         at = f"{draw.randrange(200, 900 * seconds)}ms"
         who = draw.choice(groups[group])
@@ -176,7 +176,7 @@ def separations(world: World) -> list[str]:
             current = machine.named[group.name].current
             views[process.node] = current.views.members if current is not None else ()
         if any(views.values()) and len({*views.values(), tuple(sorted(views))}) > 1:
-            words = [f"{life} with {' '.join(map(str, view))}" for life, view in views.items()]
+            words = [f"{node} with {' '.join(map(str, view))}" for node, view in views.items()]
             found.append(f"{group.name} has not come together: {', '.join(words)}")
     return found
 
@@ -184,31 +184,31 @@ def separations(world: World) -> list[str]:
 def repetitions(ledgers: Ledgers) -> list[str]:
     """Members that know of an event twice: by a state that they were given, and by delivery."""
     return [
-        f"{life} knows of an event of {group} twice"
-        for (life, group), known in ledgers.known.items()
+        f"{node} knows of an event of {group} twice"
+        for (node, group), known in ledgers.known.items()
         if len(set(known)) < len(known)
     ]
 
 
 def differences(ledgers: Ledgers) -> list[str]:
-    """Members that begin a formation with something else than its initiator gave."""
+    """Members that begin a formation with another state than its initiator provided."""
     return [
-        f"{life} begins {label} with other events than the others"
+        f"{node} begins {label} with other events than the others"
         for label, begun in ledgers.begun.items()
-        for life, known in begun.items()
+        for node, known in begun.items()
         if known != ledgers.given[label]
     ]
 
 
 def losses(ledgers: Ledgers, rows: list[Row]) -> list[str]:
-    """Events of the initiator's part, of who came along with it, that are not in its state."""
+    """Events that members which moved with the initiator sent on its side, and not in its state."""
     found = []
     submitted: dict[tuple[str, int, str], list[str]] = {}
     for row in rows:
         if row.kind == "submit":
-            life = NodeId(row.process, row.incarnation)
+            node = NodeId(row.process, row.incarnation)
             key = row.process, row.incarnation, row.group or ""
-            submitted.setdefault(key, []).append(f"{life}:{row.number}")
+            submitted.setdefault(key, []).append(f"{node}:{row.number}")
     for label, state in ledgers.given.items():
         name, _, formation = label.partition("+")
         initiator = NodeId(formation.split(".")[0], int(formation.split(".")[1]))
@@ -216,22 +216,22 @@ def losses(ledgers: Ledgers, rows: list[Row]) -> list[str]:
         if came_from is None:
             continue
         view = ledgers.last_view[initiator, came_from]
-        for life in ledgers.begun.get(label, {}):
-            if life in view.members:
-                sent = submitted.get((life.name, life.incarnation, came_from), [])
+        for node in ledgers.begun.get(label, {}):
+            if node in view.members:
+                sent = submitted.get((node.name, node.incarnation, came_from), [])
                 missing = [event for event in sent if event not in state]
                 if missing:
                     found.append(f"{missing[0]} of {came_from} is lost on the way to {label}")
     return found
 
 
-def _place_before(rows: list[Row], life: NodeId, name: str, label: str) -> str | None:
-    """The formation that a life was in before it was in another."""
+def _place_before(rows: list[Row], node: NodeId, name: str, label: str) -> str | None:
+    """The formation that an incarnation was in before another one."""
     views = [
         row.group
         for row in rows
         if row.kind == "view"
-        and (row.process, row.incarnation) == (life.name, life.incarnation)
+        and (row.process, row.incarnation) == (node.name, node.incarnation)
         and (row.group or "").partition("+")[0] == name
     ]
     before = views[: views.index(label)] if label in views else []

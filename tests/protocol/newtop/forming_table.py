@@ -19,7 +19,7 @@ def stage_of(names: str, formed: bool = False, **options: Any) -> Stage:
 
 
 def run(stage: Stage, rounds: int = 12) -> None:
-    """Rounds in which applications answer for their state with all that they were told."""
+    """Rounds in which applications provide as their state all events that they know."""
     for _ in range(rounds):
         stage.settle(ticks=1)
         for name, actor in stage.actors.items():
@@ -31,8 +31,8 @@ def run(stage: Stage, rounds: int = 12) -> None:
     stage.settle()
 
 
-def told(stage: Stage, name: str) -> list[Any]:
-    """What the application of the present life was handed."""
+def outputs(stage: Stage, name: str) -> list[Any]:
+    """What the application of the present incarnation received."""
     kinds = (Event, View, StateGiven, Subgroup, Refused)
     now = stage.node(name)
     return [what for who, what in stage.log if who == now and isinstance(what, kinds)]
@@ -41,7 +41,7 @@ def told(stage: Stage, name: str) -> list[Any]:
 def known(stage: Stage, name: str) -> list[str]:
     """What the application knows: the state that it was given, and what came after."""
     found: list[str] = []
-    for what in told(stage, name):
+    for what in outputs(stage, name):
         if isinstance(what, StateGiven):
             found = (what.state or b"").decode().split()
         elif isinstance(what, Event):
@@ -50,8 +50,8 @@ def known(stage: Stage, name: str) -> list[str]:
 
 
 def view_of(stage: Stage, name: str) -> tuple[str, str]:
-    """The formation that a member is in, and who is in its view."""
-    found = [what for what in told(stage, name) if isinstance(what, View)]
+    """The formation that a member is in, and the members of its view."""
+    found = [what for what in outputs(stage, name) if isinstance(what, View)]
     if not found:
         return "", ""
     return found[-1].formation, " ".join(str(one) for one in found[-1].members)
@@ -64,7 +64,7 @@ def vote_of(stage: Stage, name: str) -> Voting | None:
 
 
 def refusals(stage: Stage, name: str) -> list[str]:
-    return [what.why for what in told(stage, name) if isinstance(what, Refused)]
+    return [what.why for what in outputs(stage, name) if isinstance(what, Refused)]
 
 
 def part(stage: Stage, one: str, other: str) -> None:
@@ -79,8 +79,8 @@ def rejoin(stage: Stage, one: str, other: str) -> None:
             stage.mend(first, second)
 
 
-def parted(**options: Any) -> Stage:
-    """n1 and n2 here, n3 there; each side has gone on, and they hear each other again."""
+def partitioned(**options: Any) -> Stage:
+    """n1 and n2 here, n3 there; each side has continued, and the network cut has healed."""
     stage = stage_of("n1 n2 n3", formed=True, **options)
     stage.submit("n3", [b"before"])
     run(stage, 4)

@@ -147,7 +147,7 @@ class _Hasty(Unordered):
 
 
 class WaitsForTheDead(NewtopMember):
-    """Makes a view of every exclusion, though who is gone will not confirm the one before."""
+    """Makes a view of every exclusion, though a failed member cannot confirm the one before."""
 
     breaks = "completeness"
 

@@ -37,24 +37,24 @@ def group(stage: Stage, name: str, of: str = "g") -> GroupEpoch:
 def suspect(stage: Stage, name: str, peer: str) -> None:
     """A member of the group g suspects another one."""
     epoch = group(stage, name)
-    stage.act(name, lambda step: epoch.agreement.suspect(epoch, step, life(peer), "silent"))
+    stage.act(name, lambda step: epoch.agreement.suspect(epoch, step, node(peer), "silent"))
 
 
-def life(name: str) -> NodeId:
+def node(name: str) -> NodeId:
     return NodeId(name, 0)
 
 
 def heard(stage: Stage, name: str) -> list[str]:
-    """What the application of a first life was told: messages, and views as {members}."""
-    told: list[str] = []
+    """What the application of a first incarnation received: messages, and views as {members}."""
+    found: list[str] = []
     for who, what in stage.log:
-        if who != life(name):
+        if who != node(name):
             continue
         if isinstance(what, View):
-            told.append(f"{what.group}{{{' '.join(one.name for one in what.members)}}}")
+            found.append(f"{what.group}{{{' '.join(one.name for one in what.members)}}}")
         elif hasattr(what, "payloads") and hasattr(what, "stamp"):
-            told += [one.decode() for one in what.payloads]
-    return told
+            found += [one.decode() for one in what.payloads]
+    return found
 
 
 def messages(stage: Stage, name: str) -> list[str]:
@@ -66,7 +66,7 @@ def views(stage: Stage, name: str, of: str = "g") -> list[str]:
 
 
 def carry(stage: Stage, source: str, target: str) -> None:
-    """All that is under way from one to the other arrives."""
+    """All packets in flight from one to the other arrive."""
     for parcel in stage.underway(source, target):
         stage.deliver(parcel)
 
@@ -79,7 +79,7 @@ def fall_silent(stage: Stage, name: str) -> None:
 
 
 def wait(stage: Stage, rounds: int = 120) -> None:
-    """Long enough for suspicions to arise and to be settled."""
+    """Long enough for suspicions to arise and to be confirmed or refuted."""
     stage.settle(ticks=rounds)
 
 

@@ -1,4 +1,4 @@
-"""Groups without order: delivery as it comes, to all or none who stay together in a view."""
+"""Groups without order: delivery on arrival, to all or none of the members that stay in a view."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.protocol.newtop.table import (
     group,
     heard,
     leave,
-    life,
     messages,
+    node,
     views,
     wait,
 )
@@ -49,7 +49,7 @@ def placement(stage: Stage, name: str) -> Unordered:
 
 
 def test_an_event_is_delivered_when_it_arrives() -> None:
-    """At once where it was sent, and elsewhere without a word of anybody else."""
+    """At once at its sender, and at others without a packet of any third member."""
     stage = staged({"g": "n1 n2 n3"})
     fall_silent(stage, "n3")
     stage.submit("n1", [b"a"])
@@ -92,9 +92,9 @@ def test_an_event_that_one_survivor_has_is_delivered_by_all_in_the_old_view() ->
 
 
 def confirmed_at(stage: Stage, name: str) -> None:
-    """Time goes by until this member confirms somebody's absence."""
+    """Time passes until this member confirms a failure."""
     for _ in range(200):
-        if stage.notes(life(name), "confirm"):
+        if stage.notes(node(name), "confirm"):
             return
         stage.settle(ticks=1)
     raise AssertionError(f"{name} confirms nothing")
@@ -108,10 +108,10 @@ def test_events_sent_after_a_confirmation_belong_to_the_next_view() -> None:
         stage.fire("n1")
         stage.fire("n2")
         carry(stage, "n1", "n2")
-        if stage.notes(life("n2"), "confirm"):
+        if stage.notes(node("n2"), "confirm"):
             break
         carry(stage, "n2", "n1")
-    assert not stage.notes(life("n1"), "confirm")
+    assert not stage.notes(node("n1"), "confirm")
     stage.submit("n2", [b"late"])
     stage.submit("n1", [b"early"])
     assert heard(stage, "n2") == ["g{n1 n2 n3}"]
@@ -139,7 +139,7 @@ def test_a_member_that_fails_before_it_confirms_is_excluded_in_the_same_view() -
     assert heard(stage, "n1") == heard(stage, "n2") == expected, "before the last confirmation"
     assert not waiting.due
     assert not any(waiting.undelivered.values())
-    assert sorted(waiting.undelivered) == sorted(waiting.confirmed) == [life("n1"), life("n2")]
+    assert sorted(waiting.undelivered) == sorted(waiting.confirmed) == [node("n1"), node("n2")]
 
 
 def test_all_events_of_a_member_that_leaves_are_delivered() -> None:
@@ -156,8 +156,8 @@ def test_events_that_wait_for_a_view_slow_down_their_sender() -> None:
     stage = staged({"g": "n1 n2 n3"}, window=2)
     die(stage, "n3")
     confirmed_at(stage, "n1")
-    foreign = ((life("n3"), 999),)
-    placement(stage, "n1")._divide(life("n2"), foreign)
+    foreign = ((node("n3"), 999),)
+    placement(stage, "n1")._divide(node("n2"), foreign)
     for number in range(3):
         stage.submit("n2", [b"%d" % number])
         stage.settle(ticks=4)
@@ -173,11 +173,11 @@ def test_a_member_that_confirms_twice_is_excluded() -> None:
     confirmed_at(stage, "n1")
     wait(stage, 10)
     epoch = group(stage, "n1")
-    last = epoch.streams.up_to(life("n2"))
-    again = Confirm("g", "", last + 1, last, 0, 0, [(life("n3"), 0)])
+    last = epoch.streams.up_to(node("n2"))
+    again = Confirm("g", "", last + 1, last, 0, 0, [(node("n3"), 0)])
     assert tuple(again.detection) in epoch.agreement.suspicions.done
     stage.cut("n1", "n2")
-    stage.inject(life("n2"), "n1", again)
+    stage.inject(node("n2"), "n1", again)
     assert epoch.agreement.contradictions == 1
     assert not any(placement(stage, "n1").undelivered.values())
     wait(stage, 20)
@@ -187,7 +187,7 @@ def test_a_member_that_confirms_twice_is_excluded() -> None:
 def test_turns_are_rejected() -> None:
     stage = staged({"g": "n1 n2"})
     with pytest.raises(PeerError, match="orders events"):
-        stage.inject(life("n1"), "n2", Turn("g", "", 1, 0, 0, 0, life("n1"), 1))
+        stage.inject(node("n1"), "n2", Turn("g", "", 1, 0, 0, 0, node("n1"), 1))
 
 
 # --- storms ----------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_turns_are_rejected() -> None:
 
 @pytest.mark.parametrize("first", [1, 21])
 def test_without_faults_nothing_is_lost_and_no_member_suspected(first: int) -> None:
-    """Seed 18 is left out: one packet takes 168 ms there, and who waits for it loses patience."""
+    """Seed 18 is left out: one packet takes 168 ms there, and is waited for too long."""
     for seed in range(first, first + 10):
         run = storm(seed, kinds=(), atomic=1.0)
         assert not run.broken, f"seed {seed}: {run.broken}"

@@ -1,4 +1,4 @@
-"""How groups form, form anew, and what becomes of those who come again."""
+"""How groups form and re-form, and what votes and failures do to a formation."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from tests.protocol.newtop.forming_table import (
     QUICK,
     known,
-    parted,
+    outputs,
+    partitioned,
     refusals,
     run,
     stage_of,
-    told,
     view_of,
     vote_of,
 )
@@ -20,8 +20,8 @@ from tests.protocol.newtop.table import (
     fall_silent,
     group,
     leave,
-    life,
     member,
+    node,
     views,
 )
 
@@ -82,21 +82,21 @@ def test_nothing_is_delivered_before_the_state() -> None:
     stage.settle(ticks=3)
     assert any(isinstance(what, StateWanted) for _, what in stage.log)
     stage.settle(ticks=5)
-    assert not any(told(stage, name) for name in ("n1", "n2", "n3"))
+    assert not any(outputs(stage, name) for name in ("n1", "n2", "n3"))
     assert not any(stage.accepts(name) for name in ("n1", "n2", "n3"))
     stage.provide("n1", b"now")
     stage.settle(ticks=2)
     assert known(stage, "n2") == known(stage, "n3") == ["now"]
-    kinds = [type(what) for what in told(stage, "n2")]
+    kinds = [type(what) for what in outputs(stage, "n2")]
     assert kinds == [StateGiven, View]
-    assert [type(what) for what in told(stage, "n1")] == [View]
+    assert [type(what) for what in outputs(stage, "n1")] == [View]
 
 
-# --- anew --------------------------------------------------------------------------------------
+# --- re-forming ------------------------------------------------------------------------------
 
 
 def test_the_side_of_the_member_that_asks_wins() -> None:
-    stage = parted()
+    stage = partitioned()
     stage.form("n2")
     run(stage, 20)
     for name in ("n1", "n2", "n3"):
@@ -108,17 +108,17 @@ def test_the_side_of_the_member_that_asks_wins() -> None:
 
 
 def test_the_smaller_side_wins_if_its_member_asks() -> None:
-    stage = parted()
+    stage = partitioned()
     stage.form("n3")
     run(stage, 20)
     assert all(known(stage, name) == ["before", "there"] for name in ("n1", "n2", "n3"))
 
 
 def test_the_application_is_notified_of_lost_members() -> None:
-    stage = parted()
-    gone = [what for what in told(stage, "n1") if isinstance(what, Subgroup)]
+    stage = partitioned()
+    gone = [what for what in outputs(stage, "n1") if isinstance(what, Subgroup)]
     assert [(what.view.members, what.gone) for what in gone] == [
-        ((life("n1"), life("n2")), (life("n3"),))
+        ((node("n1"), node("n2")), (node("n3"),))
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_member_that_left_is_not_reported_as_lost() -> None:
     leave(stage, "n3")
     run(stage, 4)
     assert views(stage, "n1")[-1] == "g{n1 n2}"
-    assert not any(isinstance(what, Subgroup) for what in told(stage, "n1"))
+    assert not any(isinstance(what, Subgroup) for what in outputs(stage, "n1"))
 
 
 def test_event_numbers_continue_over_formations() -> None:
@@ -143,7 +143,7 @@ def test_event_numbers_continue_over_formations() -> None:
     assert event.formation == "n2.0.1"
     run(stage, 3)
     assert known(stage, "n2") == ["one", "two", "three"]
-    assert [what.number for what in stage.deliveries(life("n2"))] == [1, 2, 3]
+    assert [what.number for what in stage.deliveries(node("n2"))] == [1, 2, 3]
     assert member(stage, "n1").stable_up_to("g") == 3
 
 
@@ -176,7 +176,7 @@ def test_the_initiator_waits_for_the_last_event_of_members_that_move_with_it() -
     stage.mend("n2", "n1", one_way=True)
     run(stage, 6)
     assert known(stage, "n1") == known(stage, "n2") == ["late"]
-    assert current.moves[life("n2")][0] == "n1.0.1"
+    assert current.moves[node("n2")][0] == "n1.0.1"
 
 
 def test_a_member_that_moves_submits_nothing() -> None:
@@ -217,7 +217,7 @@ def test_of_two_initiators_that_invite_each_other_the_smaller_prevails() -> None
 
 
 def test_the_initiator_waits_until_all_have_started() -> None:
-    """A state that is numbered below somebody's start would come too late there."""
+    """A state that is numbered below a member's start would arrive too late there."""
     stage = stage_of("n1 n2 n3", invitations="ask", suspicion_limit="10s")
     stage.settle()
     stage.answer("n2", True)
@@ -227,7 +227,7 @@ def test_the_initiator_waits_until_all_have_started() -> None:
     stage.cut("n3", "n1", one_way=True)
     stage.settle(ticks=5)
     formed = group(stage, "n1", "g+n1.0.1")
-    assert set(formed.starts) == {life("n1"), life("n2")}
+    assert set(formed.starts) == {node("n1"), node("n2")}
     assert formed.bound() >= formed.floor > 0
     assert not any(isinstance(what, StateWanted) for _, what in stage.log)
     stage.mend("n3", "n1", one_way=True)
@@ -333,7 +333,7 @@ def test_a_member_that_votes_no_after_others_have_started_is_excluded() -> None:
     assert vote_of(stage, "n3") is not None
     stage.fire("n3", ("vote", "g"))
     stage.settle()
-    causes = [note.columns["cause"] for note in stage.notes(life("n1"), "suspect")]
+    causes = [note.columns["cause"] for note in stage.notes(node("n1"), "suspect")]
     assert causes == ["refused"]
     run(stage, 60)
     assert view_of(stage, "n1") == view_of(stage, "n2") == ("n1.0.1", "n1 n2")

@@ -1,4 +1,4 @@
-"""What nobody who follows the rules would say about a formation: it is refused, or it changes
+"""Packets about formations that break the rules: they are rejected, or they change
 nothing; and whatever can grow has a limit."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.protocol.newtop.forming_table import known, run, stage_of, view_of, vote_of
-from tests.protocol.newtop.table import die, group, life, member, suspect, views, wait
+from tests.protocol.newtop.table import die, group, member, node, suspect, views, wait
 
 from ordercast.errors import PeerError
 from ordercast.kernel.inputs import StateProvided
@@ -36,7 +36,7 @@ from ordercast.testing.stage import Stage
 from ordercast.types import NodeId, Refused, StateGiven
 from ordercast.wire.codec import Codec
 
-N1, N2, N3 = life("n1"), life("n2"), life("n3")
+N1, N2, N3 = node("n1"), node("n2"), node("n3")
 STRANGER = NodeId("n9", 0)
 
 
@@ -55,7 +55,7 @@ def nonsense(stage: Stage) -> dict[str, tuple[NodeId, Packet]]:
         "a stranger votes": (STRANGER, Vote("g", "n2.0.7", True, "")),
         "a stranger asks": (STRANGER, Please("g")),
         "without us": (N2, invite(stage, N2, N3)),
-        "to another life of us": (N2, invite(stage, NodeId("n1", 1), N2)),
+        "to another incarnation of us": (N2, invite(stage, NodeId("n1", 1), N2)),
         "without itself": (N2, invite(stage, N1, N3)),
         "of strangers": (N2, invite(stage, N1, N2, STRANGER)),
         "twice": (N2, invite(stage, N1, N2, N2)),
@@ -64,7 +64,7 @@ def nonsense(stage: Stage) -> dict[str, tuple[NodeId, Packet]]:
         "in another's name": (N2, invite(stage, N1, N2, formation="n3.0.1")),
         "in the name of one called n2.0": (N2, invite(stage, N1, N2, formation="n2.0.0.1")),
         "under a name that is no number": (N2, invite(stage, N1, N2, formation="n2.0.x+y")),
-        "in an earlier life": (NodeId("n2", 1), invite(stage, N1, NodeId("n2", 1))),
+        "in an earlier incarnation": (NodeId("n2", 1), invite(stage, N1, NodeId("n2", 1))),
         "under no name": (N2, invite(stage, N1, N2, formation="")),
         "a start of what is there": (N2, Start("g", "", 9, 8, 0, 0, 0)),
         "a state of what is there": (N2, State("g", "", 9, 0, 0, 0, b"mine")),
@@ -272,7 +272,7 @@ def test_a_deep_copy_of_a_member_that_forms_is_a_snapshot() -> None:
     assert msgspec.msgpack.encode(terms(stage))
 
 
-# --- what is held back of who is suspected --------------------------------------------------------
+# --- packets of a suspected member ---------------------------------------------------------------
 
 
 def flooded(packets: int, size: int, **options: Any) -> Stage:

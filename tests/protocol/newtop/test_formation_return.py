@@ -1,9 +1,17 @@
-"""Those who come again, parts that come together by themselves, and groups beside other groups."""
+"""Members that return, partitions that re-form automatically, and groups beside other groups."""
 
 from __future__ import annotations
 
-from tests.protocol.newtop.forming_table import QUICK, known, part, parted, run, stage_of, view_of
-from tests.protocol.newtop.table import leave, life, member, wait
+from tests.protocol.newtop.forming_table import (
+    QUICK,
+    known,
+    part,
+    partitioned,
+    run,
+    stage_of,
+    view_of,
+)
+from tests.protocol.newtop.table import leave, member, node, wait
 
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import FAMILY
@@ -12,7 +20,7 @@ from ordercast.protocol.newtop.packets import Here, Invite, Vote
 from ordercast.testing.stage import Stage
 from ordercast.types import StateWanted, event_number
 
-# --- those who come again ---------------------------------------------------------------------
+# --- members that return ---------------------------------------------------------------------
 
 
 def test_a_new_incarnation_enters_on_request() -> None:
@@ -57,7 +65,7 @@ def test_a_new_incarnation_enters_before_the_old_one_is_suspected() -> None:
 
 
 def test_sides_of_a_partition_re_form_automatically() -> None:
-    stage = parted(reform="auto")
+    stage = partitioned(reform="auto")
     run(stage, 120)
     for name in ("n1", "n2", "n3"):
         assert view_of(stage, name)[1] == "n1 n2 n3"
@@ -68,20 +76,20 @@ def test_sides_of_a_partition_re_form_automatically() -> None:
 
 
 def test_only_the_first_member_of_the_largest_view_acts_automatically() -> None:
-    stage = parted(reform="auto")
+    stage = partitioned(reform="auto")
     for name in ("n1", "n2", "n3"):
         member(stage, name).named["g"].request = None
     terms = member(stage, "n1").named["g"].terms
 
-    def wishes(name: str, sender: str, size: int, first: str) -> bool:
-        stage.inject(life(sender), name, Here("g", "other", size, first, terms, False))
+    def requests(name: str, sender: str, size: int, first: str) -> bool:
+        stage.inject(node(sender), name, Here("g", "other", size, first, terms, False))
         return member(stage, name).named["g"].request is not None
 
-    assert not wishes("n3", "n1", 2, "n1"), "a larger part is there"
-    assert not wishes("n2", "n3", 1, "n3"), "n1 is the first of its part"
-    assert not wishes("n1", "n3", 3, "n3")
-    assert not wishes("n1", "n3", 2, "n0"), "one as large comes before it"
-    assert wishes("n1", "n3", 2, "n3")
+    assert not requests("n3", "n1", 2, "n1"), "a larger part is there"
+    assert not requests("n2", "n3", 1, "n3"), "n1 is the first of its part"
+    assert not requests("n1", "n3", 3, "n3")
+    assert not requests("n1", "n3", 2, "n0"), "one as large comes before it"
+    assert requests("n1", "n3", 2, "n3")
 
 
 def test_nothing_happens_automatically_if_no_member_answers() -> None:
@@ -89,7 +97,7 @@ def test_nothing_happens_automatically_if_no_member_answers() -> None:
     part(stage, "n1 n2", "n3")
     wait(stage, 60)
     terms = member(stage, "n1").named["g"].terms
-    stage.inject(life("n3"), "n1", Here("g", "", 1, "n3", terms, False))
+    stage.inject(node("n3"), "n1", Here("g", "", 1, "n3", terms, False))
     assert member(stage, "n1").named["g"].request is not None
     run(stage, 60)
     assert member(stage, "n1").named["g"].request is None
@@ -142,7 +150,7 @@ def test_a_group_forms_while_another_one_runs() -> None:
     stage.submit("n2", [b"b"], "b")
     run_both(stage)
     run_both(stage)
-    heard = [[one.payloads[0].decode() for one in stage.deliveries(life(n))] for n in ("n1", "n2")]
+    heard = [[one.payloads[0].decode() for one in stage.deliveries(node(n))] for n in ("n1", "n2")]
     assert heard[0] == heard[1]
     assert len(heard[0]) == len(sent) + 1 > 5
 

@@ -1,5 +1,5 @@
-"""Groups that form, part and form anew over many seeds: the laws hold on every formation, all
-begin with the same state, and nothing of the part that goes on is lost."""
+"""Groups that form, are partitioned and re-form over many seeds: the laws hold on every formation,
+all begin with the same state, and nothing of the winning side is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_whatever_goes_wrong_all_laws_hold(first: int) -> None:
 @pytest.mark.parametrize("first", range(2001, 2021, CHUNK))
 def test_partitions_re_form_automatically(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        run = storm(seed, reform="auto", wishes=(0, 1), faults=(1, 4))
+        run = storm(seed, reform="auto", requests=(0, 1), faults=(1, 4))
         assert_lawful(run, seed)
 
 
@@ -47,7 +47,7 @@ def test_partitions_re_form_automatically(first: int) -> None:
 def test_vetoes_keep_all_laws(first: int) -> None:
     vetoed = formations = 0
     for seed in range(first, first + CHUNK):
-        run = storm(seed, vetoes=0.3, wishes=(2, 5), reform="ask")
+        run = storm(seed, vetoes=0.3, requests=(2, 5), reform="ask")
         assert_lawful(run, seed)
         vetoed += run.ledgers.vetoed
         formations += run.formations(2)
@@ -58,13 +58,13 @@ def test_vetoes_keep_all_laws(first: int) -> None:
 @pytest.mark.parametrize("first", range(6001, 6031, CHUNK))
 def test_faults_during_a_formation_keep_all_laws(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        assert_lawful(storm(seed, aimed=True, wishes=(1, 4), faults=(1, 5)), seed)
+        assert_lawful(storm(seed, aimed=True, requests=(1, 4), faults=(1, 5)), seed)
 
 
 @pytest.mark.parametrize("first", range(5001, 5021, CHUNK))
 def test_all_kinds_of_groups_form_beside_each_other(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        assert_lawful(storm(seed, of=KINDS, wishes=(1, 5)), seed)
+        assert_lawful(storm(seed, of=KINDS, requests=(1, 5)), seed)
 
 
 @pytest.mark.long
@@ -88,7 +88,7 @@ def test_one_seed_is_one_run() -> None:
 def test_a_planted_bug_is_caught(name: str) -> None:
     says = MUTANTS[name].says  # type: ignore[attr-defined]
     for seed in range(4001, 4041):
-        run = storm(seed, families={"total": mutant(name)}, wishes=(2, 5))
+        run = storm(seed, families={"total": mutant(name)}, requests=(2, 5))
         if any(says in words for words in run.broken):
             return
     pytest.fail(f"{name} was not caught")

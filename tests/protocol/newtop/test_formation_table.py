@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 from tests.protocol.newtop.forming_table import stage_of
-from tests.protocol.newtop.table import life, member
+from tests.protocol.newtop.table import member, node
 
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.attempt import Agreed, Attempt, Idle, Voting
@@ -35,7 +35,7 @@ def test_a_timer_that_means_nothing_in_a_state_changes_nothing(state: type, what
     if state is Idle:
         named.attempt = Idle()
     elif state is Voting:
-        named.attempt = Voting("n2.0.1", life("n2"), (life("n1"), life("n2")))
+        named.attempt = Voting("n2.0.1", node("n2"), (node("n1"), node("n2")))
     else:
         stage.form("n1")
         stage.settle(ticks=4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from tests.protocol.newtop.table import fall_silent, group, life, member, staged, views, wait
+from tests.protocol.newtop.table import fall_silent, group, member, node, staged, views, wait
 
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
@@ -14,7 +14,7 @@ from ordercast.protocol.fifo.packets import Leave as FifoLeave
 from ordercast.protocol.newtop.packets import Confirm, Data, Leave, Null, Refute, Suspect
 from ordercast.types import NodeId
 
-N1, N2, N3, STRANGER = life("n1"), life("n2"), life("n3"), NodeId("n9", 0)
+N1, N2, N3, STRANGER = node("n1"), node("n2"), node("n3"), NodeId("n9", 0)
 
 
 def data(order: int, previous: int = 0, origin: NodeId = N2) -> Data:
@@ -23,7 +23,7 @@ def data(order: int, previous: int = 0, origin: NodeId = N2) -> Data:
 
 LIES: dict[str, tuple[NodeId, Packet]] = {
     "a stranger": (STRANGER, Null("g", "", 1, 0, 0, 0)),
-    "another life of a member": (NodeId("n2", 1), Null("g", "", 1, 0, 0, 0)),
+    "another incarnation of a member": (NodeId("n2", 1), Null("g", "", 1, 0, 0, 0)),
     "an event in another's name": (N2, data(1, origin=N3)),
     "a number not above the one before": (N2, Null("g", "", 5, 5, 0, 0)),
     "a gap": (N2, Null("g", "", 9, 7, 0, 0)),
@@ -82,7 +82,7 @@ def test_copies_change_nothing() -> None:
 
 
 def test_the_sender_of_a_contradicting_confirmation_is_excluded() -> None:
-    """n1 never suspected n3: nobody who follows the rules could have confirmed that it is gone."""
+    """n1 never suspected n3: no member that follows the rules can have confirmed its failure."""
     stage = staged({"g": "n1 n2 n3"})
     stage.inject(N2, "n1", Confirm("g", "", 1, 0, 0, 0, [(N3, 0)]))
     assert member(stage, "n1").counters("g")["contradictions"] == 1

@@ -1,4 +1,4 @@
-"""Agreement on who is gone, where the cut lies, and what comes with it (sections 3 and 5)."""
+"""Agreement on failures, and where the cut of the next view is (sections 3 and 5)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.protocol.newtop.table import (
     group,
     heard,
     leave,
-    life,
     member,
     messages,
+    node,
     staged,
     suspect,
     views,
@@ -27,11 +27,11 @@ from ordercast.testing.stage import Stage
 
 
 def losses(stage: Stage, name: str) -> list[str]:
-    return [str(note.columns["origin"]) for note in stage.notes(life(name), "lose")]
+    return [str(note.columns["origin"]) for note in stage.notes(node(name), "lose")]
 
 
 def test_a_member_that_crashed_is_excluded_by_all() -> None:
-    """VC2, and the same view at all who stayed (VC1)."""
+    """VC2, and the same view at all remaining members (VC1)."""
     stage = staged({"g": "n1 n2 n3"})
     stage.crash("n3")
     wait(stage)
@@ -51,7 +51,7 @@ def test_views_of_one_exclusion_have_one_identity() -> None:
 
 
 def test_what_one_survivor_has_of_a_crashed_sender_reaches_all() -> None:
-    """Atomicity (MD3): the suspicion of who lacks it is refuted, and the refutation brings it."""
+    """Atomicity (MD3): a suspicion without it is refuted, and the refutation carries it."""
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n3", [b"a"])
     carry(stage, "n3", "n2")
@@ -69,13 +69,13 @@ def test_a_suspicion_of_a_live_member_is_refuted() -> None:
         wait(stage)
     assert views(stage, "n1") == ["g{n1 n2 n3}"]
     assert messages(stage, "n1") == messages(stage, "n3") == ["m0", "m1", "m2"]
-    assert stage.notes(life("n1"), "refute")
+    assert stage.notes(node("n1"), "refute")
 
 
 def test_suspicions_of_oneself_are_answered_at_once() -> None:
     stage = staged({"g": "n1 n2 n3"}, silence_limit="10s", suspicion_limit="20s")
     group(stage, "n1")  # n1 is idle for a long time to come
-    stage.inject(life("n2"), "n1", Suspect("g", "", 1, 0, 0, 0, life("n1"), 0))
+    stage.inject(node("n2"), "n1", Suspect("g", "", 1, 0, 0, 0, node("n1"), 0))
     assert [type(parcel.packet).__name__ for parcel in stage.underway("n1", "n3")] == ["Null"]
 
 
@@ -139,7 +139,7 @@ def test_sides_of_a_partition_continue_with_disjoint_views() -> None:
 
 
 def test_views_that_intersect_separate_when_the_network_cut_heals() -> None:
-    """Example 3 as it is told: n3 and n4 exclude n5 alone, n1 and n2 exclude all three."""
+    """Example 3 of the paper: n3 and n4 exclude n5 alone, n1 and n2 exclude all three."""
     stage = staged({"g": "n1 n2 n3 n4 n5"})
     stage.crash("n5")
     for one in ("n1", "n2"):
@@ -164,12 +164,12 @@ def test_a_member_that_others_excluded_excludes_them() -> None:
     wait(stage)
     assert views(stage, "n1")[-1] == "g{n1 n2}"
     assert views(stage, "n3")[-1] == "g{n3}"
-    causes = {note.columns["cause"] for note in stage.notes(life("n3"), "suspect")}
+    causes = {note.columns["cause"] for note in stage.notes(node("n3"), "suspect")}
     assert causes == {"excluded-us"}
 
 
 def test_a_lower_cut_absorbs_pending_ones() -> None:
-    """n1 takes over that n3 left without a word of n4, and n2 and n4 die: one view, one cut.
+    """n1 adopts that n3 left without a packet of n4, and n2 and n4 die: one view, one cut.
 
     The paper's rule forgets n3 too early, and waits for ever for a dead member's suspicion.
     """
@@ -180,7 +180,7 @@ def test_a_lower_cut_absorbs_pending_ones() -> None:
     carry(stage, "n1", "n2")
     carry(stage, "n4", "n2")
     carry(stage, "n2", "n1")
-    assert list(group(stage, "n1").views.agreed) == [life("n3")]
+    assert list(group(stage, "n1").views.agreed) == [node("n3")]
     assert views(stage, "n1") == ["g{n1 n2 n3 n4}"], "n4 holds the installation up"
     die(stage, "n2")
     die(stage, "n4")
@@ -218,18 +218,18 @@ def test_events_that_waited_for_a_group_are_delivered_when_it_is_left() -> None:
 
 
 def test_a_member_that_was_stalled_suspects_nobody() -> None:
-    """Time hardly goes by for who is asleep, however long it takes."""
+    """The clock of a stalled member hardly advances, however long it is stalled."""
     stage = staged({"g": "n1 n2"})
     stage.settle(ticks=3)
     stage.now += 60_000_000_000
     stage.fire("n1")
-    assert not stage.notes(life("n1"), "suspect")
+    assert not stage.notes(node("n1"), "suspect")
     stage.settle(ticks=3)
     assert views(stage, "n1") == ["g{n1 n2}"]
 
 
 def test_a_new_incarnation_is_in_no_view() -> None:
-    """Views only shrink: who was gone comes back by a new group only."""
+    """Views only shrink: an excluded member returns only with a new formation."""
     stage = staged({"g": "n1 n2 n3"})
     stage.crash("n3")
     stage.start("n3")
@@ -240,7 +240,7 @@ def test_a_new_incarnation_is_in_no_view() -> None:
 
 
 def test_a_silent_group_is_left_with_one_member_each() -> None:
-    """Two members that do not hear each other cannot know who is cut off."""
+    """Two members that do not hear each other cannot know which of them is cut off."""
     stage = staged({"g": "n1 n2"})
     fall_silent(stage, "n2")
     wait(stage)
@@ -260,7 +260,7 @@ def test_a_refutation_carries_only_missing_packets() -> None:
     refutes = [
         what.packet
         for who, what in stage.log
-        if who == life("n2") and isinstance(what, Posted) and isinstance(what.packet, Refute)
+        if who == node("n2") and isinstance(what, Posted) and isinstance(what.packet, Refute)
     ]
     assert [one.number for one in refutes[0].messages if hasattr(one, "number")] == [2, 3]
     assert messages(stage, "n1") == messages(stage, "n2") == ["m0", "m1", "m2"]

@@ -84,12 +84,12 @@ def test_a_ring_of_groups_has_one_order() -> None:
             sender = names.split()[at % 2]
             stage.submit(sender, [f"{name}{at}".encode()], name)
     stage.settle(ticks=3)
-    told = {name: messages(stage, name) for name in stage.actors}
-    assert len({word for words in told.values() for word in words}) == 12
-    for one in told:
-        for other in told:
-            common = [word for word in told[one] if word in told[other]]
-            assert common == [word for word in told[other] if word in told[one]]
+    delivered = {name: messages(stage, name) for name in stage.actors}
+    assert len({word for words in delivered.values() for word in words}) == 12
+    for one in delivered:
+        for other in delivered:
+            common = [word for word in delivered[one] if word in delivered[other]]
+            assert common == [word for word in delivered[other] if word in delivered[one]]
             assert len(common) == (8 if one == other else 4)
 
 
@@ -142,7 +142,7 @@ def test_an_application_that_takes_no_more_blocks_its_senders() -> None:
 
 
 def test_windows_are_per_group() -> None:
-    """A full window in one group never stops another: waiting in a circle cannot arise."""
+    """A full window in one group never stops another, so groups cannot deadlock."""
     stage = staged({"g": "n1 n2", "h": "n1 n3"}, window=1)
     stage.cut("n1", "n2")
     assert stage.submit("n1", [b"a"], "g")

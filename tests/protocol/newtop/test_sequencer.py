@@ -13,7 +13,7 @@ import pytest
 from tests.protocol.newtop.mutants import OF_SEQUENCERS, mutant
 from tests.protocol.newtop.storms import storm
 from tests.protocol.newtop.stricter import AllHadIt, AllHaveIt, AllHaveSentMore, by_rule
-from tests.protocol.newtop.table import carry, die, heard, life, member, messages, views, wait
+from tests.protocol.newtop.table import carry, die, heard, member, messages, node, views, wait
 
 from ordercast.check.history import PROMISES
 from ordercast.check.implications import with_implied
@@ -46,7 +46,7 @@ def staged(groups: dict[str, str], everyone: str = "") -> Stage:
 
 
 def test_a_turn_of_the_sequencer_is_enough() -> None:
-    """n3 delivers without a word of n2, which a group without a sequencer would wait for."""
+    """n3 delivers without a packet of n2, which a group without a sequencer would wait for."""
     stage = staged({"g": "n1 n2 n3"})
     stage.cut("n2", "n3")
     stage.cut("n2", "n1")
@@ -89,7 +89,7 @@ def test_a_sender_waits_in_its_other_groups_until_its_event_has_a_turn() -> None
     stage.settle()
     event = stage.submit("n2", [b"c"], "k")
     assert event is not None
-    turns = [what.order for what in stage.deliveries(life("n1"))]
+    turns = [what.order for what in stage.deliveries(node("n1"))]
     assert all((order or 0) < (event.order or 0) for order in turns)
     assert len(turns) == 2
 
@@ -129,7 +129,7 @@ def test_an_event_without_a_turn_is_lost_with_its_sender() -> None:
     die(stage, "n1")
     wait(stage)
     assert heard(stage, "n2") == ["g{n1 n2 n3}", "g{n2}"]
-    (lost,) = stage.notes(life("n2"), "lose")
+    (lost,) = stage.notes(node("n2"), "lose")
     assert (lost.columns["origin"], lost.columns["number"]) == ("n3", 1)
 
 
@@ -151,9 +151,9 @@ def test_members_without_a_cut_are_excluded_with_the_sequencer() -> None:
         stage.settle(ticks=1)
     for name in ("n2", "n3"):  # n1 cannot confirm what it does not hear of
         stage.cut(name, "n1", one_way=True)
-    while stage.now < 1_600_000_000 and not stage.notes(life("n2"), "confirm"):
+    while stage.now < 1_600_000_000 and not stage.notes(node("n2"), "confirm"):
         stage.settle(ticks=1)
-    assert stage.notes(life("n2"), "confirm")
+    assert stage.notes(node("n2"), "confirm")
     assert views(stage, "n2") == ["g{n1 n2 n3 n4}"], "the cut is not known"
     die(stage, "n1")
     wait(stage)
@@ -163,7 +163,7 @@ def test_members_without_a_cut_are_excluded_with_the_sequencer() -> None:
 def test_in_a_group_without_a_sequencer_turns_are_rejected() -> None:
     stage = staged({"g": "n1 n2"}, everyone="g")
     with pytest.raises(PeerError, match="orders events"):
-        stage.inject(life("n1"), "n2", Turn("g", "", 1, 0, 0, 0, life("n1"), 1))
+        stage.inject(node("n1"), "n2", Turn("g", "", 1, 0, 0, 0, node("n1"), 1))
     assert member(stage, "n2").order.clock.value == 0
 
 
@@ -174,13 +174,13 @@ def test_impossible_turns_are_rejected(number: int) -> None:
     stage.submit("n2", [b"a"])
     carry(stage, "n2", "n1")
     carry(stage, "n1", "n3")
-    wrong = Turn("g", "", 3, 2, 0, 0, life("n2"), number)
+    wrong = Turn("g", "", 3, 2, 0, 0, node("n2"), number)
     with pytest.raises(PeerError, match="orders events"):
-        stage.inject(life("n1"), "n3", wrong)
+        stage.inject(node("n1"), "n3", wrong)
     epoch = member(stage, "n3").joined["g"]
     assert isinstance(epoch.placement, BySequencer)
     assert epoch.order.queue.count_of("g") == 1
-    stage.inject(life("n1"), "n3", msgspec.structs.replace(wrong, number=512))
+    stage.inject(node("n1"), "n3", msgspec.structs.replace(wrong, number=512))
 
 
 # --- storms ----------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_members_that_leave_keep_what_is_promised(first: int) -> None:
 
 @pytest.mark.parametrize("seed", [30014, 30023])
 def test_seeds_that_once_broke_a_law_keep_it_now(seed: int) -> None:
-    """A lost event whose consequences were delivered; suspicions in a circle, without end."""
+    """A lost event whose consequences were delivered; suspicions in a cycle, without end."""
     kinds = ("crash", "pause", "partition", "one-way", "slow")
     assert not storm(seed, kinds=kinds, sequenced=0.6, laws=EVERYTHING).broken
 
@@ -229,7 +229,7 @@ def test_after_a_partition_the_sides_may_order_differently() -> None:
 
 @pytest.mark.parametrize("rule", [AllHaveSentMore, AllHaveIt, AllHadIt])
 def test_stricter_rules_do_not_help(rule: type[BySequencer]) -> None:
-    """Who is apart may have a turn, or order anew: nobody can know. Such runs keep all else."""
+    """The other side may have a turn, or order again: this side cannot know. Other laws hold."""
     run = storm(40_067, sequenced=1.0, laws=EVERYTHING, family=by_rule(rule))
     assert [said.partition(":")[0] for said in run.broken] == ["total"]
 
@@ -243,7 +243,7 @@ def test_thousands_of_storms_keep_what_is_promised(first: int) -> None:
 
 
 def test_blocked_rows_say_that_a_rule_blocks() -> None:
-    """Whoever is blocked by a rule has sent in another group, and that has no turn yet."""
+    """A sender that a rule blocks has an event in another group that has no turn yet."""
     run = simulate(SCENARIOS / "sequenced-calm.toml", 1)
     blocked = [row for row in run.trace.rows if row.kind == "blocked" and row.cause == "rule"]
     assert blocked

@@ -26,7 +26,7 @@ def staged(names: str) -> Stage:
 
 
 def play(stage: Stage, script: list[tuple[str, str]], moves: int) -> Iterator[str]:
-    """One thing after the other happens; yields who did it. Submissions come in between."""
+    """One action after the other; yields its member. Submissions come in between."""
     script = list(script)
     for move in range(moves):
         if script and move % 3 == 0:
@@ -118,7 +118,7 @@ def test_while_it_orders_events() -> None:
 
 @pytest.mark.parametrize("gone", ["n4", "n2"])
 def test_while_another_is_excluded(gone: str) -> None:
-    """n4 is gone first, or the one who would have come after it."""
+    """n4 fails first, or the next sequencer."""
     stage = staged("n1 n2 n3 n4")
     names = {"n4": {}, "n2": {"n2": "n4"}}[gone]
     stage.crash(gone)
