@@ -28,14 +28,8 @@ from ordercast.spark.laws import Judged, judge, judge_lake
 from ordercast.spark.session import open_session
 from ordercast.spark.windows import settle
 from ordercast.trace.lake import find_runs, read_run
-from ordercast.trace.parquet import (
-    COLUMN_TYPES,
-    arrow_schema,
-    encode_header,
-    load_pyarrow,
-    run_folder,
-)
-from ordercast.trace.schema import Ending, Header
+from ordercast.trace.parquet import arrow_schema, encode_header, load_pyarrow, run_folder
+from ordercast.trace.schema import COLUMN_TYPES, Ending, Header
 
 RUNS = 8
 EVENTS = 278_000  # a run: submitted once and delivered by all, that is 2.5 million rows

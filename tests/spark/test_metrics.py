@@ -14,8 +14,8 @@ from ordercast.check.metrics import BREAKDOWNS, load, measure, recovery
 from ordercast.errors import UsageError
 from ordercast.spark.metrics import broken_down, measured
 from ordercast.spark.tables import lake_frame, runs_frame, trace_frame
-from ordercast.trace.parquet import COLUMN_TYPES, write_trace
-from ordercast.trace.schema import Trace
+from ordercast.trace.parquet import write_trace
+from ordercast.trace.schema import COLUMN_TYPES, Trace
 from ordercast.trace.text import parse_history
 from ordercast.units import MILLISECOND
 

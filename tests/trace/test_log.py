@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -151,6 +152,13 @@ def test_what_is_no_row_is_refused(tmp_path: Path, body: bytes) -> None:
     path.write_bytes(len(body).to_bytes(4) + body)
     with pytest.raises(TraceError, match="is not a log of rows"):
         list(read_log(path))
+
+
+def test_a_row_from_before_the_last_column_was_added_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    body = msgspec.msgpack.encode(["n1", 0, 1, 5, "deliver", "g", "n2", 7])
+    path.write_bytes(len(body).to_bytes(4) + body)
+    assert list(read_log(path)) == [Row("n1", 0, 1, 5, "deliver", "g", "n2", 7)]
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:

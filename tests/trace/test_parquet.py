@@ -15,12 +15,23 @@ from hypothesis import given, settings
 
 from ordercast.errors import UsageError
 from ordercast.trace.lake import read_run
-from ordercast.trace.parquet import COLUMN_TYPES, REQUIRED, ParquetSink
-from ordercast.trace.schema import COLUMNS, KINDS, SCHEMA_VERSION, Ending, Header, Kind, Row
+from ordercast.trace.parquet import ParquetSink
+from ordercast.trace.schema import (
+    COLUMN_TYPES,
+    COLUMNS,
+    KINDS,
+    REQUIRED,
+    SCHEMA_VERSION,
+    Ending,
+    Header,
+    Kind,
+    Row,
+)
 
 pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
+ROOT = Path(__file__).resolve().parents[2]
 HEADER = Header("r", family="fifo", parameters={"b": 1, "a": [2]}, seed=7, ending=Ending.FINISHED)
 
 
@@ -72,6 +83,15 @@ def test_rows_come_back_as_they_were(drawn: list) -> None:
         trace = read_run(write(Path(folder), rows, rows_per_group=4, rows_per_part=12))
     assert trace.rows == rows
     assert trace.header == HEADER
+
+
+def test_the_table_in_the_docs_has_every_column() -> None:
+    text = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+    lines = text.partition("| column | type |")[2].partition("\n\n")[0].splitlines()[2:]
+    told = [line.split(" | ")[:2] for line in lines]
+    assert told == [
+        [f"| {name}{' *' if name in REQUIRED else ''}", kind] for name, kind in COLUMN_TYPES.items()
+    ]
 
 
 def columns_of(metadata: Any) -> list[Any]:

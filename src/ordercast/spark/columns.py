@@ -25,15 +25,17 @@ import numpy.typing as npt
 from ordercast.errors import TraceError
 from ordercast.trace.columns import to_lists
 from ordercast.trace.lake import ROWS_LIMIT, read_header, read_run
-from ordercast.trace.parquet import (
+from ordercast.trace.parquet import PARTS, Pyarrow, arrow_schema, load_pyarrow
+from ordercast.trace.schema import (
     COLUMN_TYPES,
-    PARTS,
+    COLUMNS,
+    KINDS,
+    READABLE,
     REQUIRED,
-    Pyarrow,
-    arrow_schema,
-    load_pyarrow,
+    Header,
+    Row,
+    Trace,
 )
-from ordercast.trace.schema import COLUMNS, KINDS, READABLE, Header, Row, Trace
 from ordercast.types import name_of
 
 Vector: TypeAlias = npt.NDArray[Any]

@@ -35,8 +35,8 @@ from ordercast.spark.columns import (
     stamp_entries,
 )
 from ordercast.spark.vector_events import MEMBERSHIP_KINDS
-from ordercast.trace.parquet import COLUMN_TYPES, PARTS, Pyarrow, load_pyarrow
-from ordercast.trace.schema import Row
+from ordercast.trace.parquet import PARTS, Pyarrow, load_pyarrow
+from ordercast.trace.schema import COLUMN_TYPES, Row
 
 JOIN, VIEW = 3, 4
 _KINDS = {"submit": SUBMIT, "deliver": DELIVER, "lose": LOSE, "join": JOIN, "view": VIEW}

@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 from ordercast.errors import TraceError, UsageError, unknown_word
 from ordercast.spark.recording import RECORD_COLUMNS, arrow_columns, ddl, record_batches
 from ordercast.trace.lake import find_runs, read_header
-from ordercast.trace.parquet import COLUMN_TYPES, PARTS, REQUIRED
+from ordercast.trace.parquet import PARTS
 from ordercast.trace.recording import Follower, Place, find_segments, is_recording
-from ordercast.trace.schema import READABLE
+from ordercast.trace.schema import COLUMN_TYPES, READABLE, REQUIRED
 
 NAME = "ordercast"
 ROWS_LIMIT = 100_000

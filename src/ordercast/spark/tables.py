@@ -16,8 +16,8 @@ import msgspec
 
 from ordercast.errors import TraceError, UsageError
 from ordercast.trace.lake import find_runs
-from ordercast.trace.parquet import COLUMN_TYPES, HEADER_FILE, PARTS
-from ordercast.trace.schema import Header
+from ordercast.trace.parquet import HEADER_FILE, PARTS
+from ordercast.trace.schema import COLUMN_TYPES, Header
 from ordercast.units import Duration
 
 MOST_FILES = 100_000

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ordercast.errors import TraceError
-from ordercast.trace.parquet import COLUMN_TYPES, REQUIRED, Pyarrow
+from ordercast.trace.parquet import Pyarrow
+from ordercast.trace.schema import COLUMN_TYPES, REQUIRED
 
 
 def to_lists(pyarrow: Pyarrow, part: Path, name: str, array: Any) -> list[Any]:

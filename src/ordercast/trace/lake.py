@@ -20,16 +20,18 @@ import msgspec
 
 from ordercast.errors import TraceError
 from ordercast.trace.columns import to_lists
-from ordercast.trace.parquet import (
+from ordercast.trace.parquet import HEADER_FILE, PARTS, TEMPORARY, Pyarrow, load_pyarrow
+from ordercast.trace.schema import (
     COLUMN_TYPES,
-    HEADER_FILE,
-    PARTS,
+    COLUMNS,
+    KINDS,
+    READABLE,
     REQUIRED,
-    TEMPORARY,
-    Pyarrow,
-    load_pyarrow,
+    SCHEMA_VERSION,
+    Header,
+    Row,
+    Trace,
 )
-from ordercast.trace.schema import COLUMNS, KINDS, READABLE, SCHEMA_VERSION, Header, Row, Trace
 
 ROWS_LIMIT = 50_000_000
 """The most rows of one run that the plain reader takes into memory."""

@@ -33,7 +33,7 @@ from ordercast.store.log import (
     new_identity,
     too_long,
 )
-from ordercast.trace.schema import Row
+from ordercast.trace.schema import COLUMNS, Row
 
 ROWS = Kind(b"ordercast trace\0", "a log of rows", 1 << 24, TraceError, synced=False)
 _LENGTH = Struct("!I")  # of a row of version 1
@@ -89,7 +89,8 @@ def read_log(path: Path) -> Iterator[Row]:
     for body in _bodies(path):
         try:
             values = msgspec.msgpack.decode(body)
-            yield msgspec.convert(dict(zip(Row.__struct_fields__, values, strict=True)), Row)
+            names = COLUMNS[: len(values)]  # a row of an older contract has fewer
+            yield msgspec.convert(dict(zip(names, values, strict=True)), Row)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
             raise TraceError(f"{path} is not a log of rows: {error}") from error
 

@@ -23,36 +23,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.trace.schema import COLUMNS, SCHEMA_VERSION, Header, Row, Trace
+from ordercast.trace.schema import (
+    COLUMN_TYPES,
+    COLUMNS,
+    REQUIRED,
+    SCHEMA_VERSION,
+    Header,
+    Row,
+    Trace,
+)
 from ordercast.trace.sinks import check_run_id
-
-COLUMN_TYPES: dict[str, str] = {
-    "run": "string",
-    "process": "string",
-    "incarnation": "int32",
-    "step": "int64",
-    "at": "int64",
-    "kind": "string",
-    "group": "string",
-    "origin": "string",
-    "number": "int64",
-    "index": "int32",
-    "stamp": "list<int64>",
-    "order": "int64",
-    "view": "int64",
-    "members": "list<string>",
-    "peer": "string",
-    "message": "string",
-    "size": "int32",
-    "count": "int32",
-    "hops": "int32",
-    "until": "int64",
-    "cause": "string",
-}
-"""The columns of a trace file and their Arrow types, in order."""
-
-REQUIRED = ("run", "process", "incarnation", "step", "at", "kind")
-"""The columns that every trace fills, those of other systems too. The rest may be null."""
 
 TEMPORARY = ".tmp"
 HEADER_FILE = "run.json"
@@ -60,15 +40,13 @@ PARTS = "part-*.parquet"
 
 # Numbers mostly grow by little from row to row, names repeat. It takes a fraction of the space
 # and of the time of the defaults.
-_ENCODED_BY_DICTIONARY = [
-    *(name for name, kind in COLUMN_TYPES.items() if kind == "string"),
-    "members.list.element",
-]
+_LEAVES = {
+    f"{name}.list.element" if kind.startswith("list") else name: kind
+    for name, kind in COLUMN_TYPES.items()
+}
+_ENCODED_BY_DICTIONARY = [name for name, kind in _LEAVES.items() if "string" in kind]
 _ENCODED_BY_DIFFERENCE = {
-    **{
-        name: "DELTA_BINARY_PACKED" for name, kind in COLUMN_TYPES.items() if kind.startswith("int")
-    },
-    "stamp.list.element": "DELTA_BINARY_PACKED",
+    name: "DELTA_BINARY_PACKED" for name, kind in _LEAVES.items() if "int" in kind
 }
 
 _ROWS_AT_ONCE = 2048  # few enough to be in the processor's cache when they become columns

@@ -9,7 +9,7 @@ SCHEMA_VERSION.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import msgspec
 
@@ -58,35 +58,61 @@ class Level(StrEnum):
     WIRE = "wire"
 
 
+Short: TypeAlias = Annotated[int, "32 bits"]
+Time: TypeAlias = Annotated[int, "nanoseconds"]
+
+
 class Row(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened at one process. Which run it belongs to is said by its trace.
 
-    Local order is (incarnation, step), never `at`. Everything after `kind` may be absent.
+    Local order is (incarnation, step), never `at`. Everything after `kind` may be absent. A column
+    more is a field more here: files, histories and tables follow.
     """
 
     process: str
-    incarnation: int
+    incarnation: Short
     step: int
-    at: int
+    at: Time
     kind: str
     group: str | None = None
     origin: str | None = None
     number: int | None = None
-    index: int | None = None
+    index: Short | None = None
     stamp: tuple[int, ...] | None = None
     order: int | None = None
     view: int | None = None
     members: tuple[str, ...] | None = None
     peer: str | None = None
     message: str | None = None
-    size: int | None = None
-    count: int | None = None
-    hops: int | None = None
-    until: int | None = None
+    size: Short | None = None
+    count: Short | None = None
+    hops: Short | None = None
+    until: Time | None = None
     cause: str | None = None
 
 
 COLUMNS = Row.__struct_fields__
+
+_ARROW_TYPES: dict[Any, str] = {
+    str: "string",
+    int: "int64",
+    Short: "int32",
+    Time: "int64",
+    tuple[int, ...]: "list<int64>",
+    tuple[str, ...]: "list<string>",
+}
+_HINTS = {
+    name: hint if hint in _ARROW_TYPES else get_args(hint)[0]  # of `str | None` the first
+    for name, hint in get_type_hints(Row, include_extras=True).items()
+}
+COLUMN_TYPES = {"run": "string"} | {name: _ARROW_TYPES[hint] for name, hint in _HINTS.items()}
+"""The columns of a trace file and their Arrow types, in order."""
+
+TIMES = frozenset(name for name, hint in _HINTS.items() if hint is Time)
+"""The columns that hold nanoseconds."""
+
+REQUIRED = ("run", "process", "incarnation", "step", "at", "kind")
+"""The columns that every trace fills, those of other systems too. The rest may be null."""
 
 
 class Ending(StrEnum):

@@ -36,7 +36,16 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from ordercast.errors import TraceError, unknown_word
-from ordercast.trace.schema import COLUMNS, KINDS, Ending, Header, Row, Trace
+from ordercast.trace.schema import (
+    COLUMN_TYPES,
+    COLUMNS,
+    KINDS,
+    TIMES,
+    Ending,
+    Header,
+    Row,
+    Trace,
+)
 from ordercast.types import COUNTER_BITS
 
 GROUP = "g"
@@ -45,9 +54,8 @@ LINE_NS = 1_000_000
 _WITH_EVENT = frozenset({"submit", "deliver", "lose", "recover"})
 _WITH_GROUP = _WITH_EVENT | {"join", "leave", "view", "ticket", "exclude"}
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-_TIMES = frozenset({"at", "until", "start", "end"})
-_TEXTS = frozenset({"group", "origin", "peer", "message", "cause", "family", "version"})
-_LISTS = frozenset({"stamp", "members"})
+_TIMES = TIMES | {"start", "end"}
+_TYPES = COLUMN_TYPES | dict.fromkeys(("family", "version", "ending", "level"), "string")
 _KEYS = COLUMNS[2:4] + COLUMNS[5:]  # the process, its incarnation and the kind have their places
 _HEADER_KEYS = Header.__struct_fields__[1:]
 _SAFE = "/._~+@!$*()'"  # letters and digits are safe; so is "-", unless it stands alone
@@ -194,16 +202,16 @@ class _Line:
             return None
         if key == "ending" and word not in tuple(Ending):
             self.unknown_word("ending", word, map(str, Ending))
-        if key in _TEXTS or key in ("ending", "level"):
+        if _TYPES.get(key) == "string":
             return unquote(word)
         if key == "parameters":
             try:
                 return msgspec.json.decode(unquote(word), type=dict[str, Any])
             except msgspec.MsgspecError as error:
                 self.wrong(f"parameters: {error}")
-        if key == "members":
+        if _TYPES.get(key) == "list<string>":
             return tuple(unquote(name) for name in word.split(",")) if word else ()
-        if key == "stamp":
+        if _TYPES.get(key) == "list<int64>":
             return tuple(self.integer(key, entry) for entry in word.split(",")) if word else ()
         return self.integer(key, word)
 
@@ -276,8 +284,8 @@ def _value(key: str, value: Any) -> str:
             return quote(msgspec.json.encode(value), safe=_JSON_SAFE)
         except (TypeError, msgspec.MsgspecError) as error:
             raise TraceError(f"parameters cannot be written as a history: {error}") from error
-    if key in _LISTS:
-        return ",".join(_word(entry) if key == "members" else str(entry) for entry in value)
+    if _TYPES.get(key, "").startswith("list"):
+        return ",".join(_word(entry) if isinstance(entry, str) else str(entry) for entry in value)
     if isinstance(value, str):
         return _word(value) if value else ""
     if key in _TIMES and value and value % LINE_NS == 0:
