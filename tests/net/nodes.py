@@ -47,7 +47,7 @@ class Cluster:
         self._stack = AsyncExitStack()
 
     async def open(self, name: str, **settings: Any) -> Node:
-        """A node that listens, known by nobody yet. Again with the same name: its next life."""
+        """A node that listens, known by nobody yet. The same name again: its next incarnation."""
         settings = {"data": str(self.folder / name), "listen": "127.0.0.1:0"} | settings
         return await self._stack.enter_async_context(ordercast.open(name=name, **settings))
 
@@ -168,11 +168,11 @@ def limit(*groups: Group, most_unread: int | None = None, **changed: int) -> Non
 
 
 def connected(one: Node, other: Node) -> bool:
-    """Both think that they are connected, each with this life of the other."""
+    """Both think that they are connected, each with this incarnation of the other."""
     return all(
         (contact := here.mesh.contacts.get(there.me.name)) is not None
         and contact.connection is not None
-        and contact.life == there.me
+        and contact.node == there.me
         for here, there in ((one, other), (other, one))
     )
 

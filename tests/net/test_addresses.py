@@ -123,7 +123,7 @@ class Scene:
         contact = self.mesh.contacts.know(PEER.name, None)
         assert contact is not None
         self.contact = contact
-        contact.life, contact.udp = PEER, (HERE, 9)
+        contact.node, contact.udp = PEER, (HERE, 9)
         self._us.key = self.sealed.new_key(PEER)
         self.port = 0
 
@@ -183,9 +183,9 @@ async def test_who_outruns_the_peer_is_believed_until_its_next_datagram(cluster:
 
 
 @live
-async def test_only_the_life_that_we_talk_to_tells_its_address(cluster: Cluster) -> None:
+async def test_only_the_incarnation_that_we_talk_to_tells_its_address(cluster: Cluster) -> None:
     async with sealed_scene() as scene:
-        scene.contact.life = NodeId(PEER.name, PEER.incarnation + 1)
+        scene.contact.node = NodeId(PEER.name, PEER.incarnation + 1)
         assert not await scene.take(scene.peer, scene.seal(b"from before"), opens=False)
         assert scene.contact.udp == (HERE, 9)
 

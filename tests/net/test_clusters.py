@@ -125,7 +125,7 @@ async def test_state_needs_both_ends_of_it(cluster: Cluster) -> None:
 
 @live
 async def test_interest_moves_away_and_comes_back(cluster: Cluster) -> None:
-    """The same life leaves and joins again, and hears nothing twice."""
+    """The same incarnation leaves and joins again, and hears nothing twice."""
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await joined(n1, n2, level=ONE_UPDATER)
     await first.send(b"a")

@@ -1,4 +1,4 @@
-"""What a node keeps on its disk: read again by its next life, and no word without it."""
+"""What a node keeps on its disk: read again by its next incarnation, and no word without it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_guardian_that_is_killed_keeps_its_promises(cluster: Cluster) ->
 
 @live
 async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -> None:
-    """Two groups in one node: the next life is the guardian of both."""
+    """Two groups in one node: the next incarnation is the guardian of both."""
     for _ in range(2):
         n1 = await cluster.open("n1")
         for name in ("west", "east"):
@@ -100,7 +100,7 @@ async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -
             (name, kind) for name in ("east", "west") for kind in ("EntryRecord", "GuardianRecord")
         ]
         await n1.abort()
-    # The second life found its cluster, and did not begin another one.
+    # The second incarnation found its cluster, and did not begin another one.
     epochs = {record.epoch for record in n1.store.records() if hasattr(record, "epoch")}
     assert min(epochs) > 1
 

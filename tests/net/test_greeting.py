@@ -64,7 +64,7 @@ def test_what_is_no_greeting_says_what_it_is_not(kind: type, body: bytes) -> Non
         (Hello(2, "shop", NodeId("n2", 5), 1), "protocol version 2; this node speaks 1"),
         (Hello(1, "bank", NodeId("n2", 5), 1), "cluster 'bank'; this node is in 'shop'"),
         (Hello(1, "shop", NodeId("n1", 9), 1), "the name 'n1' is taken by this node"),
-        (Hello(1, "shop", NodeId("n2", 4), 1), "n2#4 is an older life: n2#5 was here"),
+        (Hello(1, "shop", NodeId("n2", 4), 1), "n2#4 is an older incarnation: n2#5 was here"),
     ],
 )
 def test_objections(hello: Hello, said: str | None) -> None:
@@ -94,15 +94,15 @@ async def test_a_stranger_is_told_what_is_wrong(cluster: Cluster) -> None:
 
 
 @live
-async def test_an_older_life_is_refused_while_the_newer_one_stays(cluster: Cluster) -> None:
+async def test_an_older_incarnation_is_refused_while_the_newer_one_stays(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     newer, older = await cluster.dial(node), await cluster.dial(node)
     await newer.connect("n2", incarnation=5)
     older.greet("n2", incarnation=4)
-    assert await older.refusal() == "n2#4 is an older life: n2#5 was here"
+    assert await older.refusal() == "n2#4 is an older incarnation: n2#5 was here"
     contact = node.mesh.contacts["n2"]
     await until(lambda: contact.connection is not None)
-    assert contact.life == NodeId("n2", 5)
+    assert contact.node == NodeId("n2", 5)
     await newer.close()
 
 
@@ -181,7 +181,7 @@ async def test_a_node_that_lost_its_folder(cluster: Cluster) -> None:
     await until(lambda: connected(n1, second))
     await kill(second)
     forgetful = await cluster.open("n2", data=str(cluster.folder / "fresh"))
-    await told_by_both(cluster, n1, forgetful, "n2 is an older life: n2#1 was here")
+    await told_by_both(cluster, n1, forgetful, "n2 is an older incarnation: n2#1 was here")
 
 
 # --- what a greeting may cost ------------------------------------------------------------------

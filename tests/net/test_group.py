@@ -379,7 +379,7 @@ async def test_who_takes_nothing_for_too_long_is_put_out(cluster: Cluster) -> No
     for wrong in (asleep.send(b"x"), asleep.next_batch(), anext(asleep)):
         with pytest.raises(Ejected):
             await wrong
-    with pytest.raises(UsageError, match="only a new life can join it again"):
+    with pytest.raises(UsageError, match="only a new incarnation can join it again"):
         n2.join("orders", QUICK, ["n1", "n2"])
     await asleep.leave()
     await first.send(b"the others go on", until="stable")

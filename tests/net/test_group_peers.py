@@ -8,7 +8,7 @@ import pytest
 from tests.net.nodes import PATIENT, QUICK, Cluster, data_of, kill, live, until, view_of
 
 from ordercast import Group, Node
-from ordercast.net import driver as driver_module
+from ordercast.net import link_backpressure
 from ordercast.net.link import Link
 from ordercast.net.send_queue import LIMITS
 
@@ -83,7 +83,7 @@ async def test_two_groups_wait_for_a_peer_that_does_not_read_and_lose_nothing(
     for here, _ in pairs:
         await here.send(b"last", until="stable")
     await until(lambda: link.size == 0)
-    assert not n1.driver.crowd.full
+    assert not n1.driver.backpressure.full
     assert not n1.status()["peers"]["n2"]["full"]
 
 
@@ -115,7 +115,7 @@ async def test_small_frames_are_counted_too(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2, level=PATIENT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver_module, "PEER_FRAMES", 10)
+        patch.setattr(link_backpressure, "PEER_FRAMES", 10)
         deafen(n2, n1)
         sent = [b"%d" % number for number in range(200)]
         sending = asyncio.create_task(send_all(first, sent))
@@ -160,8 +160,8 @@ async def test_a_peer_that_dies_holds_nobody_up_for_ever(cluster: Cluster) -> No
     again.mesh.know("n3", f"127.0.0.1:{n3.mesh.port}")
     again.join("orders", QUICK, ["n1", "n2", "n3"])
     await view_of(first, "n1", "n2", "n3")
-    await first.send(b"to the new life", until="stable")
-    assert "n2" not in n1.driver.crowd.full
+    await first.send(b"to the new incarnation", until="stable")
+    assert "n2" not in n1.driver.backpressure.full
 
 
 @live

@@ -191,7 +191,7 @@ class Siege:
             await node.__aexit__(None, None, None)
 
     async def attack(self, data: bytes, reason: str | None, resumes: bool = True) -> None:
-        """A new life of n3 greets n1 and says this; a reason: for it, it must be refused."""
+        """A new incarnation of n3 greets n1 and says this; a reason: for it, it must be refused."""
         node = self.nodes[0]
         self._lives += 1
         refused = node.mesh.counters["refused_frames"]

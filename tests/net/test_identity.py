@@ -13,21 +13,21 @@ from ordercast.types import INCARNATION_BITS, NodeId
 LAST = (1 << INCARNATION_BITS) - 1
 
 
-def lives(folder: Path, count: int) -> list[NodeId]:
+def incarnations(folder: Path, count: int) -> list[NodeId]:
     found = []
     for _ in range(count):
         identity = Identity(folder, "n1")
-        found.append(identity.life)
+        found.append(identity.node)
         identity.release()
     return found
 
 
-def test_every_start_is_a_new_life(tmp_path: Path) -> None:
+def test_every_start_is_a_new_incarnation(tmp_path: Path) -> None:
     folder = tmp_path / "not" / "there" / "yet"
-    assert lives(folder, 3) == [NodeId("n1", 0), NodeId("n1", 1), NodeId("n1", 2)]
+    assert incarnations(folder, 3) == [NodeId("n1", 0), NodeId("n1", 1), NodeId("n1", 2)]
 
 
-def test_a_life_is_on_disk_before_anybody_hears_of_it(tmp_path: Path) -> None:
+def test_an_incarnation_is_on_disk_before_anybody_hears_of_it(tmp_path: Path) -> None:
     identity = Identity(tmp_path, "n1")
     assert (tmp_path / "incarnation").read_text() == "0\n"
     identity.release()
@@ -38,13 +38,15 @@ def test_a_folder_belongs_to_one_process(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is in use: is n1 running already"):
         Identity(tmp_path, "n1")
     first.release()
-    assert lives(tmp_path, 1) == [NodeId("n1", 1)], "a start that was refused used up no life"
+    assert incarnations(tmp_path, 1) == [NodeId("n1", 1)], (
+        "a start that was refused used up no incarnation"
+    )
 
 
 def test_a_start_that_was_cut_off_leaves_a_file_that_is_ignored(tmp_path: Path) -> None:
-    lives(tmp_path, 2)
+    incarnations(tmp_path, 2)
     (tmp_path / "incarnation.tmp").write_text("77 and then the power fail")
-    assert lives(tmp_path, 1) == [NodeId("n1", 2)]
+    assert incarnations(tmp_path, 1) == [NodeId("n1", 2)]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_a_start_that_was_cut_off_leaves_a_file_that_is_ignored(tmp_path: Path) 
     ],
 )
 def test_a_damaged_file_is_never_guessed_about(tmp_path: Path, content: bytes, said: str) -> None:
-    """A wrong guess would make two lives out of one."""
+    """A wrong guess would make two incarnations out of one."""
     (tmp_path / "incarnation").write_bytes(content)
     for _ in range(2):  # and the lock is free again
         with pytest.raises(UsageError, match=said):

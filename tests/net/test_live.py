@@ -76,11 +76,11 @@ def test_it_ends_when_its_input_does(tmp_path: Path) -> None:
     bounded(scene())
 
 
-def test_each_life_has_the_next_incarnation(tmp_path: Path) -> None:
+def test_each_incarnation_has_the_next_incarnation(tmp_path: Path) -> None:
     async def scene() -> None:
-        for life in range(3):
+        for node in range(3):
             process = await member(settings(tmp_path))
-            assert f'"incarnation":{life}' in await first_line(process)
+            assert f'"incarnation":{node}' in await first_line(process)
             process.kill()
             await process.communicate()
 

@@ -211,8 +211,8 @@ async def test_status_frames_are_answered(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_link_that_broke_is_over_for_that_life(cluster: Cluster) -> None:
-    """Frames were lost to it, so nothing may follow them: only a new life starts afresh."""
+async def test_a_link_that_broke_is_over_for_that_incarnation(cluster: Cluster) -> None:
+    """Frames were lost to it, so nothing may follow them: only a new incarnation starts afresh."""
     async with two_ends() as (one, two):
         one.say(b"first")
         await until(lambda: two.ear.heard and not one.contact.link.underway)
@@ -362,7 +362,7 @@ async def test_a_node_that_moved_is_remembered_where_it_is_now(cluster: Cluster)
 
 
 @live
-async def test_the_newest_life_of_a_name_is_the_one_that_counts(cluster: Cluster) -> None:
+async def test_the_newest_incarnation_of_a_name_is_the_one_that_counts(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     old = await cluster.dial(node)
     await old.connect("n2", incarnation=1)
@@ -372,9 +372,9 @@ async def test_the_newest_life_of_a_name_is_the_one_that_counts(cluster: Cluster
     assert await old.hear(Kind.DATA) == (Kind.DATA, b"for the old one")
     new = await cluster.dial(node)
     hello = await new.connect("n2", incarnation=2)
-    assert hello.received == 0, "a life begins with nothing"
+    assert hello.received == 0, "an incarnation begins with nothing"
     await until(lambda: contact.connection is not None)
-    assert contact.life == NodeId("n2", 2)
+    assert contact.node == NodeId("n2", 2)
     assert await old.hear(Kind.DATA) is None, "it was hung up on"
     node.mesh.send(NodeId("n2", 1), frame(Kind.DATA, b"for nobody"))
     node.mesh.send(NodeId("n2", 2), frame(Kind.DATA, b"for the new one"))
@@ -484,7 +484,7 @@ async def test_who_is_told_where_a_node_is_does_not_ask_its_greetings(cluster: C
 
 
 @live
-async def test_a_node_in_a_group_that_restarts_is_met_as_a_new_life(cluster: Cluster) -> None:
+async def test_a_member_that_restarts_is_met_as_a_new_incarnation(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, _ = await cluster.join(n1, n2, level=QUICK)
     await kill(n2)

@@ -1,4 +1,4 @@
-"""A node's life: joining, leaving, dying, being cancelled, and whatever its machines ask for."""
+"""A node: joining, leaving, dying, being cancelled, and whatever its machines ask for."""
 
 from __future__ import annotations
 
@@ -107,14 +107,14 @@ async def test_a_node_that_was_killed_is_suspected(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_trace_tells_of_a_whole_life(cluster: Cluster) -> None:
+async def test_a_trace_tells_of_a_whole_incarnation(cluster: Cluster) -> None:
     rows = cluster.folder / "n1.rows"
     settings = {"name": "n1", "data": str(cluster.folder / "n1"), "trace": str(rows)}
     for _ in range(2):
         async with ordercast.open(**settings) as node, node.join("diary", QUICK) as group:
             await group.send(b"dear diary")
-    life = ["start", "join", "view", "submit", "deliver", "leave", "stop"]
-    assert kinds_of(rows) == 2 * life
+    node = ["start", "join", "view", "submit", "deliver", "leave", "stop"]
+    assert kinds_of(rows) == 2 * node
     assert [row.incarnation for row in read_log(rows)] == [0] * 7 + [1] * 7
 
 
@@ -198,7 +198,7 @@ async def test_join_errors(cluster: Cluster) -> None:
                 node.join(*arguments)
         await group.leave()
         await group.leave()
-        with pytest.raises(UsageError, match="n1 has left 'orders': only a new life"):
+        with pytest.raises(UsageError, match="n1 has left 'orders': only a new incarnation"):
             node.join("orders", Fifo())
         assert node.join("ours", Fifo(), ["n1", "n8"]).name == "ours"  # fewer is fine
         assert node.join("w/7", Fifo()).name == "w/7"
@@ -224,7 +224,7 @@ async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) 
     with pytest.raises(UsageError, match="is in use: is n0 running already"):
         await cluster.open("n0")
     async with ordercast.open(name="n1", data=folder) as node:
-        assert node.me.incarnation == 3, "the folder is free, and no life was used twice"
+        assert node.me.incarnation == 3, "the folder is free, and no incarnation was used twice"
 
 
 @live
@@ -317,14 +317,14 @@ async def test_a_status_send_is_answered_either_way(cluster: Cluster) -> None:
     (n1, first), (n2, second) = await probes(cluster)
 
     def ask(step: Step) -> None:
-        step.send(n2.me, Leave("probe"), STATUS, token="life")
+        step.send(n2.me, Leave("probe"), STATUS, token="node")
         step.send("n2", Leave("probe"), STATUS, token="name")
-        step.send(NodeId("n2", 99), Leave("probe"), STATUS, token="no such life")
+        step.send(NodeId("n2", 99), Leave("probe"), STATUS, token="no such incarnation")
         step.send("n9", Leave("probe"), STATUS, token="nobody")
 
     act(n1, ask)
     await until(lambda: len(first.answers) == 4)
-    expected = {"life": True, "name": True, "no such life": False, "nobody": False}
+    expected = {"node": True, "name": True, "no such incarnation": False, "nobody": False}
     assert first.answers == expected
     assert second.heard == [n1.me, n1.me]
 
@@ -356,7 +356,7 @@ async def test_nothing_is_driven_any_more_after_a_leave(cluster: Cluster) -> Non
     def arm(step: Step) -> None:
         step.set_timer("soon", 1)
         step.send("n9", Leave("probe"), STATUS, token="nobody")
-        step.send(n2.me, Leave("probe"), STATUS, token="life")
+        step.send(n2.me, Leave("probe"), STATUS, token="node")
 
     act(n1, arm)
     n1.driver.leave("probe")

@@ -308,8 +308,8 @@ def event(number: int) -> Event:
     return Event("g", NodeId("n1"), number, [b"%d" % number], size=1)
 
 
-def test_a_new_life_records_nothing_that_an_earlier_one_has(tmp_path: Path) -> None:
-    """Also out of order; and what one life is handed twice it records twice, as it was."""
+def test_a_new_incarnation_records_nothing_that_an_earlier_one_has(tmp_path: Path) -> None:
+    """Also out of order; and what one incarnation is handed twice it records twice, as it was."""
 
     async def lives() -> None:
         with Recorder(tmp_path, NodeId("r", 0)) as recorder:

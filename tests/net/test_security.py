@@ -136,7 +136,7 @@ def test_two_nodes_with_certificates_connect(made: Path, live) -> None:
         async with node("n1", ours) as (mesh, hears), node("n2", theirs) as (other, others):
             mesh.know("n2", f"127.0.0.1:{other.port}")
             contact, back = await hears.contacts.get(), await others.contacts.get()
-            assert (contact.life, back.life) == (NodeId("n2"), NodeId("n1"))
+            assert (contact.node, back.node) == (NodeId("n2"), NodeId("n1"))
             channel = contact.connection.transport.get_extra_info("ssl_object")
             assert channel.version() == "TLSv1.3"
             large = random.Random(3).randbytes(3 << 20)
@@ -266,11 +266,11 @@ class Pair:
         self.sender = Sealed(lambda: self.now, **limits)
         self.receiver = Sealed(lambda: self.now, **limits)
         self.to, self.back = Contact("n2", None), Contact("n1", None)
-        self.back.life = NodeId("n1", 7)
+        self.back.node = NodeId("n1", 7)
         self.give()
 
     def give(self) -> None:
-        self.to.key = self.receiver.new_key(self.back.life)
+        self.to.key = self.receiver.new_key(self.back.node)
 
     def wrap(self, body: bytes = b"hello") -> bytes:
         data = self.sender.wrap(self.to, body)
@@ -364,12 +364,12 @@ def test_keys_that_never_reached_the_peer_do_not_push_out_the_one_in_use() -> No
     pair = Pair()
     assert pair.arrives(pair.wrap())
     for _ in range(10):
-        pair.receiver.new_key(pair.back.life)
+        pair.receiver.new_key(pair.back.node)
         assert pair.arrives(pair.wrap())
     assert len(pair.receiver._incoming) == 3
 
 
-def test_what_is_remembered_has_a_bound_and_a_new_life_ends_the_old_keys() -> None:
+def test_what_is_remembered_has_a_bound_and_a_new_incarnation_ends_the_old_keys() -> None:
     pair = Pair(most_peers=10)
     old = pair.wrap()
     pair.receiver.new_key(NodeId("n1", 8))
@@ -383,7 +383,7 @@ def test_what_is_remembered_has_a_bound_and_a_new_life_ends_the_old_keys() -> No
     assert len(pair.receiver._incoming) == 20
 
 
-def test_rotation_is_due_by_time_by_count_and_for_a_new_life() -> None:
+def test_rotation_is_due_by_time_by_count_and_for_a_new_incarnation() -> None:
     pair = Pair(rotate_count=5, rotate_after=9 * SECOND)
     receiver, back = pair.receiver, pair.back
     assert not receiver.needs_rotation(back)
@@ -397,9 +397,9 @@ def test_rotation_is_due_by_time_by_count_and_for_a_new_life() -> None:
     pair.now += 9 * SECOND
     assert receiver.needs_rotation(back)
     receiver.rotate(back)
-    back.life = NodeId("n1", 8)
+    back.node = NodeId("n1", 8)
     assert receiver.needs_rotation(back)
-    back.life = None
+    back.node = None
     assert not receiver.needs_rotation(back)
 
 

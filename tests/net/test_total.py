@@ -167,7 +167,7 @@ async def test_a_machine_that_breaks_takes_all_its_groups_and_no_others(cluster:
     for group in (one, two):
         with pytest.raises(OrdercastError, match=f"n1 cannot go on in {group.name}"):
             await anext(group)
-    with pytest.raises(UsageError, match="only a new life can join 'three'"):
+    with pytest.raises(UsageError, match="only a new incarnation can join 'three'"):
         n1.join("three", QUICK, ["n1", "n2"])
     assert list(n1.groups) == ["plain"]
     assert machine not in [seat.machine for seat in n1.driver.host.seated]
@@ -177,7 +177,9 @@ async def test_a_machine_that_breaks_takes_all_its_groups_and_no_others(cluster:
 
 
 @live
-async def test_a_group_that_was_left_is_joined_again_in_the_same_life(cluster: Cluster) -> None:
+async def test_a_group_that_was_left_is_joined_again_in_the_same_incarnation(
+    cluster: Cluster,
+) -> None:
     n1, n2 = nodes = await traced(cluster, "n1", "n2")
     readers = Readers(*nodes)
     first, second = readers.groups
@@ -192,17 +194,21 @@ async def test_a_group_that_was_left_is_joined_again_in_the_same_life(cluster: C
     with pytest.raises(UsageError, match="is in group 'orders' already"):
         n2.join("orders", QUICK, ["n1", "n2"])
     await readers.close()
-    with pytest.raises(UsageError, match="only a new life can join it again"):
+    with pytest.raises(UsageError, match="only a new incarnation can join it again"):
         n2.join("orders", Fifo(), ["n1", "n2"])
     assert judged(cluster.folder)["no-duplication"] == "holds"
 
 
 @live
-async def test_a_name_that_was_another_kind_of_group_wants_a_new_life(cluster: Cluster) -> None:
+async def test_a_name_that_was_another_kind_of_group_wants_a_new_incarnation(
+    cluster: Cluster,
+) -> None:
     (n1,) = await cluster.nodes("n1")
     async with n1.join("orders", Fifo(), ["n1"]) as group:
         await group.send(b"1", until="delivered")
-    with pytest.raises(UsageError, match="only a new life can join it as another kind of group"):
+    with pytest.raises(
+        UsageError, match="only a new incarnation can join it as another kind of group"
+    ):
         n1.join("orders", QUICK, ["n1"])
 
 

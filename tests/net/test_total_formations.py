@@ -60,7 +60,7 @@ async def test_parts_come_together_by_themselves_if_that_is_asked_for(cluster: C
 
 
 @live
-async def test_a_new_life_is_taken_in_with_the_state_and_sends_on(cluster: Cluster) -> None:
+async def test_a_new_incarnation_is_taken_in_with_the_state_and_sends_on(cluster: Cluster) -> None:
     n1, n2 = await traced(cluster, "n1", "n2")
     readers = Readers(n1, n2)
     first, second = readers.groups
@@ -149,7 +149,7 @@ async def test_who_does_not_answer_is_named_and_a_wait_may_end(cluster: Cluster)
     await kill(n2)
     with pytest.raises(NotFormed, match="n2 does not answer"):
         await n1.reform("orders", ["n1", "n2"])
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"saw no new formation of .* within"):
         await n1.reform("orders", ["n1", "n2"], timeout=0)
     view = await n1.reform("orders")
     assert view.members == (n1.me,)

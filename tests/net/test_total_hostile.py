@@ -42,7 +42,7 @@ class Liar:
         self.formation = formation
         self.formations = [formation, "", "n3.1.1", "n3.1.2", "n1.0.7"]
         self.terms = terms
-        self.life = NodeId("n3", 1)
+        self.node = NodeId("n3", 1)
 
     def packet(self, kind: type[Packet]) -> Packet:
         hints = get_type_hints(kind, include_extras=True)
@@ -154,7 +154,7 @@ async def attack(cluster: Cluster, seed: int, inside: bool, level: Total | Atomi
     codec = Codec(FAMILIES.values())
     refused = 0
     for _ in range(PACKETS_OF_A_LIAR):
-        sender = liar.draw.choice([liar.life, n3.me])
+        sender = liar.draw.choice([liar.node, n3.me])
         for node in (n1, n2):
             packet = liar.packet(liar.draw.choice(PACKETS))
             if inside and sender == n3.me:

@@ -1,4 +1,4 @@
-"""Links to lives that a node has only heard of: what was sent is there when they meet."""
+"""Links to incarnations that a node has only heard of: what was sent is there when they meet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def hear(node: Node) -> list[bytes]:
 
 
 @live
-async def test_what_was_sent_to_a_life_before_it_greeted_us_comes_first(cluster: Cluster) -> None:
+async def test_what_was_sent_to_an_incarnation_before_it_greeted_us_comes_first(
+    cluster: Cluster,
+) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
     heard = hear(n2)
     n1.mesh.know("n2", None)
@@ -43,11 +45,11 @@ async def test_what_was_sent_to_a_life_before_it_greeted_us_comes_first(cluster:
 
 
 @live
-async def test_what_was_for_another_life_comes_to_nobody(cluster: Cluster) -> None:
+async def test_what_was_for_another_incarnation_comes_to_nobody(cluster: Cluster) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
     heard = hear(n2)
     n1.mesh.know("n2", None)
-    say(n1, NodeId("n2", 7), b"for a life to come")
+    say(n1, NodeId("n2", 7), b"for a later incarnation")
     introduce(n1, n2)
     await until(lambda: connected(n1, n2))
     say(n1, n2.me, b"for this one")
@@ -61,12 +63,14 @@ async def test_what_was_for_another_life_comes_to_nobody(cluster: Cluster) -> No
     later = hear(again)
     say(n1, n2.me, b"for the dead")
     introduce(n1, again)
-    await until(lambda: later == [b"for a life to come"])
+    await until(lambda: later == [b"for a later incarnation"])
     assert n1.mesh.contacts["n2"].expected is None
 
 
 @live
-async def test_too_much_for_a_life_that_does_not_come_is_the_end_of_it(cluster: Cluster) -> None:
+async def test_too_much_for_an_incarnation_that_does_not_come_is_the_end_of_it(
+    cluster: Cluster,
+) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
     n1.mesh.know("n2", None)
     with pytest.MonkeyPatch.context() as patch:

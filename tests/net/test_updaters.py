@@ -100,7 +100,7 @@ async def test_with_fewer_tickets_than_updaters_the_second_waits(cluster: Cluste
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = joined(n1, n2, level=ONE)
     await first.become_updater()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"got no ticket of .* within"):
         await second.become_updater(timeout=LEASE / 1e9)
     waiting = asyncio.create_task(second.become_updater())
     assert first.updating == 0
@@ -117,7 +117,7 @@ async def test_who_gives_up_waiting_wants_no_ticket_any_more(cluster: Cluster) -
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     first, second, third = joined(n1, n2, n3, level=ONE)
     await first.become_updater()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"got no ticket of .* within"):
         await second.become_updater(timeout=LEASE / 1e9)
     assert not second.status()["updating"]["wanted"]
     waiting = asyncio.create_task(third.become_updater())

@@ -146,8 +146,8 @@ class Connection(asyncio.Protocol):
 
     def _receive_packets(self, packets: list[memoryview]) -> None:
         contact = self.contact
-        assert contact is not None and contact.link is not None and contact.life is not None
-        self.mesh.receiver.receive(contact.life, self._counted(contact.link, packets))
+        assert contact is not None and contact.link is not None and contact.node is not None
+        self.mesh.receiver.receive(contact.node, self._counted(contact.link, packets))
         self._unacknowledged += sum(map(len, packets))
         if self._unacknowledged >= ACKNOWLEDGE_BYTES:
             self.acknowledge()
@@ -203,9 +203,9 @@ class Connection(asyncio.Protocol):
         self._reader.limit = LARGEST_PACKET
         if self._greeting_timer is not None:
             self._greeting_timer.cancel()
-        assert self.contact is not None and self.contact.life is not None
+        assert self.contact is not None and self.contact.node is not None
         if not self.greeted.done():
-            self.greeted.set_result(self.contact.life)
+            self.greeted.set_result(self.contact.node)
 
     def refuse(self, reason: str) -> None:
         """Ends the connection and says why, at both ends."""

@@ -2,7 +2,7 @@
 
 A contact is remembered for ever. Two things about it change, each by its own table.
 
-Its incarnation. MET: `life` and `link` are set. BROKEN: `broken` is set. All that was underway to
+Its incarnation. MET: `node` and `link` are set. BROKEN: `broken` is set. All that was underway to
 an older incarnation is forgotten with it.
 
              a newer one greets us    too much is underway to it
@@ -43,7 +43,7 @@ PLACES_BYTES = 8 << 10
 """Of others' places in a greeting, so that it is never too long for who does not know us yet."""
 
 
-class Line(Enum):
+class ConnectionPhase(Enum):
     AWAY = "away"
     GREETING = "greeting"
     CONNECTED = "connected"
@@ -60,10 +60,10 @@ class Contact:
         "expected",
         "key",
         "learned",
-        "life",
-        "line",
         "link",
         "name",
+        "node",
+        "phase",
         "place",
         "udp",
     )
@@ -73,60 +73,60 @@ class Contact:
         self.place = place  # host:port to dial; None: it must dial us
         self.learned = place is None  # by greetings: where it greets from next is better known
         self.dialler: asyncio.Task[None] | None = None
-        self.life: NodeId | None = None  # MET: the newest that greeted us
+        self.node: NodeId | None = None  # MET: the newest that greeted us
         self.link: Link | None = None  # MET: to that incarnation
         self.broken: NodeId | None = None  # BROKEN: an incarnation that we lost frames to
         self.expected: Link | None = None  # to one that others told us of, until it greets us
-        self.line = Line.AWAY
+        self.phase = ConnectionPhase.AWAY
         self._current: Connection | None = None  # GREETING or CONNECTED: the newest
         self.connection: Connection | None = None  # CONNECTED: the same
         self.udp: tuple[Any, ...] | None = None  # where datagrams go: host, port, and IPv6's more
         self.key: tuple[bytes, bytes] | None = None  # id and key for datagrams to it
 
     def __str__(self) -> str:
-        return str(self.life or self.name)
+        return str(self.node or self.name)
 
     # --- its incarnation -----------------------------------------------------------------------
 
     @property
     def newest(self) -> NodeId | None:
         """The newest incarnation that we had to do with."""
-        return self.life or self.broken
+        return self.node or self.broken
 
-    def link_to(self, life: NodeId) -> Link | None:
+    def link_to(self, node: NodeId) -> Link | None:
         """Where to put what is for this incarnation; None: it is gone, or broken."""
-        if self.life == life:
+        if self.node == node:
             return self.link
         newest = self.newest
-        if newest is not None and life.incarnation <= newest.incarnation:
+        if newest is not None and node.incarnation <= newest.incarnation:
             return None
-        if self.expected is None or self.expected.peer != life:
-            self.expected = Link(life, LINK_LIMIT)
+        if self.expected is None or self.expected.peer != node:
+            self.expected = Link(node, LINK_LIMIT)
         return self.expected
 
-    def meet(self, life: NodeId) -> Link:
+    def meet(self, node: NodeId) -> Link:
         """This incarnation greets us: the same again, or one that takes the place of an older."""
-        if self.life != life:
-            if self.life is not None:
+        if self.node != node:
+            if self.node is not None:
                 self._forget()
-            self.life, self.broken = life, None
+            self.node, self.broken = node, None
             expected = self.expected
-            if expected is not None and expected.peer.incarnation <= life.incarnation:
+            if expected is not None and expected.peer.incarnation <= node.incarnation:
                 self.expected = None
-            is_it = expected is not None and expected.peer == life
-            self.link = expected if is_it else Link(life, LINK_LIMIT)
+            is_it = expected is not None and expected.peer == node
+            self.link = expected if is_it else Link(node, LINK_LIMIT)
         assert self.link is not None
         return self.link
 
-    def break_with(self, life: NodeId) -> None:
+    def break_with(self, node: NodeId) -> None:
         """Frames to this incarnation are lost: we are through with it."""
-        if life == self.life:
+        if node == self.node:
             self._forget()
-        self.broken, self.expected = life, None
+        self.broken, self.expected = node, None
 
     def _forget(self) -> None:
         self.disconnect()
-        self.life = self.link = self.key = None
+        self.node = self.link = self.key = None
 
     # --- the connection ------------------------------------------------------------------------
 
@@ -137,21 +137,21 @@ class Contact:
         """
         self.disconnect()
         connection.contact = self
-        self.line, self._current = Line.GREETING, connection
+        self.phase, self._current = ConnectionPhase.GREETING, connection
 
     def connect(self, connection: Connection, received: int) -> list[bytes] | None:
         """The other end has so many frames: what it is sent again. None: a newer one has greeted
         us, which knows better how much we have."""
-        if self.line is not Line.GREETING or connection is not self._current:
+        if self.phase is not ConnectionPhase.GREETING or connection is not self._current:
             return None
         assert self.link is not None
         again = self.link.resume(received)
-        self.line, self.connection = Line.CONNECTED, connection
+        self.phase, self.connection = ConnectionPhase.CONNECTED, connection
         return again
 
     def disconnect(self) -> None:
         """No connection counts any more, nor one that has not come so far."""
-        old, self.line = self.connection, Line.AWAY
+        old, self.phase = self.connection, ConnectionPhase.AWAY
         self._current = self.connection = None
         if old is not None:
             old.abort()
@@ -159,7 +159,7 @@ class Contact:
     def lost(self, connection: Connection) -> None:
         """This connection has ended by itself."""
         if self._current is connection:
-            self.line = Line.AWAY
+            self.phase = ConnectionPhase.AWAY
             self._current = self.connection = None
 
 

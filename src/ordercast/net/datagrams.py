@@ -167,7 +167,7 @@ class Datagrams:
         if (
             opened is None
             or contact is None
-            or contact.life != opened.sender
+            or contact.node != opened.sender
             or contact.name in self._contacts.cut_from
         ):
             self._count("refused_datagrams")

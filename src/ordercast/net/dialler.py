@@ -87,7 +87,7 @@ class Dialler:
             backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
 
     async def dial(self, place: str) -> NodeId | None:
-        """One try: who is there. What goes wrong is counted, and told at the level of details."""
+        """One attempt: the node that answers. A failure is counted, and logged at debug level."""
         host, _, port = place.rpartition(":")
         connection, is_connected = self._connection(), False
         try:

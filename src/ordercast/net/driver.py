@@ -26,7 +26,7 @@ from ordercast.kernel.step import DATAGRAM, LINK, Heard, Sent, Timer
 from ordercast.net.committer import Committer
 from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
-from ordercast.net.link import Link
+from ordercast.net.link_backpressure import LinkBackpressure
 from ordercast.net.mesh import Mesh
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
@@ -37,11 +37,10 @@ from ordercast.wire.framing import Kind, frame
 log = logging.getLogger("ordercast.net")
 
 ANSWER_SECONDS = 0.5
-PEER_FRAMES = 1 << 16
 Action = Literal["join", "send"]
 
 
-class Listener(Protocol):
+class GroupObserver(Protocol):
     """The application's side of a group."""
 
     def take(self, item: Any) -> None: ...
@@ -51,50 +50,6 @@ class Listener(Protocol):
 
     def failed(self, error: Exception) -> None:
         """The machine broke, or a step took effect in part only: the group cannot go on."""
-
-
-class Crowd:
-    """The links that hold more than is sensible, so that no group adds to that.
-
-    All groups share one link to a peer, and each has a window of its own: without this, what waits
-    for a peer would grow with the number of groups. Looked at where a link grows and where it is
-    acknowledged, so that who sends only asks whether there is anybody at all. Once full, a link
-    counts as full until half of it is free again: then there is room for all who wait.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.contacts: dict[str, Contact] = {}  # the mesh's
-        self.full: dict[str, Link] = {}  # by the peer's name
-        self._limit = limit  # bytes
-
-    def sent(self, to: tuple[NodeId, ...]) -> None:
-        limit, frames = self._limit, PEER_FRAMES
-        for life in to:
-            contact = self.contacts.get(life.name)
-            link = contact.link if contact is not None else None
-            if link is not None and (link.size > limit or link.underway > frames):
-                self.full[life.name] = link
-
-    def has_room_again(self, contact: Contact) -> bool:
-        """Whether its link was full and is not any more, or is not the same any more."""
-        link = self.full.get(contact.name)
-        if link is None:
-            return False
-        long = 2 * link.size > self._limit or 2 * link.underway > PEER_FRAMES
-        if long and link is contact.link:
-            return False
-        del self.full[contact.name]
-        return True
-
-    def holds_up(self, members: tuple[NodeId, ...]) -> bool:
-        """Whether one of these must be waited for. The link of a life that is gone holds nobody."""
-        for life in members:
-            link = self.full.get(life.name)
-            if link is not None and link.peer == life:
-                if self.contacts[life.name].link is link:
-                    return True
-                del self.full[life.name]
-        return False
 
 
 class Driver:
@@ -107,7 +62,7 @@ class Driver:
         peer_limit: int = 32 << 20,
     ) -> None:
         self.me = me
-        self.crowd = Crowd(peer_limit)
+        self.backpressure = LinkBackpressure(peer_limit)
         self._served_first = 0  # which group is served first when a peer has room again
         self._may = may
         self.mesh: Mesh  # these are given before the first machine
@@ -116,7 +71,7 @@ class Driver:
         self._trace = trace
         journal = Journal(me, trace.write) if trace else None
         self.host = Host(self, journal, trace.flush if trace else None)
-        self.listeners: dict[str, Listener] = {}
+        self.observers: dict[str, GroupObserver] = {}
         self._codec = codec
         self._loop = asyncio.get_running_loop()
         # Whom we asked, for which machine, its token, and the timer that answers in any case.
@@ -132,11 +87,11 @@ class Driver:
         return seat
 
     def add(
-        self, machine: Machine, plan: Plan, listener: Listener, seat: Seat | None = None
+        self, machine: Machine, plan: Plan, observer: GroupObserver, seat: Seat | None = None
     ) -> None:
         """The group is joined. A machine that groups share has been started, and has its seat."""
         group = plan.group
-        self.listeners[group] = listener
+        self.observers[group] = observer
         leaving = self.host.seats.get(group)
         if leaving is not None:  # the last step of an earlier stay still waits for the disk
             self.host.after(leaving, lambda: self._add(machine, plan, seat))
@@ -155,14 +110,14 @@ class Driver:
         return seat.machine if seat is not None else None
 
     def leave(self, group: str) -> None:
-        """The group is left: the machine tells the others, and is driven no more."""
-        self.listeners.pop(group, None)
+        """The group is left: the machine notifies the others, and gets no more inputs."""
+        self.observers.pop(group, None)
         self.host.leave(group, time.monotonic_ns())
 
     def close(self) -> None:
         """Nothing is driven any more, whatever still comes in by connections that are ending."""
         self.host.end()
-        self.listeners.clear()
+        self.observers.clear()
         for _, _, _, timer in self._statuses.values():
             timer.cancel()
         self._statuses.clear()
@@ -218,7 +173,7 @@ class Driver:
             self.mesh.warn("%s sent a datagram that is refused: %s", sender, error)
 
     def _permitted(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> Iterator[Packet]:
-        """The one gate. Who is no member says nothing; what is relayed counts as its origin's."""
+        """Packets of permitted members only. A relayed event needs its origin's permission."""
         decode, seats, may = self._codec.decode, self.host.seats, self._may
         for body in bodies:
             packet = decode(body)
@@ -251,11 +206,11 @@ class Driver:
 
     def acknowledged(self, contact: Contact) -> None:
         """A link got shorter. If groups wait for that they go on, each time another one first."""
-        if self.crowd.full and self.crowd.has_room_again(contact):
-            waiting = list(self.listeners.values())
+        if self.backpressure.full and self.backpressure.has_room_again(contact):
+            waiting = list(self.observers.values())
             self._served_first = first = (self._served_first + 1) % max(1, len(waiting))
-            for listener in waiting[first:] + waiting[:first]:
-                listener.stepped()
+            for observer in waiting[first:] + waiting[:first]:
+                observer.stepped()
 
     # --- the world of the host -------------------------------------------------------------------
 
@@ -268,7 +223,7 @@ class Driver:
             peers: tuple[Any, ...] = to  # never bare names: a link joins two incarnations
             for peer in peers:
                 self.mesh.send(peer, framed)
-            self.crowd.sent(peers)
+            self.backpressure.sent(peers)
         elif channel is DATAGRAM:
             for address in to:
                 self.datagrams.send(address if isinstance(address, str) else address.name, body)
@@ -282,7 +237,7 @@ class Driver:
         timer = self._loop.call_later(ANSWER_SECONDS, self._resolve, key, False)
         self._statuses[key] = (name, seat, token, timer)
         contact = self.mesh.contacts.get(name)
-        if contact is None or (isinstance(address, NodeId) and contact.life != address):
+        if contact is None or (isinstance(address, NodeId) and contact.node != address):
             return  # nobody there: the timer answers
         self.mesh.send_frame(contact, Kind.STATUS, key.to_bytes(8), body)
 
@@ -297,27 +252,27 @@ class Driver:
 
     def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
         if self.committer is None:
-            raise OrdercastError("a machine wants to keep a record, but there is no store")
+            raise OrdercastError("a machine wants to persist records, but the node has no store")
         self.committer.commit(records, done)
 
     def hear(self, seat: Seat, output: Heard) -> None:
-        listener = self.listeners.get(output.group)
-        if listener is not None:
-            listener.take(output)
+        observer = self.observers.get(output.group)
+        if observer is not None:
+            observer.take(output)
 
     def stepped(self, seat: Seat) -> None:
         for group in seat.machine.groups:
-            listener = self.listeners.get(group)
-            if listener is not None:
-                listener.stepped()
+            observer = self.observers.get(group)
+            if observer is not None:
+                observer.stepped()
 
     def broke(self, seat: Seat, error: Exception) -> None:
         """A bug of ours. All its groups fail: what a group shares with others is not its own."""
         log.error("%s: %s broke", self.me, seat.machine.groups, exc_info=error)
         for group in [group for group, other in self.host.seats.items() if other is seat]:
-            listener = self.listeners.get(group)
-            if listener is not None:
-                listener.failed(error)
+            observer = self.observers.get(group)
+            if observer is not None:
+                observer.failed(error)
 
     def trace_time(self) -> int:
         return time.time_ns()

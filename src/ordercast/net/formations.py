@@ -1,16 +1,16 @@
-"""A group that is formed again and again under one name, as its application has it.
+"""The application's side of a group that is formed several times under one name.
 
 Rules.
- 1. A view says which formation it is of. The first view of another one is the end of all that was
-    sent before and is not with all: who waits for the receipt of that is told, for nobody else can
-    know. Whether it was lost, the application's state knows, if it has one.
- 2. Whoever asks for a formation waits for its first view, or is told why there is none.
- 3. Others' invitations are put to the application at once, and not in order with its messages: the
-    others wait for the answer. Without a say of the application's we come.
- 4. Who has joined on other terms than the others can never be in a formation: its group ends with
-    an error that says what differs.
+ 1. A view names its formation. The first view of another formation ends every message that was sent
+    before and is not stable: its receipt fails with `Reformed`. Whether the message was lost is
+    known only from the application's state, if it has one.
+ 2. A call of `reform` waits for the first view of the new formation, or raises why there is none.
+ 3. The application votes on an invitation at once, ahead of the messages that wait in its stream,
+    because the other members wait for the answer. Without a `vote` function the answer is yes.
+ 4. A member that joined with other terms than the rest can never be in a formation: its group ends
+    with an error that names the difference.
 
-The machine is never called from inside one of its own steps: it is answered in a turn of its own.
+A machine is never called from inside one of its own steps: its answer is a later turn of the loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ordercast.net")
 
 Vote: TypeAlias = Callable[[Invitation], bool]
-"""The application's say: whether we come."""
+"""The application's vote: whether this member joins the formation."""
 
 
 class NotFormed(OrdercastError):
@@ -79,7 +79,7 @@ class Formations:
         while under_way and (under_way[0][1].number or 0) <= up_to:
             under_way.popleft()
 
-    # --- what the machine tells --------------------------------------------------------------
+    # --- what the machine reports ------------------------------------------------------------
 
     def installed(self, view: View) -> None:
         if view.formation != self.current:
@@ -87,11 +87,11 @@ class Formations:
             for formation, receipt in self._under_way:
                 if formation != view.formation:
                     receipt.failure = lost
-            kept = [each for each in self._under_way if each[0] == view.formation]
-            self._under_way = deque(kept)
+            current = [each for each in self._under_way if each[0] == view.formation]
+            self._under_way = deque(current)
         self.view = view
 
-    def told(self, news: Invitation | Refused) -> None:
+    def notify(self, news: Invitation | Refused) -> None:
         if isinstance(news, Refused):
             self._refused += 1
             self._why = news.why

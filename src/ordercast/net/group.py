@@ -1,13 +1,14 @@
 """A group as an application has it: send, and one ordered stream of messages and views.
 
 Sends of one turn of the event loop travel as one batch, and a stream of messages may gather for a
-few turns more. While the machine has no room, or too much is on its way to a member, of whatever
-groups, sends wait: first in the queue, then the senders themselves (`send_queue.py`).
+few turns more. While the machine has no room, or the link to a member is full with what any of the
+groups sent, sends wait: first in the queue, then the senders themselves (`send_queue.py`).
 
 What is delivered waits in a queue for the application (`stream.py`). When that is over its limit
 the machine acknowledges no more: so the senders' windows fill, and a slow consumer slows its
-senders by exactly what it cannot take. Its own sends wait too. After `eject_after` without a sign
-of life it is ejected from the group, with an error in its stream (`slow_consumer.py`).
+senders by exactly what it cannot take. Its own sends wait too. A consumer that
+takes nothing for `eject_after` is ejected from the group, with an error in its stream
+(`slow_consumer.py`).
 
 Where it takes a ticket to send, `send_permit.py` has it: nothing is accepted without one, and what
 was accepted and not sent when it is lost is given up. Where groups are formed anew under one name,
@@ -31,7 +32,7 @@ from ordercast.net.message import (
     Handover,
     Hooks,
     Item,
-    Told,
+    MachineOutput,
     as_bytes,
 )
 from ordercast.net.progress import Progress
@@ -145,13 +146,14 @@ class Group:
     # --- what the queue asks -----------------------------------------------------------------
 
     def room(self) -> int | None:
-        """The time, if one more batch may be submitted now. Who leaves adds one batch more."""
+        """The time, if one more batch may be submitted now; when leaving, always one more."""
         driver, view = self.node.driver, self._installed
         if not self._leaving:
             if self.monitor.is_throttled:
                 return None  # our own events would lie in our own queue, without a bound
-            if driver.crowd.full and view is not None and driver.crowd.holds_up(view.members):
-                return None  # the driver says when there is room; so does a view without that peer
+            backpressure = driver.backpressure
+            if backpressure.full and view is not None and backpressure.blocks(view.members):
+                return None  # until the driver reports room, or a view has no such peer
         return driver.room(self.name)
 
     def submit(self, now: int, batch: Batch[Receipt]) -> None:
@@ -194,7 +196,7 @@ class Group:
 
     # --- what the driver reports -------------------------------------------------------------
 
-    def take(self, item: Told) -> None:
+    def take(self, item: MachineOutput) -> None:
         """The driver hands over what the machine delivered, or asks of the application."""
         if isinstance(item, Event):
             if item.origin == self.node.me:
@@ -207,18 +209,18 @@ class Group:
                 self._progress.changed.notify()
         elif isinstance(item, Invitation | Refused):
             assert self.formations is not None
-            self.formations.told(item)
+            self.formations.notify(item)
             self._progress.changed.notify()
             return
         elif isinstance(item, StateWanted) and not self._handover.answers_later(item):
             return
         elif isinstance(item, Updating):
             assert self.permit is not None
-            told = self.permit.heard(item)
+            shown = self.permit.heard(item)
             self._progress.changed.notify()
-            if told is None:
+            if shown is None:
                 return
-            item = told
+            item = shown
         self.stream.put(item)
         self.monitor.added()
         self.node.arrived.notify()
@@ -307,7 +309,7 @@ class Group:
         except OrdercastError:
             return  # it was closed meanwhile
         finally:
-            if self.is_open:  # also if we were told to hurry: the others must hear of it
+            if self.is_open:  # also when cancelled: the others must be notified
                 self.node.leave(self)
 
     def _is_underway(self) -> bool:
@@ -316,7 +318,7 @@ class Group:
         return len(self.queue.outbox) > 0 or unstable
 
     async def _wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
-        """Not for ever: somebody may not answer, and the others have it or get it somehow."""
+        """Up to a limit: a member may never answer, and the others can get it from each other."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while busy():

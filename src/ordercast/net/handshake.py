@@ -69,16 +69,16 @@ class Handshake:
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """The other end said who it is."""
-        life = hello.node
-        if life == self._me and self._is_ours(connection):
+        node = hello.node
+        if node == self._me and self._is_ours(connection):
             return
         reason = self._objection(connection, hello)
-        contact = self._contacts.get(life.name)
+        contact = self._contacts.get(node.name)
         if reason is None and contact is None:
-            contact = self._contacts.know(life.name, None)
+            contact = self._contacts.know(node.name, None)
             if contact is None:
                 reason = "too many nodes are known here"
-        if reason is None and self._contacts.is_cut(life.name):
+        if reason is None and self._contacts.is_cut(node.name):
             reason = "cut off by the operator of this node"
         if reason is not None:
             self._contacts.incidents.count("refused_greetings")
@@ -89,16 +89,16 @@ class Handshake:
 
     def _objection(self, connection: Connection, hello: Hello) -> str | None:
         """Why we do not talk to it."""
-        life = hello.node
-        contact = self._contacts.get(life.name)
+        node = hello.node
+        contact = self._contacts.get(node.name)
         known = contact.newest if contact is not None else None
         reason = greeting.objection(hello, self._me, self._cluster, known)
-        if reason is None and contact is not None and contact.broken == life:
-            reason = f"the link to {life} is broken: only a new life of it can come back"
+        if reason is None and contact is not None and contact.broken == node:
+            reason = f"the link to {node} is broken: restart {node.name}, as a new incarnation"
         if reason is None and self._security.certified is not None:
             certified = self._security.certified(connection.transport)
-            if certified != life.name:
-                reason = f"the certificate is of {certified!r}, not of {life.name!r}"
+            if certified != node.name:
+                reason = f"the certificate is of {certified!r}, not of {node.name!r}"
         return reason
 
     def _is_ours(self, connection: Connection) -> bool:
@@ -134,7 +134,7 @@ class Handshake:
     def resumed(self, connection: Connection, received: int) -> None:
         """The other end said how much it has: our side of the link goes on."""
         contact = connection.contact
-        assert contact is not None and contact.life is not None
+        assert contact is not None and contact.node is not None
         again = contact.connect(connection, received)
         if again is None:
             connection.abort()
@@ -142,7 +142,7 @@ class Handshake:
         connection.become_ready()
         if connection.dialled and self._security.new_key is not None:
             # Our Hello went out before we knew whom it would reach, so it carried no key.
-            key_id, key = self._security.new_key(contact.life)
+            key_id, key = self._security.new_key(contact.node)
             connection.write(Kind.KEY, greeting.encode(NewKey(key, key_id)))
         if again:
             connection.transport.writelines(again)
@@ -152,13 +152,13 @@ class Handshake:
 
 
 def _host_of(contact: Contact, connection: Connection) -> str:
-    """Where datagrams go until one of its own tells us better.
+    """Where datagrams go until the first one from this contact shows its address.
 
-    Who dials us may do so from another of its addresses than where it listens; where it
-    listens was told to us by whoever wrote our settings, if they name an address.
+    A node may dial us from another address than the one that it listens on, so an address in
+    our settings comes first.
     """
-    told = None if connection.dialled or contact.learned else literal_host(contact.place)
-    return told or connection.source
+    configured = None if connection.dialled or contact.learned else literal_host(contact.place)
+    return configured or connection.source
 
 
 def checked_key(key_id: bytes, key: bytes) -> tuple[bytes, bytes]:

@@ -1,7 +1,8 @@
-"""Who a node is: its name, and which life of that name. Kept in the node's folder.
+"""The identity of a node: its name and its incarnation, persisted in the node's folder.
 
-The incarnation is one more than at the last start, and is on disk before the node says a word, so
-no two lives of a name are ever taken for one. A lock keeps two processes from being one node.
+Every start increases the incarnation by one and makes it durable before the node sends anything, so
+two incarnations of a name are never mistaken for one. A lock on the folder keeps a second process
+from running as the same node.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Identity:
             raise UsageError(f"{folder} cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.life = NodeId(name, _next_incarnation(folder / "incarnation"))
+            self.node = NodeId(name, _next_incarnation(folder / "incarnation"))
         except BlockingIOError as error:
             self._lock.close()
             raise UsageError(f"{folder} is in use: is {name} running already?") from error

@@ -44,8 +44,8 @@ def plan_of(
     names = names or [config.name, *config.peers]
     _check_members(config, name, names, family.largest_group)
     plan = Plan(name, tuple(sorted(set(names))), options)
-    for told in family.advice(plan, 0.0):
-        log.warning("%s: %s", name, told)
+    for advice in family.advice(plan, 0.0):
+        log.warning("%s: %s", name, advice)
     return family, plan
 
 
@@ -86,9 +86,9 @@ def _check_members(config: Config, name: str, names: list[str], most: int) -> No
         raise UsageError(f"{config.name} may not be in {name!r}: {table_of(name)} members")
     if config.name not in names:
         raise UsageError(f"{config.name} is not a member of {name!r}: {', '.join(names)}")
-    strangers = [other for other in names if not may(config, other, name, "join")]
-    if strangers:
-        who = ", ".join(strangers)
+    not_permitted = [other for other in names if not may(config, other, name, "join")]
+    if not_permitted:
+        who = ", ".join(not_permitted)
         raise UsageError(f"{who} may not be in {name!r}: {table_of(name)} members has others")
     if len(names) > most:
         raise UsageError(f"{name!r} would have {len(names)} members: at most {most} members")

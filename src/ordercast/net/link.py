@@ -1,4 +1,4 @@
-"""What is underway from this life to one life of a peer: it survives connections.
+"""What is underway from this incarnation to one incarnation of a peer: it survives connections.
 
 Rules. Frames are counted from 1 on both ends. A frame is kept until the other end says that it
 arrived. When a connection is made again each end says how many frames it has, the other forgets

@@ -1,9 +1,9 @@
 """The machines of a node: one for each group, or one that many groups share.
 
-A group's machine may be needed after the group is left: where a member may come back in the same
-life it goes on with the machine that it had. One that groups share (`Family.one_machine`)
-lives as long as the node, for what it has numbered must never be numbered again. If it breaks,
-only a new life of the node can be in such groups.
+The machine of a group may be needed after the node left the group: if the family allows a member
+to rejoin in the same incarnation, the member continues with the machine that it had. A machine that
+groups share (`Family.one_machine`) exists as long as the node, because it must never use a number
+twice. If it breaks, only a new incarnation of the node can join such groups.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from ordercast.kernel.packet import Packet
 from ordercast.types import NodeId
 
 MOST_LEFT = 100
-"""Groups that were left and can be joined again in the same life."""
+"""Groups that were left and can be joined again in the same incarnation."""
 
 
 class Machines:
     def __init__(
         self,
         me: NodeId,
-        records: Callable[[str], Sequence[Packet]],  # what was kept of a group
+        records: Callable[[str], Sequence[Packet]],  # the persisted records of a group
         start: Callable[[Machine], Seat],  # of one that groups share, before the first of them
     ) -> None:
         self._me = me
         self._records = records
         self._start = start
-        # Groups of this life that are over, with the machine where it can go on.
+        # Groups of this incarnation that are over, with the machine where it can go on.
         self._left: dict[str, tuple[Plan, Machine | None]] = {}
         self._shared: dict[Build, Seat | None] = {}  # None: it broke
 
     def take(self, family: Family, plan: Plan) -> tuple[Machine, Seat | None]:
         """The machine that serves this group from now on, and its seat if it has one already.
 
-        UsageError: this life cannot join it.
+        UsageError: this incarnation cannot join it.
         """
         earlier = self._left.get(plan.group)
         if family.one_machine:
@@ -59,7 +59,10 @@ class Machines:
         return earlier[1], None
 
     def _has_left(self, plan: Plan, how: str) -> UsageError:
-        return UsageError(f"{self._me} has left {plan.group!r}: only a new life can join it {how}")
+        return UsageError(
+            f"{self._me} has left {plan.group!r}: only a new incarnation can join it {how}; "
+            "restart the node"
+        )
 
     def _take_shared(self, family: Family, plan: Plan) -> Seat:
         if family.build not in self._shared:
@@ -69,8 +72,8 @@ class Machines:
         shared = self._shared[family.build]
         if shared is None:
             raise UsageError(
-                f"{self._me} could not go on in a group of this kind: only a new life can join "
-                f"{plan.group!r}"
+                f"the machine of {self._me} for groups of this kind broke: only a new incarnation "
+                f"can join {plan.group!r}; restart the node"
             )
         return shared
 
@@ -87,5 +90,5 @@ class Machines:
             for name, (_, earlier) in self._left.items()
             if earlier is not None and Join not in earlier.takes
         ]
-        for name in kept[:-MOST_LEFT]:  # each keeps the events that it kept for others
+        for name in kept[:-MOST_LEFT]:  # each still buffers events for others
             self._left[name] = (self._left[name][0], None)

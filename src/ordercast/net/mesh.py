@@ -90,7 +90,7 @@ class Mesh:
     def now(self) -> int:
         return time.monotonic_ns()
 
-    # --- life --------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> None:
         if port >= 1 << 16:
@@ -148,7 +148,7 @@ class Mesh:
     # --- sending -----------------------------------------------------------------------------
 
     def send(self, to: NodeId, data: bytes) -> None:
-        """Puts a framed packet on the link to a life. A life that is gone gets nothing.
+        """Puts a framed packet on the link to an incarnation, unless that incarnation is gone.
 
         One that we have not met may be known to a machine by others, who have: it gets all of it
         when we meet.
@@ -181,24 +181,24 @@ class Mesh:
     # --- what connections report ---------------------------------------------------------------
 
     def receive_other(self, contact: Contact, kind: Kind, body: memoryview) -> None:
-        assert contact.life is not None
+        assert contact.node is not None
         if kind == Kind.STATUS:
             if len(body) < 8:
                 raise PeerError("a status frame without its number")
             key = bytes(body[:8])
-            answer = partial(self._answer, contact, contact.life, key)
-            self.receiver.receive_status(contact.life, body[8:], answer)
+            answer = partial(self._answer, contact, contact.node, key)
+            self.receiver.receive_status(contact.node, body[8:], answer)
         elif kind == Kind.ANSWER:
             if len(body) != 8:
                 raise PeerError("an answer is a number of eight bytes")
-            self.receiver.answered(contact.life, int.from_bytes(body))
+            self.receiver.answered(contact.node, int.from_bytes(body))
         else:
             new = greeting.decode(body, greeting.NewKey)
             contact.key = checked_key(new.key_id, new.key)
 
-    def _answer(self, contact: Contact, life: NodeId, key: bytes) -> None:
+    def _answer(self, contact: Contact, node: NodeId, key: bytes) -> None:
         """What the peer asked about has arrived, if it is still the one that asked."""
-        if contact.connection is not None and contact.life == life:
+        if contact.connection is not None and contact.node == node:
             contact.connection.reply(Kind.ANSWER, key)
 
     def on_acknowledged(self, contact: Contact) -> None:

@@ -33,8 +33,8 @@ LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
 
 Item: TypeAlias = Event | View | Updating | Subgroup
 """What an application is handed, in order."""
-Told: TypeAlias = Item | StateWanted | StateGiven | Invitation | Refused
-"""What a machine tells an application, or asks of it."""
+MachineOutput: TypeAlias = Item | StateWanted | StateGiven | Invitation | Refused
+"""What a machine reports to the application, or asks of it."""
 
 
 class GroupClosed(OrdercastError):
@@ -42,7 +42,7 @@ class GroupClosed(OrdercastError):
 
 
 class Ejected(OrdercastError):
-    """This member was put out of the group, because it could not keep up."""
+    """This member was ejected from the group, because its application took nothing for too long."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -75,7 +75,7 @@ def too_much(size: int, count: int, group: str, largest: int) -> UsageError:
 class Hooks(NamedTuple):
     """What a group may ask of its application."""
 
-    snapshot: Callable[[], bytes] | None = None  # its state, for who comes later
+    snapshot: Callable[[], bytes] | None = None  # its state, for members that join later
     restore: Callable[[bytes], None] | None = None  # takes another's state, when we come
     vote: Callable[[Invitation], bool] | None = None  # whether we come to a formation
 
@@ -89,7 +89,7 @@ class Handover:
 
     def answers_later(self, wanted: StateWanted) -> bool:
         """Whether the application is asked, when it has read so far. If it has no state nobody has
-        to wait for that: the machine is told so in a turn of its own."""
+        to wait for that: the machine gets the answer in a later turn."""
         if self._snapshot is None:
             none = StateProvided(wanted.group, wanted.token, None)
             asyncio.get_running_loop().call_soon(self._give, none)

@@ -55,7 +55,7 @@ log = logging.getLogger("ordercast.net")
 REMEMBERED_RULES = 4096
 
 
-class State(Enum):
+class NodeState(Enum):
     """NEW, then OPEN, then CLOSED; BROKEN in between, when the disk has failed."""
 
     NEW = "new"
@@ -72,7 +72,7 @@ class Node:
         rules = config.group.values()
         elsewhere = {rule.family: find_family(rule.family) for rule in rules if ":" in rule.family}
         self.families = {**families, **elsewhere}
-        self.state = State.NEW
+        self.state = NodeState.NEW
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
         self.arrivals = count(1)  # what was delivered in any group, numbered
@@ -90,11 +90,11 @@ class Node:
         self._committer: Committer
         self._protection: Protection
 
-    # --- life --------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------
 
     async def __aenter__(self) -> Node:
-        if self.state is not State.NEW:
-            raise UsageError("a node is entered once: ordercast.open makes another, a new life")
+        if self.state is not NodeState.NEW:
+            raise UsageError("a node is entered once: open it again for a new incarnation")
         config = self.config
         host, _, port = config.listen.rpartition(":")
         host = host.strip("[]")
@@ -103,9 +103,9 @@ class Node:
                 f"{config.listen} can be reached from elsewhere: say where the certificates are "
                 "([tls]), or insecure = true"
             )
-        self._protection = protection_of(config)  # before a life is used up
+        self._protection = protection_of(config)  # before an incarnation is used up
         identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
-        self.me, self.state = identity.life, State.CLOSED
+        self.me, self.state = identity.node, NodeState.CLOSED
         self._stack.callback(identity.release)  # last: the folder is another's then
         try:
             self._assemble(identity.folder)
@@ -119,7 +119,7 @@ class Node:
             self.mesh.know(name, place)
         for place in config.seeds:
             self.mesh.seed(place)
-        self.state = State.OPEN
+        self.state = NodeState.OPEN
         self.driver.host.row("start")
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
         return self
@@ -146,7 +146,7 @@ class Node:
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
         stack.callback(self.datagrams.close)
         self.driver.mesh, self.driver.datagrams = self.mesh, self.datagrams
-        self.driver.crowd.contacts = self.mesh.contacts
+        self.driver.backpressure.contacts = self.mesh.contacts
         stack.callback(self.driver.close)
 
     async def _serve(self, host: str, port: int) -> None:
@@ -177,27 +177,27 @@ class Node:
             await self._close()
 
     async def abort(self) -> None:
-        """Ends at once, like a process that is killed: nobody is told, and nothing is finished."""
+        """Ends at once, like a killed process: no peer is notified, and nothing is finished."""
         self.driver.close()
         for connection in list(self.mesh.connections):
             connection.abort()
         await self._close()
 
     async def _close(self) -> None:
-        if self.state is State.OPEN:
+        if self.state is NodeState.OPEN:
             self.driver.host.row("stop")
-        self.state = State.CLOSED
+        self.state = NodeState.CLOSED
         for group in list(self.groups.values()):
             group.close(GroupClosed(f"the node {self.me} is closed"))
         await self._stack.aclose()
 
     def _stop(self, error: DiskError) -> None:
-        """The disk does not keep what we would promise: we say nothing more to anybody."""
+        """The disk cannot persist what we would promise: this node sends nothing more."""
         log.error("%s stops: %s", self.me, error)
         self._broken = DiskError(f"{self.me} stops: {error}")
         self._broken.__cause__ = error
         self.driver.host.row("crash", cause="disk")
-        self.state = State.BROKEN
+        self.state = NodeState.BROKEN
         self.driver.close()
         for group in list(self.groups.values()):
             group.close(self._broken)
@@ -207,11 +207,11 @@ class Node:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""
         peers = {
             contact.name: {
-                "life": str(contact.life) if contact.life else None,
+                "life": str(contact.node) if contact.node else None,
                 "place": contact.place,
                 "connected": contact.connection is not None,
                 "link_bytes": contact.link.size if contact.link else 0,
-                "full": contact.name in self.driver.crowd.full,
+                "full": contact.name in self.driver.backpressure.full,
             }
             for contact in list(self.mesh.contacts.values())
         }
@@ -240,14 +240,14 @@ class Node:
     ) -> Group:
         """Joins a group. Its members are those given, those configured, or all known nodes.
 
-        `snapshot` tells the application's state to who comes later, and `restore` takes another's
-        when we come; both are called while the group is read. They are for `Causal(state=True)`,
-        and for `Total` and `Atomic` groups, which hand it over whenever they are formed anew. There
-        `vote` says whether we come, at any time and at once.
+        `snapshot` returns the application's state for members that join later; `restore` takes the
+        state of another member when this one joins; both are called while the group is read. They
+        are for `Causal(state=True)`, and for `Total` and `Atomic` groups, which transfer state in
+        every formation. In those, `vote` decides at once about each invitation.
         """
         if self._broken is not None:
             raise self._broken
-        if self.state is not State.OPEN:
+        if self.state is not NodeState.OPEN:
             raise UsageError("join needs an open node: async with ordercast.open(...) as node")
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
@@ -265,9 +265,9 @@ class Node:
     ) -> View:
         """Forms a group anew, of all its members who are there or of these: its first view.
 
-        The part of the group that this node is in goes on: who comes from elsewhere takes over its
-        state. NotFormed: somebody does not want it, or nobody else is there; nothing has changed.
-        TimeoutError: nobody knows yet.
+        The part of the group that this node is in continues; members of other parts take over its
+        state. NotFormed: a member voted no, or no other member is there; nothing has changed.
+        TimeoutError: the outcome is not known yet.
         """
         group = self.groups.get(name)
         if group is None:
@@ -285,21 +285,27 @@ class Node:
         if members is not None and self.me.name not in members:
             raise UsageError(f"{self.me.name} forms {name!r}, and so is in it: give it too")
         wanted = None if members is None else tuple(sorted(set(members)))
-        async with asyncio.timeout(timeout):
-            return await group.formations.reform(wanted)
+        try:
+            async with asyncio.timeout(timeout):
+                return await group.formations.reform(wanted)
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self.me} saw no new formation of {name!r} within {timeout} s: it may still be "
+                "formed; wait for its view in the group's stream, or call reform again"
+            ) from None
 
     def leave(self, group: Group) -> None:
         """Tells the others and forgets the group. `group.leave()` waits for stability before."""
         family, plan = self._plans[group.name]
         nobody_needs_us = self.driver.may_go(group.name)
         self._over(group, GroupClosed(f"{self.me} has left {group.name}"))
-        # A founder that forgot its cluster could begin it a second time.
+        # A bootstrap node that forgot its cluster could bootstrap it a second time.
         permit = family.permit if family.needs_permit(plan) else None
         if permit is not None and nobody_needs_us and permit.founder(plan) != self.me.name:
             self._forget_records(group.name)
 
     def _forget_records(self, group: str) -> None:
-        """We are nobody's guardian there. If we come again it is as somebody new."""
+        """No member needs our records any more. If we join again, it is as a new member."""
         self._committer.forget(group, lambda: None)
 
     def eject(self, group: Group, why: str) -> None:

@@ -4,16 +4,16 @@
         with Recorder(Path("recording"), node.me) as recorder:
             await recorder.record(group)
 
-It joins through the same door as everybody and sends nothing. Every event and every view becomes
+It joins like any member and sends nothing. Every event and every view becomes
 one record, in the order of delivery; ordercast.trace.recording has the form, docs/streams.md what
 reads it.
 
   1. While the disk is busy with one batch of records the next one gathers, up to a limit; then the
      group's own queue fills, and its level says what becomes of a member that is slow.
-  2. A recorder that is started again on its folder cuts off what was torn, and goes on. What a
-     life before it has recorded is not recorded again. What it was handed twice in one life it
+  2. A recorder that restarts on its folder truncates a torn record and appends. It does not record
+     again what an earlier incarnation recorded. What the group delivers twice in one incarnation it
      records twice: it is a witness, and judges nothing.
-  3. What it did not write down because it was away is what the group's level lets it miss.
+  3. A recorder misses, while it is away, what the group's level lets any member miss.
   4. A disk that fails ends it. The folder is locked while it runs.
 
 `python -m ordercast.net.recorder SETTINGS GROUP FOLDER` runs one until SIGTERM or SIGINT, for a
@@ -70,7 +70,7 @@ class Recorder:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.log = RecordLog(folder, segment_bytes=segment_bytes, keep_bytes=keep_bytes)
-        self.skipped = 0  # events that an earlier life had recorded
+        self.skipped = 0  # events that an earlier incarnation had recorded
         self._me = me
         self._clock = clock
         self._before: Recorded = {
@@ -158,7 +158,7 @@ class Recorder:
                 await taken.wait()
 
     def _record_of(self, item: Item) -> Record | None:
-        """None: an earlier life has recorded it, or it is no delivery but news about us."""
+        """None: an earlier incarnation has recorded it, or it is no delivery but news about us."""
         if isinstance(item, Updating | Subgroup):
             return None
         me, at = self._me, self._clock()

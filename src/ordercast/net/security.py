@@ -3,7 +3,7 @@
 Rules.
 1. Who a peer is, its certificate says and nothing else: `ordercast://CLUSTER/NAME`, signed by the
    cluster's authority. Both ends show one. Addresses prove nothing and are not looked at.
-2. A key for datagrams is chosen by the receiver, at random, for one life of one sender, and
+2. A key for datagrams is chosen by the receiver, at random, for one incarnation of one sender, and
    travels only inside TLS. So a datagram names its key, the key names the sender, and a datagram
    that is sent back to its sender does not open.
 3. A nonce is a counter that a sender keeps for each peer and never winds back, not even when the
@@ -260,7 +260,7 @@ class Window:
 
 
 class _Incoming:
-    """A key that we gave to one life, for its datagrams to us."""
+    """A key that we gave to one incarnation, for its datagrams to us."""
 
     __slots__ = ("cipher", "given_at", "keys", "left_at", "window")
 
@@ -271,12 +271,12 @@ class _Incoming:
 
 
 class _Keys:
-    """The keys that we gave to one life of a name: the last two, and the one in use."""
+    """The keys that we gave to one incarnation of a name: the last two, and the one in use."""
 
-    __slots__ = ("given", "highest", "in_use", "life")
+    __slots__ = ("given", "highest", "in_use", "node")
 
-    def __init__(self, life: NodeId) -> None:
-        self.life = life
+    def __init__(self, node: NodeId) -> None:
+        self.node = node
         self.given: dict[bytes, _Incoming] = {}  # by id, oldest first, three at the most
         self.in_use: _Incoming | None = None  # that of the newest datagram
         self.highest = -1  # the counter of that datagram
@@ -373,17 +373,17 @@ class Sealed:
                 if keys.in_use is not None:
                     keys.in_use.left_at = self._clock()
                 keys.in_use, entry.left_at = entry, None
-        return Opened(keys.life, body, is_newest)
+        return Opened(keys.node, body, is_newest)
 
     # --- keys --------------------------------------------------------------------------------
 
-    def new_key(self, life: NodeId) -> tuple[bytes, bytes]:
-        """A fresh key id and key for datagrams from this life to us."""
-        keys = self._peers.get(life.name)
-        if keys is None or keys.life != life:
-            self.forget(life.name)
-            keys = self._peers[life.name] = _Keys(life)
-        self._peers.move_to_end(life.name)
+    def new_key(self, node: NodeId) -> tuple[bytes, bytes]:
+        """A fresh key id and key for datagrams from this incarnation to us."""
+        keys = self._peers.get(node.name)
+        if keys is None or keys.node != node:
+            self.forget(node.name)
+            keys = self._peers[node.name] = _Keys(node)
+        self._peers.move_to_end(node.name)
         while (key_id := secrets.token_bytes(KEY_ID_BYTES)) in self._incoming:
             pass
         key = secrets.token_bytes(KEY_BYTES)
@@ -406,10 +406,10 @@ class Sealed:
 
     def needs_rotation(self, contact: Contact) -> bool:
         """Whether the peer has no key from us, or one that has served long enough."""
-        if contact.life is None:
+        if contact.node is None:
             return False
         keys = self._peers.get(contact.name)
-        if keys is None or keys.life != contact.life:
+        if keys is None or keys.node != contact.node:
             return True
         newest = keys.given[next(reversed(keys.given))]
         old = self._clock() - newest.given_at >= self._rotate_after
@@ -417,8 +417,8 @@ class Sealed:
 
     def rotate(self, contact: Contact) -> bytes:
         """A new key for the peer, as the body of a frame of Kind.KEY."""
-        assert contact.life is not None, "a key is for one life"
-        key_id, key = self.new_key(contact.life)
+        assert contact.node is not None, "a key is for one incarnation"
+        key_id, key = self.new_key(contact.node)
         return greeting.encode(NewKey(key, key_id))
 
 

@@ -6,10 +6,10 @@
     SUSPENDED HELD      SUSPENDED  HELD     NONE      NONE, and senders hear of the loss
 
 Rules.
- 1. Whoever calls `become` has the machine seek a ticket. Who stops waiting withdraws that, unless
-    somebody else waits or has become an updater already.
- 2. A ticket that was lost is not sought again by itself: the application says whether it wants one.
-    Until then whoever sends is told of the loss.
+ 1. A call of `become` makes the machine seek a ticket. A call that stops waiting withdraws that,
+    unless another call waits or has already returned a ticket.
+ 2. A lost ticket is not sought again automatically: the application decides whether it wants one.
+    Until then every send raises the loss.
  3. Before a ticket is given back, what was accepted is sent. Meanwhile nothing more is accepted.
  4. The application hears of tickets that it had: neither of one that was gone again before it could
     be used, nor of a new epoch of the same one.
@@ -48,24 +48,24 @@ class TicketLost(OrdercastError):
         self.unsent = unsent  # messages that were accepted, and given up with it
 
 
-class State(Enum):
+class PermitState(Enum):
     NONE = "none"
     HELD = "held"
     SUSPENDED = "suspended"
 
 
 AFTER = {
-    "acquired": State.HELD,
-    "suspended": State.SUSPENDED,
-    "resumed": State.HELD,
-    "released": State.NONE,
-    "disconnected": State.NONE,
+    "acquired": PermitState.HELD,
+    "suspended": PermitState.SUSPENDED,
+    "resumed": PermitState.HELD,
+    "released": PermitState.NONE,
+    "disconnected": PermitState.NONE,
 }
 
 
 class SendPermit:
     def __init__(self, progress: Progress, queue: SendQueue, driver: Driver, lease: float) -> None:
-        self.state = State.NONE
+        self.state = PermitState.NONE
         self._number = 0  # HELD or SUSPENDED: which ticket it is
         self._group = progress.group
         self._progress = progress
@@ -82,7 +82,7 @@ class SendPermit:
     @property
     def ticket(self) -> int | None:
         """Ours, suspended or not."""
-        return None if self.state is State.NONE else self._number
+        return None if self.state is PermitState.NONE else self._number
 
     @property
     def updating(self) -> int | None:
@@ -92,14 +92,14 @@ class SendPermit:
     def status(self) -> dict[str, Any]:
         return {
             "ticket": self.ticket,
-            "suspended": self.state is State.SUSPENDED,
+            "suspended": self.state is PermitState.SUSPENDED,
             "wanted": self._sought,
         }
 
     # --- what the application does -----------------------------------------------------------
 
     def refuse(self, *, waited: bool = False) -> None:
-        """Raises why nothing can be sent. Who has `waited` was accepted before."""
+        """Raises why nothing can be sent. A send that `waited` for credit was accepted before."""
         if self.ticket is not None and (waited or not self._stopping):
             return
         if self._loss is not None:
@@ -119,6 +119,12 @@ class SendPermit:
                         await self._progress.change()
             self._had = True
             return self.ticket
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self._driver.me} got no ticket of {self._group!r} within {timeout} s: other "
+                "members hold all of them, or too few members are connected to grant one; wait "
+                "longer, or let an updater call group.stop_updating()"
+            ) from None
         finally:
             self._waiting -= 1
             self._withdraw()
@@ -149,7 +155,7 @@ class SendPermit:
     def is_needed(self) -> bool:
         """Whether there is something to be handed over, and somebody who takes it.
 
-        It takes a while to hear who is there, and who is about to leave as well.
+        It takes a while to learn which members are there, and which are about to leave.
         """
         driver, name = self._driver, self._group
         if driver.may_go(name) or not driver.has_company():
@@ -167,25 +173,25 @@ class SendPermit:
             self._loss = None
         self._driver.give(self._group, Seek(self._group, wanted))
 
-    # --- what the machine tells --------------------------------------------------------------
+    # --- what the machine reports ------------------------------------------------------------
 
-    def heard(self, told: Updating) -> Updating | None:
+    def heard(self, news: Updating) -> Updating | None:
         """What of it the application should hear, if anything."""
         before, had = self.state, self.ticket
-        if before is State.NONE and told.cause != "acquired":
+        if before is PermitState.NONE and news.cause != "acquired":
             return None
-        self.state = AFTER[told.cause]
-        if told.cause == "acquired":
-            self._number = told.ticket
-            if had == told.ticket:
-                is_new = before is State.SUSPENDED
-                return msgspec.structs.replace(told, cause="resumed") if is_new else None
-        if told.cause == "disconnected":
+        self.state = AFTER[news.cause]
+        if news.cause == "acquired":
+            self._number = news.ticket
+            if had == news.ticket:
+                is_new = before is PermitState.SUSPENDED
+                return msgspec.structs.replace(news, cause="resumed") if is_new else None
+        if news.cause == "disconnected":
             self._had = False
-            self._loss = self._lost(told.ticket)
+            self._loss = self._lost(news.ticket)
             self._queue.give_up(self._loss)
             asyncio.get_running_loop().call_soon(self._withdraw)
-        return told
+        return news
 
     def _lost(self, ticket: int) -> TicketLost:
         unsent = self._queue.unsent

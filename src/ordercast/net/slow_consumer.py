@@ -20,7 +20,7 @@ from enum import Enum
 from ordercast.net.inbox import Inbox
 
 
-class State(Enum):
+class ReaderState(Enum):
     READING = "reading"
     THROTTLED = "throttled"
     ENDED = "ended"
@@ -30,58 +30,58 @@ class SlowConsumerMonitor:
     def __init__(
         self,
         inbox: Inbox,
-        patience: float,  # seconds
+        eject_after: float,  # seconds
         progress: Callable[[], tuple[int, int]],  # what the application has taken so far
         throttle: Callable[[bool], object],  # the senders
         eject: Callable[[], None],
     ) -> None:
-        self.state = State.READING
+        self.state = ReaderState.READING
         self._inbox = inbox
-        self._patience = patience
+        self._eject_after = eject_after
         self._progress = progress
         self._throttle = throttle
         self._eject = eject
         self._loop = asyncio.get_running_loop()
-        self._sign_of_life = (0, 0)  # THROTTLED: the progress when that was last looked at
+        self._progress_seen = (0, 0)  # THROTTLED: the progress when that was last looked at
         self._timer: asyncio.TimerHandle | None = None  # THROTTLED: until it is looked at again
 
     @property
     def is_throttled(self) -> bool:
-        return self.state is State.THROTTLED
+        return self.state is ReaderState.THROTTLED
 
     def added(self) -> None:
         """Something was put into the queue. A machine takes one input at a time: later."""
-        if self.state is State.READING and self._inbox.is_over_limit:
+        if self.state is ReaderState.READING and self._inbox.is_over_limit:
             self._loop.call_soon(self._stop_senders)
 
     def _stop_senders(self) -> None:
-        if self.state is State.READING and self._inbox.is_over_limit:
-            self.state = State.THROTTLED
+        if self.state is ReaderState.READING and self._inbox.is_over_limit:
+            self.state = ReaderState.THROTTLED
             self._look_later()
             self._throttle(True)
 
     def taken(self) -> None:
         """The application has taken something."""
-        if self.state is State.THROTTLED and self._inbox.is_half_empty:
-            self.state = State.READING
+        if self.state is ReaderState.THROTTLED and self._inbox.is_half_empty:
+            self.state = ReaderState.READING
             self._stop_timer()
             self._throttle(False)
 
     def time_is_over(self) -> None:
-        if self._progress() == self._sign_of_life:
+        if self._progress() == self._progress_seen:
             self._eject()
         else:
             self._look_later()
 
     def _look_later(self) -> None:
-        self._sign_of_life = self._progress()
+        self._progress_seen = self._progress()
         self._stop_timer()
-        self._timer = self._loop.call_later(self._patience, self.time_is_over)
+        self._timer = self._loop.call_later(self._eject_after, self.time_is_over)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
     def end(self) -> None:
-        self.state = State.ENDED
+        self.state = ReaderState.ENDED
         self._stop_timer()

@@ -17,7 +17,7 @@ async def bound(host: str, port: int, kind: socket.SocketKind) -> list[socket.so
             made.append(one := socket.socket(family, kind, protocol))
             one.setblocking(False)
             if kind == socket.SOCK_STREAM:
-                # A node that restarts must not wait for connections of its former life. With
+                # A node that restarts must not wait for connections of its former incarnation. With
                 # UDP there is nothing to wait for, and it would let two share a port.
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

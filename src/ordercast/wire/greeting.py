@@ -1,9 +1,9 @@
-"""The handshake: who is there, in which cluster, speaking what, and how far we got.
+"""The handshake: both ends exchange node, cluster, protocol version and frames received so far.
 
-The dialler says Hello; the other end answers with a Hello that also says how many data frames of
-the dialler's life it has; the dialler ends with a Resume that says the same of the other's. From
-then on both know what to send again. Whoever finds something wrong sends a Refuse with the
-reason and closes: both ends then know why.
+The dialler sends a Hello. The other end answers with a Hello that also says how many data frames of
+the dialler's incarnation it has, and the dialler ends with a Resume that says the same of the other
+end. From then on both know what to send again. An end that objects sends a Refuse with the reason
+and closes, so that both ends know why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     cluster: Name
     node: NodeId
     port: Annotated[int, Meta(ge=0, lt=1 << 16)]  # where it listens, for datagrams and for dialling
-    received: Count = 0  # data frames of the other's life, in the answer
+    received: Count = 0  # data frames of the other's incarnation, in the answer
     key: Key = b""  # for datagrams to this node; empty where datagrams are plain
     key_id: Annotated[bytes, Meta(max_length=8)] = b""
     places: Annotated[dict[Name, Place], Meta(max_length=1024)] = {}  # where it knows others
@@ -67,7 +67,7 @@ def decode(body: bytes | memoryview, kind: type[T]) -> T:
 
 
 def objection(hello: Hello, me: NodeId, cluster: str, known: NodeId | None) -> str | None:
-    """Why this peer is not let in, or None. `known` is the newest life of its name that we met."""
+    """Why this peer is refused, or None. `known` is the newest incarnation that we met."""
     if hello.version != PROTOCOL_VERSION:
         return f"protocol version {hello.version}; this node speaks {PROTOCOL_VERSION}"
     if hello.cluster != cluster:
@@ -75,5 +75,5 @@ def objection(hello: Hello, me: NodeId, cluster: str, known: NodeId | None) -> s
     if hello.node.name == me.name:
         return f"the name {me.name!r} is taken by this node"
     if known is not None and hello.node.incarnation < known.incarnation:
-        return f"{hello.node} is an older life: {known} was here"
+        return f"{hello.node} is an older incarnation: {known} was here"
     return None
