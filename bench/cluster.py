@@ -38,7 +38,7 @@ def plan_of(entries: int) -> Plan:
 
 def member(plan: Plan, name: str) -> CausalMember:
     machine = CausalMember(NodeId(name), plan, Random(1))
-    machine._settle(Step(0), [0] * plan.options.tickets)
+    machine.begin(Step(0), [0] * plan.options.tickets)
     return machine
 
 

@@ -40,6 +40,7 @@ from ordercast.net import send_queue
 from ordercast.net.group import Group
 from ordercast.net.message import Message
 from ordercast.net.node import Node
+from ordercast.protocol.cluster.causal_member import Running
 from ordercast.types import Event, NodeId
 from ordercast.units import MILLISECOND, Duration, Size
 
@@ -245,7 +246,7 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
 async def settled(node: Node, n: int) -> None:
     """Until this member knows where its cluster is, and is connected with everybody."""
     while (
-        node.driver.machine("bench").joining is not None
+        not isinstance(node.driver.machine("bench").phase, Running)
         or sum(contact.connection is not None for contact in node.mesh.contacts.values()) < n - 1
     ):
         await asyncio.sleep(0.01)

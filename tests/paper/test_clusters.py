@@ -23,6 +23,7 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.packets import INDEX_BITS, Recover
+from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.studies.planner import Group, Settings, bounds
 from ordercast.testing import Simulated, simulate
@@ -61,7 +62,7 @@ def run(
         "network": {"delay": "1ms", "loss": loss},
         "fault": [{"at": "1s", "kind": "crash", "nodes": dead}] if dead else [],
     }
-    done = simulate(parse_scenario(document), seed, families=families)
+    done = simulate(parse_scenario(document), seed, families=families or FAMILIES)
     assert done.outcome.error is None
     return done
 
@@ -119,13 +120,14 @@ class Watched(CausalMember):
 
     asked: Counter[str]
 
-    def _receive_recover(self, step: Step, sender: NodeId, packet: Recover) -> None:
-        for ticket, first, last in packet.ranges:
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        buffer = self.recovery.buffer
+        for ticket, first, last in packet.ranges if isinstance(packet, Recover) else ():
             for entry in range(first, last + 1):
-                kept = self.buffer.get(entry << INDEX_BITS | ticket) is not None
+                kept = buffer.get(entry << INDEX_BITS | ticket) is not None
                 self.asked["asked"] += 1
-                self.asked["let go"] += not kept and entry <= self.buffer.floor[ticket]
-        super()._receive_recover(step, sender, packet)
+                self.asked["let go"] += not kept and entry <= buffer.floor[ticket]
+        super().receive(step, sender, packet)
 
 
 def share_let_go(load: float, buffer: int, seed: int) -> tuple[int, float]:

@@ -32,7 +32,7 @@ def keys(delivered: list[Delivery]) -> list[tuple[int, int]]:
 
 
 def admit(order: CausalOrder, *updates: Update) -> list[tuple[int, int]]:
-    return [key for one in updates for key in keys(order.admit(one, 1))]
+    return [key for one in updates for key in keys(order.enqueue(one, 1))]
 
 
 # --- one rule each ----------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_whatever_comes_in_whatever_order_nothing_is_delivered_too_late(
     delivered: list[int] = []
     for one in arriving:
         if not order.is_obsolete(one) and one.key not in order:
-            delivered += [each.update.key for each in order.admit(one, 1)]
+            delivered += [each.update.key for each in order.enqueue(one, 1)]
         if len(order) and draw.random() < 0.1:
             waiting = draw.choice([one for one in made if one.key in order])
             delivered += [each.update.key for each in order.force(waiting.key)]
@@ -211,7 +211,7 @@ def test_if_everything_comes_everything_is_delivered_in_causal_order(
     draw.shuffle(arriving)
     delivered: list[int] = []
     for one in arriving:
-        for each in order.admit(one, 1):
+        for each in order.enqueue(one, 1):
             assert past[each.update.key] <= set(delivered)
             assert not each.skipped
             delivered.append(each.update.key)
@@ -233,7 +233,7 @@ def test_every_event_is_delivered_or_skipped_once_its_successors_were(
     told: list[int] = []
     for one in draw.sample(made, draw.randint(1, len(made))):
         if not order.is_obsolete(one):
-            deliveries = order.admit(one, 1)
+            deliveries = order.enqueue(one, 1)
             if one.key in order:
                 deliveries += order.force(one.key)
             for each in deliveries:
@@ -304,7 +304,7 @@ def test_owners_that_were_replaced_and_do_not_know_it_break_nothing(
             made.append(event)
         for event in draw.sample(made, min(len(made), 3)):
             if not process.order.is_obsolete(event) and event.key not in process.order:
-                hear(who, process.order.admit(event, 1))
+                hear(who, process.order.enqueue(event, 1))
         if len(process.order) and draw.random() < 0.3:
             waiting = draw.choice([one for one in made if one.key in process.order])
             hear(who, process.order.force(waiting.key))

@@ -44,7 +44,7 @@ def came(member: Spreading[Word], *entries: tuple[str, int]) -> list[tuple[Word,
     """A message comes: events with their ages. Returns those that are new."""
     told = [(name if isinstance(name, Word) else Word(name), age) for name, age in entries]
     news = member.news(told)
-    member.admit(news)
+    member.add(news)
     return news.unknown
 
 

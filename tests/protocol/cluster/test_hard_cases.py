@@ -297,7 +297,7 @@ def test_asking_for_everything_many_times_costs_no_more_than_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = causal("n1 n2", recovery_buffer=10_000)
-    buffer = member(stage, "n1").buffer
+    buffer = member(stage, "n1").recovery.buffer
     for number in range(1, 10_001):
         buffer.add(update(1, {1: number}, number), 0)
     looks = counted(monkeypatch, RecoveryBuffer, "all")

@@ -6,7 +6,8 @@ import pytest
 
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
-from ordercast.protocol.cluster.moving_member import MovingMember
+from ordercast.protocol.cluster.causal_member import CausalMember
+from ordercast.protocol.cluster.moving import Moving
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update, Updates
 from ordercast.sim.explore.fingerprint import encode
 from ordercast.testing.actor import Posted
@@ -39,9 +40,15 @@ def cluster(names: str = "n1 n2 n3 n4", tickets: int = 1) -> Stage:
     return stage
 
 
-def member(stage: Stage, name: str) -> MovingMember:
+def member(stage: Stage, name: str) -> CausalMember:
     found = stage.machine(name)
-    assert isinstance(found, MovingMember)
+    assert isinstance(found, CausalMember)
+    return found
+
+
+def moving(stage: Stage, name: str) -> Moving:
+    found = member(stage, name).ownership
+    assert isinstance(found, Moving)
     return found
 
 
@@ -111,9 +118,9 @@ def test_a_ticket_that_was_given_back_carries_its_last_event_and_its_clock() -> 
     stage.settle()
     stage.seek("n3", True)
     stage.settle(ticks=2)
-    part = member(stage, "n3").part
+    part = moving(stage, "n3").part
     assert (part.ticket, part.epoch, part.base) == (0, 2, entry(1, 2))
-    assert member(stage, "n3").moving.target == (entry(1, 2),)
+    assert moving(stage, "n3").target == (entry(1, 2),)
     (announcement,) = updates(stage, N3)
     assert (announcement.entry, announcement.base) == (entry(2, 1), entry(1, 2))
 
@@ -144,7 +151,7 @@ def test_a_new_owner_waits_for_what_was_made_before_it() -> None:
     stage.settle()
     stage.seek("n3", True)
     stage.settle(ticks=1)
-    assert member(stage, "n3").part.ticket == 0
+    assert moving(stage, "n3").part.ticket == 0
     assert not updates(stage, N3), "it lacks an event of the tenure before"
     stage.settle(ticks=20)
     assert [update.entry for update in updates(stage, N3)] == [entry(2, 1)]
@@ -159,7 +166,7 @@ def takeover() -> Stage:
     for source, target in (("n3", "n1"), ("n1", "n3")) * 2:
         for parcel in stage.underway(source, target):
             stage.deliver(parcel)
-    assert member(stage, "n3").part.ticket == 0
+    assert moving(stage, "n3").part.ticket == 0
     return stage
 
 
@@ -185,7 +192,7 @@ def test_who_sees_its_ticket_in_a_higher_epoch_stops_at_once() -> None:
     deliver(stage, "n3", "n2")
     assert not stage.accepts("n2")
     assert told(stage, N2)[-1] == "disconnected"
-    assert member(stage, "n2").part.ticket is None
+    assert moving(stage, "n2").part.ticket is None
 
 
 def test_an_owner_is_suspended_when_its_leases_end_and_resumes() -> None:

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.errors import PeerError
+from ordercast.kernel.buffers import Limit
 from ordercast.kernel.family import Plan
+from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.protocol.cluster.ownership import Fixed, may_send, updaters_of
+from ordercast.protocol.cluster.ownership import Fixed
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.updaters import may_send, updaters_of
 from ordercast.types import NodeId, event_number
 
 SENDER = NodeId("somebody")
@@ -26,11 +29,16 @@ def epoch(number: int, sequence: int) -> int:
     return number << SEQUENCE_BITS | sequence
 
 
-def owned(me: str = "n1", incarnation: int = 0) -> Fixed:
+def fixed(me: NodeId, plan: Plan) -> Fixed:
+    return Fixed(me, plan, CausalOrder(plan.options.tickets, Limit(10, 1000)))
+
+
+def owned(me: str = "n1", incarnation: int = 0, made: int = 0) -> Fixed:
     """Four entries, three of which are owned: by n1, n2 and n3."""
-    return Fixed(
-        NodeId(me, incarnation), plan("n1 n2 n3 n4", tickets=4, updaters=["n1", "n2", "n3"])
-    )
+    group = plan("n1 n2 n3 n4", tickets=4, updaters=["n1", "n2", "n3"])
+    found = fixed(NodeId(me, incarnation), group)
+    found.sequence = made
+    return found
 
 
 def update(
@@ -79,7 +87,7 @@ def test_a_list_of_updaters_is_taken_as_it_is() -> None:
     group = plan("n1 n2 n3", updaters=["n3", "n1"])
     assert updaters_of(group) == ("n3", "n1")
     assert [may_send(group, name) for name in ("n1", "n2", "n3")] == [True, False, True]
-    assert [Fixed(NodeId(name), group).index for name in ("n1", "n2", "n3")] == [1, None, 0]
+    assert [fixed(NodeId(name), group).index for name in ("n1", "n2", "n3")] == [1, None, 0]
 
 
 def test_an_entry_tells_the_life_of_its_owner_and_which_of_its_events() -> None:
@@ -123,7 +131,7 @@ GOOD = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_what_an_owner_says_is_taken(name: str) -> None:
-    owned().refuse_nonsense(SENDER, GOOD[name], sequence=3)
+    owned(made=3).refuse_nonsense(SENDER, GOOD[name])
 
 
 BAD = {
@@ -153,16 +161,16 @@ BAD = {
 def test_what_nobody_who_follows_the_rules_would_say_is_refused(name: str) -> None:
     nonsense, said = BAD[name]
     with pytest.raises(PeerError, match=said):
-        owned().refuse_nonsense(SENDER, nonsense, sequence=3)
+        owned(made=3).refuse_nonsense(SENDER, nonsense)
 
 
 def test_an_event_that_has_seen_more_of_ours_than_we_made_is_refused() -> None:
     """Else our own clock would be driven beyond our own next event."""
-    owned().refuse_nonsense(SENDER, update(1, 3, 1, 0, 0), sequence=3)
+    owned(made=3).refuse_nonsense(SENDER, update(1, 3, 1, 0, 0))
     with pytest.raises(PeerError):
-        owned().refuse_nonsense(SENDER, update(1, 4, 1, 0, 0), sequence=3)
+        owned(made=3).refuse_nonsense(SENDER, update(1, 4, 1, 0, 0))
     with pytest.raises(PeerError):
-        owned().refuse_nonsense(SENDER, update(1, epoch(1, 1), 1, 0, 0), sequence=3)
+        owned(made=3).refuse_nonsense(SENDER, update(1, epoch(1, 1), 1, 0, 0))
 
 
 entries = st.sampled_from([0, 1, 2, 3, 4, epoch(1, 0), epoch(1, 1), epoch(2, 3), (1 << 54) - 1])
@@ -180,7 +188,7 @@ def test_whatever_is_said_is_taken_or_refused_and_nothing_else(
         return  # such a packet is refused before: see test_packets.py
     said = Update(index, tuple(stamp), NodeId(name, life), number, [], 0, base)
     try:
-        owned().refuse_nonsense(SENDER, said, sequence=2)
+        owned(made=2).refuse_nonsense(SENDER, said)
     except PeerError:
         return
     assert (len(stamp), name) == (4, f"n{index + 1}")

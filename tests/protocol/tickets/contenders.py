@@ -25,6 +25,7 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.tickets.interface import News
 from ordercast.protocol.tickets.leased import Leased, Rules
 from ordercast.protocol.tickets.packets import (
     PACKETS,
@@ -36,7 +37,6 @@ from ordercast.protocol.tickets.packets import (
     Listed,
     Pong,
 )
-from ordercast.protocol.tickets.tenure import News
 from ordercast.sim.explore import Present, Setting, setting
 from ordercast.trace.schema import Row, Trace
 from ordercast.types import Event, NodeId, Payloads

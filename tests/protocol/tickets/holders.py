@@ -18,9 +18,9 @@ from ordercast.kernel.inputs import Input, Leave
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.tickets.interface import News
 from ordercast.protocol.tickets.leased import Leased, Rules
 from ordercast.protocol.tickets.packets import PACKETS, RECORDS, About
-from ordercast.protocol.tickets.tenure import News
 from ordercast.types import Event, NodeId, Payloads, event_number
 from ordercast.units import MILLISECOND, Duration, take_units
 
@@ -48,7 +48,7 @@ class Holder:
         self.options = options = plan.options
         rules = Rules(options.tickets, int(options.lease), options.drift, options.guards)
         self.names = plan.members
-        self.leased = Leased(me, plan.group, rules, self._names, chance, kept=kept)
+        self.leased = Leased(me, plan.group, rules, self._names, chance, persisted=kept)
         self.is_founder = me == NodeId(self.names[0])
         self.chance = chance
         self.sequence = self.made = 0

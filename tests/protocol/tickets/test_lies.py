@@ -67,7 +67,7 @@ def member(me: NodeId = A, guards: Configuration = GUARDS) -> Leased:
         found.receive(Step(0), A, Pong(*G, 0, guards, A, 1))
         return found
     record = GuardianRecord(*G, me, guards, TABLE, None, None, False)
-    found = Leased(me, "g", RULES, names, Random(1), kept=(record,))
+    found = Leased(me, "g", RULES, names, Random(1), persisted=(record,))
     found.start(Step(0))
     return found
 

@@ -21,7 +21,7 @@ from ordercast.kernel.inputs import Input, Leave, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
-from ordercast.protocol.tickets.tenure import News, Tickets
+from ordercast.protocol.tickets.interface import News, Tickets
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.studies.published_ring.failure_free import FailureFree
@@ -178,7 +178,7 @@ class Holder:
 
     def on(self, step: Step, given: Input) -> None:
         if isinstance(given, StatusResult):
-            self._tell(step, self.part.told(step, given.token, given.arrived))
+            self._tell(step, self.part.acknowledged(step, given.token, given.arrived))
         else:
             self._say(step, "released")
 

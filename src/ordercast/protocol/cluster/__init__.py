@@ -6,25 +6,25 @@ gossip.py         spreading events: rounds, ages, termination
 partial_view.py   whom gossip goes to: everybody, or a partial view kept by lpbcast
 cyclon.py         the same, kept by shuffling
 causality.py      optimistic causal order: what waits for what, and what is skipped
-recovery.py       what is kept for others, and what was asked for
-joining.py        where a newcomer begins
-ownership.py      who owns which ticket: fixed, or who decides it
-moving.py         tickets that change hands: our tenure, and what is known of others'
+recovery.py       what is buffered for others, what was asked for, and who is asked
+digests.py        comparing clocks, so that the last events are not missed
+joining.py        where a newcomer begins, and how often newcomers are answered
+updaters.py       which members may update a cluster, and which one begins it
+ownership.py      who owns which ticket: the strategy of a member, and tickets that are fixed
+moving.py         tickets that change hands: our lease, and what is known of others'
 member.py         the machine of plain gossip, and what both have in common
 causal_member.py  the machine of a causal cluster: the rules that join the parts
-moving_member.py  the same where tickets change hands
 words.py          how clusters read in interaction files
 mutants.py        the same with planted bugs
 advice.py         which settings cannot work
 """
 
 from ordercast.kernel.family import BASIC_LAWS, Family, Permit, Promises, StateTransfer
-from ordercast.protocol.cluster import member, moving_member
+from ordercast.protocol.cluster import causal_member, member
 from ordercast.protocol.cluster.member import advice
 from ordercast.protocol.cluster.mutants import OF_CAUSAL, OF_GOSSIP
 from ordercast.protocol.cluster.options import Causal, CausalOptions, GossipOptions
 from ordercast.protocol.cluster.options import Gossip as GossipLevel
-from ordercast.protocol.cluster.ownership import founder_of, may_send, objection, tickets_move
 from ordercast.protocol.cluster.packets import (
     Ask,
     ClusterMembership,
@@ -36,6 +36,7 @@ from ordercast.protocol.cluster.packets import (
     ThinUpdates,
     Welcome,
 )
+from ordercast.protocol.cluster.updaters import founder_of, may_send, objection, tickets_move
 from ordercast.protocol.cluster.words import CAUSAL_WORDS, GOSSIP_WORDS
 from ordercast.protocol.tickets.packets import PACKETS as TICKET_PACKETS
 from ordercast.protocol.tickets.packets import RECORDS
@@ -75,7 +76,7 @@ CAUSAL = GOSSIP._replace(
         *TICKET_PACKETS,
         *RECORDS,
     ),
-    build=moving_member.build,
+    build=causal_member.build,
     level=Causal,
     promises=Promises(
         (*BASIC_LAWS, "fifo", "optimistic-causal", "ticket-uniqueness"),

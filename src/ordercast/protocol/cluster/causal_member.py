@@ -5,27 +5,35 @@ configurable levels of consistency, 2011, sections 3, 5 and 6, Algorithm 5. docs
 where and why this differs.
 
 Rules.
- 1. Only who owns a ticket makes events. Its stamp is its clock, with the next entry of its ticket.
-    It delivers its own event at once, keeps it for others, and spreads it.
- 2. What comes by gossip is kept for others, and goes to the causal order (causality.py).
+ 1. Only the owner of a ticket creates events (ownership.py). Their stamps are its clock, with the
+    next entry of its ticket. It delivers its own event at once, buffers it and spreads it.
+ 2. An event that gossip brings is buffered for others, and enqueued in causal order (causality.py).
  3. An event that still waits after `time_to_terminate`, when gossip must be over, makes us ask for
-    what it waits for, once. After `time_to_recover` it is forced: what is missing is skipped, and
-    said to be lost.
- 4. Members tell each other their clocks. What somebody else has and we lack is asked for in the
-    same way, again and again, but nothing is forced for it: so the last event of a ticket, which
-    nothing follows, is not missed in silence.
- 5. Who comes asks where the cluster is (joining.py) and neither delivers nor makes anything before
-    it knows, or has good reason to believe that it is among the first.
- 6. While the application cannot take more nothing is delivered. What comes is kept for others, and
-    for ourselves as long as there is room.
+    what it waits for, once (recovery.py). After `time_to_recover` it is delivered all the same:
+    what is missing is skipped, and reported as lost.
+ 4. Members compare their clocks (digests.py), so that the last events are not missed.
+ 5. A member that joins asks where the cluster is (joining.py). Until it knows, or may assume that
+    it is among the first, it neither delivers nor creates events.
+ 6. While the application cannot take more, no event is delivered. Events that arrive are buffered
+    for others, and are delivered later as long as the buffer still has them.
 
-Times are counted in rounds of our own: who was stalled gives nothing up for that while.
+What a member does in each of its two phases:
+
+  input          joining                              running
+  an event       is collected                         is enqueued, and delivered in its turn
+  a round        asks where the cluster is            asks for what is missing, then skips it
+  Digest         is ignored                           is compared with our clock
+  Ask            is ignored                           is answered, within limits
+  Welcome        says where to begin: now running     is ignored
+  start (again)  goes on                              joins again, from the clock that it had
+
+Times are counted in rounds of our own: a member that was stalled gives up nothing for that time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from operator import gt
 from random import Random
 
@@ -35,14 +43,16 @@ from ordercast.kernel.buffers import Limit
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.losses import Losses
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
-from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span, index_and_entry
-from ordercast.protocol.cluster.joining import Joining
-from ordercast.protocol.cluster.member import Spreader, parts
-from ordercast.protocol.cluster.moving import Moving
+from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span
+from ordercast.protocol.cluster.digests import Digests
+from ordercast.protocol.cluster.joining import Joining, Newcomers
+from ordercast.protocol.cluster.member import Spreader
+from ordercast.protocol.cluster.moving import TICKETS, Moving, TicketsFor, leased_tickets
 from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.protocol.cluster.ownership import Fixed
+from ordercast.protocol.cluster.ownership import Fixed, Ownership
 from ordercast.protocol.cluster.packets import (
     Ask,
     ClusterMembership,
@@ -55,121 +65,97 @@ from ordercast.protocol.cluster.packets import (
     Welcome,
 )
 from ordercast.protocol.cluster.partial_view import Roster
-from ordercast.protocol.cluster.recovery import RecoveryBuffer, Requests
+from ordercast.protocol.cluster.recovery import Recovery
 from ordercast.types import Event, NodeId, Payloads, event_number
 
-ANSWER = Limit(500, 4 << 20)
-"""What one request is answered with, at the most."""
-MOST_WELCOMES = 64
-"""Newcomers that are answered within the time of one recovery."""
 MOST_OF_A_GAP = 50_000
-"""Losses that are told of one jump: a liar may name events that never were, by the billion."""
-DIGEST_ROUNDS = 4
-"""How often a member tells one other its clock."""
+"""Losses that are reported of one gap: a liar may name events that never were, by the billion."""
+
+
+class Running:
+    """A member that knows where the cluster is. What it waits for ends with this phase."""
+
+    def __init__(self, digests: Digests) -> None:
+        # Events that wait, each with the round in which we ask for what it waits for, and the
+        # round in which that is skipped. Earliest first.
+        self.terminating: deque[tuple[int, int]] = deque()
+        self.recovering: deque[tuple[int, int]] = deque()
+        self.digests = digests
 
 
 class CausalMember(Spreader[Update]):
-    takes: Collection[type[Input]] = (*Spreader.takes, inputs.StateProvided)
     membership = ClusterMembership
 
-    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        chance: Random,
+        tickets_for: TicketsFor | None = None,
+        persisted: Sequence[Packet] = (),
+    ) -> None:
+        """`tickets_for`: who decides about tickets. None: they are fixed."""
         super().__init__(me, plan, chance)
         assert isinstance(plan.options, CausalOptions)
         self.options = options = plan.options
-        limit = Limit(options.waiting, options.waiting_size)
-        self.order = CausalOrder(options.tickets, limit)
-        self.buffer = RecoveryBuffer(
-            options.tickets,
-            Limit(options.recovery_buffer, options.recovery_size),
-            by_age=options.replace == "age",
+        self.order = order = CausalOrder(
+            options.tickets, Limit(options.waiting, options.waiting_size)
         )
-        self.requests = Requests(options.waiting)
-        self.joining: Joining | None = Joining(options.rounds_to_join)
+        self.ownership: Ownership
+        if tickets_for is None:
+            self.ownership = Fixed(me, plan, order)
+        else:
+            self.ownership = Moving(me, plan, order, tickets_for, self.sampler, chance, persisted)
+        self.takes = (*Spreader.takes, inputs.StateProvided, *self.ownership.takes)
+        self.recovery = Recovery(me, plan.group, options, self.sampler, self.ownership, order)
+        self.newcomers = Newcomers(options.rounds_to_recover)
+        self.phase: Joining | Running = Joining(options.rounds_to_join)
         self.now = 0  # rounds of ours
-        self.sequence = 0  # paper: seq_p; own events of this epoch
-        # Events that wait, with the round in which they are to be asked for, and forced.
-        self.terminating: deque[tuple[int, int]] = deque()
-        self.recovering: deque[tuple[int, int]] = deque()
-        # What other members' clocks say that we lack, and since when.
-        self.behind_since: int | None = None
-        self.ahead: tuple[tuple[int, ...], str] | None = None
         self.losses: Losses[int] = Losses(MOST_OF_A_GAP)
-        self.welcomed: dict[str, int] = {}  # who asked where we are, and until when that is enough
-        self.tickets: Fixed | Moving = Fixed(me, plan)
         self.late = 0  # events that came after they had been skipped
-        self.recovered = 0
 
-    # --- doors -------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------
 
     def start(self, step: Step) -> None:
-        """At first, or again: who comes again knows how far it was, and goes on from there."""
+        """A member that starts again knows its clock, and goes on from there."""
         super().start(step)
-        if self.joining is None:
-            self.joining = Joining(self.options.rounds_to_join)
+        if isinstance(self.phase, Running):
+            self.phase = Joining(self.options.rounds_to_join)
             self.order.forget()
-            self.requests.forget()
-            self.terminating.clear()
-            self.recovering.clear()
-            self.ahead = self.behind_since = None
-        self._start_tickets(step)
+            self.recovery.requests.forget()
+        self.ownership.start(step)
         if not self.sampler.sample(1):
-            self._settle(step, [0] * self.options.tickets)
+            self.begin(step, [0] * self.options.tickets)
 
-    def _start_tickets(self, step: Step) -> None:
-        if self.tickets.index is not None:
-            step.note("ticket", group=self.group, index=self.tickets.index, cause="acquired")
-
-    def _has_room(self) -> bool:
-        index = self.tickets.index
+    def accepts(self, group: str, now: int) -> bool:
         return (
-            self.joining is None
-            and index is not None
-            and self.order.clock[index] < self.tickets.entry(self.sequence + 1)
-            and super()._has_room()
+            isinstance(self.phase, Running) and self._has_room() and self.ownership.may_create(now)
         )
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
-        assert self._has_room(), "the driver asks first"
+        assert isinstance(self.phase, Running) and self._has_room(), "the driver asks first"
         self._refuse_size(size)
-        index = self.tickets.index
+        index = self.ownership.index
         assert index is not None
         self._count(size)
-        update = self._make(index, self.made, payloads, size)
+        update = self.ownership.create(step, index, self.made, payloads, size)
+        self.recovery.buffer.add(update, 0)
         event = self._event(update, 0)
         step.deliver(event)
         self._begin_spreading(step, update)
         return event
 
-    def _make(self, index: int, number: int, payloads: Payloads, size: int) -> Update:
-        self.sequence += 1
-        clock = self.order.clock
-        base = clock[index] if self.sequence == 1 else 0
-        stamp = (*clock[:index], self.tickets.entry(self.sequence), *clock[index + 1 :])
-        update = Update(index, stamp, self.me, number, payloads, size, base)
-        self.order.made(update)
-        self.buffer.add(update, 0)
-        return update
-
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if isinstance(packet, Updates):
-            news = self.spreading.news(packet.updates)
-            for _, age in (*news.unknown, *news.changed):
-                self._refuse_age(sender, age)
-            for update, _ in news.unknown:
-                self.tickets.refuse_nonsense(sender, update, self.sequence)
-            news = news._replace(unknown=self._believed(step, news.unknown))
-            if packet.roster is not None:
-                self._receive_roster(step, sender, packet.roster)
-            self.sampler.heard(sender)
-            self.spreading.admit(news)
-            for update, age in news.unknown:
-                self._take(step, update, age, asked=False)
+            self._receive_updates(step, sender, packet)
         elif isinstance(packet, Recovered):
             self._receive_recovered(step, sender, packet)
         elif isinstance(packet, Recover):
-            self._receive_recover(step, sender, packet)
+            self.recovery.answer(step, sender, packet)
         elif isinstance(packet, Digest):
-            self._receive_digest(step, sender, packet)
+            self.ownership.refuse_clock(sender, packet.clock)
+            if isinstance(self.phase, Running):
+                self.phase.digests.receive(step, sender.name, packet, self.now)
         elif isinstance(packet, Membership):
             self._receive_roster(step, sender, packet.roster)
         elif isinstance(packet, Ask):
@@ -177,252 +163,207 @@ class CausalMember(Spreader[Update]):
         elif isinstance(packet, Welcome):
             self._receive_welcome(step, sender, packet)
         else:
-            raise PeerError(f"{sender} sent {type(packet).__name__}, which causal does not know")
+            if self.ownership.receive(step, sender, packet):
+                self._announce(step)
+            return
+        self.ownership.compare_epochs(step)
 
     def expire(self, step: Step, timer: Timer) -> None:
+        if timer == TICKETS:
+            if self.ownership.tick(step):
+                self._announce(step)
+            return
         super().expire(step, timer)
         self.now += 1
-        self._tell_losses(step)
-        if self.joining is not None:
-            self._ask_where_we_are(step)
-            return
-        while self.terminating and self.terminating[0][0] <= self.now and not self.full:
-            _, key = self.terminating.popleft()
-            self._terminate(step, key)
-        while self.recovering and self.recovering[0][0] <= self.now and not self.full:
-            _, key = self.recovering.popleft()
-            self._deliver(step, self.order.force(key))
-        for key in self.requests.give_up(self.now - self.options.rounds_to_recover):
-            self._note_event(step, "recover", *index_and_entry(key), cause="failed")
-        if self.options.digests:
-            self._compare_clocks(step)
+        self._report_losses(step)
+        if isinstance(self.phase, Joining):
+            self._ask_where_we_are(step, self.phase)
+        else:
+            self._ask_and_skip(step, self.phase)
+        self.ownership.compare_epochs(step)
+        self._announce(step)
 
     def on(self, step: Step, given: Input) -> None:
         match given:
             case inputs.StateProvided(token=(str(name), tuple(clock)), state=state):
-                # The state is that of the time at which somebody came and asked for it.
-                self._send(step, name, Welcome(self.group, clock, clock, state), large=True)
-                return
-        super().on(step, given)
-        match given:
-            case inputs.Backpressure(full=False) if self.joining is None:
-                for update in self.buffer.all():  # what came meanwhile and is still kept
-                    self._admit(step, update, 0)
+                # The state is that of the time at which the newcomer asked for it.
+                step.send(name, Welcome(self.group, clock, clock, state), STATUS, name)
+            case inputs.StatusResult(token=str()):
+                super().on(step, given)
+            case inputs.StatusResult() | inputs.Seek() | inputs.Retire():
+                if self.ownership.on(step, given):
+                    self._announce(step)
+            case inputs.Backpressure(full=full):
+                super().on(step, given)
+                if not full and isinstance(self.phase, Running):
+                    for update in self.recovery.buffer.all():  # what came meanwhile
+                        self._enqueue(step, self.phase, update, 0)
             case inputs.Leave():
-                self._leave_tickets(step)
+                super().on(step, given)
+                self.ownership.leave(step)
 
-    def _leave_tickets(self, step: Step) -> None:
-        if self.tickets.index is not None:
-            step.note("ticket", group=self.group, index=self.tickets.index, cause="released")
+    def may_go(self, group: str) -> bool:
+        return self.ownership.may_go()
+
+    def has_heirs(self, group: str, now: int) -> bool:
+        return self.ownership.has_heirs(now)
 
     def counters(self, group: str) -> dict[str, int]:
         return {
             **super().counters(group),
             "waiting": len(self.order),
-            "asked": len(self.requests),
-            "recovered": self.recovered,
+            "asked": len(self.recovery.requests),
+            "recovered": self.recovery.recovered,
             "late": self.late,
-            "kept": len(self.buffer),
+            "kept": len(self.recovery.buffer),
+            **self.ownership.counters(),
         }
-
-    def _believed(self, step: Step, updates: list[tuple[Update, int]]) -> list[tuple[Update, int]]:
-        """Those events whose makers own the ticket, where that is not a matter of course."""
-        return updates
 
     # --- events ------------------------------------------------------------------------------
 
-    def _take(self, step: Step, update: Update, age: int, *, asked: bool) -> None:
-        """An event came, by gossip or because it was asked for."""
-        self.buffer.add(update, age)
-        if self.joining is not None:
-            self.joining.early(update, age)
-        elif not self.full:
-            self._admit(step, update, age, asked=asked)
+    def _receive_updates(self, step: Step, sender: NodeId, packet: Updates) -> None:
+        news = self.spreading.news(packet.updates)
+        for _, age in (*news.unknown, *news.changed):
+            self._refuse_age(sender, age)
+        for update, _ in news.unknown:
+            self.ownership.refuse_nonsense(sender, update)
+        news = news._replace(unknown=self.ownership.believed(step, news.unknown))
+        if packet.roster is not None:
+            self._receive_roster(step, sender, packet.roster)
+        self.sampler.heard(sender)
+        self.spreading.add(news)
+        for update, age in news.unknown:
+            self._arrived(step, update, age, asked=False)
 
-    def _admit(self, step: Step, update: Update, age: int, *, asked: bool = False) -> None:
-        if self.requests.came(update.key):
-            self.recovered += 1
-            self._note_event(step, "recover", update.index, update.entry, cause="answered")
-        if self.order.is_obsolete(update) or update.key in self.order:
-            self.late += asked and self.order.is_obsolete(update)
-            return
-        delivered = self.order.admit(update, age)
-        if update.key in self.order:  # also if it was asked for: what precedes it may be gone
-            self.terminating.append((self.now + self.options.rounds_to_terminate, update.key))
-        self._deliver(step, delivered)
-        while self.order.over_limit:
-            self._deliver(step, self.order.force_oldest())
+    def _receive_recovered(self, step: Step, sender: NodeId, packet: Recovered) -> None:
+        for update, _ in packet.updates:
+            self.ownership.refuse_nonsense(sender, update)
+        for update, _ in self.ownership.believed(step, packet.updates):
+            self.spreading.remember(update.key)
+            self._arrived(step, update, self.options.hops, asked=True)
+
+    def _arrived(self, step: Step, update: Update, age: int, *, asked: bool) -> None:
+        """An event arrived, by gossip or because it was asked for."""
+        self.recovery.buffer.add(update, age)
+        if isinstance(self.phase, Joining):
+            self.phase.early(update, age)
+        elif not self.full:
+            self._enqueue(step, self.phase, update, age, asked=asked)
+
+    def _enqueue(
+        self, step: Step, running: Running, update: Update, age: int, *, asked: bool = False
+    ) -> None:
+        order = self.order
+        self.recovery.arrived(step, update)
+        if order.is_obsolete(update):
+            self.late += asked
+        elif update.key not in order:
+            delivered = order.enqueue(update, age)
+            if update.key in order:  # also if it was asked for: what precedes it may be gone
+                asking = self.now + self.options.rounds_to_terminate
+                running.terminating.append((asking, update.key))
+            self._deliver(step, delivered)
+            while order.over_limit:
+                self._deliver(step, order.force_oldest())
+        if asked and self.ownership.reveals_more and update.key in order:
+            # Gossip is over for what only this event names: it is asked for at once.
+            self._ask_for(step, order.missing(update))
 
     def _deliver(self, step: Step, delivered: list[Delivery]) -> None:
         for update, hops, skipped in delivered:
             for span in skipped:
                 self.losses.add(span.ticket, range(span.first, span.last + 1))
-            self._tell_losses(step)
-            if self._is_for_the_application(step, update):
+            self._report_losses(step)
+            if self.ownership.is_for_the_application(step, update):
                 step.deliver(self._event(update, hops))
 
-    def _is_for_the_application(self, step: Step, update: Update) -> bool:
-        return True
-
-    def _terminate(self, step: Step, key: int) -> None:
-        """Gossip is over, and the event still waits: what it waits for is asked for."""
-        update = self.order.peek(key)
-        if update is None:
-            return
-        self._ask_for(step, self.order.missing(update), None)
-        self.recovering.append((self.now + self.options.rounds_to_recover, key))
-
-    def _tell_losses(self, step: Step) -> None:
+    def _report_losses(self, step: Step) -> None:
         for index, entry in self.losses.take():
-            self.lost += self._note_event(step, "lose", index, entry, cause="unrecovered")
+            self.lost += self.ownership.note(step, "lose", index, entry, cause="unrecovered")
 
-    # --- recovery ----------------------------------------------------------------------------
+    def _announce(self, step: Step) -> None:
+        """Spreads the announcement of our lease, if a new one can begin."""
+        if isinstance(self.phase, Running):
+            update = self.ownership.announcement(step, self.made + 1, self._ask_for)
+            if update is not None:
+                self.recovery.buffer.add(update, 0)
+                self._begin_spreading(step, update)
 
-    def _ask_for(self, step: Step, spans: list[Span], somebody: str | None) -> None:
-        """Asks for events that are neither here nor asked for already.
+    # --- what is missing ---------------------------------------------------------------------
 
-        `somebody` said that he has them; otherwise it goes as `recovery` says.
-        """
-        if self.options.recovery == "off":
-            return
-        new = self.requests.new(spans, self.order.__contains__, self.now)
-        if not new:
-            return
-        asked: dict[tuple[str, ...], list[Span]] = {}
-        if somebody is not None:
-            asked[(somebody,)] = new
-        elif self.options.asked:
-            asked[self.sampler.sample(self.options.asked)] = new
-        else:
-            for span in new:
-                owner = self.tickets.owner(span.ticket, span.last)
-                is_other = owner is not None and owner != self.me.name
-                to = (owner,) if owner is not None and is_other else self.sampler.sample(1)
-                asked.setdefault(to, []).append(span)
-        for names, wanted in asked.items():
-            ranges = [(span.ticket, span.first, span.last) for span in wanted]
-            step.send(names, Recover(self.group, ranges), DATAGRAM)
-            peer = names[0] if len(names) == 1 else None
-            for span in wanted:
-                for entry in range(span.first, span.last + 1):
-                    self._note_event(step, "recover", span.ticket, entry, peer=peer, cause="asked")
+    def _ask_for(self, step: Step, spans: list[Span]) -> None:
+        self.recovery.ask(step, spans, self.now)
 
-    def _receive_recover(self, step: Step, sender: NodeId, packet: Recover) -> None:
-        spans = []
-        for index, first, last in packet.ranges:
-            if index >= self.options.tickets or first > last:
-                raise PeerError(f"{sender} asks for {first} to {last} of ticket {index}")
-            if self.tickets.never_made(index, last, self.sequence):
-                raise PeerError(f"{sender} asks for what {self.me} never made")
-            spans.append(Span(index, first, last))
-        found = self.buffer.find(spans, ANSWER.count)
-        size = 0
-        for place, update in enumerate(found):
-            size += update.size
-            if size > ANSWER.size and place:
-                found = found[:place]
-                break
-        self._hand_over(step, sender.name, found)
-
-    def _hand_over(self, step: Step, name: str, updates: list[Update]) -> None:
-        if not updates:
-            return
-        entries = [(update, 0) for update in updates]
-        for part, channel in parts(entries, self.settings.transport == "status"):
-            self._send(step, name, Recovered(self.group, part), large=channel is STATUS)
-
-    def _receive_recovered(self, step: Step, sender: NodeId, packet: Recovered) -> None:
-        for update, _ in packet.updates:
-            self.tickets.refuse_nonsense(sender, update, self.sequence)
-        for update, _ in self._believed(step, packet.updates):
-            self.spreading.remember(update.key)
-            self._take(step, update, self.options.hops, asked=True)
-
-    def _send(self, step: Step, name: str, packet: Packet, *, large: bool) -> None:
-        if large:
-            step.send(name, packet, STATUS, name)
-        else:
-            step.send(name, packet, DATAGRAM)
-
-    # --- clocks ------------------------------------------------------------------------------
-
-    def _compare_clocks(self, step: Step) -> None:
-        """Tells one member our clock, and asks for what another has and gossip did not bring."""
-        if self.now % DIGEST_ROUNDS == 0:
-            step.send(self.sampler.sample(1), Digest(self.group, self.order.stamp), DATAGRAM)
-        if self.ahead is None or self.behind_since is None or self.full:
-            return
-        if self.now - self.behind_since >= self.options.rounds_to_terminate:
-            clock, name = self.ahead
-            self.ahead = self.behind_since = None
-            self._ask_for(step, self.order.behind(clock), name)
-
-    def _receive_digest(self, step: Step, sender: NodeId, packet: Digest) -> None:
-        self.tickets.refuse_clock(sender, packet.clock)
-        if self.joining is not None:
-            return
-        if self.ahead is None and self.order.behind(packet.clock):
-            self.ahead, self.behind_since = (packet.clock, sender.name), self.now
-        if not packet.is_answer and any(map(gt, self.order.clock, packet.clock)):
-            step.send(sender.name, Digest(self.group, self.order.stamp, True), DATAGRAM)
+    def _ask_and_skip(self, step: Step, running: Running) -> None:
+        options, order = self.options, self.order
+        if not self.full:
+            for key in _due(running.terminating, self.now):
+                update = order.peek(key)
+                if update is not None:
+                    self._ask_for(step, order.missing(update))
+                    running.recovering.append((self.now + options.rounds_to_recover, key))
+            for key in _due(running.recovering, self.now):
+                self._deliver(step, order.force(key))
+        self.recovery.give_up(step, self.now - options.rounds_to_recover)
+        if options.digests:
+            running.digests.round(step, self.now)
+            ahead = None if self.full else running.digests.due(self.now)
+            if ahead is not None:
+                self.recovery.ask(step, order.behind(ahead.clock), self.now, ahead.name)
 
     # --- joining -----------------------------------------------------------------------------
 
-    def _ask_where_we_are(self, step: Step) -> None:
-        assert self.joining is not None
-        begin = self.joining.round(self.options.tickets)
-        if begin is not None:
-            if self.options.state and self.joining.is_welcome:
-                step.give_state(self.group, None)  # somebody is there, and gave none
-            self._settle(step, begin)
+    def _ask_where_we_are(self, step: Step, joining: Joining) -> None:
+        clock = joining.round(self.options.tickets)
+        if clock is None:
+            step.send(self.sampler.sample(1), Ask(self.group, self.options.state), DATAGRAM)
             return
-        ask = Ask(self.group, self.options.state)
-        step.send(self.sampler.sample(1), ask, DATAGRAM)
+        if self.options.state and joining.is_welcome:
+            step.give_state(self.group, None)  # a member answered, but sent no state
+        self.begin(step, clock)
 
     def _receive_ask(self, step: Step, sender: NodeId, packet: Ask) -> None:
-        """Answered once in a while: who asks every round is not given everything every round."""
-        name, now = sender.name, self.now
-        if self.joining is not None or self.welcomed.get(name, now) > now:
+        name = sender.name
+        if isinstance(self.phase, Joining) or not self.newcomers.may_answer(name, self.now):
             return
-        self.welcomed = {each: until for each, until in self.welcomed.items() if until > now}
-        if len(self.welcomed) >= MOST_WELCOMES:
-            return
-        self.welcomed[name] = now + self.options.rounds_to_recover
-        floor = tuple(map(min, self.buffer.floor, self.order.clock))  # it lets go of what waits too
-        self._send(step, name, Welcome(self.group, floor, self.order.stamp), large=False)
+        buffer, order = self.recovery.buffer, self.order
+        floor = tuple(map(min, buffer.floor, order.clock))  # it drops events that wait, too
+        step.send(name, Welcome(self.group, floor, order.stamp), DATAGRAM)
         if packet.state and self.options.state:
-            step.ask_state(self.group, (name, self.order.stamp))
+            step.ask_state(self.group, (name, order.stamp))
         else:
-            self._hand_over(step, name, self.buffer.all())
+            self.recovery.hand_over(step, name, buffer.all())
 
     def _receive_welcome(self, step: Step, sender: NodeId, packet: Welcome) -> None:
         for clock in (packet.clock, packet.target):
-            self.tickets.refuse_clock(sender, clock)
-            self.tickets.refuse_own(sender, clock, self.sequence)
+            self.ownership.refuse_clock(sender, clock)
+            self.ownership.refuse_own(sender, clock)
         if any(map(gt, packet.clock, packet.target)):
             raise PeerError(f"{sender} begins beyond its own clock")
         if packet.state is not None and packet.clock != packet.target:
             raise PeerError(f"{sender} gives a state that does not fit its clock")
-        if self.joining is None:
+        if isinstance(self.phase, Running):
             return
         if packet.state is None and self.options.state:
-            self.joining.welcome()  # the state follows, when the application over there gets to it
+            self.phase.welcome()  # the state follows, when the application over there gives it
         elif packet.state is None:
-            self._settle(step, packet.clock)
+            self.begin(step, packet.clock)
         elif not any(map(gt, self.order.clock, packet.clock)):  # or it lacks what we delivered
             step.give_state(self.group, packet.state)
-            self._settle(step, packet.clock)
+            self.begin(step, packet.clock)
 
-    def _settle(self, step: Step, clock: Sequence[int]) -> None:
-        """We know where to begin. What came meanwhile counts from here on."""
-        assert self.joining is not None
-        early, self.joining = self.joining.updates(), None
+    def begin(self, step: Step, clock: Sequence[int]) -> None:
+        """Joining ends at this clock: the events beyond it that were collected are enqueued."""
+        assert isinstance(self.phase, Joining)
+        early, options = self.phase.updates(), self.options
+        digests = Digests(self.group, options.rounds_to_terminate, self.sampler, self.order)
+        self.phase = running = Running(digests)
         clock = list(map(max, self.order.clock, clock))
         self.order.begin(clock)
-        self.buffer.begin(clock)
+        self.recovery.buffer.begin(clock)
         for update, age in early:
             if not self.order.is_obsolete(update):
-                self._admit(step, update, age)
+                self._enqueue(step, running, update, age)
 
     # --- words -------------------------------------------------------------------------------
 
@@ -441,10 +382,19 @@ class CausalMember(Spreader[Update]):
             size=update.size,
         )
 
-    def _note_event(self, step: Step, kind: str, index: int, entry: int, **columns: object) -> bool:
-        """False: there is no such event, or nobody has told us whose it is."""
-        event = self.tickets.event_of(index, entry)
-        if event is not None:
-            origin, number = event
-            step.note(kind, group=self.group, index=index, origin=origin, number=number, **columns)
-        return event is not None
+
+def _due(queue: deque[tuple[int, int]], now: int) -> Iterator[int]:
+    while queue and queue[0][0] <= now:
+        yield queue.popleft()[1]
+
+
+def build(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+) -> list[Machine]:
+    """One machine a cluster: clusters know nothing of each other."""
+    machines: list[Machine] = []
+    for plan in plans:
+        assert isinstance(plan.options, CausalOptions)
+        tickets_for = None if plan.options.ownership == "fixed" else leased_tickets
+        machines.append(CausalMember(me, plan, chance, tickets_for, kept))
+    return machines

@@ -103,8 +103,8 @@ class CausalOrder:
         self.clock[update.index] = update.entry
         self._stamp = None
 
-    def admit(self, update: Update, hops: int) -> list[Delivery]:
-        """Takes an event that is not obsolete. Returns what is delivered now, in order."""
+    def enqueue(self, update: Update, hops: int) -> list[Delivery]:
+        """Enqueues an event that is not obsolete. Returns what is delivered now, in order."""
         assert not self.is_obsolete(update)
         index, stamp, clock = update.index, update.stamp, self.clock
         ahead = list(compress(self._places, map(gt, stamp, clock)))

@@ -109,7 +109,7 @@ class Spreading(Generic[T]):
         unknown = list(fresh.values())
         return News(unknown, changed, len(entries) - len(unknown))
 
-    def admit(self, news: News[T]) -> None:
+    def add(self, news: News[T]) -> None:
         """Spreads what was new from now on, and lets ages count that changed."""
         active, hops = self._active, self._hops
         for item, age in news.changed:

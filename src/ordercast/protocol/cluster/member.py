@@ -26,7 +26,7 @@ from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan, machine_per_group
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
+from ordercast.kernel.step import DATAGRAM, STATUS, Channel, Step, Timer
 from ordercast.protocol.cluster.advice import doubts
 from ordercast.protocol.cluster.cyclon import Cyclon
 from ordercast.protocol.cluster.gossip import Seen, Spreading
@@ -200,7 +200,7 @@ class GossipMember(Spreader[Rumour]):
             if packet.roster is not None:
                 self._receive_roster(step, sender, packet.roster)
             self.sampler.heard(sender)
-            self.spreading.admit(news)
+            self.spreading.add(news)
             for rumour, age in news.unknown:
                 self._take(step, rumour, age)
         elif isinstance(packet, Membership):
@@ -263,13 +263,13 @@ def sampler_for(me: NodeId, plan: Plan, chance: Random) -> Sampler:
 
 def parts(
     entries: list[tuple[E, int]], by_status: bool
-) -> list[tuple[list[tuple[E, int]], object]]:
+) -> list[tuple[list[tuple[E, int]], Channel]]:
     """Entries as messages that fit their channel: datagrams, or status where one is too long."""
     if by_status:
         return [(part, STATUS) for part in _filled(entries, STATUS_ROOM)] or [([], DATAGRAM)]
     small = [entry for entry in entries if entry[0].weight <= DATAGRAM_ROOM]
     large = [entry for entry in entries if entry[0].weight > DATAGRAM_ROOM]
-    found: list[tuple[list[tuple[E, int]], object]]
+    found: list[tuple[list[tuple[E, int]], Channel]]
     found = [(part, DATAGRAM) for part in _filled(small, DATAGRAM_ROOM)]
     found += [(part, STATUS) for part in _filled(large, STATUS_ROOM)]
     return found or [([], DATAGRAM)]

@@ -1,43 +1,95 @@
-"""Tickets that change hands: our own tenure, and who made which events in others'.
+"""Tickets that change hands: our own lease, and who made which events in the leases of others.
 
-A tenure is one ticket in one epoch. Its first entry is no event but its announcement, which travels
+A lease is one ticket in one epoch. Its first entry is no event but its announcement, which travels
 as events do: by gossip, in causal order, asked for where it is missing. It names the entry that the
-tenure goes on from, so nobody waits for what the ticket's former owner made beyond that; and once
-it is there, what the former owner still sends is obsolete.
+lease continues from, so no member waits for what the former owner of the ticket made beyond that.
+What the former owner still sends is obsolete at every member that has the announcement.
 
 Rules.
- 1. Nothing is made before the announcement, nor that before we have what those had who granted the
-    ticket, or have waited for it as long as for any recovery.
- 2. Nothing is made while the tickets do not say that it may be, at that very time.
- 3. A tenure has one maker, and its numbers follow its entries: whoever says otherwise is not
-    believed, and counted. The first word counts.
- 4. Whoever sees its own ticket in a higher epoch is no longer its owner.
- 5. A life's events come before those of its next life. Where tickets are fixed both have one entry,
-    and so one order; here the next life may have another ticket. What comes after it is obsolete.
+ 1. No event is created before the announcement. The announcement waits until we have what the lease
+    replicas had that granted the ticket, but not longer than for any recovery.
+ 2. No event is created while the tickets do not permit it, at that very time.
+ 3. A lease has one maker, and its numbers follow its entries. The first event that arrives says
+    which; an event that says otherwise is not believed, and counted.
+ 4. A member that sees its own ticket in a higher epoch is no longer its owner.
+ 5. The events of an incarnation come before those of the next one. Where tickets are fixed both use
+    one entry, and so have one order; here the next incarnation may own another ticket. An event
+    that comes after one of a later incarnation is obsolete.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Literal, NamedTuple, Protocol
 
 from ordercast.errors import PeerError
+from ordercast.kernel import inputs
 from ordercast.kernel.clocks import merge
+from ordercast.kernel.family import Plan
+from ordercast.kernel.inputs import Input
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
+from ordercast.protocol.cluster.causality import CausalOrder
+from ordercast.protocol.cluster.options import CausalOptions
+from ordercast.protocol.cluster.ownership import AskFor, Ownership
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
-from ordercast.protocol.tickets.tenure import News, Tickets
-from ordercast.types import NodeId, Updating, event_number
+from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.protocol.cluster.updaters import founder_of
+from ordercast.protocol.tickets.interface import News, TicketPacket, Tickets
+from ordercast.protocol.tickets.leased import Leased, Rules
+from ordercast.types import NodeId, Payloads, Updating, event_number
 
+TICKETS = "tickets"
+"""The timer of the part that decides about tickets."""
 _SEQUENCE = (1 << SEQUENCE_BITS) - 1
 ANNOUNCED = 1
 """The sequence of an announcement; the first event follows it."""
 MOST_ORIGINS = 4096
-"""Makers of events whose lives are remembered."""
+"""Makers of events whose incarnations are remembered."""
 MOST_EPOCHS = 8
-"""Tenures of one ticket that are remembered: what came before is obsolete everywhere."""
+"""Leases of one ticket that are remembered: what came before is obsolete everywhere."""
+
+
+class TicketsFor(Protocol):
+    """Makes a member's part in deciding about tickets that change hands."""
+
+    def __call__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        sampler: Sampler,
+        clock: Callable[[], tuple[int, ...]],
+        chance: Random,
+        persisted: Sequence[Packet],
+    ) -> Tickets: ...
+
+
+def leased_tickets(
+    me: NodeId,
+    plan: Plan,
+    sampler: Sampler,
+    clock: Callable[[], tuple[int, ...]],
+    chance: Random,
+    persisted: Sequence[Packet],
+) -> Tickets:
+    options = plan.options
+    assert isinstance(options, CausalOptions)
+    rules = Rules(options.tickets, int(options.lease), options.drift, options.guards)
+    return Leased(
+        me,
+        plan.group,
+        rules,
+        sampler.known,
+        chance,
+        clock=clock,
+        persisted=persisted,
+        members=plan.members if founder_of(plan) == me.name else (),
+    )
 
 
 class Title(NamedTuple):
-    """Whose tenure it is, and what number the first event of it has at its maker."""
+    """The owner of a lease, and the number that its first event has at its maker."""
 
     owner: NodeId
     first: int
@@ -50,37 +102,111 @@ class Noted(NamedTuple):
     """What the trace says of our ticket."""
 
     ticket: int
-    epoch: int
     until: int | None
 
 
-class Moving:
-    def __init__(self, me: NodeId, group: str, entries: int, part: Tickets) -> None:
-        self.part = part
-        self.index: int | None = None  # the ticket of our tenure, once that was announced
-        self.target: tuple[int, ...] = (0,) * entries  # what we must have before that
-        self.patience = 0  # and how many rounds are waited for it
+class Moving(Ownership):
+    takes = (inputs.Seek, inputs.Retire)
+    # The first event of a lease names the end of the lease before.
+    reveals_more = True
+
+    def __init__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        order: CausalOrder,
+        tickets_for: TicketsFor,
+        sampler: Sampler,
+        chance: Random,
+        persisted: Sequence[Packet],
+    ) -> None:
+        super().__init__(me, plan, order)
+        options = plan.options
+        assert isinstance(options, CausalOptions)
+        self.part = tickets_for(me, plan, sampler, self._how_far, chance, persisted)
+        # `index` is set once our lease was announced.
+        self.target: tuple[int, ...] = (0,) * self._entries  # what we must have before that
+        self.patience = 0  # rounds that the announcement still waits for it
         self.refused = 0
-        self.outlived = 0  # events that came after those of their maker's next life
-        self._lives: dict[str, int] = {}  # by maker: the latest life of which we have an event
-        self._me = me
-        self._group = group
-        self._entries = entries
-        self._titles: list[dict[int, Title]] = [{} for _ in range(entries)]  # by ticket and epoch
+        self.outlived = 0  # events that came after those of their maker's next incarnation
+        self._longest_wait = options.rounds_to_terminate + options.rounds_to_recover
+        self._incarnations: dict[str, int] = {}  # by maker: the latest of which we have an event
+        self._titles: list[dict[int, Title]] = [{} for _ in range(self._entries)]  # and by epoch
         self._noted: Noted | None = None
         self._suspended = False
 
-    # --- our own tenure ----------------------------------------------------------------------
+    def _how_far(self) -> tuple[int, ...]:
+        return self._order.stamp
 
-    def entry(self, sequence: int) -> int:
-        """The stamp's entry of our event with this place in our tenure."""
-        return self.part.epoch << SEQUENCE_BITS | sequence
+    # --- inputs ------------------------------------------------------------------------------
 
-    def act(self, step: Step, news: News, patience: int) -> None:
-        """What has become of our ticket: for the trace, the application and ourselves."""
+    def start(self, step: Step) -> None:
+        self._act(step, self.part.start(step))
+        step.set_timer(TICKETS, self.part.period)
+
+    def leave(self, step: Step) -> None:
+        self._seek(step, False)
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> bool:
+        if not isinstance(packet, TicketPacket):
+            return super().receive(step, sender, packet)
+        return self._act(step, self.part.receive(step, sender, packet))
+
+    def tick(self, step: Step) -> bool:
+        step.set_timer(TICKETS, self.part.period)
+        return self._act(step, self.part.tick(step, self.sequence))
+
+    def on(self, step: Step, given: Input) -> bool:
+        match given:
+            case inputs.StatusResult(token, arrived):
+                return self._act(step, self.part.acknowledged(step, token, arrived))
+            case inputs.Seek(wanted=wanted):
+                return self._seek(step, wanted)
+            case inputs.Retire():
+                self._seek(step, False)
+                self.part.retire(step)
+        return False
+
+    def _seek(self, step: Step, wanted: bool) -> bool:
+        if wanted:
+            step.note("ticket", group=self._group, cause="wanted")
+        else:
+            self._end(step, "released")
+        sequence = self.sequence if self.part.ticket is not None else 0
+        return self._act(step, self.part.seek(step, wanted, sequence, self._order.stamp))
+
+    def may_go(self) -> bool:
+        return self.part.may_go()
+
+    def has_heirs(self, now: int) -> bool:
+        return self.part.has_heirs(now)
+
+    def counters(self) -> dict[str, int]:
+        ours = {"not_believed": self.refused, "outlived": self.outlived}
+        return {**ours, **self.part.counters()}
+
+    # --- our own lease -----------------------------------------------------------------------
+
+    @property
+    def ticket(self) -> int | None:
+        return self.part.ticket
+
+    @property
+    def epoch(self) -> int:
+        return self.part.epoch
+
+    def may_create(self, now: int) -> bool:
+        return super().may_create(now) and self.part.may_create(now)
+
+    def create(self, step: Step, index: int, number: int, payloads: Payloads, size: int) -> Update:
+        assert self.part.may_create(step.now), "the driver asks first, at the same time"
+        return super().create(step, index, number, payloads, size)
+
+    def _act(self, step: Step, news: News) -> bool:
+        """Reports what became of our ticket to the trace and to the application."""
         part, noted = self.part, self._noted
         if noted is not None and (news.lost is not None or part.ticket != noted.ticket):
-            self.over(step, "disconnected")
+            self._end(step, "disconnected")
         if news.clock:
             self.target = merge(self.target, news.clock)
         if news.acquired:
@@ -88,51 +214,66 @@ class Moving:
             assert ticket is not None
             base = tuple(part.base * (place == ticket) for place in range(self._entries))
             self.target = merge(self.target, base)
-            self.index, self.patience = None, patience
-            self._note(step, "acquired")
+            self.index, self.sequence, self.patience = None, 0, self._longest_wait
+            self._note_ticket(step, "acquired")
         elif self._noted is not None:
             until = part.valid_until()
             if until is not None and self._noted.until is not None and until > self._noted.until:
-                self._note(step, "renewed")
+                self._note_ticket(step, "renewed")
         if self.index is not None and self._suspended == part.may_create(step.now):
             self._suspended = not self._suspended
-            told = Updating(self._group, "suspended" if self._suspended else "resumed", self.index)
-            step.tell(told)
+            cause: Literal["suspended", "resumed"] = "suspended" if self._suspended else "resumed"
+            step.tell(Updating(self._group, cause, self.index))
+        return news.acquired
 
-    def announced(self, step: Step, first: int) -> None:
-        """From here on we may make events; the first of them has this number."""
+    def announcement(self, step: Step, number: int, ask: AskFor) -> Update | None:
         ticket = self.part.ticket
-        assert ticket is not None
-        self._titles[ticket][self.part.epoch] = Title(self._me, first)
+        if ticket is None or self.index is not None or not self.part.may_create(step.now):
+            return None
+        if self._order.clock[ticket] >= self.entry(ANNOUNCED):
+            return None  # of tickets that can have two owners: the other one was first
+        behind = self._order.behind(self.target)
+        if behind and self.patience > 0:
+            self.patience -= 1
+            ask(step, behind)
+            return None
+        self._titles[ticket][self.part.epoch] = Title(self._me, number)
         self.index, self._suspended = ticket, False
-        self._live(self._me)
+        self._remember(self._me)
         step.tell(Updating(self._group, "acquired", ticket))
+        return self.create(step, ticket, number, [], 0)
 
-    def over(self, step: Step, cause: Literal["released", "disconnected"]) -> None:
-        """Our tenure ends: it was given back, or somebody else has the ticket."""
+    def compare_epochs(self, step: Step) -> None:
+        ticket = self.part.ticket
+        if ticket is None:
+            return
+        epoch = self._order.clock[ticket] >> SEQUENCE_BITS
+        if epoch > self.part.epoch:
+            self._act(step, self.part.heard(step, ticket, epoch, None))
+
+    def _end(self, step: Step, cause: Literal["released", "disconnected"]) -> None:
+        """Our lease ends: it was released, or another member has the ticket."""
         if self._noted is None:
             return
         ticket, self._noted, self.index = self._noted.ticket, None, None
         step.note("ticket", group=self._group, index=ticket, cause=cause)
         step.tell(Updating(self._group, cause, ticket))
 
-    def _note(self, step: Step, cause: str) -> None:
+    def _note_ticket(self, step: Step, cause: str) -> None:
         part = self.part
         assert part.ticket is not None
         until = part.valid_until()
-        self._noted = Noted(part.ticket, part.epoch, until)
+        self._noted = Noted(part.ticket, until)
         columns = {} if until is None else {"until": until}
         step.note("ticket", group=self._group, index=part.ticket, cause=cause, **columns)
 
-    # --- others' -----------------------------------------------------------------------------
+    # --- leases of others --------------------------------------------------------------------
 
     def owner(self, index: int, entry: int) -> str | None:
-        """Who made an event. None: nobody has told us."""
         title = self._titles[index].get(entry >> SEQUENCE_BITS)
         return None if title is None else title.owner.name
 
     def event_of(self, index: int, entry: int) -> tuple[str, int] | None:
-        """The origin and the number of an event, from its id. None: there is no such event."""
         title = self._titles[index].get(entry >> SEQUENCE_BITS)
         sequence = entry & _SEQUENCE
         if title is None or sequence <= ANNOUNCED:
@@ -140,25 +281,36 @@ class Moving:
         number = title.number(sequence)
         return title.owner.name, event_number(title.owner.incarnation, number)
 
-    def is_announcement(self, update: Update) -> bool:
-        return update.entry & _SEQUENCE == ANNOUNCED
-
-    def is_outlived(self, update: Update) -> bool:
-        """Whether we have events of a later life of its maker. Otherwise now of this one."""
+    def is_for_the_application(self, step: Step, update: Update) -> bool:
+        if update.entry & _SEQUENCE == ANNOUNCED:
+            return False
         origin = update.origin
-        if self._lives.get(origin.name, 0) > origin.incarnation:
+        if self._incarnations.get(origin.name, 0) > origin.incarnation:
             self.outlived += 1
-            return True
-        self._live(origin)
-        return False
+            self.note(step, "lose", update.index, update.entry, cause="obsolete")
+            return False
+        self._remember(origin)
+        return True
 
-    def _live(self, origin: NodeId) -> None:
-        self._lives[origin.name] = origin.incarnation
-        while len(self._lives) > MOST_ORIGINS:
-            del self._lives[next(iter(self._lives))]
+    def _remember(self, origin: NodeId) -> None:
+        self._incarnations[origin.name] = origin.incarnation
+        while len(self._incarnations) > MOST_ORIGINS:
+            del self._incarnations[next(iter(self._incarnations))]
 
-    def learn(self, update: Update) -> bool | None:
-        """Whose tenure an event is of. True: we had not heard of it. None: of another's."""
+    def believed(self, step: Step, updates: list[tuple[Update, int]]) -> list[tuple[Update, int]]:
+        found = []
+        for update, age in updates:
+            is_new = self._learn(update)
+            if is_new is None:
+                continue
+            found.append((update, age))
+            if is_new:
+                epoch = update.entry >> SEQUENCE_BITS
+                self._act(step, self.part.heard(step, update.index, epoch, update.origin))
+        return found
+
+    def _learn(self, update: Update) -> bool | None:
+        """Whether an event is the first of its lease. None: the lease has another maker."""
         sequence = update.entry & _SEQUENCE
         first = update.number - max(0, sequence - ANNOUNCED - 1)
         titles, epoch = self._titles[update.index], update.entry >> SEQUENCE_BITS
@@ -175,28 +327,16 @@ class Moving:
 
     # --- what no member that follows the rules would send --------------------------------------
 
-    def refuse_clock(self, sender: NodeId, clock: tuple[int, ...]) -> None:
-        if len(clock) != self._entries:
-            raise PeerError(
-                f"{sender} sent a stamp of {len(clock)} entries; this cluster has {self._entries}"
-            )
-
-    def refuse_own(self, sender: NodeId, clock: tuple[int, ...], sequence: int) -> None:
-        ticket = self.part.ticket
-        if ticket is not None and self.never_made(ticket, clock[ticket], sequence):
-            raise PeerError(f"{sender} knows of what {self._me} never made")
-
-    def never_made(self, index: int, entry: int, sequence: int) -> bool:
-        """Whether this would be an event of our tenure that does not exist."""
+    def never_made(self, index: int, entry: int) -> bool:
         part = self.part
         return (
             part.keeps_entries
             and index == part.ticket
             and entry >> SEQUENCE_BITS == part.epoch
-            and entry > self.entry(sequence)
+            and entry > self.entry(self.sequence)
         )
 
-    def refuse_nonsense(self, sender: NodeId, update: Update, sequence: int) -> None:
+    def refuse_nonsense(self, sender: NodeId, update: Update) -> None:
         self.refuse_clock(sender, update.stamp)
         entry, origin = update.entry, update.origin
         epoch, place = entry >> SEQUENCE_BITS, entry & _SEQUENCE
@@ -206,6 +346,6 @@ class Moving:
             raise PeerError(f"{sender} sent an event of {origin} whose numbers go backwards")
         if update.number < place - ANNOUNCED:
             raise PeerError(f"{sender} sent event {update.number} of {origin} as entry {entry}")
-        self.refuse_own(sender, update.stamp, sequence)
+        self.refuse_own(sender, update.stamp)
         if origin == self._me and epoch > max(self._titles[update.index], default=0):
             raise PeerError(f"{sender} spreads what {origin} never made")

@@ -36,7 +36,7 @@ class ForgetsItsPast(CausalMember):
     """Stamps its events as if it had delivered nothing of others."""
 
     def submit(self, step: Step, group: str, payloads: list[bytes], size: int) -> Event:
-        clock, index = self.order.clock, self.tickets.index
+        clock, index = self.order.clock, self.ownership.index
         assert index is not None
         self.order.clock = [0] * len(clock)
         self.order.clock[index] = clock[index]
@@ -52,7 +52,7 @@ class SharesTickets(CausalMember):
 
     def start(self, step: Step) -> None:
         super().start(step)
-        if self.tickets.index == 1:
+        if self.ownership.index == 1:
             step.note("ticket", group=self.group, index=0, cause="acquired")
 
 

@@ -1,163 +1,204 @@
-"""Who owns which ticket, and so may make events.
+"""Who owns which ticket, and so may create events: the strategy that a causal member is given.
 
-`ownership = "fixed"`: a list of names says who owns tickets 0, 1 and so on, for ever. The epoch of
-a ticket is the incarnation of its owner's life, so a restarted owner never repeats an entry.
+`Fixed` (`ownership = "fixed"`): a list of names says who owns tickets 0, 1 and so on, for ever. The
+epoch of a ticket is the incarnation of its owner, so a restarted owner never repeats an entry.
 
-Otherwise tickets change hands (moving.py): by leases, unless a family brings another way.
+`Moving` (moving.py): tickets change hands, by leases unless a family brings another way.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from random import Random
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Objection, Plan
+from ordercast.kernel.family import Plan
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
-from ordercast.protocol.cluster.options import CausalOptions
+from ordercast.kernel.step import Step
+from ordercast.protocol.cluster.causality import CausalOrder, Span
 from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
-from ordercast.protocol.cluster.partial_view import Sampler
-from ordercast.protocol.tickets.leased import Leased, Rules
-from ordercast.protocol.tickets.tenure import Tickets
-from ordercast.types import NodeId, event_number
+from ordercast.protocol.cluster.updaters import updaters_of
+from ordercast.types import NodeId, Payloads, event_number
 
 _SEQUENCE = (1 << SEQUENCE_BITS) - 1
+AskFor: TypeAlias = Callable[[Step, list[Span]], None]
 
 
-def updaters_of(plan: Plan) -> tuple[str, ...]:
-    """Who owns tickets 0, 1 and so on."""
-    options = plan.options
-    assert isinstance(options, CausalOptions)
-    return tuple(options.updaters) or _first(plan.members, options.tickets)
+class Ownership(ABC):
+    """Which ticket this member owns, and who made an event: a strategy of a causal member.
 
+    Methods that return a bool return True where a ticket was acquired in that call. The defaults
+    are those of tickets that never change hands.
+    """
 
-@lru_cache(maxsize=64)
-def _first(members: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """Asked by every member of a simulated group of thousands."""
-    return tuple(sorted(members, key=_natural)[:count])
+    takes: Collection[type[Input]] = ()
+    # Whether an event that was asked for can name events that no stamp has named before.
+    reveals_more = False
 
-
-def may_send(plan: Plan, name: str) -> bool:
-    """Whether a member may ever make events."""
-    options = plan.options
-    assert isinstance(options, CausalOptions)
-    return options.ownership != "fixed" or name in updaters_of(plan)
-
-
-def tickets_move(plan: Plan) -> bool:
-    options = plan.options
-    assert isinstance(options, CausalOptions)
-    return options.ownership != "fixed"
-
-
-def objection(group: str, options: Any, members: Sequence[str] | None) -> Objection | None:
-    """A cluster is begun by its founder and updated by the owners of its tickets: members."""
-    assert isinstance(options, CausalOptions)
-    if not options.updaters and members is None and not options.founder:
-        return Objection(
-            "founder",
-            f"who updates {group!r}, and who begins it? Give join its members, or name its founder "
-            "or its updaters, the same at every node",
-        )
-    if members is None:
-        return None
-    if options.founder and options.founder not in members:
-        why = f"the founder of {group!r} is {options.founder}, which is no member"
-        return Objection("founder", why)
-    for name in options.updaters:
-        if name not in members:
-            why = f"options.updaters: {name!r} is not a member of group {group!r}"
-            return Objection("updaters", why)
-    return None
-
-
-def founder_of(plan: Plan) -> str:
-    """Who begins a cluster in which tickets change hands."""
-    options = plan.options
-    assert isinstance(options, CausalOptions)
-    return options.founder or min(plan.members, key=_natural)
-
-
-class TicketsFor(Protocol):
-    """Makes a member's part in deciding about tickets that change hands."""
-
-    def __call__(
-        self,
-        me: NodeId,
-        plan: Plan,
-        sampler: Sampler,
-        clock: Callable[[], tuple[int, ...]],
-        chance: Random,
-        kept: Sequence[Packet],
-    ) -> Tickets: ...
-
-
-def leased_tickets(
-    me: NodeId,
-    plan: Plan,
-    sampler: Sampler,
-    clock: Callable[[], tuple[int, ...]],
-    chance: Random,
-    kept: Sequence[Packet],
-) -> Tickets:
-    options = plan.options
-    assert isinstance(options, CausalOptions)
-    rules = Rules(options.tickets, int(options.lease), options.drift, options.guards)
-    return Leased(
-        me,
-        plan.group,
-        rules,
-        sampler.known,
-        chance,
-        clock=clock,
-        kept=kept,
-        members=plan.members if founder_of(plan) == me.name else (),
-    )
-
-
-class Fixed:
-    def __init__(self, me: NodeId, plan: Plan) -> None:
-        assert isinstance(plan.options, CausalOptions)
+    def __init__(self, me: NodeId, plan: Plan, order: CausalOrder) -> None:
+        self.index: int | None = None  # the ticket with which this member creates events
+        self.sequence = 0  # paper: seq_p; own events of this epoch
         self._me = me
-        self._entries = plan.options.tickets
-        self._updaters = updaters_of(plan)
-        # The ticket that we own, if any.
-        self.index = self._updaters.index(me.name) if me.name in self._updaters else None
+        self._group = plan.group
+        self._order = order
+        self._entries = len(order.clock)
+
+    # --- own events --------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def ticket(self) -> int | None:
+        """The ticket that is ours, even if no event may be created with it yet."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The epoch of our ticket."""
 
     def entry(self, sequence: int) -> int:
         """The stamp's entry of our event with this place in our epoch."""
-        return self._me.incarnation << SEQUENCE_BITS | sequence
+        return self.epoch << SEQUENCE_BITS | sequence
 
+    def may_create(self, now: int) -> bool:
+        index = self.index
+        return index is not None and self._order.clock[index] < self.entry(self.sequence + 1)
+
+    def create(self, step: Step, index: int, number: int, payloads: Payloads, size: int) -> Update:
+        """Our next event: its stamp is our clock, with the next entry of our ticket."""
+        self.sequence += 1
+        clock = self._order.clock
+        base = clock[index] if self.sequence == 1 else 0
+        stamp = (*clock[:index], self.entry(self.sequence), *clock[index + 1 :])
+        update = Update(index, stamp, self._me, number, payloads, size, base)
+        self._order.made(update)
+        return update
+
+    # --- inputs ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, step: Step) -> None:
+        """The member starts, or starts again after it left."""
+
+    @abstractmethod
+    def leave(self, step: Step) -> None:
+        """The member leaves."""
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> bool:
+        raise PeerError(f"{sender} sent {type(packet).__name__}, which causal does not know")
+
+    def tick(self, step: Step) -> bool:
+        raise AssertionError("fixed tickets set no timer")
+
+    def on(self, step: Step, given: Input) -> bool:
+        return False
+
+    def announcement(self, step: Step, number: int, ask: AskFor) -> Update | None:
+        """What makes a new lease known, as soon as it can begin; `number` is its first event's."""
+        return None
+
+    def compare_epochs(self, step: Step) -> None:
+        """The clock may have moved: a ticket that it shows in a higher epoch is not ours."""
+        return
+
+    def may_go(self) -> bool:
+        return True
+
+    def has_heirs(self, now: int) -> bool:
+        return False
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    # --- events of others --------------------------------------------------------------------
+
+    @abstractmethod
     def owner(self, index: int, entry: int) -> str | None:
-        """Who made an event, and is asked for it if it is missing."""
-        return self._updaters[index]
+        """The member that made an event. None: not known."""
 
+    @abstractmethod
     def event_of(self, index: int, entry: int) -> tuple[str, int] | None:
-        """The origin and the number of an event, from its id."""
-        return self._updaters[index], event_number(entry >> SEQUENCE_BITS, entry & _SEQUENCE)
+        """The origin and the number of an event, from its id. None: not known, or no such event."""
+
+    def believed(self, step: Step, updates: list[tuple[Update, int]]) -> list[tuple[Update, int]]:
+        """The events whose makers own the ticket."""
+        return updates
+
+    def is_for_the_application(self, step: Step, update: Update) -> bool:
+        return True
+
+    def note(self, step: Step, kind: str, index: int, entry: int, **columns: object) -> bool:
+        """Writes what became of an event to the trace. False: `event_of` does not know it."""
+        event = self.event_of(index, entry)
+        if event is not None:
+            origin, number = event
+            step.note(kind, group=self._group, index=index, origin=origin, number=number, **columns)
+        return event is not None
 
     # --- what no member that follows the rules would send --------------------------------------
+
+    @abstractmethod
+    def never_made(self, index: int, entry: int) -> bool:
+        """Whether this would be an event of ours that does not exist."""
+
+    @abstractmethod
+    def refuse_nonsense(self, sender: NodeId, update: Update) -> None:
+        """Raises PeerError for an event that its maker cannot have made."""
 
     def refuse_clock(self, sender: NodeId, clock: tuple[int, ...]) -> None:
         if len(clock) != self._entries:
             raise PeerError(
                 f"{sender} sent a stamp of {len(clock)} entries; this cluster has {self._entries}"
             )
+
+    def refuse_own(self, sender: NodeId, clock: tuple[int, ...]) -> None:
+        ticket = self.ticket
+        if ticket is not None and self.never_made(ticket, clock[ticket]):
+            raise PeerError(f"{sender} knows of what {self._me} never made")
+
+
+class Fixed(Ownership):
+    """Tickets that a list of names assigns for ever."""
+
+    def __init__(self, me: NodeId, plan: Plan, order: CausalOrder) -> None:
+        super().__init__(me, plan, order)
+        self._updaters = updaters_of(plan)
+        self.index = self._updaters.index(me.name) if me.name in self._updaters else None
+
+    @property
+    def ticket(self) -> int | None:
+        return self.index
+
+    @property
+    def epoch(self) -> int:
+        return self._me.incarnation
+
+    def start(self, step: Step) -> None:
+        self._note_ticket(step, "acquired")
+
+    def leave(self, step: Step) -> None:
+        self._note_ticket(step, "released")
+
+    def _note_ticket(self, step: Step, cause: str) -> None:
+        if self.index is not None:
+            step.note("ticket", group=self._group, index=self.index, cause=cause)
+
+    def owner(self, index: int, entry: int) -> str | None:
+        return self._updaters[index]
+
+    def event_of(self, index: int, entry: int) -> tuple[str, int] | None:
+        return self._updaters[index], event_number(entry >> SEQUENCE_BITS, entry & _SEQUENCE)
+
+    def never_made(self, index: int, entry: int) -> bool:
+        return index == self.index and entry > self.entry(self.sequence)
+
+    def refuse_clock(self, sender: NodeId, clock: tuple[int, ...]) -> None:
+        super().refuse_clock(sender, clock)
         if any(clock[len(self._updaters) :]):
             raise PeerError(f"{sender} sent a stamp with an entry of a ticket that nobody owns")
 
-    def refuse_own(self, sender: NodeId, clock: tuple[int, ...], sequence: int) -> None:
-        if self.index is not None and self.never_made(self.index, clock[self.index], sequence):
-            raise PeerError(f"{sender} knows of what {self._me} never made")
-
-    def never_made(self, index: int, entry: int, sequence: int) -> bool:
-        """Whether this would be an event of ours that does not exist."""
-        return index == self.index and entry > self.entry(sequence)
-
-    def refuse_nonsense(self, sender: NodeId, update: Update, sequence: int) -> None:
+    def refuse_nonsense(self, sender: NodeId, update: Update) -> None:
         self.refuse_clock(sender, update.stamp)
         index, origin = update.index, update.origin
         if index >= len(self._updaters) or origin.name != self._updaters[index]:
@@ -170,11 +211,6 @@ class Fixed:
             raise PeerError(f"{sender} sent event {update.number} of {origin} as entry {entry}")
         if not place or (update.base >= entry if place == 1 else update.base):
             raise PeerError(f"{sender} sent an event of {origin} whose numbers go backwards")
-        self.refuse_own(sender, update.stamp, sequence)
-        if origin == self._me and update.number > sequence:
+        self.refuse_own(sender, update.stamp)
+        if origin == self._me and update.number > self.sequence:
             raise PeerError(f"{sender} spreads what {origin} never made")
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """So that n10 comes after n9."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]

@@ -1,4 +1,4 @@
-"""Recovery: what is kept for others, and what was asked for.
+"""Recovery: what is buffered for others, what we asked for, and who is asked.
 
 From Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
 configurable levels of consistency, 2011, section 5: every process keeps the last events that it
@@ -19,15 +19,26 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from ordercast.errors import PeerError
 from ordercast.kernel.buffers import Limit
-from ordercast.protocol.cluster.causality import Span, index_and_entry
+from ordercast.kernel.step import DATAGRAM, STATUS, Step
+from ordercast.protocol.cluster.causality import CausalOrder, Span, index_and_entry
+from ordercast.protocol.cluster.member import parts
+from ordercast.protocol.cluster.options import CausalOptions
+from ordercast.protocol.cluster.ownership import Ownership
 from ordercast.protocol.cluster.packets import (
     INDEX_BITS,
     MOST_RANGES,
     SEQUENCE_BITS,
+    Recover,
+    Recovered,
     Update,
 )
+from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.types import NodeId
 
+ANSWER = Limit(500, 4 << 20)
+"""The most that one request is answered with."""
 OLDEST_AGE = 63
 MOST_LOOKED_AT = 4096
 
@@ -167,3 +178,99 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self._asked)
+
+
+class Recovery:
+    """What one member buffers for others, and asks others for."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        group: str,
+        options: CausalOptions,
+        sampler: Sampler,
+        ownership: Ownership,
+        order: CausalOrder,
+    ) -> None:
+        limit = Limit(options.recovery_buffer, options.recovery_size)
+        self.buffer = RecoveryBuffer(options.tickets, limit, by_age=options.replace == "age")
+        self.requests = Requests(options.waiting)
+        self.recovered = 0  # events that came because they were asked for
+        self._me = me
+        self._group = group
+        self._options = options
+        self._sampler = sampler
+        self._ownership = ownership
+        self._order = order
+
+    # --- what we lack ------------------------------------------------------------------------
+
+    def ask(self, step: Step, spans: list[Span], now: int, holder: str | None = None) -> None:
+        """Asks for events that are neither here nor asked for already.
+
+        `holder` said that it has them; without one the option `recovery` says who is asked.
+        """
+        if self._options.recovery == "off":
+            return
+        new = self.requests.new(spans, self._order.__contains__, now)
+        if not new:
+            return
+        asked: dict[tuple[str, ...], list[Span]] = {}
+        if holder is not None:
+            asked[(holder,)] = new
+        elif self._options.asked:
+            asked[self._sampler.sample(self._options.asked)] = new
+        else:
+            for span in new:
+                owner = self._ownership.owner(span.ticket, span.last)
+                is_other = owner is not None and owner != self._me.name
+                to = (owner,) if owner is not None and is_other else self._sampler.sample(1)
+                asked.setdefault(to, []).append(span)
+        for names, wanted in asked.items():
+            ranges = [(span.ticket, span.first, span.last) for span in wanted]
+            step.send(names, Recover(self._group, ranges), DATAGRAM)
+            peer = names[0] if len(names) == 1 else None
+            for span in wanted:
+                for entry in range(span.first, span.last + 1):
+                    self._note(step, span.ticket, entry, peer=peer, cause="asked")
+
+    def arrived(self, step: Step, update: Update) -> None:
+        """An event arrived, asked for or not."""
+        if self.requests.came(update.key):
+            self.recovered += 1
+            self._note(step, update.index, update.entry, cause="answered")
+
+    def give_up(self, step: Step, before: int) -> None:
+        """Forgets what was asked for before this round, so that it may be asked for again."""
+        for key in self.requests.give_up(before):
+            self._note(step, *index_and_entry(key), cause="failed")
+
+    def _note(self, step: Step, index: int, entry: int, **columns: object) -> None:
+        self._ownership.note(step, "recover", index, entry, **columns)
+
+    # --- what others lack --------------------------------------------------------------------
+
+    def answer(self, step: Step, sender: NodeId, packet: Recover) -> None:
+        spans = []
+        for index, first, last in packet.ranges:
+            if index >= self._options.tickets or first > last:
+                raise PeerError(f"{sender} asks for {first} to {last} of ticket {index}")
+            if self._ownership.never_made(index, last):
+                raise PeerError(f"{sender} asks for what {self._me} never made")
+            spans.append(Span(index, first, last))
+        found = self.buffer.find(spans, ANSWER.count)
+        size = 0
+        for place, update in enumerate(found):
+            size += update.size
+            if size > ANSWER.size and place:
+                found = found[:place]
+                break
+        self.hand_over(step, sender.name, found)
+
+    def hand_over(self, step: Step, name: str, updates: list[Update]) -> None:
+        if not updates:
+            return
+        entries = [(update, 0) for update in updates]
+        for part, channel in parts(entries, self._options.transport == "status"):
+            token = name if channel is STATUS else None
+            step.send(name, Recovered(self._group, part), channel, token)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ordercast.kernel.family import Words
 from ordercast.kernel.wording import value_text
+from ordercast.protocol.cluster.joining import Joining
 from ordercast.protocol.cluster.packets import (
     SEQUENCE_BITS,
     Ask,
@@ -43,9 +44,13 @@ def _state(member: Any) -> list[str]:
     waiting = [_update(held) for held in member.order.waiting()]
     return [
         f"{member.me} is at {_clock(member.order.clock)}"
-        + (", and asks where it is" if member.joining is not None else "")
+        + (", and asks where it is" if isinstance(member.phase, Joining) else "")
         + (f", waits with {value_text(waiting)}" if waiting else "")
-        + (f", has asked for {len(member.requests)}" if len(member.requests) else "")
+        + (
+            f", has asked for {len(member.recovery.requests)}"
+            if len(member.recovery.requests)
+            else ""
+        )
     ]
 
 

@@ -26,6 +26,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.tickets.guardian import Guardian
+from ordercast.protocol.tickets.interface import NOTHING, News, TicketPacket
 from ordercast.protocol.tickets.owner import SEQUENCE_BITS, Owner
 from ordercast.protocol.tickets.packets import (
     About,
@@ -54,7 +55,6 @@ from ordercast.protocol.tickets.packets import (
 )
 from ordercast.protocol.tickets.refusals import refuse_nonsense
 from ordercast.protocol.tickets.steward import Steward
-from ordercast.protocol.tickets.tenure import NOTHING, News, TicketPacket
 from ordercast.types import NodeId
 
 Answers = Pong | Ready | Sealed | Voted | Installed
@@ -99,7 +99,7 @@ class Leased:
         chance: Random,
         *,
         clock: Callable[[], tuple[int, ...]] = tuple,
-        kept: Sequence[Packet] = (),
+        persisted: Sequence[Packet] = (),
         members: Sequence[str] = (),
     ) -> None:
         """`known`: whom we can reach. `clock`: how far we are. `members`: of all, if we found."""
@@ -117,7 +117,7 @@ class Leased:
         self.acquired = self.lost = self.refusals = self.strange = 0
         self._known = known
         self._chance = chance
-        self._kept = kept
+        self._persisted = persisted
         self._founds = tuple(members)
         self._strangers: set[str] = set()  # members that know of no cluster
         self._alive: dict[str, tuple[int, Pong]] = {}  # by name: our time of the ping, its answer
@@ -154,9 +154,9 @@ class Leased:
     def start(self, step: Step) -> News:
         """At first, or again, after we had left."""
         self.going = False
-        if self._kept:
-            kept, self._kept = self._kept, ()
-            self.restore(kept, step.now)
+        if self._persisted:
+            persisted, self._persisted = self._persisted, ()
+            self.restore(persisted, step.now)
         self._ping(step)
         return NOTHING
 
@@ -252,7 +252,7 @@ class Leased:
         self.owner.give_up(step, self.hint)
         return self._heard_ourselves(step, News(lost=ticket))
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
         raise AssertionError("leases are asked for by datagram")
 
     def _post(self, step: Step, names: tuple[str, ...], packet: About) -> None:

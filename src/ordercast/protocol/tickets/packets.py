@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
-from ordercast.protocol.tickets.tenure import TicketPacket
+from ordercast.protocol.tickets.interface import TicketPacket
 from ordercast.types import NodeId
 
 MOST_TICKETS = 1024

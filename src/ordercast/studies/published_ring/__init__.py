@@ -23,10 +23,10 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import CAUSAL
-from ordercast.protocol.cluster.moving_member import MovingMember
-from ordercast.protocol.cluster.ownership import founder_of
+from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.partial_view import Sampler
-from ordercast.protocol.tickets.tenure import Tickets
+from ordercast.protocol.cluster.updaters import founder_of
+from ordercast.protocol.tickets.interface import Tickets
 from ordercast.studies.published_ring.failure_free import FailureFree
 from ordercast.studies.published_ring.fault_tolerant import TICKS_A_ROUND, FaultTolerant
 from ordercast.studies.published_ring.options import RingOptions
@@ -41,7 +41,7 @@ def ring_tickets(
     sampler: Sampler,
     clock: Callable[[], tuple[int, ...]],
     chance: Random,
-    kept: Sequence[Packet],
+    persisted: Sequence[Packet],
 ) -> Tickets:
     """One process's part in the ring."""
     options = plan.options
@@ -90,7 +90,7 @@ class Contact:
 def build(
     me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
 ) -> list[Machine]:
-    return [MovingMember(me, plan, chance, kept, ring_tickets) for plan in plans]
+    return [CausalMember(me, plan, chance, ring_tickets, kept) for plan in plans]
 
 
 # Causal in all but who decides about tickets: traces call it so, and hold it to the same promises.

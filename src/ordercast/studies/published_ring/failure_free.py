@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step
-from ordercast.protocol.tickets.tenure import News, TicketPacket
+from ordercast.protocol.tickets.interface import News, TicketPacket
 from ordercast.studies.published_ring.packets import (
     Ackcjoin,
     Ackcleave,
@@ -139,7 +139,7 @@ class FailureFree:
         self._go_on(step)
         return self._news()
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
         """Not OK says nothing here: nothing is lost, so it did or will arrive."""
         assert isinstance(token, Letter)
         letters = self._letters[token.to]
@@ -167,6 +167,9 @@ class FailureFree:
     def may_go(self) -> bool:
         """The last one has nobody to leave its tickets to."""
         return self.state == "idle" or self._is_alone
+
+    def has_heirs(self, now: int) -> bool:
+        return True  # the ring does not know who is there
 
     def counters(self) -> dict[str, int]:
         return dict(self._counters)

@@ -26,7 +26,7 @@ from typing import Literal
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step
-from ordercast.protocol.tickets.tenure import News, TicketPacket
+from ordercast.protocol.tickets.interface import News, TicketPacket
 from ordercast.studies.published_ring.exclusion import Exclusion
 from ordercast.studies.published_ring.packets import (
     Ackcjoin,
@@ -194,7 +194,7 @@ class FaultTolerant:
         else:
             raise PeerError(f"{name} sent {type(packet).__name__}, which this ring does not know")
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
         assert isinstance(token, Sent)
         if token.what == "seek" and not arrived and self.state == "joining":
             self._seeking.deny(step.now)
@@ -225,6 +225,9 @@ class FaultTolerant:
 
     def may_go(self) -> bool:
         return True
+
+    def has_heirs(self, now: int) -> bool:
+        return True  # the ring does not know who is there
 
     def counters(self) -> dict[str, int]:
         return dict(self._counters)

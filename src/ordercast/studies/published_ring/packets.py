@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.kernel.packet import Packet
-from ordercast.protocol.tickets.tenure import TicketPacket
+from ordercast.protocol.tickets.interface import TicketPacket
 
 MOST_TICKETS = 1024
 MOST_KNOWN = 63

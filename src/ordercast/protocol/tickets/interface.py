@@ -68,7 +68,7 @@ class Tickets(Protocol):
     def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> News:
         """One of the packets of this kind of ownership."""
 
-    def told(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
         """The answer to a STATUS send of ours. Our tokens are of a type of our own."""
 
     def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
@@ -88,6 +88,9 @@ class Tickets(Protocol):
 
     def may_go(self) -> bool:
         """Whether nobody needs us any more."""
+
+    def has_heirs(self, now: int) -> bool:
+        """Whether any other member could take over what others need us for."""
 
     def counters(self) -> dict[str, int]:
         """What it counts, by plain names."""
