@@ -25,16 +25,28 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from ordercast.kernel.packet import Packet
 from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
 
 
 class Channel(Enum):
-    LINK = "link"
-    DATAGRAM = "datagram"
-    STATUS = "status"
+    """A channel by what it promises. Worlds ask for a promise, and never which channel it is."""
+
+    LINK = "link", True, False
+    DATAGRAM = "datagram", False, False
+    STATUS = "status", False, True
+
+    def __new__(cls, word: str, in_order: bool, answered: bool) -> Self:
+        channel = object.__new__(cls)
+        channel._value_ = word
+        return channel
+
+    def __init__(self, word: str, in_order: bool, answered: bool) -> None:
+        self.in_order = in_order  # reliable and FIFO between two incarnations
+        self.answered = answered  # within a bound
+        self.fleeting = not in_order and not answered  # may be lost, doubled, reordered
 
 
 LINK = Channel.LINK
@@ -93,7 +105,7 @@ class Step:
         A token is for STATUS, and comes back with the answer. To several addresses it is a tuple
         with a token for each.
         """
-        assert token is None or channel is STATUS, "a token comes back on STATUS only"
+        assert token is None or channel.answered, "a token comes back with an answer only"
         if not isinstance(to, tuple):
             self.sent.append(((to,), packet, channel, (token,)))
             return

@@ -22,7 +22,7 @@ from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine, Retiring
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Heard, Sent, Timer
+from ordercast.kernel.step import Heard, Sent, Timer
 from ordercast.net.committer import Committer
 from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
@@ -218,13 +218,13 @@ class Driver:
         """Encoded once, whoever it goes to."""
         to, packet, channel, tokens = sent
         body = self._codec.encode(packet)
-        if channel is LINK:
+        if channel.in_order:
             framed = frame(Kind.DATA, body)
             peers: tuple[Any, ...] = to  # never bare names: a link joins two incarnations
             for peer in peers:
                 self.mesh.send(peer, framed)
             self.backpressure.sent(peers)
-        elif channel is DATAGRAM:
+        elif channel.fleeting:
             for address in to:
                 self.datagrams.send(address if isinstance(address, str) else address.name, body)
         else:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, STATUS, Address, Channel, Sent
+from ordercast.kernel.step import Address, Channel, Sent
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim.event_queue import EventQueue
@@ -105,7 +105,7 @@ class Network:
                 packet = self._codec.decode(data)
         self.posted += len(to)
         self.bytes += size * len(to)
-        if channel is DATAGRAM:
+        if channel.fleeting:
             assert size <= LARGEST_DATAGRAM, f"a datagram of {size} bytes; {LARGEST_DATAGRAM} fit"
             calm = not (self.cuts or self.loss_at or self.slow_at)
             if self._plain and calm and not source.wire_rows:
@@ -119,10 +119,10 @@ class Network:
             leaves = self._leaves(source, size)
             wanted = None if isinstance(address, str) else address
             message = (source.node, wanted, packet, size)
-            if channel is STATUS:
+            if channel.answered:
                 self._ask(source, target, message, leaves, seat, token)
                 continue
-            assert wanted is not None or channel is DATAGRAM, (
+            assert wanted is not None or channel.fleeting, (
                 "a link joins two incarnations, not two names"
             )
             if leaves > self._queue.now:
@@ -135,7 +135,7 @@ class Network:
         source, target, message, channel = departure
         if not source.alive or source.node != message[0]:
             return
-        if channel is DATAGRAM:
+        if channel.fleeting:
             self._datagram(source, target, message)
         else:
             assert message[1] is not None

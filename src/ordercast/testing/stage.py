@@ -33,8 +33,6 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import (
     DATAGRAM,
-    LINK,
-    STATUS,
     Address,
     Channel,
     Note,
@@ -237,7 +235,7 @@ class Stage:
             if there:
                 self.inject(message.sender, message.target, message.packet, message.channel)
         finally:
-            if message.channel is STATUS:
+            if message.channel.answered:
                 back = (message.target, message.sender.name) not in self.cuts
                 self._report_status(message, there and answered and back)
 
@@ -251,7 +249,7 @@ class Stage:
 
     def drop(self, message: InFlight) -> None:
         """One message never arrives. On the link of a dead sender, nor does what is behind it."""
-        if message.channel is LINK:
+        if message.channel.in_order:
             if self._is_alive(message.sender):
                 raise StageError("a link loses nothing while both ends live: cut it, or crash one")
             for behind in self._rest_of_link(message):
@@ -259,12 +257,12 @@ class Stage:
                     self._take(behind)
             return
         self._take(message)
-        if message.channel is STATUS:
+        if message.channel.answered:
             self._report_status(message, False)
 
     def double(self, message: InFlight) -> InFlight:
         """A second copy of a datagram, behind everything else."""
-        if message.channel is not DATAGRAM:
+        if not message.channel.fleeting:
             raise StageError(f"a {message.channel.value} is never doubled: only datagrams are")
         self._posted += 1
         copy = self._underway[self._posted] = message._replace(number=self._posted)
@@ -337,13 +335,13 @@ class Stage:
     def post(
         self, sender: NodeId, to: Address, packet: Packet, channel: Channel, token: Hashable
     ) -> None:
-        assert channel is not LINK or isinstance(to, NodeId), (
+        assert not channel.in_order or isinstance(to, NodeId), (
             "a link joins two incarnations, not names"
         )
         self._posted += 1
         message = InFlight(self._posted, sender, to, packet, channel, token)
-        lost = channel is DATAGRAM and message.path in self.cuts
-        if isinstance(to, NodeId) and channel is not STATUS:
+        lost = channel.fleeting and message.path in self.cuts
+        if isinstance(to, NodeId) and not channel.answered:
             lost = lost or not self._is_alive(to)
         if not lost:
             self._underway[message.number] = message
@@ -366,7 +364,7 @@ class Stage:
                 self.deliver(message)
                 continue
             # A status is answered within a bound, cut or not.
-            message = next((each for each in messages if each.channel is STATUS), None)
+            message = next((each for each in messages if each.channel.answered), None)
             if message is None:
                 return
             self.drop(message)
@@ -376,12 +374,12 @@ class Stage:
 
     def _rest_of_link(self, message: InFlight) -> list[InFlight]:
         """All that is underway on the link of this message, or the message alone."""
-        if message.channel is not LINK:
+        if not message.channel.in_order:
             return [message]
         return [
             each
             for each in self._underway.values()
-            if each.channel is LINK and each.sender == message.sender and each.to == message.to
+            if each.channel.in_order and each.sender == message.sender and each.to == message.to
         ]
 
     def _actor(self, name: str) -> Actor:

@@ -22,7 +22,7 @@ from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Input, Leave, Seek, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import DATAGRAM, LINK, Address, Heard, Note, Sent, Step, Timer
+from ordercast.kernel.step import Address, Heard, Note, Sent, Step, Timer
 from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
 from ordercast.sim.explore.setting import Setting
 from ordercast.types import Event, Invitation, NodeId, StateWanted, View
@@ -169,7 +169,7 @@ class Call:
         to, packet, channel, tokens = sent
         members, place = self._members, self.seats.index(seat)
         number = members.number(packet)
-        by = LINKED if channel is LINK else FLEETING if channel is DATAGRAM else ASKED
+        by = LINKED if channel.in_order else ASKED if channel.answered else FLEETING
         for address, token in zip(to, tokens, strict=True):
             asked = members.number(token) if by == ASKED else 0
             code = members.code(address)
