@@ -25,6 +25,8 @@ from ordercast import open as open_node
 from ordercast.cli import screen
 from ordercast.errors import DiskError, OrdercastError, UsageError
 from ordercast.kernel.family import Level
+from ordercast.kernel.step import Heard
+from ordercast.kernel.wording import told_text
 from ordercast.levels import level_of
 from ordercast.net.config import table_of
 from ordercast.types import View
@@ -128,8 +130,10 @@ async def _print_all(group: Group, json: bool) -> None:
             print(f"{group.name}: ticket {event.ticket} {event.cause}")
         elif isinstance(event, Subgroup):
             print(f"{group.name}: without {' '.join(str(member) for member in event.gone)}")
-        else:
+        elif isinstance(event, Message):
             print(f"{group.name}: {event.sender}: {_printable(event.data)}")
+        else:
+            print(f"{group.name}: {_printable(told_text(event).encode())}")
         sys.stdout.flush()
 
 
@@ -139,15 +143,17 @@ def _printable(data: bytes) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def _fields(event: Message | View | Updating | Subgroup) -> dict[str, Any]:
+def _fields(event: Heard) -> dict[str, Any]:
     if isinstance(event, Updating):
         return {"group": event.group, "ticket": event.ticket, "updating": event.cause}
     if isinstance(event, Subgroup):
         return {"group": event.group, "without": [str(member) for member in event.gone]}
     if isinstance(event, View):
         return {"group": event.group, "members": [str(member) for member in event.members]}
-    text = event.data.decode(errors="replace")
-    return {"group": event.group, "sender": str(event.sender), "data": text}
+    if isinstance(event, Message):
+        text = event.data.decode(errors="replace")
+        return {"group": event.group, "sender": str(event.sender), "data": text}
+    return {"group": event.group, "told": told_text(event)}
 
 
 async def _send_lines(group: Group) -> None:

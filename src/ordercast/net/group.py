@@ -25,14 +25,12 @@ from typing import TYPE_CHECKING, Any
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.inputs import Backpressure, Input
 from ordercast.kernel.outbox import AS_PLANNED, Batch
+from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
 from ordercast.net.message import (
     LARGEST_BATCH,
-    Handed,
     Handover,
     Hooks,
-    Item,
-    MachineOutput,
     as_bytes,
 )
 from ordercast.net.progress import Progress
@@ -196,7 +194,7 @@ class Group:
 
     # --- what the driver reports -------------------------------------------------------------
 
-    def take(self, item: MachineOutput) -> None:
+    def take(self, item: Heard) -> None:
         """The driver hands over what the machine delivered, or asks of the application."""
         if isinstance(item, Event):
             if item.origin == self.node.me:
@@ -254,10 +252,10 @@ class Group:
     def __aiter__(self) -> Stream:
         return self.stream
 
-    async def __anext__(self) -> Handed:
+    async def __anext__(self) -> Heard:
         return await self.stream.__anext__()
 
-    async def next_batch(self) -> Item:
+    async def next_batch(self) -> Heard:
         """The next whole event, or what comes in between: one call a batch, for those who count
         microseconds."""
         return await self.stream.next_batch()

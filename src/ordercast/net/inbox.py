@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ordercast.net.message import Item
-from ordercast.types import Event, StateGiven, StateWanted
+from ordercast.kernel.step import Heard
+from ordercast.types import Event
 
 
 class Inbox:
@@ -30,21 +30,21 @@ class Inbox:
         self._numbers = numbers  # of arrivals in all groups of the node
         self.arrivals: deque[int] = deque()  # the number of each item
         self.last = 0  # the number of the last that was taken
-        self.items: deque[Item | StateWanted | StateGiven] = deque()
+        self.items: deque[Heard] = deque()
         self.size = 0  # bytes of the messages in it
         self.count = 0  # messages in it
         self.taken = 0  # items, so far
         self.most_bytes = 4 << 20  # that may wait before senders have to
         self.most_count = 65_536  # the same, in messages
 
-    def put(self, item: Item | StateWanted | StateGiven) -> None:
+    def put(self, item: Heard) -> None:
         self.items.append(item)
         self.arrivals.append(next(self._numbers))
         if isinstance(item, Event):
             self.count += len(item.payloads)
             self.size += item.size
 
-    def take(self) -> Item | StateWanted | StateGiven:
+    def take(self) -> Heard:
         item = self.items.popleft()
         self.last = self.arrivals.popleft()
         self.taken += 1

@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.inputs import Input, StateProvided
 from ordercast.types import (
-    Event,
     Invitation,
     NodeId,
-    Refused,
     StateGiven,
     StateWanted,
-    Subgroup,
-    Updating,
-    View,
 )
 from ordercast.wire.codec import LARGEST_PACKET
 
@@ -30,11 +25,6 @@ LARGEST_STATE = 32 << 20
 """Bytes of an application's state that a newcomer is given in one packet."""
 LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
 """Bytes of the messages of one batch: what is around them is at most a few bytes a message."""
-
-Item: TypeAlias = Event | View | Updating | Subgroup
-"""What an application is handed, in order."""
-MachineOutput: TypeAlias = Item | StateWanted | StateGiven | Invitation | Refused
-"""What a machine reports to the application, or asks of it."""
 
 
 class GroupClosed(OrdercastError):
@@ -52,10 +42,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     group: str
     number: int  # of the event that carried it: equal for the messages of one batch
-
-
-Handed: TypeAlias = Message | View | Updating | Subgroup
-"""The same, a message at a time."""
 
 
 def as_bytes(data: object) -> bytes:

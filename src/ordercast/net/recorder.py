@@ -37,14 +37,15 @@ import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.family import Level
+from ordercast.kernel.step import Heard
 from ordercast.levels import find_family, level_of, level_type
 from ordercast.net.config import GroupRules
-from ordercast.net.message import GroupClosed, Item
+from ordercast.net.message import GroupClosed
 from ordercast.net.node import open_node
 from ordercast.settings import dotted, located
 from ordercast.trace.record_log import KEEP_BYTES, SEGMENT_BYTES, Recorded, RecordLog
 from ordercast.trace.recording import Numbers, Record
-from ordercast.types import NodeId, Subgroup, Updating, View
+from ordercast.types import Event, NodeId, View
 
 GATHER_BYTES = 8 << 20
 GATHER_COUNT = 16_384
@@ -54,7 +55,7 @@ GATHER_COUNT = 16_384
 class Feed(Protocol):
     """Where items come from, one by one, until it raises GroupClosed: a group is one."""
 
-    async def next_batch(self) -> Item: ...
+    async def next_batch(self) -> Heard: ...
 
 
 class Recorder:
@@ -157,16 +158,16 @@ class Recorder:
                 taken.clear()
                 await taken.wait()
 
-    def _record_of(self, item: Item) -> Record | None:
+    def _record_of(self, item: Heard) -> Record | None:
         """None: an earlier incarnation has recorded it, or it is no delivery but news about us."""
-        if isinstance(item, Updating | Subgroup):
-            return None
         me, at = self._me, self._clock()
         if isinstance(item, View):
             names = tuple(sorted(member.name for member in item.members))
             return Record(
                 0, "view", at, me.name, me.incarnation, item.group, view=item.id, members=names
             )
+        if not isinstance(item, Event):
+            return None
         before = self._before.get((item.group, item.origin.name))
         if before is not None and item.number in before:
             self.skipped += 1

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from ordercast.kernel.step import Heard
 from ordercast.net.condition import Condition
 from ordercast.net.inbox import Inbox
-from ordercast.net.message import GroupClosed, Handed, Handover, Item, Message
+from ordercast.net.message import GroupClosed, Handover, Message
 from ordercast.net.progress import Progress
 from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
 
@@ -30,7 +31,7 @@ class Stream:
         self._event = NOTHING  # that is being handed out
         self._place = 0  # of its next message
 
-    def put(self, item: Item | StateWanted | StateGiven) -> None:
+    def put(self, item: Heard) -> None:
         self.inbox.put(item)
         self._arrived.notify()
 
@@ -46,7 +47,7 @@ class Stream:
     def __aiter__(self) -> Stream:
         return self
 
-    async def __anext__(self) -> Handed:
+    async def __anext__(self) -> Heard:
         place, event = self._place, self._event
         payloads = event.payloads
         if place < len(payloads):  # the usual case, without one more call
@@ -59,7 +60,7 @@ class Stream:
                 raise StopAsyncIteration from None
         return handed
 
-    def next_ready(self) -> Handed | None:
+    def next_ready(self) -> Heard | None:
         """What comes next, if it is here."""
         place, event = self._place, self._event
         payloads = event.payloads
@@ -81,7 +82,7 @@ class Stream:
             return self.inbox.last
         return self.inbox.arrivals[0] if self.inbox.arrivals else None
 
-    async def next_batch(self) -> Item:
+    async def next_batch(self) -> Heard:
         """The next whole event, or what is left of it, or what comes in between."""
         if self._place < len(self._event.payloads):
             rest = msgspec.structs.replace(
@@ -98,7 +99,7 @@ class Stream:
             raise self._progress.ended
         await self._arrived.wait()
 
-    def _take(self) -> Item | None:
+    def _take(self) -> Heard | None:
         while self.inbox.items:
             item = self.inbox.take()
             # The application has done with all that it was handed before, so its state is that of

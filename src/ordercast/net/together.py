@@ -9,8 +9,9 @@ among them: what these deliver has its place in the order in which it came.
 from __future__ import annotations
 
 from ordercast.errors import UsageError
+from ordercast.kernel.step import Heard
 from ordercast.net.group import Group
-from ordercast.net.message import GroupClosed, Handed
+from ordercast.net.message import GroupClosed
 
 
 class Together:
@@ -32,7 +33,7 @@ class Together:
     def __aiter__(self) -> Together:
         return self
 
-    async def __anext__(self) -> Handed:
+    async def __anext__(self) -> Heard:
         while True:
             waiting = [
                 (arrival, place)

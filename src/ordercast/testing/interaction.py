@@ -39,6 +39,7 @@ from ordercast.kernel.wording import (
     event_text,
     in_group,
     packet_text,
+    told_text,
     value_text,
 )
 from ordercast.protocol.families import FAMILIES
@@ -75,12 +76,8 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} → {','.join(map(str, to))} {channel.value} {packet_text(packet, words)}"
         case Kept(record):
             return f"{who} keeps {packet_text(record, words)}"
-        case TimerSet(timer, None):
-            return f"{who} timer {value_text(timer)} off"
-        case TimerSet(timer, int(after)):
-            exact = str(Duration(after))
-            rough = exact if len(exact) <= 6 else f"{after / 1e6:.3g}ms"
-            return f"{who} timer {value_text(timer)} in {rough}"
+        case TimerSet(timer, after):
+            return f"{who} timer {value_text(timer)} {_when(after)}"
         case View():
             return f"{who} view {_names(what.members)}{in_group(what.group)}"
         case Event():
@@ -106,7 +103,14 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
                 kind = f"{kind} {event_text(str(left.pop('origin')), number)}"
                 del left["number"]
             return f"{who} notes {kind}{columns_text(left, words)}"
-    raise AssertionError(f"a stage does not log {what!r}")
+    return f"{who} is told: {told_text(what, words)}{in_group(what.group)}"
+
+
+def _when(after: int | None) -> str:
+    if after is None:
+        return "off"
+    exact = str(Duration(after))
+    return f"in {exact if len(exact) <= 6 else f'{after / 1e6:.3g}ms'}"
 
 
 def _names(nodes: Sequence[NodeId]) -> str:
