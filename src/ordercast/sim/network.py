@@ -298,13 +298,12 @@ class Network:
             self._queue.add(self._queue.now + self._delay(source, link.target), self._resume, link)
 
     def _resume(self, link: Link) -> None:
-        """The connection is made again: what was held arrives, in order."""
+        """The connection is made again: what was held arrives together, in order."""
         if link not in self._stopped or (link.sender.name, link.to.name) in self.cuts:
             return
         del self._stopped[link]
         held, link.held = link.held, []
-        for message in held:
-            link.target.arrive(message)
+        link.target.arrive_together(held)
 
     def forget(self, process: Process) -> None:
         """The process died: its queues are gone, and so is a random end of what is underway."""

@@ -167,6 +167,20 @@ class Process:
         now = self.queue.now
         self.host.receive(sender, packet, now if self.clock is TRUE else self.clock.read(now))
 
+    def arrive_together(self, messages: list[InFlight]) -> None:
+        """Messages of one link that come at once, as live ones do: they may share a step."""
+        if self._paused is not None:
+            self._paused.append((self.arrive_together, messages))
+            return
+        packets = []
+        for sender, to, packet, size in messages:
+            if to == self.node:
+                packets.append(packet)
+                if self.wire_rows and self.alive:
+                    self._wire_row("receive", sender.name, packet, size)
+        if packets:
+            self.host.receive_all(messages[0][0], packets, self.now())
+
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
         event = self.host.submit(group, payloads, size, self.now())
         self.submitted_up_to[group] = event.number
