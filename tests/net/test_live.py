@@ -92,7 +92,7 @@ def test_what_is_wrong_with_it_is_a_sentence(tmp_path: Path) -> None:
         for group, sentence in [
             ({"options": {"heartbeat": "0ms"}}, "heartbeat must be longer than nothing"),
             ({"options": {"windw": 3}}, "windw"),
-            ({"family": "feed"}, "family 'feed' does not run live"),
+            ({"family": "feed"}, "unknown family 'feed'"),
         ]:
             process = await member(settings(tmp_path, **group))
             said, errors = await process.communicate()

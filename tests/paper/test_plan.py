@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ from ordercast.protocol.cluster import GOSSIP as FAMILY
 from ordercast.protocol.cluster.advice import minimum_history
 from ordercast.protocol.cluster.member import GossipMember
 from ordercast.protocol.cluster.packets import Rumour
+from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
 from ordercast.trace.schema import Level
@@ -70,7 +71,7 @@ def seen(
     options: dict[str, Any],
     processes: int,
     loss: float,
-    families: dict[str, Family] | None = None,
+    families: Mapping[str, Family] = FAMILIES,
 ) -> Seen:
     """What gossip alone misses with these options."""
     creators = processes if family == "gossip" else CREATORS
