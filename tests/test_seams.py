@@ -1,7 +1,7 @@
 """Whether the seams carry: a family and a law that only this file knows, in every world.
 
 The family is a token that goes round: the member that has it may send, and the token goes on when
-everybody has what was sent. It has options, two packets, news of its own for the application, a
+everybody has what was sent. It has options, two packets, an input and news of its own, a
 facet (the permit to send), words for interaction files and a mutant. The law says that no event of
 an origin is left out. If one of the tests below needs a line elsewhere in src, the seam is not
 there.
@@ -9,7 +9,9 @@ there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,7 +37,7 @@ from ordercast.kernel.family import (
     Words,
     machine_per_group,
 )
-from ordercast.kernel.inputs import Input, Seek, StatusResult
+from ordercast.kernel.inputs import Backpressure, Input, Seek, StatusResult
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step, Timer
 from ordercast.protocol.families import FAMILIES
@@ -94,10 +96,18 @@ class Passed(msgspec.Struct, frozen=True):
     passes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Hurry(Input):
+    """Given by the application: the token goes on as soon as it can."""
+
+    group: str
+    turns: int = 1
+
+
 class Holder:
     """Sends by status, again until it arrived: what comes twice is known by its number."""
 
-    takes = (Seek, StatusResult)
+    takes = (Seek, StatusResult, Hurry)
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, Ring)
@@ -110,6 +120,7 @@ class Holder:
         self.has_token = self.passes == 0
         self.order = self.made = 0
         self.is_wanted = self.had = False
+        self.hurried = 0
         self.is_over = False  # it has rested long enough
         self.unanswered: dict[str, Packet] = {}  # by receiver
 
@@ -158,13 +169,16 @@ class Holder:
             if packet is not None and not given.arrived:
                 self._send(step, {str(given.token): packet})
             self._pass_on(step)
+        elif isinstance(given, Hurry):
+            self.hurried += given.turns
+            self.expire(step, "hold")
         elif isinstance(given, Seek):
             self.is_wanted = given.wanted
             if self.has_token or not given.wanted:
                 self._notify(step, "acquired" if given.wanted else "released")
 
     def counters(self, group: str) -> dict[str, int]:
-        return {"passes": self.passes}
+        return {"passes": self.passes, "hurried": self.hurried}
 
     def _take(self, step: Step) -> None:
         self.has_token, self.is_over = True, False
@@ -268,6 +282,13 @@ options = {{ hold = "{hold}" }}
 
 [workload]
 rate = 40
+
+[[fault]]
+at = "500ms"
+kind = "give"
+nodes = ["n2"]
+input = "Hurry"
+values = {{ turns = 3 }}
 """
 
 
@@ -293,6 +314,13 @@ def test_in_the_simulator_from_a_scenario_file(tmp_path: Path) -> None:
     )
     assert len({row.origin for row in run.trace.rows if row.kind == "deliver"}) == 4
     assert answers(check(run.trace, [UNBROKEN])) == {NAME: Answer.HOLDS}
+
+
+def test_an_input_that_its_family_does_not_take_is_refused(tmp_path: Path) -> None:
+    path = scenario_in(tmp_path)
+    path.write_text(path.read_text(encoding="utf-8").replace("Hurry", "Hury"), encoding="utf-8")
+    with pytest.raises(ordercast.UsageError, match=r"unknown input 'Hury'.*Hurry"):
+        simulate(path, seed=3, families=KNOWN)
 
 
 def test_its_options_are_checked_as_any_others(tmp_path: Path) -> None:
@@ -344,7 +372,7 @@ settle
 n2 ← n1 status ring.said origin=n1 number=1 order=1 payloads=[a] size=1
 n2 delivers n1:1 [a] order=1
 
-tick n1
+give n1 Hurry turns=2
 show n1 n2
 ----
 n1 → n2 status ring.token pass 1
@@ -383,6 +411,10 @@ async def test_live_over_sockets(cluster: Cluster) -> None:
             passed = passed or isinstance(event, Passed)
         heard.append(data)
     assert passed
+    groups[0].give(Hurry("ring"))
+    assert groups[0].status()["counters"]["hurried"] == 1
+    with pytest.raises(ordercast.UsageError, match="'ring' is ring: no Backpressure is taken"):
+        groups[0].give(Backpressure("ring", True))
     assert heard[0] == heard[1] == heard[2]
     assert sorted(heard[0]) == [b"%d.%d" % (one, turn) for one in range(3) for turn in range(3)]
 
@@ -391,7 +423,7 @@ async def test_live_over_sockets(cluster: Cluster) -> None:
 def test_live_between_processes_from_the_same_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     path = scenario_in(tmp_path, "tests.test_seams:RING", length="2s")
     assert main(["live", str(path), "--out", str(tmp_path / "lake")]) == 0
 

@@ -8,9 +8,13 @@ stub for what other families have.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ordercast.errors import UsageError, unknown_word
 
 if TYPE_CHECKING:
     from ordercast.kernel.family import Plan
@@ -19,6 +23,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Input:
     """The base of all inputs that are values."""
+
+
+def named_input(takes: Collection[type[Input]], word: str, values: Mapping[str, Any]) -> Input:
+    """The one of these inputs that has this name, with these values, as a file has them."""
+    kinds = {kind.__name__: kind for kind in takes}
+    if word not in kinds:
+        raise UsageError(unknown_word("input", word, kinds))
+    try:
+        return msgspec.convert(dict(values), kinds[word], strict=False)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise UsageError(f"input {word}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

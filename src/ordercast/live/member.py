@@ -10,6 +10,7 @@ one `Command` a line:
   reform has a group formed anew, if that can be
   leave  leaves a group as an application does, after what was sent is with the others
   join   joins a group that it is not in
+  give   gives a group an input of its family's
   stop-reading, read-on   takes nothing of what a group delivers, and takes it again
   stop   writes the `stop` row and ends, without leaving a group: for the others it just is no more
 
@@ -37,6 +38,7 @@ import msgspec
 from ordercast import levels
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.family import Level
+from ordercast.kernel.inputs import named_input
 from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
@@ -93,7 +95,16 @@ class Ready(_Line, frozen=True):
 
 class Command(_Line, frozen=True):
     do: Literal[
-        "meet", "start", "cut", "reform", "join", "leave", "stop-reading", "read-on", "stop"
+        "meet",
+        "start",
+        "cut",
+        "reform",
+        "join",
+        "leave",
+        "give",
+        "stop-reading",
+        "read-on",
+        "stop",
     ]
     places: dict[str, str] = {}  # meet and start: where everybody is
     seconds: float = 0.0  # start: how long the load runs
@@ -101,6 +112,8 @@ class Command(_Line, frozen=True):
     outgoing: list[str] = []  # cut: whom we must not reach
     absent: list[str] = []  # start: which groups it is not in
     group: str = ""  # reform and what follows: which
+    word: str = ""  # give: the name of the input
+    values: dict[str, Any] = {}
 
 
 class Session:
@@ -159,6 +172,8 @@ class LiveMember:
                 self._begin(self._join_again(command.group))
             elif command.do == "leave":
                 self._begin(self._leave(command.group))
+            elif command.do == "give":
+                self._give(command.group, command.word, command.values)
             elif command.do == "stop-reading":
                 self._read(command.group, False)
             elif command.do == "read-on":
@@ -212,6 +227,11 @@ class LiveMember:
         if name in self._sessions:
             ready = self._sessions[name].reads
             ready.set() if reads else ready.clear()
+
+    def _give(self, name: str, word: str, values: dict[str, Any]) -> None:
+        machine = self._node.driver.machine(name)
+        if name in self._sessions and machine is not None:
+            self._sessions[name].group.give(named_input(machine.takes, word, values))
 
     async def _reform(self, group: str) -> None:
         """As in the simulator, nothing has gone wrong if the others do not want it."""

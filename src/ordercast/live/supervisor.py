@@ -22,7 +22,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import randrange
@@ -329,6 +329,9 @@ class Supervisor:
     def leave(self, name: str, group: str) -> None:
         self._absent.add((name, group))
         self._tell_started(name, Command(do="leave", group=group))
+
+    def give(self, name: str, group: str, word: str, values: Mapping[str, Any]) -> None:
+        self._tell_started(name, Command(do="give", group=group, word=word, values=dict(values)))
 
     def stop_reading(self, name: str, group: str) -> None:
         self._tell_started(name, Command(do="stop-reading", group=group))

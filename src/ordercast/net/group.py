@@ -188,6 +188,13 @@ class Group:
             raise UsageError(why)
         return self.permit
 
+    def give(self, given: Input) -> None:
+        """Anything else that the family takes of an application."""
+        if self.ended is not None:
+            raise self.ended
+        if not self.node.driver.give(self.name, given):
+            raise UsageError(f"{self.name!r} is {self.family}: no {type(given).__name__} is taken")
+
     async def change(self) -> None:
         """Until something about sends, tickets or formations has changed."""
         await self._progress.change()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from ordercast.kernel.inputs import Backpressure, Form
+from ordercast.kernel.inputs import Backpressure, Form, named_input
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, DiskMode, Fault, Pair
 from ordercast.sim.event_queue import EventQueue
@@ -65,6 +66,12 @@ class SimulatedWorld:
 
     def leave(self, name: str, group: str) -> None:
         self._memberships[name].leave(group)
+
+    def give(self, name: str, group: str, word: str, values: Mapping[str, Any]) -> None:
+        process = self._processes[name]
+        seat = process.host.seats.get(group)
+        if seat is not None:
+            process.give(group, named_input(seat.takes, word, values))
 
     def stop_reading(self, name: str, group: str) -> None:
         self._processes[name].give(group, Backpressure(group, True))

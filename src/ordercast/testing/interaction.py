@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.family import Family
+from ordercast.kernel.inputs import named_input
 from ordercast.kernel.machine import Blocking
 from ordercast.kernel.packet import tag_of
 from ordercast.kernel.step import Note
@@ -347,11 +348,6 @@ def _settle(play: Play, ticks: str = "ticks=0") -> None:
     play.stage.settle(int(ticks.removeprefix("ticks=")))
 
 
-@command("throttle", "NAME on|off")
-def _throttle(play: Play, name: str, word: str) -> None:
-    play.stage.throttle(name, word == "on")
-
-
 @command("provide", "NAME STATE")
 def _provide(play: Play, name: str, state: str) -> None:
     play.stage.provide(name, _payload(state))
@@ -360,6 +356,12 @@ def _provide(play: Play, name: str, state: str) -> None:
 @command("seek", "NAME on|off")
 def _seek(play: Play, name: str, word: str) -> None:
     play.stage.seek(name, word == "on")
+
+
+@command("give", "NAME INPUT [field=value]...")
+def _give(play: Play, name: str, word: str, *pairs: str) -> None:
+    values = {"group": GROUP, **dict(pair.split("=", 1) for pair in pairs if "=" in pair)}
+    play.stage.give(name, named_input(play.stage.machine(name).takes, word, values))
 
 
 command("reform", "NAME")(lambda play, name: play.stage.form(name))

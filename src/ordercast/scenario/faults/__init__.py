@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Union
 
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.faults.hardware import Disk, Skew
-from ordercast.scenario.faults.members import Join, Leave, Reform, SlowReader
+from ordercast.scenario.faults.members import Give, Join, Leave, Reform, SlowReader
 from ordercast.scenario.faults.paths import Loss, OneWay, Partition, Slow
 from ordercast.scenario.faults.processes import Crash, Pause, Restart
 
@@ -24,6 +24,7 @@ _KINDS: tuple[type[Fault], ...] = (
     Leave,
     Join,
     SlowReader,
+    Give,
 )
 FAULTS: dict[str, type[Fault]] = {str(kind.__struct_config__.tag): kind for kind in _KINDS}
 """By the word that a scenario file has for it."""

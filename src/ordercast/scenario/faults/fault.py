@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -97,6 +97,9 @@ class World(Protocol):
 
     def leave(self, name: str, group: str) -> None:
         """The process leaves the group in an orderly way, now and in later lives."""
+
+    def give(self, name: str, group: str, word: str, values: Mapping[str, Any]) -> None:
+        """The application gives its member the input of this name (`named_input`)."""
 
     def stop_reading(self, name: str, group: str) -> None:
         """The application takes nothing of what the group delivers."""

@@ -1,9 +1,9 @@
-"""What members of a group do: `reform`, `leave`, `join`, `slow-reader`."""
+"""What members of a group do: `reform`, `leave`, `join`, `slow-reader`, `give`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -171,6 +171,27 @@ class SlowReader(OfMembers, frozen=True, tag="slow-reader"):
     def drawn(cls, lot: Lot) -> Fault:
         group, name = _place(lot)
         return cls(at=lot.at, nodes=[name], group=group, lasts=lot.lasts)
+
+
+class Give(OfMembers, frozen=True, kw_only=True, tag="give"):
+    """No fault: the applications of the nodes give their members an input of the family's."""
+
+    input: str  # the name of its class
+    values: dict[str, Any] = {}
+
+    def begin(self, world: World, others: Sequence[Fault]) -> None:
+        for name in self.nodes:
+            world.give(name, self.group, self.input, {"group": self.group, **self.values})
+
+    def check_group(
+        self, scenario: Scenario, group: GroupSettings, families: Families
+    ) -> Iterator[tuple[str, str]]:
+        if self.lasts is not None:
+            yield "for", "an input is given at a time, not for a while"
+
+    @classmethod
+    def chaos_check(cls, scenario: Scenario, families: Families) -> Iterator[str]:
+        yield "which input, chance cannot know: write it as a [[fault]]"
 
 
 def _place(lot: Lot) -> Place:
