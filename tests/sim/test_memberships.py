@@ -105,6 +105,13 @@ def test_a_reader_that_stops_holds_the_senders_back(family: str) -> None:
             }
 
 
+@pytest.mark.parametrize("family", ["total", "sequenced", "atomic"])
+def test_a_reader_that_stops_sends_nothing_that_others_would_have_to_retain(family: str) -> None:
+    options = OPTIONS[family] | {"window": 1}
+    run = ran({"kind": "slow-reader", "for": "3s"}, family=family, options=options)
+    assert len([row for row in rows_of(run, "submit") if SECOND < row.at < 4 * SECOND]) <= 1
+
+
 def test_no_incarnation_of_a_process_is_in_a_group_that_it_has_left() -> None:
     run = ran({"kind": "leave"}, {"kind": "restart", "at": "2s"})
     assert [row.incarnation for row in rows_of(run, "start")] == [0, 1]

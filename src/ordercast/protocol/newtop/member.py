@@ -130,7 +130,10 @@ class NewtopMember:
 
     def accepts(self, group: str, now: int) -> bool:
         epoch = self._open_epoch(group)
-        return epoch is not None and not epoch.window.is_full and not self._is_blocked(epoch)
+        # Others retain our events until we report them too, which we do not while we are full.
+        if epoch is None or epoch.window.is_full or epoch.is_full:
+            return False
+        return not self._is_blocked(epoch)
 
     def _open_epoch(self, group: str) -> GroupEpoch | None:
         named = self.named.get(group)
@@ -148,7 +151,7 @@ class NewtopMember:
         epoch = self._open_epoch(group)
         if epoch is None:
             return "view"
-        return "window" if epoch.window.is_full else "rule"
+        return "window" if epoch.window.is_full or epoch.is_full else "rule"
 
     def stable_up_to(self, group: str) -> int:
         named = self.named.get(group)
