@@ -294,11 +294,31 @@ def test_a_group_is_left_after_the_steps_that_wait() -> None:
     seat.machine.on_input = say("bye")  # type: ignore[attr-defined]
     do(desk, seat, keep)
     desk.host.leave("g", 0)
-    assert "g" in desk.host.seats
+    assert "g" in desk.host.leaving
     desk.durable()
     assert desk.log == ["commit", "send bye", "row leave"]
     assert "g" not in desk.host.seats
     assert seat.closed
+
+
+def test_a_machine_whose_last_step_waits_gets_no_more_inputs() -> None:
+    desk = Desk(patient=True)
+    seat = desk.seat("g")
+    machine: Any = seat.machine
+    do(desk, seat, keep, lambda step: step.set_timer("t", 1))
+    do(desk, seat, keep)
+    left: list[str] = []
+    desk.host.leave("g", 0, lambda: left.append("g"))
+    assert machine.given == [Leave("g")]
+    desk.durable()  # the timer is set, and the second step still waits
+    desk.ring()
+    desk.host.status(seat, 1, True, 0)
+    assert not desk.host.receive(PEER, Word("g", "late"), 0)
+    assert machine.given == [Leave("g")]
+    assert not left
+    desk.durable()
+    assert left == ["g"]
+    desk.host.seat(machine)  # it is joined again
 
 
 def test_a_crash_forgets_the_steps_that_wait() -> None:
@@ -385,6 +405,25 @@ def test_a_machine_that_raises_is_closed_and_no_other(together: bool) -> None:
     assert not desk.host.give(broken, Leave("g"), 0)
     assert broken.machine.given == []  # type: ignore[attr-defined]
     assert not sound.closed
+
+
+def test_packets_behind_one_that_broke_a_machine_reach_other_machines() -> None:
+    desk = Desk()
+    seat, other = desk.seat("g"), desk.seat("h")
+    several = [*words("bug", "lost"), *words("kept", group="h"), *words("lost")]
+    assert desk.host.receive_all(PEER, several, 0) is None
+    assert [seat.machine.given, other.machine.given] == [[], ["kept"]]  # type: ignore[attr-defined]
+    assert not desk.host.receive(PEER, Word("g", "lost"), 0)
+
+
+def test_a_machine_that_breaks_while_it_leaves_has_left() -> None:
+    desk = Desk(patient=True)
+    seat = desk.seat("g")
+    do(desk, seat, keep, lambda step: step.set_timer("t", -1))
+    left: list[str] = []
+    desk.host.leave("g", 0, lambda: left.append("g"))
+    desk.durable()
+    assert [seat.closed, left, desk.host.leaving] == [True, ["g"], {}]
 
 
 def test_a_step_that_cannot_be_carried_out_closes_the_machine() -> None:

@@ -87,7 +87,10 @@ class World(Protocol):
 class Seat:
     """One machine in its host."""
 
-    __slots__ = ("blocked_by", "closed", "drain", "machine", "stable", "takes", "timers", "waiting")
+    __slots__ = (
+        *("blocked_by", "closed", "drain", "has_left", "machine", "stable", "takes", "timers"),
+        "waiting",
+    )
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -95,6 +98,7 @@ class Seat:
         self.drain: Callable[[Step], None] | None = getattr(machine, "drain", None)
         self.blocked_by: Callable[[str], str] | None = getattr(machine, "blocked_by", None)
         self.closed = False
+        self.has_left = False  # its only group: it is closed when its last step has taken effect
         self.timers: dict[Timer, tuple[int, Any]] = {}  # the valid setting of each, and its alarm
         self.waiting: deque[_Waiting] = deque()  # steps that have not taken effect
         # How far own events were stable at the last effect, once steps had to wait for the disk.
@@ -124,7 +128,17 @@ class Host:
 
     __slots__ = (
         *("_blank", "_cancel", "_flush", "_hear", "_send", "_settings", "_wake", "delivered"),
-        *("_new_step", "journal", "observe", "seated", "seats", "stepped", "submitted", "world"),
+        *(
+            "_new_step",
+            "journal",
+            "leaving",
+            "observe",
+            "seated",
+            "seats",
+            "stepped",
+            "submitted",
+            "world",
+        ),
     )
 
     def __init__(
@@ -139,6 +153,8 @@ class Host:
         self.journal = journal
         self.observe = observe  # sees every step as it takes effect
         self.seats: dict[str, Seat] = {}  # by group
+        # Groups whose last step has not taken effect: whose they are, and what is done then.
+        self.leaving: dict[str, tuple[Seat, Callable[[], None] | None]] = {}
         self.seated: list[Seat] = []  # all that are not closed
         self.submitted = 0  # events
         self.delivered = 0
@@ -177,20 +193,30 @@ class Host:
         self._route(plan.group, seat)
         self.give(seat, Join(plan), now)
 
-    def leave(self, group: str, now: int) -> None:
-        """The group is left: the machine tells the others, and packets of it are for nobody."""
+    def leave(self, group: str, now: int, then: Callable[[], None] | None = None) -> None:
+        """The group is left: the machine tells the others, and packets of it are for nobody.
+
+        It is over, and may be joined again, when the last step has taken effect: `then` is called.
+        """
         seat = self.seats[group]
         self.give(seat, Leave(group), now)
-        if seat.closed:
-            self._part(group, seat)
-        else:
-            self.after(seat, lambda: self._part(group, seat))
-
-    def _part(self, group: str, seat: Seat) -> None:
-        del self.seats[group]
-        self.row("leave", group=group)
+        if self.seats.pop(group, None) is None:
+            return  # the machine broke, which has ended all its groups
+        self.leaving[group] = seat, then
         if Join not in seat.takes:  # one that many groups share may serve others later
+            seat.has_left = True
+        if seat.closed:
+            self._part(group)
+        else:
+            self.after(seat, lambda: self._part(group))
+
+    def _part(self, group: str) -> None:
+        seat, then = self.leaving.pop(group)
+        self.row("leave", group=group)
+        if seat.has_left:
             self.close(seat)
+        if then is not None:
+            then()
 
     def close(self, seat: Seat) -> None:
         """Nothing reaches this machine any more, and steps that wait never take effect."""
@@ -207,6 +233,7 @@ class Host:
         for seat in list(self.seated):
             self.close(seat)
         self.seats.clear()
+        self.leaving.clear()
 
     def after(self, seat: Seat, then: Callable[[], None]) -> None:
         """Does something once all steps of this machine so far have taken effect."""
@@ -277,19 +304,23 @@ class Host:
                     if seat is not None:
                         self._drain(seat, step)
                     seat, step = found, self._new_step(now)
-                if seat is not None:
-                    seat.machine.receive(step, sender, packet)
-        except PeerError:
+                if seat is not None and not self._took(seat, step, sender, packet):
+                    seat = None  # others go on: what came for them is not lost
+        finally:
             if seat is not None:
                 self._drain(seat, step)
+        return seat
+
+    def _took(self, seat: Seat, step: Step, sender: NodeId, packet: Packet) -> bool:
+        """False: the machine broke."""
+        try:
+            seat.machine.receive(step, sender, packet)
+        except PeerError:
             raise
         except Exception as error:
-            assert seat is not None
             self._break(seat, error)
-            return seat
-        if seat is not None:
-            self._drain(seat, step)
-        return seat
+            return False
+        return True
 
     def _drain(self, seat: Seat, step: Step) -> None:
         if seat.drain is None:
@@ -302,6 +333,8 @@ class Host:
         found = seat.timers.get(timer)
         if found is not None and found[0] == setting:
             del seat.timers[timer]
+            if seat.has_left:
+                return
             self._call(seat, seat.machine.expire, self._new_step(now), timer)
 
     def status(self, seat: Seat, token: Hashable, arrived: bool, now: int) -> None:
@@ -310,7 +343,7 @@ class Host:
 
     def give(self, seat: Seat, given: Input, now: int) -> bool:
         """Any other input. False: this machine does not take such."""
-        if seat.closed or type(given) not in seat.takes:
+        if seat.closed or seat.has_left or type(given) not in seat.takes:
             return False
         self._call(seat, seat.machine.on, self._new_step(now), given)
         return True
@@ -330,6 +363,10 @@ class Host:
     def _break(self, seat: Seat, error: Exception) -> None:
         self.close(seat)
         self.world.broke(seat, error)
+        for group in [group for group, other in self.seats.items() if other is seat]:
+            self.leaving[group] = self.seats.pop(group), None
+        for group in [group for group, (other, _) in self.leaving.items() if other is seat]:
+            self._part(group)
 
     # --- questions ---------------------------------------------------------------------------
 

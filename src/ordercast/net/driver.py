@@ -14,7 +14,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Literal, Protocol
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.family import Plan
@@ -52,6 +53,14 @@ class GroupObserver(Protocol):
         """The machine broke, or a step took effect in part only: the group cannot go on."""
 
 
+class _Returning(NamedTuple):
+    """A group that is joined again while the last step of the earlier membership waits."""
+
+    machine: Machine
+    observer: GroupObserver
+    acts: list[Callable[[], object]]  # done afterwards: the join, and inputs that were given
+
+
 class Driver:
     def __init__(
         self,
@@ -72,6 +81,7 @@ class Driver:
         journal = Journal(me, trace.write) if trace else None
         self.host = Host(self, journal, trace.flush if trace else None)
         self.observers: dict[str, GroupObserver] = {}
+        self._returning: dict[str, _Returning] = {}
         self._codec = codec
         self._loop = asyncio.get_running_loop()
         # Whom we asked, for which machine, its token, and the timer that answers in any case.
@@ -90,15 +100,16 @@ class Driver:
         self, machine: Machine, plan: Plan, observer: GroupObserver, seat: Seat | None = None
     ) -> None:
         """The group is joined. A machine that groups share has been started, and has its seat."""
-        group = plan.group
-        self.observers[group] = observer
-        leaving = self.host.seats.get(group)
-        if leaving is not None:  # the last step of an earlier stay still waits for the disk
-            self.host.after(leaving, lambda: self._add(machine, plan, seat))
+        join = partial(self._add, machine, plan, observer, seat)
+        if plan.group in self.host.leaving:  # its last step is not on the disk yet
+            self._returning[plan.group] = _Returning(machine, observer, [join])
         else:
-            self._add(machine, plan, seat)
+            join()
 
-    def _add(self, machine: Machine, plan: Plan, seat: Seat | None) -> None:
+    def _add(
+        self, machine: Machine, plan: Plan, observer: GroupObserver, seat: Seat | None
+    ) -> None:
+        self.observers[plan.group] = observer
         if seat is not None:
             self.host.join(seat, plan, time.monotonic_ns())
         else:
@@ -106,18 +117,28 @@ class Driver:
 
     def machine(self, group: str) -> Machine | None:
         """The machine that serves this group."""
+        if group in self._returning:
+            return self._returning[group].machine
         seat = self.host.seats.get(group)
         return seat.machine if seat is not None else None
 
     def leave(self, group: str) -> None:
         """The group is left: the machine notifies the others, and gets no more inputs."""
-        self.observers.pop(group, None)
-        self.host.leave(group, time.monotonic_ns())
+        if self._returning.pop(group, None) is None:  # otherwise it has not joined yet
+            self.observers.pop(group, None)
+            self.host.leave(group, time.monotonic_ns(), partial(self._left, group))
+
+    def _left(self, group: str) -> None:
+        """The last step of a membership took effect: the next one begins, if there is one."""
+        returning = self._returning.pop(group, None)
+        for act in returning.acts if returning is not None else ():
+            act()
 
     def close(self) -> None:
         """Nothing is driven any more, whatever still comes in by connections that are ending."""
         self.host.end()
         self.observers.clear()
+        self._returning.clear()
         for _, _, _, timer in self._statuses.values():
             timer.cancel()
         self._statuses.clear()
@@ -127,7 +148,7 @@ class Driver:
     def room(self, group: str) -> int | None:
         """The time, if one more batch may be submitted right now. None: none may."""
         now = time.monotonic_ns()
-        return now if self.host.accepts(group, now) else None
+        return now if group not in self._returning and self.host.accepts(group, now) else None
 
     def submit(self, now: int, group: str, payloads: Payloads, size: int) -> Event:
         """At a time given by `room`: what was accepted at a time is made at that time."""
@@ -136,8 +157,18 @@ class Driver:
 
     def give(self, group: str, given: Input) -> bool:
         """What the application of a group wants. False: this group takes no such input."""
+        if group in self._returning:
+            self._returning[group].acts.append(lambda: self.give(group, given))
+            return True
         seat = self.host.seats.get(group)
         return seat is not None and self.host.give(seat, given, time.monotonic_ns())
+
+    def after(self, group: str, then: Callable[[], None]) -> None:
+        """Calls `then` once all inputs that were given to the group so far have taken effect."""
+        if group in self._returning:
+            self._returning[group].acts.append(lambda: self.after(group, then))
+        elif group in self.host.seats:
+            self.host.after(self.host.seats[group], then)
 
     def may_go(self, group: str) -> bool:
         """Whether others can do without us, now and for ever."""
@@ -273,6 +304,9 @@ class Driver:
             observer = self.observers.get(group)
             if observer is not None:
                 observer.failed(error)
+        for returning in list(self._returning.values()):
+            if returning.machine is seat.machine:
+                returning.observer.failed(error)
 
     def trace_time(self) -> int:
         return time.time_ns()

@@ -74,7 +74,7 @@ class Memberships:
     def _join(self, group: str) -> None:
         process, (family, plan) = self._process, self._plans[group]
         # Who is still about to leave joins when it has left.
-        if group in self.kept_out or group in process.host.seats:
+        if group in self.kept_out or group in process.host.seats or group in process.leaving:
             return
         if family.one_machine:
             process.join(self._shared_seat(family), plan)
@@ -153,7 +153,7 @@ class Memberships:
     def _departed(self, group: str) -> None:
         """It is gone when the disk has all that came before, and may have been let in again."""
         process = self._process
-        if group in process.host.seats:
+        if group in process.host.leaving:
             later = self._queue.now + MILLISECOND
             self._queue.add(later, partial(process.when_awake, self._departed), group)
             return
