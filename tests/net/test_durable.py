@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,73 @@ async def test_a_node_whose_disk_fails_stops_and_says_nothing_more(cluster: Clus
     waiting.cancel()
     await asyncio.wait([waiting])
     assert "n1 stops" in cluster.log.text
+
+
+# --- a disk that is slow --------------------------------------------------------------------------
+
+
+class SlowDisk:
+    """The disk of a node, which may stand still."""
+
+    def __init__(self, node: Node, patch: pytest.MonkeyPatch) -> None:
+        self._works = threading.Event()
+        self._works.set()
+        self.stop, self.go_on = self._works.clear, self._works.set
+        self._sync = node.store.sync
+        patch.setattr(node.store, "sync", self._wait)
+
+    def _wait(self) -> None:
+        self._works.wait()
+        self._sync()
+
+
+async def stop_with(disk: SlowDisk, group: Group) -> None:
+    """Gives the ticket back, and stops waiting for the disk."""
+    disk.stop()
+    stopping = asyncio.create_task(group.stop_updating())
+    await until(lambda: group.node.driver.host.seats[group.name].waiting)
+    stopping.cancel()
+    await asyncio.wait([stopping])
+
+
+@live
+async def test_a_ticket_that_is_being_given_back_is_nobodys(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    (group,) = joined(n1, level=GUARDED)
+    with pytest.MonkeyPatch.context() as patch:
+        disk = SlowDisk(n1, patch)
+        await group.become_updater()
+        await stop_with(disk, group)
+        assert group.updating is None
+        with pytest.raises(UsageError, match="not an updater"):
+            await group.send(b"too late")
+        again = asyncio.create_task(group.become_updater())
+        await until(lambda: group.status()["updating"]["wanted"])
+        assert not again.done()
+        disk.go_on()
+        assert await again == group.updating
+        await group.send(b"mine again", until="delivered")
+
+
+@live
+async def test_a_group_is_joined_again_while_the_end_of_the_last_stay_waits(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1")
+    (group,) = joined(n1, level=GUARDED)
+    with pytest.MonkeyPatch.context() as patch:
+        disk = SlowDisk(n1, patch)
+        await group.become_updater()
+        await stop_with(disk, group)
+        for _ in range(3):  # each of them leaves before it has joined
+            n1.leave(group)
+            (group,) = joined(n1, level=GUARDED)
+        becoming = asyncio.create_task(group.become_updater())
+        await until(lambda: group.status()["updating"]["wanted"])
+        disk.go_on()
+        await becoming
+        await group.send(b"here again", until="delivered")
+        assert await data_of(group, 1) == [b"here again"]
 
 
 @live

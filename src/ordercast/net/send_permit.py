@@ -10,7 +10,8 @@ Rules.
     unless another call waits or has already returned a ticket.
  2. A lost ticket is not sought again automatically: the application decides whether it wants one.
     Until then every send raises the loss.
- 3. Before a ticket is given back, what was accepted is sent. Meanwhile nothing more is accepted.
+ 3. Before a ticket is given back, what was accepted is sent. Meanwhile nothing more is accepted,
+    and `become` waits for another ticket, even if the call of `stop` was cancelled.
  4. The application hears of tickets that it had: neither of one that was gone again before it could
     be used, nor of a new epoch of the same one.
 
@@ -77,6 +78,7 @@ class SendPermit:
         self._waiting = 0  # calls of `become`
         self._had = False  # one of them has returned
         self._stopping = 0  # calls of `stop`
+        self._giving_back = 0  # `Seek(False)` inputs that have not taken effect
         self._loss: TicketLost | None = None
 
     @property
@@ -87,7 +89,12 @@ class SendPermit:
     @property
     def updating(self) -> int | None:
         """The ticket with which more can be sent, now or when it is no longer suspended."""
-        return None if self._stopping else self.ticket
+        return None if self._is_ending else self.ticket
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether our ticket, if we have one, is being given back."""
+        return self._stopping > 0 or self._giving_back > 0
 
     def status(self) -> dict[str, Any]:
         return {
@@ -100,7 +107,7 @@ class SendPermit:
 
     def refuse(self, *, waited: bool = False) -> None:
         """Raises why nothing can be sent. A send that `waited` for credit was accepted before."""
-        if self.ticket is not None and (waited or not self._stopping):
+        if self.ticket is not None and (waited or not self._is_ending):
             return
         if self._loss is not None:
             raise self._loss
@@ -112,7 +119,7 @@ class SendPermit:
         self._waiting += 1
         try:
             async with asyncio.timeout(timeout):
-                while self.ticket is None or self._stopping:
+                while self.ticket is None or self._is_ending:
                     if not self._sought and not self._stopping:
                         self._seek(True)
                     else:
@@ -141,7 +148,7 @@ class SendPermit:
             if self.ticket is not None and self._sought:
                 self._had = False
                 self._seek(False)
-            while self.ticket is not None:  # it is given back when that is on the disk
+            while self._giving_back:  # until that is on the disk
                 await self._progress.change()
         finally:
             self._stopping -= 1
@@ -171,7 +178,16 @@ class SendPermit:
         self._sought = wanted
         if wanted:
             self._loss = None
+        else:
+            self._giving_back += 1
         self._driver.give(self._group, Seek(self._group, wanted))
+        if not wanted:
+            self._driver.after(self._group, self._given_back)
+
+    def _given_back(self) -> None:
+        """The machine has given up what it had, and what it was about to get."""
+        self._giving_back -= 1
+        self._progress.changed.notify()
 
     # --- what the machine reports ------------------------------------------------------------
 
