@@ -20,12 +20,12 @@ from ordercast.cli.main import main
 from ordercast.store.file import NAME
 
 GUARDED = Causal(round=ROUND, lease=LEASE, tickets=1, guards=1, join_wait=ROUND)
-"""The founder alone guards the one ticket, whoever else is there."""
+"""The bootstrap node alone is the lease replica, whichever other members there are."""
 WORLD = "world/7"
 MEMBERS = ["n1", "n2", "n3"]
 
 
-# --- a guardian that is killed --------------------------------------------------------------------
+# --- a lease replica that is killed ---------------------------------------------------------------
 
 
 class Killed:
@@ -65,7 +65,7 @@ class Killed:
 
 
 @live
-async def test_a_guardian_that_is_killed_keeps_its_promises(cluster: Cluster) -> None:
+async def test_a_lease_replica_that_is_killed_keeps_its_promises(cluster: Cluster) -> None:
     n2, n3 = await cluster.nodes("n2", "n3")
     founder = Killed(cluster.folder)
     await founder.start(n2, n3)
@@ -89,7 +89,7 @@ async def test_a_guardian_that_is_killed_keeps_its_promises(cluster: Cluster) ->
 
 @live
 async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -> None:
-    """Two groups in one node: the next incarnation is the guardian of both."""
+    """Two groups in one node: the next incarnation is the lease replica of both."""
     for _ in range(2):
         n1 = await cluster.open("n1")
         for name in ("west", "east"):
@@ -98,7 +98,7 @@ async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -
             await group.send(name.encode(), until="delivered")
         kinds = [(record.group, type(record).__name__) for record in n1.store.records()]
         assert sorted(kinds) == [
-            (name, kind) for name in ("east", "west") for kind in ("EntryRecord", "GuardianRecord")
+            (name, kind) for name in ("east", "west") for kind in ("EntryRecord", "ReplicaRecord")
         ]
         await n1.abort()
     # The second incarnation found its cluster, and did not begin another one.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.store.stored import Counted, Latest
 
 from ordercast.kernel.packet import Packet
-from ordercast.protocol.tickets.packets import Configuration, EntryRecord, GuardianRecord
+from ordercast.protocol.tickets.packets import Configuration, EntryRecord, ReplicaRecord
 from ordercast.store.slots import Slots
 from ordercast.types import NodeId
 
@@ -68,18 +68,18 @@ def test_who_puts_is_told_what_is_gone() -> None:
     assert (len(slots), slots.values()) == (0, [])
 
 
-def test_a_guardian_is_kept_once_a_group_and_its_entries_once_a_ticket() -> None:
-    def guardian(group: str, sealed: bool) -> Packet:
-        return GuardianRecord(group, 7, ME, Configuration(1, (ME,)), (), None, None, sealed)
+def test_a_replica_is_persisted_once_a_group_and_its_entries_once_a_ticket() -> None:
+    def replica(group: str, sealed: bool) -> Packet:
+        return ReplicaRecord(group, 7, ME, Configuration(1, (ME,)), (), None, None, sealed)
 
     def entry(group: str, ticket: int, epoch: int) -> Packet:
         return EntryRecord(group, 1, ticket, epoch, ME, "held")
 
     records = [
-        *(guardian("g", False), guardian("h", False), entry("g", 0, 1), entry("g", 1, 1)),
-        *(entry("h", 0, 1), entry("g", 0, 2), guardian("g", True)),
+        *(replica("g", False), replica("h", False), entry("g", 0, 1), entry("g", 1, 1)),
+        *(entry("h", 0, 1), entry("g", 0, 2), replica("g", True)),
     ]
     assert kept(records) == [
-        *(guardian("h", False), entry("g", 1, 1), entry("h", 0, 1)),
-        *(entry("g", 0, 2), guardian("g", True)),
+        *(replica("h", False), entry("g", 1, 1), entry("h", 0, 1)),
+        *(entry("g", 0, 2), replica("g", True)),
     ]

@@ -1,13 +1,13 @@
 """A family for the explorer: members that contend for tickets with the real parts, and say little.
 
-Pings only tell who seems to be alive, and a steward may be wrong about that in any way. So here
-nobody pings: what each steward believes is given, and everything else is said as in a cluster. A
-guard set is there from the beginning. Who wants a ticket at once has just been told that it could
-be had, in every life, whether that is still so or not; who wants one later asks.
+Pings only show which members seem to be alive, and a reconfiguration leader may be wrong about that
+in any way. So no member pings here: what each leader believes is given, and everything else is sent
+as in a cluster. A replica set exists from the beginning. A member that wants a ticket at once takes
+it to be available in every incarnation, right or wrong; one that wants a ticket later asks.
 
 What is looked for, in every state and on every way:
   one valid owner      no two members may create events for one ticket at one moment
-  one successor        no two guard sets have one number
+  one successor        no two replica sets have one number
   one owner an epoch   no ticket is acquired twice in one epoch
 """
 
@@ -32,10 +32,10 @@ from ordercast.protocol.tickets.packets import (
     RECORDS,
     About,
     Configuration,
-    GuardianRecord,
     Held,
     Listed,
     Pong,
+    ReplicaRecord,
 )
 from ordercast.sim.explore import Present, Setting, setting
 from ordercast.trace.schema import Row, Trace
@@ -51,11 +51,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tickets: int = 1
     drift: float = 0.0
     guards: int = 3  # at the most
-    first: tuple[str, ...] = ("n1", "n2", "n3")  # the guard set that is there
-    wants: Mapping[str, tuple[int, ...]] = {}  # who wants a ticket at once: which, life by life
-    later: tuple[str, ...] = ()  # who asks for one when it ticks
-    sees: Mapping[str, tuple[str, ...]] = {}  # who is a steward, and whom it takes to be alive
-    gives_back: tuple[str, ...] = ()  # who gives its ticket back at some time
+    first: tuple[str, ...] = ("n1", "n2", "n3")  # the replica set that is there
+    wants: Mapping[
+        str, tuple[int, ...]
+    ] = {}  # members that want a ticket at once: which, by incarnation
+    later: tuple[str, ...] = ()  # members that ask for one when they tick
+    sees: Mapping[
+        str, tuple[str, ...]
+    ] = {}  # reconfiguration leaders, and the members that they take to be alive
+    gives_back: tuple[str, ...] = ()  # members that release their tickets at some time
     ticks: Mapping[str, int] = {}  # when a member ticks, after each time; others never do
     waits: Mapping[str, int] = {}  # time passes at this member without anything being done
 
@@ -95,7 +99,7 @@ class Contender:
         chance: Any = Fixed()
         self.kept = tuple(kept)
         self.leased = Silent(self.owner_of(me), plan.group, rules, self._names, chance)
-        self.leased.steward._hold = 0  # patience only makes it rarer that two try at once
+        self.leased.leader._hold = 0  # patience only makes it rarer that two try at once
         seen = options.sees.get(me.name, ())
         self.leased.believed = {name: NodeId(name) for name in seen}
 
@@ -111,16 +115,16 @@ class Contender:
         if name in options.first:
             kept = self.kept
             if not kept:
-                record = GuardianRecord(
+                record = ReplicaRecord(
                     self.group, CLUSTER, NodeId(name), self.first, table, None, None, False
                 )
                 kept = (record,)
                 step.keep(record)
             self.leased.restore(kept, step.now)
         else:
-            guardian = self.first.guardians[0]
-            pong = Pong(self.group, CLUSTER, 0, self.first, guardian, 1)
-            self.leased.receive(step, guardian, pong)
+            replica = self.first.replicas[0]
+            pong = Pong(self.group, CLUSTER, 0, self.first, replica, 1)
+            self.leased.receive(step, replica, pong)
         self.leased._alive = {}
         wants = options.wants.get(name, ())[self.me.incarnation :]
         if wants or name in options.later:
@@ -138,7 +142,7 @@ class Contender:
         hint = self.leased.hint
         assert hint is not None
         listed = Listed(self.group, CLUSTER, hint.number, [(ticket, 0)])
-        self._tell(step, self.leased.receive(step, hint.guardians[0], listed))
+        self._tell(step, self.leased.receive(step, hint.replicas[0], listed))
 
     def accepts(self, group: str, now: int) -> bool:
         return False
@@ -157,7 +161,7 @@ class Contender:
             step.set_timer(PASS, self.options.waits[self.me.name])
 
     def _tell(self, step: Step, news: News) -> None:
-        step.outputs.clear()  # what is only told to people makes more states, and no other ones
+        step.outputs.clear()  # notifications for people only make more states, and no other ones
         if news.acquired:
             ticket, epoch = self.leased.ticket, self.leased.epoch
             step.note("ticket", group=self.group, index=ticket, cause=f"epoch {epoch}")

@@ -1,8 +1,8 @@
 """Every schedule of a few members that contend for tickets, with the real parts, up to bounds.
 
-Never two valid owners at one moment, one guard set for each number, one owner for each ticket and
+Never two valid owners at one moment, one replica set for each number, one owner for each ticket and
 epoch: in every state that was met. Each setting says how many there are, and whether those are all
-within its bounds. Then what the guard set rests on is taken away, to see that the search notices.
+within its bounds. Then what the replica set rests on is taken away, to see that the search notices.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ DRIFTING = Contest(
     {"timers": 2},
     True,
 )
-GUARD_SET_GROWS = Contest(
+REPLICA_SET_GROWS = Contest(
     3,
     {
         "first": ("n1",),
@@ -101,7 +101,7 @@ TWO_TICKETS = Contest(
     {"timers": 3},
     False,
 )
-TWO_STEWARDS = Contest(
+TWO_LEADERS = Contest(
     3,
     {
         "wants": {"n3": (0,)},
@@ -111,7 +111,7 @@ TWO_STEWARDS = Contest(
     {"timers": 2},
     False,
 )
-TWO_STEWARDS_AND_A_NEWCOMER = Contest(
+TWO_LEADERS_AND_A_NEWCOMER = Contest(
     4,
     {
         "wants": {"n4": (0,)},
@@ -121,7 +121,7 @@ TWO_STEWARDS_AND_A_NEWCOMER = Contest(
     {"timers": 2},
     False,
 )
-A_STEWARD_CRASHES = Contest(
+A_LEADER_CRASHES = Contest(
     3,
     {
         "wants": {"n3": (0,)},
@@ -144,8 +144,8 @@ ONE_OF_TWO_GIVES_BACK = Contest(
     False,
     ("n2 → n3: tickets.claim", "n3 → n2: tickets.grant", "n2 timer give back"),
 )
-# One guard set is as good as decided, and another steward knows nothing of it.
-ONE_STEWARD_HAS_A_MAJORITY = Contest(
+# One replica set is as good as decided, and another reconfiguration leader knows nothing of it.
+ONE_LEADER_HAS_A_MAJORITY = Contest(
     3,
     {"sees": {"n1": ("n1", "n2"), "n2": ("n2", "n3")}, "ticks": {"n1": 4, "n2": 4}},
     {"timers": 1},
@@ -187,16 +187,19 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 CAUGHT: dict[Mutant, tuple[Contest, str]] = {
     mutants.wait_as_long_as_a_lease: (DRIFTING, "both may use ticket 0"),
     mutants.serve_at_once_after_an_install: (
-        GUARD_SET_GROWS._replace(after=("n2 → n1: tickets.claim", "n1 → n2: tickets.grant")),
+        REPLICA_SET_GROWS._replace(after=("n2 → n1: tickets.claim", "n1 → n2: tickets.grant")),
         "both may use ticket 0",
     ),
-    mutants.ignore_votes: (ONE_STEWARD_HAS_A_MAJORITY, "Configuration(number=2"),
+    mutants.ignore_votes: (ONE_LEADER_HAS_A_MAJORITY, "Configuration(number=2"),
     mutants.merge_without_raising_ties: (ONE_OF_TWO_GIVES_BACK, "acquired twice in epoch 1"),
     mutants.stay_the_same_owner_after_a_restart: (
         OWNER_RESTARTS._replace(bounds={"crashes": 1, "restarts": 1}),
         "acquired twice in epoch 1",
     ),
-    mutants.number_claims_from_one_in_every_life: (OWNER_RESTARTS, "acquired twice in epoch 1"),
+    mutants.number_claims_from_one_in_every_incarnation: (
+        OWNER_RESTARTS,
+        "acquired twice in epoch 1",
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""What is refused: packets of those who are not who they must be, and what contradicts itself.
+"""What is refused: packets from members that may not send them, and contradictions.
 
 Whoever refuses is afterwards as it was before, but for what it counts, and says nothing.
 """
@@ -23,7 +23,6 @@ from ordercast.protocol.tickets.packets import (
     Configuration,
     Current,
     Grant,
-    GuardianRecord,
     Held,
     Install,
     Installed,
@@ -37,6 +36,7 @@ from ordercast.protocol.tickets.packets import (
     Ready,
     Refusal,
     Release,
+    ReplicaRecord,
     Seal,
     Sealed,
     Vote,
@@ -50,7 +50,7 @@ from ordercast.wire.codec import Codec
 A, B, C, D = (NodeId(name) for name in "abcd")
 NAMES = ("a", "b", "c", "d")
 CLUSTER = 7
-GUARDS = Configuration(1, (A, B, C))
+REPLICAS = Configuration(1, (A, B, C))
 TABLE = (Held(), Held(1, D, "held", 1 << 32 | 5))
 RULES = Rules(tickets=2, lease=1000, drift=0.1, guards=3)
 G: tuple[Any, ...] = ("g", CLUSTER)
@@ -60,13 +60,13 @@ def names() -> tuple[str, ...]:
     return NAMES
 
 
-def member(me: NodeId = A, guards: Configuration = GUARDS) -> Leased:
-    """One of the guard set, as it is after a restart with its disk; or who has heard of that."""
-    if me not in guards.guardians:
+def member(me: NodeId = A, replicas: Configuration = REPLICAS) -> Leased:
+    """A replica that has restarted with its disk; or a member that has heard of the replica set."""
+    if me not in replicas.replicas:
         found = Leased(me, "g", RULES, names, Random(1))
-        found.receive(Step(0), A, Pong(*G, 0, guards, A, 1))
+        found.receive(Step(0), A, Pong(*G, 0, replicas, A, 1))
         return found
-    record = GuardianRecord(*G, me, guards, TABLE, None, None, False)
+    record = ReplicaRecord(*G, me, replicas, TABLE, None, None, False)
     found = Leased(me, "g", RULES, names, Random(1), persisted=(record,))
     found.start(Step(0))
     return found
@@ -81,8 +81,8 @@ def assert_refused(who: Leased, sender: NodeId, packet: Packet, why: str, now: i
     assert not step.kept
 
 
-def sets(number: int, *guardians: NodeId) -> Configuration:
-    return Configuration(number, guardians)
+def sets(number: int, *replicas: NodeId) -> Configuration:
+    return Configuration(number, replicas)
 
 
 BALLOT = Ballot(1, B)
@@ -101,26 +101,26 @@ NEXT = Next(sets(2, A, B, D), TABLE)
         (D, Release(*G, 1, 1, 1, D, 0, (1, 2, 3)), "a clock of 3 entries, not 2"),
         (B, Grant(*G, 1, 0, (1,)), "a clock of 1 entries, not 2"),
         (B, Listed(*G, 1, [(2, 0)]), "a ticket that does not exist"),
-        (D, Listed(*G, 1, [(0, 0)]), "speaks for a guard set that it is not in"),
-        (D, Seal(*G, 1, Ballot(1, D)), "would replace the guard set, and is no guardian"),
+        (D, Listed(*G, 1, [(0, 0)]), "speaks for a replica set that it is not in"),
+        (D, Seal(*G, 1, Ballot(1, D)), "would replace the replica set, but is not in it"),
         (C, Seal(*G, 1, BALLOT), "uses a ballot of b"),
         (NodeId("b", 3), Seal(*G, 1, BALLOT), "uses a ballot of b"),
         (C, Offer(*G, 1, BALLOT), "uses a ballot of b"),
-        (D, Offer(*G, 1, Ballot(1, D)), "speaks for a guard set that it is not in"),
-        (D, Outbid(*G, 1, Ballot(9, D)), "speaks for a guard set that it is not in"),
-        (D, Propose(*G, 1, Ballot(1, D), NEXT), "would replace the guard set"),
+        (D, Offer(*G, 1, Ballot(1, D)), "speaks for a replica set that it is not in"),
+        (D, Outbid(*G, 1, Ballot(9, D)), "speaks for a replica set that it is not in"),
+        (D, Propose(*G, 1, Ballot(1, D), NEXT), "would replace the replica set"),
         (C, Propose(*G, 1, BALLOT, NEXT), "uses a ballot of b"),
         (B, Propose(*G, 1, BALLOT, Next(sets(2, A), TABLE[:1])), "a table of 1 tickets"),
-        (B, Propose(*G, 1, BALLOT, Next(sets(3, A), TABLE)), "names a guard set 3"),
+        (B, Propose(*G, 1, BALLOT, Next(sets(3, A), TABLE)), "names a replica set 3"),
         (B, Propose(*G, 1, BALLOT, Next(sets(2, A, B), TABLE)), "cannot be"),
         (
             B,
             Propose(*G, 1, BALLOT, Next(sets(2, A, B, NodeId("b", 1)), TABLE)),
             "cannot be",
         ),
-        (D, Install(*G, Next(sets(2, A), TABLE)), "speaks for a guard set that it is not in"),
-        (B, Install(*G, Next(sets(1, A), TABLE)), "another guard set 1 than there is"),
-        (B, Install(*G, Next(GUARDS, TABLE[::-1])), "installs another guard set 1"),
+        (D, Install(*G, Next(sets(2, A), TABLE)), "speaks for a replica set that it is not in"),
+        (B, Install(*G, Next(sets(1, A), TABLE)), "another replica set 1 than there is"),
+        (B, Install(*G, Next(REPLICAS, TABLE[::-1])), "installs another replica set 1"),
         (B, Install(*G, Next(sets(2, A, B), TABLE)), "cannot be"),
         (B, Install(*G, Next(sets(2, A), (*TABLE, Held()))), "a table of 3 tickets"),
         (B, Sealed(*G, 1, BALLOT, C, None, TABLE, []), "answers for c"),
@@ -128,27 +128,27 @@ NEXT = Next(sets(2, A, B, D), TABLE)
         (B, Voted(*G, 1, BALLOT, C), "answers for c"),
         (B, Ready(*G, 1, BALLOT, C), "answers for c"),
         (B, Installed(*G, 1, C), "answers for c"),
-        (B, Pong(*G, 0, GUARDS, C, 1), "answers for c"),
-        (B, Pong(*G, 11, GUARDS, B, 1), "from the future"),
-        (B, Pong(*G, 0, sets(1, B), B, 1), "another guard set 1 than there is"),
+        (B, Pong(*G, 0, REPLICAS, C, 1), "answers for c"),
+        (B, Pong(*G, 11, REPLICAS, B, 1), "from the future"),
+        (B, Pong(*G, 0, sets(1, B), B, 1), "another replica set 1 than there is"),
         (B, Pong(*G, 0, sets(2, B, C), B, 1), "cannot be"),
-        (B, Current(*G, sets(1, B, C, D)), "another guard set 1 than there is"),
+        (B, Current(*G, sets(1, B, C, D)), "another replica set 1 than there is"),
         (B, Current(*G, sets(2)), "cannot be"),
         (B, Current(*G, sets(0, B)), "cannot be"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, About) else "",
 )
-def test_what_a_guardian_refuses(sender: NodeId, packet: About, why: str) -> None:
+def test_what_a_lease_replica_refuses(sender: NodeId, packet: About, why: str) -> None:
     assert_refused(member(), sender, packet, why)
 
 
 def test_a_ballot_is_for_one_proposal() -> None:
-    guardian = member()
-    guardian.receive(Step(5), B, Propose(*G, 1, BALLOT, NEXT))
+    replica = member()
+    replica.receive(Step(5), B, Propose(*G, 1, BALLOT, NEXT))
     other = Propose(*G, 1, BALLOT, Next(sets(2, B), TABLE))
-    assert_refused(guardian, B, other, "two guard sets in one ballot")
+    assert_refused(replica, B, other, "two replica sets in one ballot")
     again = Step(6)
-    guardian.receive(again, B, Propose(*G, 1, BALLOT, NEXT))
+    replica.receive(again, B, Propose(*G, 1, BALLOT, NEXT))
     assert [type(packet) for _, packet, *_ in again.sent] == [Voted]
 
 
@@ -161,12 +161,12 @@ def claiming() -> tuple[Leased, int]:
     return who, claim.nonce
 
 
-def test_who_claims_believes_guardians_alone_and_each_of_them_once() -> None:
+def test_a_claimant_counts_answers_of_lease_replicas_alone_and_each_once() -> None:
     who, nonce = claiming()
     stranger = NodeId("e")
-    assert_refused(who, stranger, Grant(*G, nonce, 0), "answers a claim, and is no guardian")
+    assert_refused(who, stranger, Grant(*G, nonce, 0), "answers a claim, but is no lease replica")
     refusal = Refusal(*G, nonce, False, 5, A, True)
-    assert_refused(who, stranger, refusal, "answers a claim, and is no guardian")
+    assert_refused(who, stranger, refusal, "answers a claim, but is no lease replica")
     for _ in range(3):
         who.receive(Step(2), B, Grant(*G, nonce, 0))
     assert who.ticket is None
@@ -175,7 +175,7 @@ def test_who_claims_believes_guardians_alone_and_each_of_them_once() -> None:
     assert (who.ticket, who.epoch) == (0, 1)
 
 
-def test_a_grant_that_is_played_again_lengthens_nothing() -> None:
+def test_a_replayed_grant_does_not_extend_the_lease() -> None:
     who, nonce = claiming()
     for sender in (B, C):
         who.receive(Step(2), sender, Grant(*G, nonce, 0))
@@ -190,40 +190,40 @@ def test_a_grant_that_is_played_again_lengthens_nothing() -> None:
 
 
 def test_stale_epochs_and_other_owners_are_refused_in_words_and_change_nothing() -> None:
-    guardian = member()
-    table = guardian.guardian.register.table()
+    replica = member()
+    table = replica.replica.register.table()
     for claim in (
         Claim(*G, 1, 1, 1, B, 0, 1),  # another's epoch
         Claim(*G, 1, 1, 2, B, 0, 2),  # a higher one, while the lease lasts
     ):
         step = Step(10)
-        guardian.receive(step, B, claim)
+        replica.receive(step, B, claim)
         ((_, answer, *_),) = step.sent
         assert answer == Refusal(*G, claim.nonce, False, 1, D, True)
     before = Step(10)
-    guardian.receive(before, B, Release(*G, 1, 1, 1, B, 0))  # was never its own
-    assert guardian.guardian.register.table() == table
+    replica.receive(before, B, Release(*G, 1, 1, 1, B, 0))  # was never its own
+    assert replica.replica.register.table() == table
     for number in (0, 5):
-        guardian.receive(Step(10), D, Claim(*G, number, 1, 1, D, 0, 3))
-    assert guardian.guardian.stale == 2
-    assert guardian.guardian.register.table() == table
+        replica.receive(Step(10), D, Claim(*G, number, 1, 1, D, 0, 3))
+    assert replica.replica.stale == 2
+    assert replica.replica.register.table() == table
 
 
-def test_a_claim_that_is_played_again_after_it_was_given_back_is_refused() -> None:
-    guardian = member()
+def test_a_claim_that_is_replayed_after_the_release_is_refused() -> None:
+    replica = member()
     claim = Claim(*G, 1, 1, 1, D, 5, 1)
-    guardian.receive(Step(10), D, claim)
-    guardian.receive(Step(20), D, Release(*G, 1, 1, 1, D, 1 << 32 | 9))
+    replica.receive(Step(10), D, claim)
+    replica.receive(Step(20), D, Release(*G, 1, 1, 1, D, 1 << 32 | 9))
     step = Step(30)
-    guardian.receive(step, D, claim)
+    replica.receive(step, D, claim)
     assert [type(packet) for _, packet, *_ in step.sent] == [Refusal]
-    assert guardian.guardian.register.entries[1].mode == "free"
-    assert guardian.guardian.register.entries[1].last == 1 << 32 | 9
+    assert replica.replica.register.entries[1].mode == "free"
+    assert replica.replica.register.entries[1].last == 1 << 32 | 9
 
 
 def test_other_clusters_are_counted_and_not_answered() -> None:
-    guardian = member()
-    table, step = guardian.guardian.register.table(), Step(10)
+    replica = member()
+    table, step = replica.replica.register.table(), Step(10)
     other = CLUSTER + 1
     for packet in (
         Claim("g", other, 1, 1, 2, B, 0, 1),
@@ -231,31 +231,31 @@ def test_other_clusters_are_counted_and_not_answered() -> None:
         Install("g", other, Next(sets(2, A), TABLE)),
         List("g", other),
     ):
-        guardian.receive(step, B, packet)
+        replica.receive(step, B, packet)
     assert not step.sent
-    assert guardian.counters()["of_other_clusters"] == 4
-    assert guardian.guardian.register.table() == table
-    assert not guardian.guardian.sealed
+    assert replica.counters()["of_other_clusters"] == 4
+    assert replica.replica.register.table() == table
+    assert not replica.replica.sealed
 
 
-def test_a_steward_refuses_votes_of_strangers_and_before_it_proposes() -> None:
-    steward = member()
+def test_a_leader_refuses_votes_of_outsiders_and_before_it_proposes() -> None:
+    leader = member()
     step = Step(10)
-    steward.steward._begin(step, GUARDS, (A,))
-    ballot = steward.steward.ballot
+    leader.leader._begin(step, REPLICAS, (A,))
+    ballot = leader.leader.ballot
     assert ballot is not None
-    assert_refused(steward, D, Voted(*G, 1, ballot, D), "answers a steward, and is no guardian")
-    assert_refused(steward, B, Voted(*G, 1, ballot, B), "votes for what was not proposed")
+    assert_refused(leader, D, Voted(*G, 1, ballot, D), "leader, but is no lease replica")
+    assert_refused(leader, B, Voted(*G, 1, ballot, B), "votes for what was not proposed")
     late = Vote(Ballot(99, C), NEXT)
     sealed = Sealed(*G, 1, ballot, B, late, TABLE, [])
-    assert_refused(steward, B, sealed, "has voted after what it promises")
+    assert_refused(leader, B, sealed, "has voted after what it promises")
     sealed = Sealed(*G, 1, ballot, B, None, TABLE, [5])
-    assert_refused(steward, B, sealed, "holds a ticket that does not exist")
+    assert_refused(leader, B, sealed, "holds a ticket that does not exist")
     sealed = Sealed(*G, 1, ballot, D, None, TABLE, [])
-    assert_refused(steward, D, sealed, "answers a steward, and is no guardian")
+    assert_refused(leader, D, sealed, "leader, but is no lease replica")
 
 
-def test_who_said_that_it_would_guard_stays_until_that_is_decided() -> None:
+def test_a_member_that_agreed_to_become_a_replica_stays_until_that_is_decided() -> None:
     newcomer = member(D)
     newcomer.receive(Step(5), B, Offer(*G, 1, BALLOT))
     newcomer.retire(Step(6))
@@ -266,7 +266,7 @@ def test_who_said_that_it_would_guard_stays_until_that_is_decided() -> None:
     assert newcomer.may_go()
 
 
-def test_who_said_so_goes_when_nothing_comes_of_it() -> None:
+def test_a_member_that_agreed_leaves_when_nothing_comes_of_it() -> None:
     newcomer = member(D)
     newcomer.receive(Step(5), B, Offer(*G, 1, BALLOT))
     newcomer.retire(Step(6))
@@ -278,13 +278,13 @@ def test_who_said_so_goes_when_nothing_comes_of_it() -> None:
 
 
 def test_a_set_of_which_most_leave_is_replaced_all_the_same() -> None:
-    """Whoever leaves still answers: it has its vote, and may be the steward."""
-    steward = member().steward
+    """Whoever leaves still answers: it has its vote, and may be the reconfiguration leader."""
+    leader = member().leader
     everybody = {one.name: one for one in (A, B, C, D)}
     begun = []
     for now in range(0, 5 * RULES.lease, RULES.tick):
-        steward.tick(Step(now), everybody, {"b": B, "d": D}, NAMES)
-        begun.append(steward.ballot is not None)
+        leader.tick(Step(now), everybody, {"b": B, "d": D}, NAMES)
+        begun.append(leader.ballot is not None)
     assert any(begun)
 
 
@@ -300,7 +300,7 @@ def test_a_set_of_which_most_leave_is_replaced_all_the_same() -> None:
         Grant(*G, 1, 0, (0,) * 1025),
         Seal(*G, 1, Ballot(1 << 40, B)),
         Current(*G, sets(1, *(NodeId(f"n{place}") for place in range(16)))),
-        Install(*G, Next(GUARDS, (Held(),) * 1025)),
+        Install(*G, Next(REPLICAS, (Held(),) * 1025)),
         Pong(*G, 1 << 62, None, B),
     ],
     ids=lambda packet: type(packet).__name__,
@@ -324,8 +324,6 @@ def test_numbers_beyond_the_limits_do_not_pass_the_codec(packet: About) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_settings_that_break_what_it_rests_on_are_refused(
-    options: dict[str, Any], why: str
-) -> None:
+def test_settings_that_break_the_assumptions_are_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         options_for(FAMILIES["causal"], options)

@@ -1,6 +1,6 @@
-"""Never two owners of one ticket, whatever goes wrong; and if most guardians live, somebody has it.
+"""Never two owners of one ticket, whatever goes wrong; one, if most lease replicas live.
 
-What the guard set rests on is taken away in turn, to see that these tests would notice.
+What the replica set rests on is taken away in turn, to see that these tests would notice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_with_disks_that_keep_there_is_one_owner_and_work_goes_on() -> None:
 
 
 def test_with_disks_that_are_lost_there_is_one_owner() -> None:
-    """Then work may end for good: nobody can tell lost guardians from ones that are far away."""
+    """Then work may end for good: lost lease replicas look like ones that cannot be reached."""
     for seed in SEEDS[80:100]:
         assert_sound(storm(seed, disks=("kept", "lost")), seed)
 

@@ -43,7 +43,7 @@ class Ownership(ABC):
         self._me = me
         self._group = plan.group
         self._order = order
-        self._entries = len(order.clock)
+        self._entries = self._owned = len(order.clock)  # tickets, and those that have owners
 
     # --- own events --------------------------------------------------------------------------
 
@@ -151,6 +151,8 @@ class Ownership(ABC):
             raise PeerError(
                 f"{sender} sent a stamp of {len(clock)} entries; this cluster has {self._entries}"
             )
+        if any(clock[self._owned :]):
+            raise PeerError(f"{sender} sent a stamp with an entry of a ticket that nobody owns")
 
     def refuse_own(self, sender: NodeId, clock: tuple[int, ...]) -> None:
         ticket = self.ticket
@@ -164,6 +166,7 @@ class Fixed(Ownership):
     def __init__(self, me: NodeId, plan: Plan, order: CausalOrder) -> None:
         super().__init__(me, plan, order)
         self._updaters = updaters_of(plan)
+        self._owned = len(self._updaters)
         self.index = self._updaters.index(me.name) if me.name in self._updaters else None
 
     @property
@@ -191,17 +194,13 @@ class Fixed(Ownership):
         return self._updaters[index], event_number(entry >> SEQUENCE_BITS, entry & _SEQUENCE)
 
     def never_made(self, index: int, entry: int) -> bool:
-        return index == self.index and entry > self.entry(self.sequence)
-
-    def refuse_clock(self, sender: NodeId, clock: tuple[int, ...]) -> None:
-        super().refuse_clock(sender, clock)
-        if any(clock[len(self._updaters) :]):
-            raise PeerError(f"{sender} sent a stamp with an entry of a ticket that nobody owns")
+        newest = self._me.incarnation << SEQUENCE_BITS | self.sequence
+        return index == self.index and entry > newest
 
     def refuse_nonsense(self, sender: NodeId, update: Update) -> None:
         self.refuse_clock(sender, update.stamp)
         index, origin = update.index, update.origin
-        if index >= len(self._updaters) or origin.name != self._updaters[index]:
+        if index >= self._owned or origin.name != self._updaters[index]:
             raise PeerError(
                 f"{sender} sent an event of {origin}, which does not own ticket {index}"
             )

@@ -1,9 +1,9 @@
-"""What a causal member asks of whoever decides who may update.
+"""What a causal member asks of the part that decides who may update.
 
-Leases (leased.py) are one; a family from elsewhere may bring another. A member calls these doors
-from its own, with the step that it was given, and acts on the news.
+Leases (leased.py) are one such part; a family from elsewhere may bring another. A member calls
+these methods from its own inputs, with the step that it was given, and acts on the news.
 
-A tenure is one ticket in one epoch. Epochs of a ticket only grow, so the entries that a tenure
+A lease is one ticket in one epoch. The epochs of a ticket only grow, so the entries that an owner
 stamps its events with, `epoch << 32 | sequence`, are not used again.
 """
 
@@ -18,15 +18,15 @@ from ordercast.types import NodeId
 
 
 class TicketPacket(Packet, frozen=True):
-    """What those who decide about tickets say to each other."""
+    """What the deciding parts of the members send each other."""
 
 
 class News(NamedTuple):
     """What has become of our ticket in one call."""
 
     acquired: bool = False  # one is ours, in a new epoch: `ticket`, `epoch` and `base` say which
-    lost: int | None = None  # the ticket that is no longer ours, though we did not give it back
-    clock: tuple[int, ...] = ()  # how far somebody is who granted or gave back; (): nobody said
+    lost: int | None = None  # the ticket that is no longer ours, though we did not release it
+    clock: tuple[int, ...] = ()  # the clock of a member that granted or released it; (): none came
 
 
 NOTHING = News()
@@ -35,19 +35,19 @@ NOTHING = News()
 class Tickets(Protocol):
     @property
     def ticket(self) -> int | None:
-        """The one that is ours, suspended or not."""
+        """The ticket that is ours, suspended or not."""
 
     @property
     def epoch(self) -> int:
-        """Of our tenure."""
+        """The epoch of our lease."""
 
     @property
     def base(self) -> int:
-        """The newest entry of the ticket before it, as far as those who granted know."""
+        """The newest entry of the ticket before our lease, as far as the granting members know."""
 
     @property
     def keeps_entries(self) -> bool:
-        """Whether no two tenures ever have the same ticket and epoch."""
+        """Whether no two leases ever have the same ticket and epoch."""
 
     @property
     def period(self) -> int:
@@ -57,7 +57,7 @@ class Tickets(Protocol):
         """Once, before all else; ticks follow."""
 
     def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> News:
-        """The application wants to update, or no longer does: then a ticket is given back.
+        """The application wants to update, or no longer does: then a ticket is released.
 
         `sequence` of our newest event in our epoch (0: none), `clock` of our causal order.
         """
@@ -69,12 +69,12 @@ class Tickets(Protocol):
         """One of the packets of this kind of ownership."""
 
     def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
-        """The answer to a STATUS send of ours. Our tokens are of a type of our own."""
+        """The result of a STATUS send of ours. Our tokens are of a type of our own."""
 
     def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
-        """Gossip has brought an event of a tenure that we had not heard of.
+        """Gossip has brought an event of a lease that we had not heard of.
 
-        None: only a stamp that names its entries, and not who made them.
+        `owner` is None where only a stamp names its entries, and not the member that made them.
         """
 
     def may_create(self, now: int) -> bool:
@@ -87,7 +87,7 @@ class Tickets(Protocol):
         """We are about to leave the cluster: others should not count on us."""
 
     def may_go(self) -> bool:
-        """Whether nobody needs us any more."""
+        """Whether no other member needs us any more."""
 
     def has_heirs(self, now: int) -> bool:
         """Whether any other member could take over what others need us for."""

@@ -1,20 +1,20 @@
-"""Claims a ticket, holds it by leases, and gives it back.
+"""Claims a ticket, holds it by leases, and releases it.
 
 Rules.
- 1. A claim goes to all guardians, again every tick. A grant is a lease that began when its claim
-    was sent: D from then on, on our own clock.
- 2. We own the ticket in an epoch when a majority of one guard set has granted that epoch. We may
-    create events while such a majority of leases lasts: asked at every create (`is_valid`).
- 3. An owner whose leases have run out is suspended: it creates nothing and goes on claiming. It is
-    over only when a majority says in one tick that somebody else holds the ticket.
- 4. Where an epoch cannot be renewed, because the guard set changed, a higher one is claimed; the
+ 1. A claim goes to all lease replicas, again every tick. A grant is a lease that began when its
+    claim was sent: it lasts D from then on, on our own clock.
+ 2. We own the ticket in an epoch when a majority of one replica set has granted that epoch. We may
+    create events while such a majority of leases lasts: checked at every event (`is_valid`).
+ 3. An owner whose leases have run out is suspended: it creates nothing and goes on claiming. It
+    loses the ticket only when a majority says in one tick that another member holds it.
+ 4. Where an epoch cannot be renewed, because the replica set changed, a higher one is claimed; the
     old leases count until they end.
- 5. Whoever gives up says so (`Release`) until a majority knows, or until no lease can be left; so
-    does a claimant whom so many refused that no majority is left, or what it was granted would be
-    in the way.
- 6. An answer counts if it is to a claim of this life, from one of those who were asked.
+ 5. An owner that gives up sends `Release` until a majority has answered, or until no lease can be
+    left. So does a claimant that can no longer get a majority, or the grants that it has would
+    block other members.
+ 6. An answer counts if it is to a claim of this incarnation, from a replica that was asked.
 
-An owner is one life: after a restart nobody goes on with an old epoch.
+An owner is one incarnation: after a restart no member goes on with an old epoch.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ SEQUENCE_BITS = 32
 MOST_SENT = 64
 """Claims whose answers still count."""
 MOST_LEASES = 4
-"""Pairs of a guard set and an epoch whose leases are kept."""
+"""Pairs of a replica set and an epoch whose leases are remembered."""
 LAST_EPOCH = (1 << 22) - 1
 """A ticket that has come so far cannot be had any more."""
 NONCE_BITS = 24
-LIFE_BITS = 16
+INCARNATION_BITS = 16
 
 
 class Claimed(NamedTuple):
     """A claim that is underway."""
 
     at: int
-    guards: Configuration  # who were asked
+    replica_set: Configuration  # the replicas that were asked
     ticket: int
     epoch: int
 
 
 class Leaving(NamedTuple):
-    """A ticket that is being given back."""
+    """A ticket that is being released."""
 
     ticket: int
     epoch: int
@@ -92,11 +92,11 @@ class Owner:
         self._since = 0  # when the claim for an unestablished epoch began
         self._rest = 0  # ticks to wait before trying again
         self._highest: dict[int, int] = {}  # by ticket: the highest epoch that we ever tried
-        self._taken: set[str] = set()  # guardians that said in this tick that it is another's
-        self._against: set[str] = set()  # guardians that refused what is not established yet
-        self._known: set[str] = set()  # guardians that know of what is being given back
+        self._taken: set[str] = set()  # replicas that said in this tick that another member has it
+        self._against: set[str] = set()  # lease replicas that refused what is not established yet
+        self._known: set[str] = set()  # replicas that know of the release
 
-    # --- asked at every create -----------------------------------------------------------------
+    # --- checked at every event-----------------------------------------------------------------
 
     def is_valid(self, now: int, sets: Mapping[int, Configuration]) -> bool:
         """Whether events may be created right now."""
@@ -110,21 +110,21 @@ class Owner:
         for (number, epoch), leases in self._leases.items():
             if epoch == self.epoch and number in sets:
                 majority = sets[number].majority
-                ends = sorted((leases.get(one, 0) for one in sets[number].guardians), reverse=True)
+                ends = sorted((leases.get(one, 0) for one in sets[number].replicas), reverse=True)
                 best = max(best, ends[majority - 1])
         return best
 
     # --- every tick ----------------------------------------------------------------------------
 
     def tick(self, step: Step, hint: Configuration | None, sequence: int) -> bool:
-        """Claims, renews or gives back. True: the ticket has just been lost."""
+        """Claims, renews or releases. True: the ticket has just been lost."""
         lost = hint is not None and self._is_lost(hint)
         if lost:
             self._forget()
         if hint is None:
             return lost
         if self.leaving is not None:
-            self._say_release(step, hint)
+            self._send_release(step, hint)
         elif self.ticket is not None:
             if not self.epoch and step.now - self._since > self.lease:
                 self.give_up(step, hint)
@@ -136,10 +136,10 @@ class Owner:
         return lost
 
     def ask(self, step: Step, hint: Configuration | None) -> None:
-        """Which tickets could be had? If we want one, and have nothing else to wait for."""
+        """Asks which tickets are available, if we want one and wait for nothing else."""
         idle = self.ticket is None and self.leaving is None and not self._rest
         if self.wanting and idle and hint is not None:
-            to = self._chance.choice(hint.guardians).name
+            to = self._chance.choice(hint.replicas).name
             self._post(step, (to,), List(self.group, self.cluster))
 
     def _is_lost(self, hint: Configuration) -> bool:
@@ -162,12 +162,12 @@ class Owner:
             sequence if self.trying == self.epoch else 0,
             nonce,
         )
-        self._post(step, tuple(one.name for one in hint.guardians), claim)
+        self._post(step, tuple(one.name for one in hint.replicas), claim)
 
     def _next_nonce(self) -> int:
-        """Another one than any that an answer to an earlier life may still be underway with."""
+        """Not the nonce of any answer to an earlier incarnation that may still be underway."""
         self._claims = (self._claims + 1) % (1 << NONCE_BITS)
-        return self.me.incarnation % (1 << LIFE_BITS) << NONCE_BITS | self._claims
+        return self.me.incarnation % (1 << INCARNATION_BITS) << NONCE_BITS | self._claims
 
     def _claimed(self, sender: NodeId, nonce: int) -> Claimed | None:
         """The claim that this is an answer to, if it still counts."""
@@ -175,8 +175,8 @@ class Owner:
         if claimed is None or claimed.ticket != self.ticket:
             self.stale += 1
             return None
-        if _named(claimed.guards, sender.name) is None:
-            raise PeerError(f"{sender} answers a claim, and is no guardian")
+        if _named(claimed.replica_set, sender.name) is None:
+            raise PeerError(f"{sender} answers a claim, but is no lease replica")
         return claimed
 
     # --- answers -------------------------------------------------------------------------------
@@ -204,13 +204,13 @@ class Owner:
         claimed = self._claimed(sender, grant.nonce)
         if claimed is None:
             return False
-        guard_set = claimed.guards
-        guardian = _named(guard_set, sender.name)
-        if guardian is None or guard_set.number not in sets:
+        replica_set = claimed.replica_set
+        replica = _named(replica_set, sender.name)
+        if replica is None or replica_set.number not in sets:
             return False
-        key = (guard_set.number, claimed.epoch)
+        key = (replica_set.number, claimed.epoch)
         leases = self._leases.setdefault(key, {})
-        leases[guardian] = max(leases.get(guardian, 0), claimed.at + self.lease)
+        leases[replica] = max(leases.get(replica, 0), claimed.at + self.lease)
         while len(self._leases) > MOST_LEASES:
             del self._leases[min(self._leases)]
         if claimed.epoch != self.trying:
@@ -219,7 +219,7 @@ class Owner:
         if self.trying == self.epoch:
             return False
         running = sum(until > step.now for until in leases.values())
-        if running < guard_set.majority:
+        if running < replica_set.majority:
             return False
         self.epoch = self.trying
         return True
@@ -236,25 +236,25 @@ class Owner:
         if self.epoch or not refusal.live:
             self._try(refusal.epoch + 1)  # from the next tick on; old leases still count
             return False
-        guards = claimed.guards
+        replica_set = claimed.replica_set
         self._against.add(sender.name)
-        if len(guards.guardians) - len(self._against) >= guards.majority:
+        if len(replica_set.replicas) - len(self._against) >= replica_set.majority:
             return False
-        # Where all refused somebody was quicker. Where some had granted it, several were in each
-        # other's way, and should not meet again.
-        split = len(self._against) < len(guards.guardians)
-        self.give_up(step, guards)
+        # Where all refused, another member was quicker. Where some had granted it, claimants
+        # blocked each other, and should not try again at the same time.
+        split = len(self._against) < len(replica_set.replicas)
+        self.give_up(step, replica_set)
         self._rest = self._chance.randrange(0, 3) if split else 0
         return True
 
     def on_released(self, sender: NodeId, released: Released, hint: Configuration | None) -> bool:
-        """True: a majority knows that it is given back."""
+        """True: a majority knows that it is released."""
         leaving = self.leaving
         if leaving is None or (released.ticket, released.epoch) != (leaving.ticket, leaving.epoch):
             self.stale += 1
             return False
         if hint is None or _named(hint, sender.name) is None:
-            self.stale += 1  # of a guard set that is no more, or of nobody's
+            self.stale += 1  # its sender is not in the newest replica set that we know
             return False
         self._known.add(sender.name)
         if len(self._known) < hint.majority:
@@ -262,7 +262,7 @@ class Owner:
         self.leaving = None
         return True
 
-    # --- giving back ---------------------------------------------------------------------------
+    # --- releasing -----------------------------------------------------------------------------
 
     def give_up(
         self,
@@ -271,7 +271,7 @@ class Owner:
         last: int = 0,
         clock: tuple[int, ...] = (),
     ) -> None:
-        """Stops at once, and says so. Nothing is created any more."""
+        """Stops at once, and releases the ticket. No event is created any more."""
         if self.ticket is None:
             return
         self.leaving = Leaving(self.ticket, self.trying, last, step.now + self.wait, clock)
@@ -279,13 +279,13 @@ class Owner:
         self._forget()
         self._rest = self._chance.randrange(1, 5)
         if hint is not None:
-            self._say_release(step, hint)
+            self._send_release(step, hint)
 
-    def _say_release(self, step: Step, hint: Configuration) -> None:
+    def _send_release(self, step: Step, hint: Configuration) -> None:
         leaving = self.leaving
         assert leaving is not None
         if step.now >= leaving.until:
-            self.leaving = None  # no lease can be left, so nobody needs to know
+            self.leaving = None  # no lease can be left, so no replica needs to know
             return
         release = Release(
             self.group,
@@ -297,7 +297,7 @@ class Owner:
             leaving.last,
             leaving.clock,
         )
-        self._post(step, tuple(one.name for one in hint.guardians), release)
+        self._post(step, tuple(one.name for one in hint.replicas), release)
 
     def _forget(self) -> None:
         self.ticket = None
@@ -307,5 +307,5 @@ class Owner:
         self._taken, self._against = set(), set()
 
 
-def _named(guard_set: Configuration, name: str) -> NodeId | None:
-    return next((one for one in guard_set.guardians if one.name == name), None)
+def _named(replica_set: Configuration, name: str) -> NodeId | None:
+    return next((one for one in replica_set.replicas if one.name == name), None)

@@ -1,7 +1,7 @@
-"""What members say to each other about tickets, and what guardians keep on disk.
+"""What members send each other about tickets, and what lease replicas persist.
 
-All but the records travel by datagram: whatever matters is said again every tick, and everything
-that is said may come late, twice or never.
+All but the records travel by datagram: whatever matters is sent again every tick, and every packet
+may come late, twice or never.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ordercast.protocol.tickets.interface import TicketPacket
 from ordercast.types import NodeId
 
 MOST_TICKETS = 1024
-MOST_GUARDIANS = 15
+MOST_REPLICAS = 15
 
 Epoch = Annotated[int, Meta(ge=0, lt=1 << 22)]
 Ticket = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
-Time = Annotated[int, Meta(ge=0, lt=1 << 62)]  # on the clock of who said it first
+Time = Annotated[int, Meta(ge=0, lt=1 << 62)]  # on the clock of the member that sent it first
 Entry = Annotated[int, Meta(ge=0, lt=1 << 54)]  # epoch << 32 | sequence
 Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
 Clock = Annotated[tuple[Entry, ...], Meta(max_length=MOST_TICKETS)]
@@ -34,18 +34,18 @@ class Value(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Configuration(Value, frozen=True):
-    """One guard set. A guardian is a process with the life in which its disk began."""
+    """One replica set. A replica is a process with the incarnation in which its disk began."""
 
     number: Count
-    guardians: Annotated[tuple[NodeId, ...], Meta(max_length=MOST_GUARDIANS)]
+    replicas: Annotated[tuple[NodeId, ...], Meta(max_length=MOST_REPLICAS)]
 
     @property
     def majority(self) -> int:
-        return len(self.guardians) // 2 + 1
+        return len(self.replicas) // 2 + 1
 
 
 class Held(Value, frozen=True):
-    """What a guardian knows of one ticket."""
+    """What a lease replica knows of one ticket."""
 
     epoch: Epoch = 0
     owner: NodeId | None = None
@@ -57,14 +57,14 @@ Table = Annotated[tuple[Held, ...], Meta(max_length=MOST_TICKETS)]
 
 
 class Ballot(Value, frozen=True, order=True):
-    """Unique without clocks: a life never uses a count twice."""
+    """Unique without clocks: an incarnation never uses a count twice."""
 
     count: Count
     by: NodeId
 
 
 class Next(Value, frozen=True):
-    """A guard set with the table that it begins with."""
+    """A replica set with the table that it begins with."""
 
     configuration: Configuration
     table: Table
@@ -76,13 +76,13 @@ class Vote(Value, frozen=True):
 
 
 class About(TicketPacket, frozen=True):
-    """Everything about tickets names the cluster: two that were founded apart never mix."""
+    """Everything about tickets names the cluster: two that began separately never mix."""
 
     cluster: Count
 
 
 Post: TypeAlias = Callable[[Step, tuple[str, ...], About], None]
-"""How the parts of a member speak: to names, which may be the member's own."""
+"""How the parts of a member send: to names, which may be the member's own."""
 
 
 class Ping(About, frozen=True, tag="tickets.ping"):
@@ -92,14 +92,14 @@ class Ping(About, frozen=True, tag="tickets.ping"):
 class Pong(About, frozen=True, tag="tickets.pong"):
     sent: Time  # as in the ping
     hint: Configuration | None  # the newest that it knows of
-    guardian: NodeId  # its identity as a guardian, if it is or becomes one
-    serves: Count = 0  # the number of the configuration that it is a guardian of; 0: none
+    replica: NodeId  # its identity as a lease replica, if it is or becomes one
+    serves: Count = 0  # the number of the configuration that it is a lease replica of; 0: none
     sealed: bool = False
     leaving: bool = False
 
 
 class List(About, frozen=True, tag="tickets.list"):
-    """Which tickets could be had?"""
+    """Which tickets are available?"""
 
 
 class Listed(About, frozen=True, tag="tickets.listed"):
@@ -118,13 +118,13 @@ class Claim(About, frozen=True, tag="tickets.claim"):
     nonce: Count
 
     def makers(self) -> tuple[str, ...]:
-        return (self.owner.name,)  # who may not send may not own a ticket
+        return (self.owner.name,)  # a member that may not send may not own a ticket
 
 
 class Grant(About, frozen=True, tag="tickets.grant"):
     nonce: Count
     base: Entry  # the newest event of the ticket before this claim
-    clock: Clock = ()  # how far the guardian is, where the grant is of a new epoch
+    clock: Clock = ()  # the replica's, where the grant is of a new epoch
 
 
 class Refusal(About, frozen=True, tag="tickets.refusal"):
@@ -141,7 +141,7 @@ class Release(About, frozen=True, tag="tickets.release"):
     epoch: Epoch
     owner: NodeId
     last: Entry  # its final event
-    clock: Clock = ()  # and how far it was
+    clock: Clock = ()  # its owner's
 
     def makers(self) -> tuple[str, ...]:
         return (self.owner.name,)
@@ -153,7 +153,7 @@ class Released(About, frozen=True, tag="tickets.released"):
 
 
 class Offer(About, frozen=True, tag="tickets.offer"):
-    """Would you become a guardian?"""
+    """Asks a member to become a lease replica."""
 
     number: Count
     ballot: Ballot
@@ -162,7 +162,7 @@ class Offer(About, frozen=True, tag="tickets.offer"):
 class Ready(About, frozen=True, tag="tickets.ready"):
     number: Count
     ballot: Ballot
-    guardian: NodeId
+    replica: NodeId
 
 
 class Seal(About, frozen=True, tag="tickets.seal"):
@@ -173,10 +173,10 @@ class Seal(About, frozen=True, tag="tickets.seal"):
 class Sealed(About, frozen=True, tag="tickets.sealed"):
     number: Count
     ballot: Ballot
-    guardian: NodeId
+    replica: NodeId
     vote: Vote | None
     table: Table
-    live: Annotated[list[Ticket], Meta(max_length=MOST_TICKETS)]  # whose lease may still run
+    live: Annotated[list[Ticket], Meta(max_length=MOST_TICKETS)]  # whose leases may still run
 
 
 class Propose(About, frozen=True, tag="tickets.propose"):
@@ -188,7 +188,7 @@ class Propose(About, frozen=True, tag="tickets.propose"):
 class Voted(About, frozen=True, tag="tickets.voted"):
     number: Count
     ballot: Ballot
-    guardian: NodeId
+    replica: NodeId
 
 
 class Install(About, frozen=True, tag="tickets.install"):
@@ -197,11 +197,11 @@ class Install(About, frozen=True, tag="tickets.install"):
 
 class Installed(About, frozen=True, tag="tickets.installed"):
     number: Count
-    guardian: NodeId
+    replica: NodeId
 
 
 class Current(About, frozen=True, tag="tickets.current"):
-    """There is a newer guard set."""
+    """There is a newer replica set."""
 
     configuration: Configuration
 
@@ -213,11 +213,11 @@ class Outbid(About, frozen=True, tag="tickets.outbid"):
     ballot: Ballot
 
 
-class GuardianRecord(Packet, frozen=True, tag="tickets.guardian"):
-    """On disk: a guardian as it is, but for its entries. The newest one counts."""
+class ReplicaRecord(Packet, frozen=True, tag="tickets.guardian"):
+    """On disk: a lease replica as it is, but for its entries. The newest one counts."""
 
     cluster: Count
-    guardian: NodeId
+    replica: NodeId
     configuration: Configuration
     initial: Table  # what this configuration began with
     ballot: Ballot | None
@@ -229,7 +229,7 @@ class GuardianRecord(Packet, frozen=True, tag="tickets.guardian"):
 
 
 class EntryRecord(Packet, frozen=True, tag="tickets.entry"):
-    """On disk: a ticket's entry within the configuration of the guardian record before it."""
+    """On disk: a ticket's entry within the configuration of the lease replica record before it."""
 
     number: Count
     ticket: Ticket
@@ -245,4 +245,4 @@ PACKETS = (
     *(Ping, Pong, List, Listed, Claim, Grant, Refusal, Release, Released, Offer, Ready),
     *(Seal, Sealed, Propose, Voted, Install, Installed, Current, Outbid),
 )
-RECORDS = (GuardianRecord, EntryRecord)
+RECORDS = (ReplicaRecord, EntryRecord)

@@ -1,7 +1,7 @@
 """What no member that follows the rules would send about tickets: refused, and its sender named.
 
-This is what a packet shows by itself, or beside the guard sets that are known. What depends on how
-far a guardian, a steward or an owner has come, these refuse themselves.
+These checks need the packet alone, or the replica sets that are known. What depends on the state of
+a lease replica, a reconfiguration leader or an owner is refused there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Answers = Pong | Ready | Sealed | Voted | Installed
 def refuse_nonsense(
     now: int, sender: NodeId, packet: About, tickets: int, sets: Mapping[int, Configuration]
 ) -> None:
-    """Raises PeerError. `sets`: the guard sets that are known, by number."""
+    """Raises PeerError. `sets`: the replica sets that are known, by number."""
     if isinstance(packet, (Grant, Release)) and len(packet.clock) not in (0, tickets):
         raise PeerError(f"{sender} sent a clock of {len(packet.clock)} entries, not {tickets}")
     if isinstance(packet, (Claim, Release)):
@@ -50,8 +50,8 @@ def refuse_nonsense(
     elif isinstance(packet, Listed):
         if any(ticket >= tickets for ticket, _ in packet.tickets):
             raise PeerError(f"{sender} lists a ticket that does not exist")
-    elif isinstance(packet, Answers) and packet.guardian.name != sender.name:
-        raise PeerError(f"{sender} answers for {packet.guardian}")
+    elif isinstance(packet, Answers) and packet.replica.name != sender.name:
+        raise PeerError(f"{sender} answers for {packet.replica}")
     if isinstance(packet, Pong) and packet.sent > now:
         raise PeerError(f"{sender} answers a ping from the future")
     if isinstance(packet, Sealed) and len(packet.table) != tickets:
@@ -64,7 +64,7 @@ def refuse_nonsense(
 def _refuse_contradictions(
     sender: NodeId, packet: About, sets: Mapping[int, Configuration]
 ) -> None:
-    """Each number has one guard set, and only its members speak for it."""
+    """Each number has one replica set, and only its members speak for it."""
     named: Configuration | None = None
     may_speak: tuple[Configuration | None, ...] = ()
     if isinstance(packet, (Pong, Current)):
@@ -75,14 +75,14 @@ def _refuse_contradictions(
         named = packet.next.configuration
         may_speak = (named, sets.get(named.number - 1))
     if named is not None:
-        names = {one.name for one in named.guardians}
-        if not named.number or not len(names) % 2 or len(names) < len(named.guardians):
-            raise PeerError(f"{sender} names a guard set that cannot be")
+        names = {one.name for one in named.replicas}
+        if not named.number or not len(names) % 2 or len(names) < len(named.replicas):
+            raise PeerError(f"{sender} names a replica set that cannot be")
         if sets.get(named.number, named) != named:
-            raise PeerError(f"{sender} names another guard set {named.number} than there is")
+            raise PeerError(f"{sender} names another replica set {named.number} than there is")
     known = [one for one in may_speak if one is not None]
-    # Who is not told which set came before cannot say who was in it.
+    # A member that does not know the set before cannot say who was in it.
     if known and len(known) == len(may_speak):
-        speakers = {one.name for each in known for one in each.guardians}
+        speakers = {one.name for each in known for one in each.replicas}
         if sender.name not in speakers:
-            raise PeerError(f"{sender} speaks for a guard set that it is not in")
+            raise PeerError(f"{sender} speaks for a replica set that it is not in")

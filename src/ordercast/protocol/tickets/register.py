@@ -1,15 +1,14 @@
-"""One guardian's entries: who owns which ticket, until when that may be, and what is granted.
+"""One lease replica's entries: who owns which ticket, until when that may be, and what is granted.
 
 Rules.
- 1. An entry is live for `wait` after it was last touched: so long its owner may believe in a lease,
-    whatever its clock does within the stated bound.
- 2. A claim is granted if it renews what the entry says, or if its epoch is higher and nobody else
-    can hold the ticket: it is free, or the claimant's own, or no longer live.
+ 1. An entry is live for `wait` after it was last touched: for so long its owner may rely on a
+    lease, whatever its clock does within the stated bound.
+ 2. A claim is granted if it renews what the entry says, or if its epoch is higher and no other
+    member can hold the ticket: it is free, or the claimant's own, or no longer live.
  3. Epochs only grow. So (ticket, epoch) has one owner, without any clock.
- 4. What was blocked when guard sets changed is nobody's until the wait is over.
+ 4. A ticket that is blocked when the replica set changes has no owner until the wait is over.
 
-Times are this guardian's own. What must outlive it is told by `changed`, and kept before anything
-is answered.
+Times are on this replica's own clock. `changed` says what must be persisted before the answer.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Register:
         return entry.mode != "free" and entry.touched + self.wait > now
 
     def claimable(self, now: int) -> list[tuple[int, int]]:
-        """Tickets that could be had, each with its epoch."""
+        """Tickets that are available, each with its epoch."""
         return [
             (ticket, entry.epoch)
             for ticket, entry in enumerate(self.entries)
@@ -63,14 +62,14 @@ class Register:
         )
 
     def lapsed(self, ticket: int, owner: NodeId) -> NodeId | None:
-        """Who loses the ticket, if this claimant gets it, and has not given it back."""
+        """The owner that loses the ticket to this claimant, without having released it."""
         entry = self.entries[ticket]
         return entry.owner if entry.mode == "held" and entry.owner != owner else None
 
     def grant(
         self, ticket: int, epoch: int, owner: NodeId, last: int, now: int
     ) -> tuple[int, bool]:
-        """Takes a claim that may be granted. Its base, and whether the disk must know."""
+        """Grants a claim. Returns its base, and whether the entry must be persisted."""
         entry = self.entries[ticket]
         base = entry.last
         changed = (epoch, owner, "held") != (entry.epoch, entry.owner, entry.mode)
@@ -79,7 +78,7 @@ class Register:
         return base, changed
 
     def release(self, ticket: int, epoch: int, owner: NodeId, last: int) -> tuple[bool, bool]:
-        """Whether it is over for this owner in this epoch, and whether the disk must know."""
+        """Whether this owner's epoch is over, and whether the entry must be persisted."""
         entry = self.entries[ticket]
         # An owner never comes back to an epoch that it gave up, nor to a lower one.
         if entry.epoch <= epoch and owner == entry.owner and entry.mode == "held":
@@ -96,13 +95,13 @@ class Register:
 
 
 def merge(reports: Sequence[tuple[Sequence[Held], Sequence[int]]]) -> tuple[Held, ...]:
-    """The table that a new guard set begins with, from what a majority of the old one reports.
+    """The table that a new replica set begins with, from what a majority of the old one reports.
 
     Each report is a table, and which of its entries are live.
     """
-    told = [(table, frozenset(live)) for table, live in reports]
+    found = [(table, frozenset(live)) for table, live in reports]
     return tuple(
-        _merged([(table[ticket], ticket in live) for table, live in told])
+        _merged([(table[ticket], ticket in live) for table, live in found])
         for ticket in range(len(reports[0][0]))
     )
 
@@ -110,7 +109,7 @@ def merge(reports: Sequence[tuple[Sequence[Held], Sequence[int]]]) -> tuple[Held
 def left_out(
     reports: Sequence[tuple[Sequence[Held], Sequence[int]]], merged: Sequence[Held]
 ) -> list[tuple[int, NodeId]]:
-    """Tickets whose owners lose them by merging, though nobody reports that they gave them back."""
+    """Tickets whose owners lose them by merging, though no report says that they released them."""
     found = []
     for ticket, after in enumerate(merged):
         newest = max(table[ticket].epoch for table, _ in reports)
@@ -124,7 +123,7 @@ def left_out(
 def _merged(found: list[tuple[Held, bool]]) -> Held:
     epoch = max(held.epoch for held, _ in found)
     last = max(held.last for held, _ in found)
-    # Who may still believe in a lease: a name, or nobody knows who.
+    # The owners that may still rely on a lease; None: not known which member.
     owners = {held.owner if held.mode == "held" else None for held, live in found if live}
     if not owners:
         return Held(epoch, None, "free", last)

@@ -1,7 +1,7 @@
 """How packets and records about leased tickets read in interaction files.
 
-A guard set is `2{n1 n2 n3}`, a ballot `1/n2`, an entry `epoch.sequence`. The cluster's id, drawn by
-chance when it was founded, is left out.
+A replica set is `2{n1 n2 n3}`, a ballot `1/n2`, an entry `epoch.sequence`. The random id of the
+cluster is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from ordercast.protocol.tickets.packets import (
     Current,
     EntryRecord,
     Grant,
-    GuardianRecord,
     Held,
     Install,
     Installed,
@@ -33,6 +32,7 @@ from ordercast.protocol.tickets.packets import (
     Refusal,
     Release,
     Released,
+    ReplicaRecord,
     Seal,
     Sealed,
     Vote,
@@ -40,8 +40,8 @@ from ordercast.protocol.tickets.packets import (
 )
 
 
-def _guards(guards: Configuration | None) -> str:
-    return f"{guards.number}{{{' '.join(map(str, guards.guardians))}}}" if guards else "none"
+def _set(found: Configuration | None) -> str:
+    return f"{found.number}{{{' '.join(map(str, found.replicas))}}}" if found else "none"
 
 
 def _ballot(ballot: Ballot | None) -> str:
@@ -64,7 +64,7 @@ def _table(table: Sequence[Held]) -> str:
 
 
 def _next(next_: Next) -> str:
-    return f"{_guards(next_.configuration)} {_table(next_.table)}"
+    return f"{_set(next_.configuration)} {_table(next_.table)}"
 
 
 def _vote(vote: Vote | None) -> str:
@@ -74,7 +74,7 @@ def _vote(vote: Vote | None) -> str:
 def _pong(pong: Pong) -> str:
     serves = f", serves {pong.serves}" if pong.serves else ""
     state = ", sealed" * pong.sealed + ", leaving" * pong.leaving
-    return f"knows {_guards(pong.hint)}{serves}{state}"
+    return f"knows {_set(pong.hint)}{serves}{state}"
 
 
 def _refusal(refusal: Refusal) -> str:
@@ -104,20 +104,20 @@ TICKET_WORDS: dict[type[Packet], Callable[[Any], str]] = {
     ),
     Released: lambda packet: f"{packet.ticket} in epoch {packet.epoch}",
     Offer: lambda packet: f"of set {packet.number}, ballot {_ballot(packet.ballot)}",
-    Ready: lambda packet: f"ballot {_ballot(packet.ballot)}: {packet.guardian}",
+    Ready: lambda packet: f"ballot {_ballot(packet.ballot)}: {packet.replica}",
     Seal: lambda packet: f"set {packet.number}, ballot {_ballot(packet.ballot)}",
     Sealed: lambda packet: (
         f"set {packet.number}, ballot {_ballot(packet.ballot)}: {_vote(packet.vote)}, "
         f"{_table(packet.table)}, live [{' '.join(map(str, packet.live))}]"
     ),
     Propose: lambda packet: f"ballot {_ballot(packet.ballot)}: {_next(packet.next)}",
-    Voted: lambda packet: f"ballot {_ballot(packet.ballot)}: {packet.guardian}",
+    Voted: lambda packet: f"ballot {_ballot(packet.ballot)}: {packet.replica}",
     Install: lambda packet: _next(packet.next),
-    Installed: lambda packet: f"set {packet.number}: {packet.guardian}",
-    Current: lambda packet: _guards(packet.configuration),
+    Installed: lambda packet: f"set {packet.number}: {packet.replica}",
+    Current: lambda packet: _set(packet.configuration),
     Outbid: lambda packet: f"set {packet.number}: {_ballot(packet.ballot)} was seen",
-    GuardianRecord: lambda record: (
-        f"{record.guardian} of {_guards(record.configuration)}, ballot {_ballot(record.ballot)}"
+    ReplicaRecord: lambda record: (
+        f"{record.replica} of {_set(record.configuration)}, ballot {_ballot(record.ballot)}"
         + (f", {_vote(record.vote)}" if record.vote else "")
         + ", sealed" * record.sealed
     ),

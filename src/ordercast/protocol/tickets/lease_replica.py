@@ -1,18 +1,17 @@
-"""A member of the guard set: answers claims, and takes part in replacing the set.
+"""A lease replica: a member of the replica set. It grants claims, and helps to replace the set.
 
 Rules.
  1. It serves one configuration at a time, and answers for no other.
- 2. Once sealed it grants nothing any more, for ever: a steward has begun to replace the set.
- 3. Sealing and proposing are single-decree Paxos about what comes next, table included: a
-    guardian promises the highest ballot, and reports what it has voted for. So there is one
-    successor.
+ 2. Once it is sealed it never grants again: a reconfiguration leader has begun to replace the set.
+ 3. Sealing and proposing are single-decree Paxos about the next set, its table included: a replica
+    promises the highest ballot, and reports what it has voted for. So there is one successor.
  4. Installing a newer configuration ends the old one here. Every entry then counts as touched now.
- 5. What it promises, votes and grants is on disk before it is told.
- 6. Only members of a set replace it, each set has one successor, and a ballot is for one proposal:
-    whoever says otherwise is refused.
+ 5. What it promises, votes and grants is persisted before it is sent.
+ 6. Only members of a set replace it, each set has one successor, and a ballot is for one proposal.
+    A packet that says otherwise is refused.
 
-A guardian that restarts with its disk is the same guardian; without it, it is nobody: what it
-promised is forgotten, so it must not answer.
+A replica that restarts with its disk is the same replica. Without its disk it has forgotten what it
+promised, so it must not answer: it counts as another replica, which is in no set.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from ordercast.protocol.tickets.packets import (
     Current,
     EntryRecord,
     Grant,
-    GuardianRecord,
     Held,
     Install,
     Installed,
@@ -42,6 +40,7 @@ from ordercast.protocol.tickets.packets import (
     Refusal,
     Release,
     Released,
+    ReplicaRecord,
     Seal,
     Sealed,
     Vote,
@@ -53,7 +52,7 @@ from ordercast.types import NodeId
 SEQUENCE_BITS = 32
 
 
-class Guardian:
+class LeaseReplica:
     def __init__(
         self,
         group: str,
@@ -64,17 +63,17 @@ class Guardian:
     ) -> None:
         self.group = group
         self.cluster = 0
-        self.identity = identity  # the process, and the life in which its disk began
+        self.identity = identity  # the process, and the incarnation in which its disk began
         self.wait = wait
         self._post = post
-        self._clock = clock  # how far we are in causal order: a new owner must be as far
+        self._clock = clock  # our clock in causal order: a new owner must be as far
         self.configuration: Configuration | None = None
         self.initial: tuple[Held, ...] = ()
-        self.ballot: Ballot | None = None  # the highest that was seen
+        self.ballot: Ballot | None = None  # the highest ballot that was seen
         self.vote: Vote | None = None
         self.sealed_at: int | None = None
         self.register = Register((), wait, 0)
-        self.stale = 0  # what was about a guard set that we do not serve
+        self.stale = 0  # packets about a replica set that we do not serve
 
     @property
     def serves(self) -> int:
@@ -86,8 +85,8 @@ class Guardian:
 
     # --- beginnings --------------------------------------------------------------------------
 
-    def found(self, step: Step, tickets: int) -> None:
-        """The first guard set of a cluster: its founder alone, with every ticket free."""
+    def bootstrap(self, step: Step, tickets: int) -> None:
+        """The first replica set of a cluster: its bootstrap node alone, with every ticket free."""
         first = Configuration(1, (self.identity,))
         self._begin(step, Next(first, (Held(),) * tickets))
 
@@ -95,14 +94,14 @@ class Guardian:
         self.configuration, self.initial = next_.configuration, next_.table
         self.ballot = self.vote = self.sealed_at = None
         self.register = Register(next_.table, self.wait, step.now)
-        self._keep(step)
+        self._persist(step)
 
-    def restore(self, kept: Sequence[Packet], now: int) -> None:
-        """What an earlier life kept. Leases may have been given until the last moment."""
-        ours = [one for one in kept if isinstance(one, (GuardianRecord, EntryRecord))]
+    def restore(self, persisted: Sequence[Packet], now: int) -> None:
+        """What an earlier incarnation persisted. It may have granted leases until its end."""
+        ours = [one for one in persisted if isinstance(one, (ReplicaRecord, EntryRecord))]
         ours = [one for one in ours if one.group == self.group]
-        for newest in [one for one in ours if isinstance(one, GuardianRecord)][-1:]:
-            self.cluster, self.identity = newest.cluster, newest.guardian
+        for newest in [one for one in ours if isinstance(one, ReplicaRecord)][-1:]:
+            self.cluster, self.identity = newest.cluster, newest.replica
             self.configuration, self.initial = newest.configuration, newest.initial
             self.ballot, self.vote = newest.ballot, newest.vote
             self.sealed_at = now if newest.sealed else None
@@ -112,10 +111,10 @@ class Guardian:
                 entry = self.register.entries[record.ticket]
                 entry.epoch, entry.owner, entry.mode = record.epoch, record.owner, record.mode
 
-    def _keep(self, step: Step) -> None:
+    def _persist(self, step: Step) -> None:
         assert self.configuration is not None
         step.keep(
-            GuardianRecord(
+            ReplicaRecord(
                 self.group,
                 self.cluster,
                 self.identity,
@@ -132,14 +131,14 @@ class Guardian:
     def on_list(self, step: Step, sender: NodeId) -> None:
         if self.configuration is not None and not self.sealed:
             found = self.register.claimable(step.now)
-            self._say(step, sender, Listed(self.group, self.cluster, self.serves, found))
+            self._send(step, sender, Listed(self.group, self.cluster, self.serves, found))
 
     def on_claim(self, step: Step, sender: NodeId, claim: Claim) -> None:
         if self._is_elsewhere(step, sender, claim.number):
             return
         if self.sealed:
             refusal = Refusal(self.group, self.cluster, claim.nonce, True)
-            self._say(step, sender, refusal)
+            self._send(step, sender, refusal)
             return
         ticket, epoch, owner, now = claim.ticket, claim.epoch, claim.owner, step.now
         if not self.register.may_have(ticket, epoch, owner, now):
@@ -148,7 +147,7 @@ class Guardian:
             refusal = Refusal(
                 self.group, self.cluster, claim.nonce, False, entry.epoch, entry.owner, live
             )
-            self._say(step, sender, refusal)
+            self._send(step, sender, refusal)
             return
         former = self.register.lapsed(ticket, owner)
         if former is not None:
@@ -156,9 +155,9 @@ class Guardian:
         last = epoch << SEQUENCE_BITS | claim.sequence if claim.sequence else 0
         base, changed = self.register.grant(ticket, epoch, owner, last, now)
         if changed:
-            self._keep_entry(step, ticket)
+            self._persist_entry(step, ticket)
         clock = self._clock() if changed else ()
-        self._say(step, sender, Grant(self.group, self.cluster, claim.nonce, base, clock))
+        self._send(step, sender, Grant(self.group, self.cluster, claim.nonce, base, clock))
 
     def on_release(self, step: Step, sender: NodeId, release: Release) -> None:
         if self.sealed or self._is_elsewhere(step, sender, release.number):
@@ -167,12 +166,12 @@ class Guardian:
             release.ticket, release.epoch, release.owner, release.last
         )
         if changed:
-            self._keep_entry(step, release.ticket)
+            self._persist_entry(step, release.ticket)
         if over:
             answer = Released(self.group, self.cluster, release.ticket, release.epoch)
-            self._say(step, sender, answer)
+            self._send(step, sender, answer)
 
-    def _keep_entry(self, step: Step, ticket: int) -> None:
+    def _persist_entry(self, step: Step, ticket: int) -> None:
         entry = self.register.entries[ticket]
         step.keep(
             EntryRecord(self.group, self.serves, ticket, entry.epoch, entry.owner, entry.mode)
@@ -183,12 +182,12 @@ class Guardian:
     def on_seal(self, step: Step, sender: NodeId, seal: Seal) -> None:
         if self._is_elsewhere(step, sender, seal.number):
             return
-        self._refuse_strangers(sender)
+        self._refuse_outsiders(sender)
         if not self._promise(step, sender, seal.number, seal.ballot):
             return
-        self._keep(step)
+        self._persist(step)
         table, live = self.register.table(), self.register.live(step.now)
-        self._say(
+        self._send(
             step,
             sender,
             Sealed(
@@ -206,35 +205,35 @@ class Guardian:
     def on_propose(self, step: Step, sender: NodeId, propose: Propose) -> None:
         if self._is_elsewhere(step, sender, propose.number):
             return
-        self._refuse_strangers(sender)
+        self._refuse_outsiders(sender)
         vote, tickets = Vote(propose.ballot, propose.next), len(self.register.entries)
         refuse_impossible(vote.next, self.serves, tickets, sender)
         if self.vote is not None and self.vote.ballot == vote.ballot and self.vote != vote:
-            raise PeerError(f"{sender} proposes two guard sets in one ballot")
+            raise PeerError(f"{sender} proposes two replica sets in one ballot")
         if self._promise(step, sender, propose.number, propose.ballot):
             self.vote = vote
-            self._keep(step)
+            self._persist(step)
             voted = Voted(self.group, self.cluster, propose.number, propose.ballot, self.identity)
-            self._say(step, sender, voted)
+            self._send(step, sender, voted)
 
     def on_install(self, step: Step, sender: NodeId, install: Install) -> None:
         new = install.next.configuration
-        if self.identity not in new.guardians:
-            self.stale += 1  # for an earlier disk of ours
+        if self.identity not in new.replicas:
+            self.stale += 1  # meant for an earlier disk of ours
             return
         if new.number == self.serves and (new, install.next.table) != (
             self.configuration,
             self.initial,
         ):
-            raise PeerError(f"{sender} installs another guard set {new.number} than there is")
+            raise PeerError(f"{sender} installs another replica set {new.number} than there is")
         if new.number > self.serves:
             self._begin(step, install.next)
-        self._say(step, sender, Installed(self.group, self.cluster, self.serves, self.identity))
+        self._send(step, sender, Installed(self.group, self.cluster, self.serves, self.identity))
 
     def _promise(self, step: Step, sender: NodeId, number: int, ballot: Ballot) -> bool:
-        """Follows this ballot from now on, unless a higher one was seen."""
+        """Promises to follow this ballot, unless a higher one was seen."""
         if self.ballot is not None and ballot < self.ballot:
-            self._say(step, sender, Outbid(self.group, self.cluster, number, self.ballot))
+            self._send(step, sender, Outbid(self.group, self.cluster, number, self.ballot))
             return False
         self.ballot = ballot
         if self.sealed_at is None:
@@ -242,28 +241,28 @@ class Guardian:
         return True
 
     def _is_elsewhere(self, step: Step, sender: NodeId, number: int) -> bool:
-        """Whether this is about a configuration that we do not serve: then we answer for none."""
+        """Whether a packet is about a configuration that we do not serve: it gets no answer."""
         configuration = self.configuration
         if configuration is not None and number == configuration.number:
             return False
         self.stale += 1
         if configuration is not None and number < configuration.number:
-            self._say(step, sender, Current(self.group, self.cluster, configuration))
+            self._send(step, sender, Current(self.group, self.cluster, configuration))
         return True
 
-    def _refuse_strangers(self, sender: NodeId) -> None:
+    def _refuse_outsiders(self, sender: NodeId) -> None:
         assert self.configuration is not None
-        if all(one.name != sender.name for one in self.configuration.guardians):
-            raise PeerError(f"{sender} would replace the guard set, and is no guardian")
+        if all(one.name != sender.name for one in self.configuration.replicas):
+            raise PeerError(f"{sender} would replace the replica set, but is not in it")
 
-    def _say(self, step: Step, to: NodeId, packet: About) -> None:
+    def _send(self, step: Step, to: NodeId, packet: About) -> None:
         self._post(step, (to.name,), packet)
 
 
 def refuse_impossible(next_: Next, number: int, tickets: int, sender: NodeId) -> None:
-    """What can follow a guard set: the next number, an odd number of processes, every ticket."""
+    """What can follow a replica set: the next number, an odd number of processes, every ticket."""
     new = next_.configuration
     if new.number != number + 1 or len(next_.table) != tickets:
-        raise PeerError(f"{sender} names a guard set {new.number} of {len(next_.table)} tickets")
-    if not len(new.guardians) % 2 or len({one.name for one in new.guardians}) < len(new.guardians):
-        raise PeerError(f"{sender} names a guard set that cannot be")
+        raise PeerError(f"{sender} names a replica set {new.number} of {len(next_.table)} tickets")
+    if not len(new.replicas) % 2 or len({one.name for one in new.replicas}) < len(new.replicas):
+        raise PeerError(f"{sender} names a replica set that cannot be")
