@@ -316,10 +316,11 @@ def test_in_the_simulator_from_a_scenario_file(tmp_path: Path) -> None:
     assert answers(check(run.trace, [UNBROKEN])) == {NAME: Answer.HOLDS}
 
 
-def test_an_input_that_its_family_does_not_take_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["Hury", "StatusResult"])
+def test_an_input_that_no_application_gives_is_refused(tmp_path: Path, word: str) -> None:
     path = scenario_in(tmp_path)
-    path.write_text(path.read_text(encoding="utf-8").replace("Hurry", "Hury"), encoding="utf-8")
-    with pytest.raises(ordercast.UsageError, match=r"unknown input 'Hury'.*Hurry"):
+    path.write_text(path.read_text(encoding="utf-8").replace("Hurry", word), encoding="utf-8")
+    with pytest.raises(ordercast.UsageError, match=rf"unknown input '{word}'.*Hurry"):
         simulate(path, seed=3, families=KNOWN)
 
 

@@ -27,7 +27,7 @@ class Input:
 
 def named_input(takes: Collection[type[Input]], word: str, values: Mapping[str, Any]) -> Input:
     """The one of these inputs that has this name, with these values, as a file has them."""
-    kinds = {kind.__name__: kind for kind in takes}
+    kinds = {kind.__name__: kind for kind in takes if kind not in GIVEN_BY_HOST}
     if word not in kinds:
         raise UsageError(unknown_word("input", word, kinds))
     try:
@@ -122,3 +122,7 @@ class Vote(Input):
     formation: str
     yes: bool
     why: str = ""
+
+
+GIVEN_BY_HOST = (StatusResult, Join, Leave)
+"""Part of something larger that a host does: nobody else gives them."""

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.kernel.inputs import Backpressure, Input
+from ordercast.kernel.inputs import GIVEN_BY_HOST, Backpressure, Input
 from ordercast.kernel.outbox import AS_PLANNED, Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
@@ -192,7 +192,7 @@ class Group:
         """Anything else that the family takes of an application."""
         if self.ended is not None:
             raise self.ended
-        if not self.node.driver.give(self.name, given):
+        if isinstance(given, GIVEN_BY_HOST) or not self.node.driver.give(self.name, given):
             raise UsageError(f"{self.name!r} is {self.family}: no {type(given).__name__} is taken")
 
     async def change(self) -> None:
