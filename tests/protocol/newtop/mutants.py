@@ -17,7 +17,7 @@ from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.ordering import DeliveryQueue, Ordering
 from ordercast.protocol.newtop.packets import Data, Turn
 from ordercast.protocol.newtop.sequencer import BySequencer
-from ordercast.protocol.newtop.suspicion import Detection, Suspicions
+from ordercast.protocol.newtop.suspicion import Detection, Suspicions, Via
 from ordercast.protocol.newtop.views import Views
 from ordercast.types import NodeId, View, view_identity
 
@@ -135,13 +135,7 @@ class _Hasty(Unordered):
     def _is_due(self, epoch: GroupEpoch) -> bool:
         return bool(self.due)
 
-    def exclude(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None,
-    ) -> None:
+    def exclude(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via) -> None:
         super().exclude(epoch, step, detection, via)
         self.undelivered[epoch.me].remove(detection)
 

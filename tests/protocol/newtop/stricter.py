@@ -19,7 +19,7 @@ from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import Data, Turn
 from ordercast.protocol.newtop.sequencer import BySequencer
-from ordercast.protocol.newtop.suspicion import Detection
+from ordercast.protocol.newtop.suspicion import Detection, Via
 from ordercast.types import NodeId
 
 
@@ -32,13 +32,7 @@ class AllHaveSentMore(BySequencer):
     def _cut(self, detection: Detection) -> int:
         return min(number for _, number in detection)
 
-    def exclude(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None,
-    ) -> None:
+    def exclude(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via) -> None:
         self.last_numbers.update(detection)
         gone = tuple(peer for peer, _ in detection)
         pending = epoch.views.exclude(gone, self._cut(detection))
@@ -83,13 +77,7 @@ class AllHadIt(AllHaveIt):
 class _NotesReports(Agreement):
     """Notes what the excluded have reported, before their streams are forgotten."""
 
-    def confirm(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None = None,
-    ) -> None:
+    def confirm(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via = None) -> None:
         reported = [epoch.streams.delivered.acknowledged(peer) for peer, _ in detection]
         if isinstance(epoch.placement, AllHadIt):
             epoch.placement.safe_cut = min(number or 0 for number in reported)

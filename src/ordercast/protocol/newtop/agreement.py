@@ -28,7 +28,7 @@ from ordercast.protocol.newtop.packets import (
     Suspect,
     to_relay,
 )
-from ordercast.protocol.newtop.suspicion import Detection, Suspicions
+from ordercast.protocol.newtop.suspicion import Detection, Suspicions, Via
 from ordercast.types import NodeId
 
 if TYPE_CHECKING:
@@ -165,13 +165,7 @@ class Agreement:
             return True
         return False
 
-    def confirm(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None = None,
-    ) -> None:
+    def confirm(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via = None) -> None:
         """`via` is the member whose confirmation is adopted, and the number of that packet."""
         gone = tuple(peer for peer, _ in detection)
         for peer in gone:

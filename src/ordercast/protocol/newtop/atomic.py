@@ -25,7 +25,7 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.epoch import Phase
 from ordercast.protocol.newtop.packets import Data, Turn
 from ordercast.protocol.newtop.placement import Placement
-from ordercast.protocol.newtop.suspicion import Detection
+from ordercast.protocol.newtop.suspicion import Detection, Via
 from ordercast.types import NodeId
 
 if TYPE_CHECKING:
@@ -115,13 +115,7 @@ class Unordered(Placement):
 
     # --- views -------------------------------------------------------------------------------
 
-    def exclude(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None,
-    ) -> None:
+    def exclude(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via) -> None:
         gone = tuple(peer for peer, _ in detection)
         if epoch.initiator in gone and epoch.phase is Phase.AWAITING_STATE:
             epoch.phase = Phase.FAILED

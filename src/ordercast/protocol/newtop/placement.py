@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.packets import Data, State, Turn
-from ordercast.protocol.newtop.suspicion import Detection
+from ordercast.protocol.newtop.suspicion import Detection, Via
 from ordercast.types import NodeId
 
 if TYPE_CHECKING:
@@ -86,13 +86,7 @@ class Placement(Protocol):
         """Another member confirmed failures, at this place of its stream."""
 
     @abstractmethod
-    def exclude(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None,
-    ) -> None:
+    def exclude(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via) -> None:
         """We confirmed these failures: decides where the cut is, and what is discarded."""
 
     def learn_cut(
@@ -124,13 +118,7 @@ class ByEveryone(Placement):
     def enqueue(self, epoch: GroupEpoch, step: Step, sender: NodeId, message: Data | Turn) -> None:
         epoch.order.queue.push(sender, message)
 
-    def exclude(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None,
-    ) -> None:
+    def exclude(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via) -> None:
         gone = tuple(peer for peer, _ in detection)
         pending = epoch.views.exclude(gone, min(number for _, number in detection))
         assert pending.cut is not None

@@ -30,7 +30,7 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.flow import WINDOWS_RETAINED
 from ordercast.protocol.newtop.packets import Data, Turn
 from ordercast.protocol.newtop.placement import Placement
-from ordercast.protocol.newtop.suspicion import Detection
+from ordercast.protocol.newtop.suspicion import Detection, Via
 from ordercast.types import NodeId
 
 if TYPE_CHECKING:
@@ -140,13 +140,7 @@ class BySequencer(Placement):
 
     # --- exclusion ---------------------------------------------------------------------------
 
-    def exclude(
-        self,
-        epoch: GroupEpoch,
-        step: Step,
-        detection: Detection,
-        via: tuple[NodeId, int] | None,
-    ) -> None:
+    def exclude(self, epoch: GroupEpoch, step: Step, detection: Detection, via: Via) -> None:
         gone = tuple(peer for peer, _ in detection)
         views = epoch.views
         heir = min((epoch.me, *epoch.live))  # the sequencer once all pending views are installed

@@ -33,6 +33,9 @@ from ordercast.types import NodeId
 Detection: TypeAlias = tuple[tuple[NodeId, int], ...]
 """Who is gone and the last number of each, sorted."""
 
+Via: TypeAlias = tuple[NodeId, int] | None
+"""The member whose confirmation is adopted, and the number of that packet; None: our own."""
+
 
 MOST_WITHHELD = 4096
 """Packets that are withheld of one suspected member; null messages of more than a minute."""
