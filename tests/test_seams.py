@@ -242,9 +242,9 @@ NAME = "unbroken"
 
 
 def judge(history: History) -> Verdict:
-    for line in history.lines:
+    for log in history.histories:
         last: dict[tuple[Any, Any], int] = {}
-        for row in line.deliveries:
+        for row in log.deliveries:
             key = row.group, row.origin
             assert row.number is not None
             if row.number != last.get(key, row.number - 1) + 1:

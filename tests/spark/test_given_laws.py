@@ -40,8 +40,8 @@ def unlucky(number: int | None) -> bool:
 
 
 def find(history: History) -> Verdict:
-    for life in history.lives:
-        for row in life.deliveries:
+    for log in history.logs:
+        for row in log.deliveries:
             if unlucky(row.number):
                 return broken(NAME, (row,), f"{row.process} delivered number 13")
     return holds(NAME)

@@ -1,10 +1,10 @@
 """How `optimistic-causal` and `causal` are judged. See past.py for what "before" means.
 
-Theory of operation. For each line keep two marks a stream: how far the stream is known to be
-delivered or in the past of what is delivered (`reach`), and how far it is in the past of a
-delivered event (`passed`). An event that is delivered although `passed` has gone beyond it is a
-break. An event that `reach` runs over without its being the one delivered is missing. Every
-event is run over once a line, so the work is linear in the links of the past, and gaps hide
+Theory of operation. For each process history keep two marks per stream: how far the stream is
+known to be delivered or in the past of what is delivered (`reach`), and how far it is in the past
+of a delivered event (`passed`). An event that is delivered although `passed` has gone beyond it is
+a break. An event that `reach` passes without its being the one delivered is missing. Each process
+history passes every event once, so the work is linear in the links of the past, and gaps hide
 nothing.
 
 Both are unknown if an event was delivered whose submission is not in the trace, for its past is
@@ -25,21 +25,21 @@ from ordercast.check.verdict import Verdict, broken, holds, row_event, row_write
 def judge_causality(law: str, history: History, *, gaps_allowed: bool) -> Verdict:
     if history.past.tangle:
         return unknown(law, "an event was delivered before it was submitted; see no-creation")
-    for line in history.lines:
-        found = next(breaks(history, line, gaps_allowed=gaps_allowed), None)
+    for log in history.histories:
+        found = next(breaks(history, log, gaps_allowed=gaps_allowed), None)
         if found is not None:
             at, missing = found
             if missing is None:
-                return _too_late(law, history, line, at)
-            return _missing(law, history, line, at, missing)
+                return _too_late(law, history, log, at)
+            return _missing(law, history, log, at, missing)
     if history.strangers:
         name = row_event(history.strangers[0])
         return unknown(law, f"{name} was delivered, but its submission is not in the trace")
     return holds(law)
 
 
-def breaks(history: History, line: Log, *, gaps_allowed: bool) -> Iterator[tuple[int, int | None]]:
-    """Where the line delivers an event too late, or (and which) with one missing.
+def breaks(history: History, log: Log, *, gaps_allowed: bool) -> Iterator[tuple[int, int | None]]:
+    """Where the process history delivers an event too late, or (and which) with one missing.
 
     An event that comes too late adds nothing to the marks: all of its past is passed already.
     """
@@ -47,7 +47,7 @@ def breaks(history: History, line: Log, *, gaps_allowed: bool) -> Iterator[tuple
     before = history.past.before
     reach: dict[int, int] = {}
     passed: dict[int, int] = {}
-    for at, event in enumerate(line.delivered):
+    for at, event in enumerate(log.delivered):
         source = stream[event]
         if source < 0:
             continue
@@ -62,7 +62,7 @@ def breaks(history: History, line: Log, *, gaps_allowed: bool) -> Iterator[tuple
         passed[source] = own - 1
         todo = [event] if reached == own - 1 else streams[source][reached:own]
         for one in todo:
-            if not gaps_allowed and one != event and not _exempt(history, line, one):
+            if not gaps_allowed and one != event and not _exempt(history, log, one):
                 yield at, one
             for earlier in before[one] or ():
                 source = stream[earlier]
@@ -75,26 +75,26 @@ def breaks(history: History, line: Log, *, gaps_allowed: bool) -> Iterator[tuple
                         todo += streams[source][reached:own]
 
 
-def _exempt(history: History, line: Log, event: int) -> bool:
-    """Whether the event was submitted before the line came into the group."""
-    began = line.began.get(history.group_of[event])
+def _exempt(history: History, log: Log, event: int) -> bool:
+    """Whether the event was submitted before the process history came into the group."""
+    began = log.began.get(history.group_of[event])
     return began is not None and history.submits[event].at < began.at
 
 
-def _too_late(law: str, history: History, line: Log, at: int) -> Verdict:
-    late = line.delivered[at]
-    rows, target = history.past.chain(late, set(line.delivered[:at]))
-    early_row = line.deliveries[line.delivered.index(target)]
-    late_row = line.deliveries[at]
+def _too_late(law: str, history: History, log: Log, at: int) -> Verdict:
+    late = log.delivered[at]
+    rows, target = history.past.chain(late, set(log.delivered[:at]))
+    early_row = log.deliveries[log.delivered.index(target)]
+    late_row = log.deliveries[at]
     first, then = row_event(late_row), row_event(early_row)
     why = f"{row_writer(late_row)} delivered {first} after {then}, but {first} causally precedes "
     why += then
     return broken(law, (*rows, early_row, late_row), why)
 
 
-def _missing(law: str, history: History, line: Log, at: int, missing: int) -> Verdict:
-    row = line.deliveries[at]
-    rows, _ = history.past.chain(missing, {line.delivered[at]})
+def _missing(law: str, history: History, log: Log, at: int, missing: int) -> Verdict:
+    row = log.deliveries[at]
+    rows, _ = history.past.chain(missing, {log.delivered[at]})
     why = (
         f"{row_writer(row)} delivered {row_event(row)} without having delivered "
         f"{row_event(rows[0])}, which causally precedes it"

@@ -1,7 +1,7 @@
 """What stands around a witness, for pictures.
 
 A witness is the fewest rows that show a break. Of what is missing somewhere it can show only that
-it is there elsewhere: one row. A picture says more with the event's whole life in it: where it was
+it is there elsewhere: one row. A picture says more with the whole course of the event: where it was
 sent, who delivered or gave it up, and who died meanwhile.
 """
 
@@ -39,7 +39,7 @@ def rows_around(trace: Trace, verdict: Verdict) -> tuple[Row, ...]:
 
 
 def who_was_there(trace: Trace, verdict: Verdict) -> tuple[str, ...]:
-    """Whose lines a picture of it has: all members, if they are few and something is missing."""
+    """The processes in a picture of it: all members, if they are few and something is missing."""
     groups = {row.group for row in verdict.witness}
     names = {row.process for row in trace.rows if row.kind == "join" and row.group in groups}
     if not _shows_absence(verdict) or len(names) > MOST_PROCESSES:

@@ -1,21 +1,22 @@
 """One run, read once and put in order: what every law looks at.
 
 Theory of operation. The rows of a trace come in any interleaving. A history sorts them into
-logs, one for each life of a process, in local order, which is (incarnation, step) and never
+logs, one for each incarnation of a process, in local order, which is (incarnation, step) and never
 `at`. Events get small numbers in the order in which they are met, so that laws work on lists
 and sets of integers. Nothing here judges.
 
 Words.
 
-  life   one incarnation of one process
-  line   the stretch of a process's log over which order is judged: one life, or all its lives
-         together where the family is durable, for then a restart remembers what it delivered
-  flaw   a row that breaks the contract. A law that needs such a row answers `unknown`: an
-         unknown kind and two rows with the same step concern every law, a missing column those
-         laws that read rows of its kind. Rows that are merely out of order in the file are not
-         flawed: `step` tells where they belong.
+  log              what one incarnation of one process wrote
+  process history  the log, or logs, over which order is judged: one incarnation, or all
+                   incarnations of a process if the family is durable, because a member of such a
+                   family remembers after a restart what it delivered
+  flaw             a row that breaks the contract. A law that needs such a row answers `unknown`: an
+                   unknown kind and two rows with the same step concern every law, a missing column
+                   those laws that read rows of its kind. Rows that are merely out of order in the
+                   file are not flawed: `step` gives their place.
 
-A submit row counts as a submission only at its origin: what n2 says that n1 submitted shows
+A submit row counts as a submission only at its origin: a row of n2 about a submission of n1 proves
 nothing about n1.
 """
 
@@ -68,7 +69,7 @@ class Flaw(NamedTuple):
 
 
 class Log:
-    """What one life (or one line) of a process wrote, in local order.
+    """What one incarnation, or several as one process history, wrote in local order.
 
     `submitted` and `views` remember how many deliveries came before each entry.
     """
@@ -119,17 +120,17 @@ class History:
         self.durable = self.promises is not None and self.promises.durable
         self.flaws: list[Flaw] = []
         self.submits: dict[int, Row] = {}
-        self.submitters: dict[int, Log] = {}  # the life that submitted the event
+        self.submitters: dict[int, Log] = {}  # the incarnation that submitted the event
         # (who, whom), by name: in which groups.
         self.suspicions: dict[tuple[str, str], set[str | None]] = {}
         self.kinds: set[str] = set()  # but for deliver, which nobody asks about
         self._ids: defaultdict[EventKey, int] = defaultdict(count().__next__)
-        self.lives = [
+        self.logs = [
             Log(process, incarnation, rows)
-            for (process, incarnation), rows in sorted(_by_life(trace.rows).items())
+            for (process, incarnation), rows in sorted(_by_incarnation(trace.rows).items())
         ]
-        for life in self.lives:
-            self._read(life)
+        for log in self.logs:
+            self._read(log)
         self.events: list[EventKey] = list(self._ids)
         self.group_of = [key[0] for key in self.events]
         if any(None in key for key in self.events):
@@ -145,7 +146,7 @@ class History:
     def calm(self) -> bool:
         """Whether the rows show no failure: no crash, suspicion, exclusion, loss or restart."""
         return not self.kinds & {"crash", "suspect", "exclude", "lose"} and not any(
-            life.incarnation for life in self.lives
+            log.incarnation for log in self.logs
         )
 
     @property
@@ -154,18 +155,19 @@ class History:
         return f"the run is {self.header.ending}, not finished: what is missing may still have come"
 
     @cached_property
-    def last_lives(self) -> dict[str, Log]:
-        """The last life of each process."""
-        return {life.process: life for life in self.lives}
+    def last_logs(self) -> dict[str, Log]:
+        """The last incarnation of each process."""
+        return {log.process: log for log in self.logs}
 
     @cached_property
-    def lines(self) -> list[Log]:
+    def histories(self) -> list[Log]:
+        """The process histories, over which order is judged."""
         if not self.durable:
-            return self.lives
-        lives: dict[str, list[Log]] = {}
-        for life in self.lives:
-            lives.setdefault(life.process, []).append(life)
-        return [_joined(several) for several in lives.values()]
+            return self.logs
+        by_process: dict[str, list[Log]] = {}
+        for log in self.logs:
+            by_process.setdefault(log.process, []).append(log)
+        return [_joined(several) for several in by_process.values()]
 
     @cached_property
     def past(self) -> Past:
@@ -176,8 +178,8 @@ class History:
     def groups(self) -> list[str]:
         """Every group that an event, a view or a join names."""
         named: set[str | None] = set(self.group_of)  # None where a flawed row names none
-        for life in self.lives:
-            named.update(life.began)
+        for log in self.logs:
+            named.update(log.began)
         return sorted(group for group in named if group is not None)
 
     @cached_property
@@ -185,8 +187,8 @@ class History:
         """For each event that was delivered but never submitted, its first delivery."""
         found: dict[int, Row] = {}
         if len(self.submits) < len(self.events):
-            for life in self.lives:
-                for event, row in zip(life.delivered, life.deliveries, strict=True):
+            for log in self.logs:
+                for event, row in zip(log.delivered, log.deliveries, strict=True):
                     if event not in self.submits:
                         found.setdefault(event, row)
         return list(found.values())
@@ -203,13 +205,13 @@ class History:
         """The small number of the event that a submit or deliver row is about."""
         return self._ids[row.group, row.origin, row.number]  # type: ignore[index]
 
-    def delivered_in(self, life: Log, group: str) -> set[int]:
-        """The events of the group that this life delivered."""
-        return self._split((life.process, life.incarnation, "delivered"), life.delivered, group)
+    def delivered_in(self, log: Log, group: str) -> set[int]:
+        """The events of the group that this incarnation delivered."""
+        return self._split((log.process, log.incarnation, "delivered"), log.delivered, group)
 
-    def lost_in(self, life: Log, group: str) -> set[int]:
-        """The events of the group that this life gave up."""
-        return self._split((life.process, life.incarnation, "lost"), life.lost, group)
+    def lost_in(self, log: Log, group: str) -> set[int]:
+        """The events of the group that this incarnation gave up."""
+        return self._split((log.process, log.incarnation, "lost"), log.lost, group)
 
     def _split(self, which: tuple[str, int, str], events: list[int], group: str) -> set[int]:
         sets = self._sets.get(which)
@@ -225,21 +227,21 @@ class History:
 
     # --- reading the rows ---
 
-    def _read(self, life: Log) -> None:
-        rows, ids = life.rows, self._ids
+    def _read(self, log: Log) -> None:
+        rows, ids = log.rows, self._ids
         if any(map(ge, map(_STEP, rows), map(_STEP, islice(rows, 1, None)))):
             self._sort(rows)
-        delivered, deliveries = life.delivered, life.deliveries
+        delivered, deliveries = log.delivered, log.deliveries
         for row in rows:
             kind = row.kind
             if kind == "deliver":
                 delivered.append(ids[row.group, row.origin, row.number])  # type: ignore[index]
                 deliveries.append(row)
             elif kind == "submit":
-                self._read_submit(life, row)
+                self._read_submit(log, row)
             else:
                 self.kinds.add(kind)
-                self._read_other(life, row)
+                self._read_other(log, row)
 
     def _sort(self, rows: list[Row]) -> None:
         rows.sort(key=_STEP)
@@ -249,18 +251,18 @@ class History:
                 self.flaws.append(Flaw(None, f"{row_writer(row)} wrote two rows as step {after}"))
                 return
 
-    def _read_submit(self, life: Log, row: Row) -> None:
+    def _read_submit(self, log: Log, row: Row) -> None:
         event = self._ids[row.group, row.origin, row.number]  # type: ignore[index]
-        if row.origin != life.process:
+        if row.origin != log.process:
             return
         if event in self.submits:
             self.flaws.append(Flaw("submit", f"{row_event(row)} was submitted twice"))
             return
         self.submits[event] = row
-        self.submitters[event] = life
-        life.submitted.append((len(life.delivered), event))
+        self.submitters[event] = log
+        log.submitted.append((len(log.delivered), event))
 
-    def _read_other(self, life: Log, row: Row) -> None:
+    def _read_other(self, log: Log, row: Row) -> None:
         kind = row.kind
         needed = REQUIRED.get(kind, ())
         if kind not in KINDS:
@@ -269,28 +271,28 @@ class History:
             missing = [column for column in needed if getattr(row, column) is None]
             self._flaw(kind, row, f"has no {' and no '.join(missing)}")
         elif kind == "lose":
-            life.lost.append(self._ids[row.group, row.origin, row.number])  # type: ignore[index]
+            log.lost.append(self._ids[row.group, row.origin, row.number])  # type: ignore[index]
         elif kind == "view":
-            life.views.append((len(life.delivered), row))
-            life.first_view.setdefault(row.group or "", row)
-            life.began.setdefault(row.group or "", row)
-            life.gone.discard(row.group or "")
+            log.views.append((len(log.delivered), row))
+            log.first_view.setdefault(row.group or "", row)
+            log.began.setdefault(row.group or "", row)
+            log.gone.discard(row.group or "")
         elif kind == "join":
-            life.began.setdefault(row.group or "", row)
+            log.began.setdefault(row.group or "", row)
         elif kind == "leave":
-            life.left.add(row.group or "")
-            life.gone.add(row.group or "")
+            log.left.add(row.group or "")
+            log.gone.add(row.group or "")
         elif kind == "ticket":
-            self._take_ticket(life, row)
+            self._take_ticket(log, row)
         elif kind == "suspect":
-            pair = life.process, bare_name(row.peer or "")
+            pair = log.process, bare_name(row.peer or "")
             self.suspicions.setdefault(pair, set()).add(row.group)
         elif kind == "crash":
-            life.crash = life.crash or row
+            log.crash = log.crash or row
         elif kind == "stop":
-            life.stop = life.stop or row
+            log.stop = log.stop or row
 
-    def _take_ticket(self, life: Log, row: Row) -> None:
+    def _take_ticket(self, log: Log, row: Row) -> None:
         if row.cause in WISHES:
             return  # nobody owns anything by it
         if row.cause not in CAUSES["ticket"]:
@@ -298,11 +300,11 @@ class History:
         if row.index is None:
             self._flaw("ticket", row, "has no index")
         else:
-            life.tickets.append(row)
+            log.tickets.append(row)
 
     def _find_incomplete_events(self) -> None:
-        for life in self.lives:
-            for row in life.rows:
+        for log in self.logs:
+            for row in log.rows:
                 if row.kind in ("submit", "deliver"):
                     missing = [name for name in _EVENT_COLUMNS if getattr(row, name) is None]
                     if missing:
@@ -317,29 +319,29 @@ _STEP = attrgetter("step")
 
 
 def bare_name(name: str) -> str:
-    """`n1` for `n1` and for `n1#2`: views and suspicions may name a life, laws count processes."""
-    head, sharp, life = name.rpartition("#")
-    return head if sharp and life.isdigit() else name
+    """`n1` for `n1` and for `n1#2`: rows may name an incarnation, and laws count processes."""
+    head, sharp, incarnation = name.rpartition("#")
+    return head if sharp and incarnation.isdigit() else name
 
 
-def _by_life(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
+def _by_incarnation(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
     found: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
         found[row.process, row.incarnation].append(row)
     return found
 
 
-def _joined(lives: list[Log]) -> Log:
-    """All lives of a process as one line."""
-    if len(lives) == 1:
-        return lives[0]
-    line = Log(lives[0].process, lives[0].incarnation, [])
-    for life in lives:
-        before = len(line.delivered)
-        line.rows += life.rows
-        line.submitted += [(before + place, event) for place, event in life.submitted]
-        line.delivered += life.delivered
-        line.deliveries += life.deliveries
-        line.lost += life.lost
-        line.began = life.began | line.began  # the earlier life's row stays
-    return line
+def _joined(logs: list[Log]) -> Log:
+    """All incarnations of a process as one process history."""
+    if len(logs) == 1:
+        return logs[0]
+    joined = Log(logs[0].process, logs[0].incarnation, [])
+    for log in logs:
+        before = len(joined.delivered)
+        joined.rows += log.rows
+        joined.submitted += [(before + place, event) for place, event in log.submitted]
+        joined.delivered += log.delivered
+        joined.deliveries += log.deliveries
+        joined.lost += log.lost
+        joined.began = log.began | joined.began  # the earlier incarnation's row stays
+    return joined

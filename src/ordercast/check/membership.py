@@ -1,16 +1,16 @@
-"""Who stayed in a group, and with whom: what the laws about absence may expect of whom.
+"""The members that stayed in a group, and were connected: whom laws about absence may judge.
 
 These laws say that somebody should have delivered something, so they may only look at members
 of whom that can be asked without doubt:
 
-  member     a life with a join, view, submit, deliver or lose row in the group
-  stayed     it is the only life of its process, and the first; it did not crash and did not
+  member     an incarnation with a join, view, submit, deliver or lose row in the group
+  stayed     it is the only incarnation of its process, and the first; it did not crash and did not
              leave; it was there from the beginning: it has neither join nor view rows, or the
              first of them is no later than the group's first submission, or its first view is
              the first view of whoever made that submission; and it did not stop before the
              group's last submission, for that would be leaving too
-  lasted     said of a submitter: it is the last life of its process, it did not crash, and it
-             did not stop before the group's last submission
+  lasted     said of a submitter: it is the last incarnation of its process, it did not crash, and
+             it did not stop before the group's last submission
   connected  no suspect row names one of the two at the other, in any group but in other
              formations of this one; and every view that one of them installed in the group holds
              the other, unless the other had stopped by then
@@ -41,13 +41,13 @@ class Membership:
 
     @cached_property
     def stayed(self) -> list[Log]:
-        return [life for life in self.history.lives if self._is_member(life) and self._stays(life)]
+        return [log for log in self.history.logs if self._is_member(log) and self._stays(log)]
 
-    def lasted(self, life: Log) -> bool:
+    def lasted(self, log: Log) -> bool:
         return (
-            self.history.last_lives[life.process] is life
-            and life.crash is None
-            and not self._stopped_early(life)
+            self.history.last_logs[log.process] is log
+            and log.crash is None
+            and not self._stopped_early(log)
         )
 
     def connected(self, one: Log, other: Log) -> bool:
@@ -65,43 +65,43 @@ class Membership:
             for group in self.history.suspicions.get((one.process, other.process), ())
         )
 
-    def _is_member(self, life: Log) -> bool:
+    def _is_member(self, log: Log) -> bool:
         history, group = self.history, self.group
         return (
-            group in life.began
-            or bool(history.delivered_in(life, group))
-            or any(history.group_of[event] == group for _, event in life.submitted)
-            or bool(history.lost_in(life, group))
+            group in log.began
+            or bool(history.delivered_in(log, group))
+            or any(history.group_of[event] == group for _, event in log.submitted)
+            or bool(history.lost_in(log, group))
         )
 
-    def _stays(self, life: Log) -> bool:
+    def _stays(self, log: Log) -> bool:
         return (
-            life.incarnation == 0
-            and self.history.last_lives[life.process] is life
-            and life.crash is None
-            and self.group not in life.left
-            and not self._stopped_early(life)
-            and self._came_first(life)
+            log.incarnation == 0
+            and self.history.last_logs[log.process] is log
+            and log.crash is None
+            and self.group not in log.left
+            and not self._stopped_early(log)
+            and self._came_first(log)
         )
 
-    def _stopped_early(self, life: Log) -> bool:
+    def _stopped_early(self, log: Log) -> bool:
         return (
-            life.stop is not None
+            log.stop is not None
             and self.last_submit_at is not None
-            and life.stop.at < self.last_submit_at
+            and log.stop.at < self.last_submit_at
         )
 
-    def _came_first(self, life: Log) -> bool:
-        began = life.began.get(self.group)
+    def _came_first(self, log: Log) -> bool:
+        began = log.began.get(self.group)
         first = self.first_submit
         if began is None or first is None or began.at <= first.at:
             return True
         theirs = self._first_view(self.history.submitters[self.history.id_of(first)])
-        ours = self._first_view(life)
+        ours = self._first_view(log)
         return ours is not None and theirs is not None and ours.view == theirs.view
 
-    def _first_view(self, life: Log) -> Row | None:
-        return life.first_view.get(self.group)
+    def _first_view(self, log: Log) -> Row | None:
+        return log.first_view.get(self.group)
 
     def _always_sees(self, one: Log, other: Log) -> bool:
         seen = self._in_all_views(one)
@@ -113,11 +113,11 @@ class Membership:
             if row.group == self.group
         )
 
-    def _in_all_views(self, life: Log) -> frozenset[str] | None:
-        """Who is in every view that this life installed; None if it installed none."""
-        key = life.process, life.incarnation
+    def _in_all_views(self, log: Log) -> frozenset[str] | None:
+        """Who is in every view that this incarnation installed; None if it installed none."""
+        key = log.process, log.incarnation
         if key not in self._agreed:
-            views = [row.members or () for _, row in life.views if row.group == self.group]
+            views = [row.members or () for _, row in log.views if row.group == self.group]
             holders = [frozenset(map(bare_name, members)) for members in views]
             self._agreed[key] = frozenset.intersection(*holders) if holders else None
         return self._agreed[key]

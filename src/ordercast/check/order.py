@@ -107,32 +107,32 @@ def _shortest_cycle(stuck: list[tuple[Segment, list[int]]]) -> Cycle:
             best = cycle
         if len(best) in (2, 3):
             break
-    # In the line that is waited for, its own head comes before the head of the one that waits.
+    # In the segment that is waited for, its own head comes before the head of the one that waits.
     return [
-        (stuck[line][0], heads[line], heads[waiter])
-        for waiter, line in zip(best, best[1:] + best[:1], strict=True)
+        (stuck[index][0], heads[index], heads[waiter])
+        for waiter, index in zip(best, best[1:] + best[:1], strict=True)
     ]
 
 
 def _cycle_from(start: int, heads: list[int], holding: dict[int, list[int]]) -> list[int]:
-    """The shortest way from a line over those that it waits for back to itself."""
+    """The shortest way from a segment over those that it waits for back to itself."""
     came: dict[int, int] = {}
     queue = [start]
-    for line in queue:
-        for awaited in holding[heads[line]]:
+    for index in queue:
+        for awaited in holding[heads[index]]:
             if awaited == start:
-                return list(_back(came, line, start))[::-1]
+                return list(_back(came, index, start))[::-1]
             if awaited not in came:
-                came[awaited] = line
+                came[awaited] = index
                 queue.append(awaited)
     return []
 
 
-def _back(came: dict[int, int], line: int, start: int) -> Iterator[int]:
-    yield line
-    while line != start:
-        line = came[line]
-        yield line
+def _back(came: dict[int, int], index: int, start: int) -> Iterator[int]:
+    yield index
+    while index != start:
+        index = came[index]
+        yield index
 
 
 def rows_of(cycle: Cycle) -> Iterator[Row]:

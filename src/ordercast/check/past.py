@@ -1,12 +1,12 @@
 """Which event came before which, taken from the rows and never from the protocol's stamps.
 
 An event's past is all that its origin had submitted or delivered in that group before it
-submitted the event, closed transitively. What an origin did in an earlier life counts only where
-the family is durable: a process that forgot what it had delivered cannot have meant it.
+submitted the event, closed transitively. What an origin did in an earlier incarnation counts only
+if the family is durable: a process that forgot what it had delivered cannot have meant it.
 
-Theory of operation. The events that one line submitted in one group are a stream: each has all
-earlier ones in its past, so `place` in the stream stands for them. For each event it is enough
-to remember, beside its stream, the latest events of other streams that its origin delivered
+Theory of operation. The events that one process history submitted in one group are a stream: each
+has all earlier ones in its past, so `place` in the stream stands for them. For each event it is
+enough to remember, beside its stream, the latest events of other streams that its origin delivered
 since its previous submission and that no other of them covers: `before`. The whole past is what
 can be reached from there, and memory stays below one number a delivery.
 
@@ -55,13 +55,13 @@ class Past:
         self._follow_all()
         self.tangle = self._find_tangle()
 
-    def _key(self, life: Log, group: str) -> tuple[str, int, str]:
-        return life.process, 0 if self._history.durable else life.incarnation, group
+    def _key(self, log: Log, group: str) -> tuple[str, int, str]:
+        return log.process, 0 if self._history.durable else log.incarnation, group
 
     def _name_streams(self) -> None:
-        for life in self._history.lives:
-            for _, event in life.submitted:
-                key = self._key(life, self._history.group_of[event])
+        for log in self._history.logs:
+            for _, event in log.submitted:
+                key = self._key(log, self._history.group_of[event])
                 number = self._own.setdefault(key, len(self.streams))
                 if number == len(self.streams):
                     self.streams.append([])
@@ -70,35 +70,35 @@ class Past:
                 self.place[event] = len(self.streams[number])
 
     def _follow_all(self) -> None:
-        logs: dict[str, list[Log]] = {}
-        for life in self._history.lives:
-            logs.setdefault(life.process, []).append(life)
-        self._ready = [self._follow(lives) for lives in logs.values()]
+        by_process: dict[str, list[Log]] = {}
+        for log in self._history.logs:
+            by_process.setdefault(log.process, []).append(log)
+        self._ready = [self._follow(logs) for logs in by_process.values()]
         while self._ready:
-            log = self._ready.pop()
-            awaited = next(log, None)
+            followed = self._ready.pop()
+            awaited = next(followed, None)
             if awaited is not None:
-                self._waiting.setdefault(awaited, []).append(log)
+                self._waiting.setdefault(awaited, []).append(followed)
 
-    def _follow(self, lives: list[Log]) -> Iterator[int]:
+    def _follow(self, logs: list[Log]) -> Iterator[int]:
         """Goes through one process's log; yields an event whose submission must come first."""
         stream, place, before = self.stream, self.place, self.before
         group_of, durable = self._history.group_of, self._history.durable
         fronts: defaultdict[str, dict[int, int]] = defaultdict(dict)  # group: stream: latest event
-        for life in lives:
+        for log in logs:
             if not durable:
                 fronts.clear()
             done = 0
             # Nothing depends on what was delivered after the process's last submission.
-            rest = [] if life is lives[-1] else [(len(life.delivered), -1)]
-            for until, submitted in life.submitted + rest:
-                for at, event in enumerate(life.delivered[done:until], done):
+            rest = [] if log is logs[-1] else [(len(log.delivered), -1)]
+            for until, submitted in log.submitted + rest:
+                for at, event in enumerate(log.delivered[done:until], done):
                     source = stream[event]
                     if source < 0:
                         continue
                     earlier = before[event]
                     if earlier is None:
-                        self._waits[life.process] = life.deliveries[at]
+                        self._waits[log.process] = log.deliveries[at]
                         yield event
                         earlier = before[event] or ()
                     front = fronts[group_of[event]]
@@ -141,29 +141,29 @@ class Past:
 
     @cached_property
     def _first_deliveries(self) -> list[dict[int, int]]:
-        """By line: where each event was delivered first. Only lines that submit can pass it on."""
+        """By process history: where each event was delivered first, if it submits at all."""
         return [
-            {event: at for at, event in reversed(list(enumerate(line.delivered)))}
-            if line.submitted
+            {event: at for at, event in reversed(list(enumerate(log.delivered)))}
+            if log.submitted
             else {}
-            for line in self._history.lines
+            for log in self._history.histories
         ]
 
     def chain(self, first: int, targets: set[int]) -> tuple[list[Row], int]:
         """The shortest way to show that `first` came before one of the targets, and which.
 
         The rows are the submission of `first`, then for each link the delivery of the event
-        before it (unless it is the same line's) and the submission that followed. Since the
-        line of `first` is looked at first, no other way takes fewer rows.
+        before it (unless the same process history submitted that) and the submission that
+        followed. Since the process history of `first` comes first, no other way takes fewer rows.
         """
         history = self._history
         group = history.group_of[first]
         came: dict[int, tuple[int, Row | None]] = {first: (first, None)}
-        scanned = [len(line.submitted) for line in history.lines]  # done from there on
+        scanned = [len(log.submitted) for log in history.histories]  # done from there on
         queue = [first]
         for event in queue:
             for number, start, via in self._passed_on(event, own=event == first):
-                for _, later in history.lines[number].submitted[start : scanned[number]]:
+                for _, later in history.histories[number].submitted[start : scanned[number]]:
                     if history.group_of[later] == group and later not in came:
                         came[later] = (event, via)
                         queue.append(later)
@@ -173,22 +173,22 @@ class Past:
         raise AssertionError("the past was computed from the same rows")
 
     def _passed_on(self, event: int, *, own: bool) -> Iterator[tuple[int, int, Row | None]]:
-        """The lines that knew the event: which, from which submission on, and by which row."""
-        lines = self._history.lines
+        """The process histories that knew the event: from which submission on, and by which row."""
+        histories = self._history.histories
         if own:
-            for number, line in enumerate(lines):
-                if self._is_own(line, event):
-                    yield number, [one for _, one in line.submitted].index(event) + 1, None
-        for number, line in enumerate(lines):
+            for number, log in enumerate(histories):
+                if self._is_own(log, event):
+                    yield number, [one for _, one in log.submitted].index(event) + 1, None
+        for number, log in enumerate(histories):
             at = self._first_deliveries[number].get(event)
-            if at is not None and not (own and self._is_own(line, event)):
-                start = bisect_right(line.submitted, (at, len(self.stream)))
-                yield number, start, line.deliveries[at]
+            if at is not None and not (own and self._is_own(log, event)):
+                start = bisect_right(log.submitted, (at, len(self.stream)))
+                yield number, start, log.deliveries[at]
 
-    def _is_own(self, line: Log, event: int) -> bool:
+    def _is_own(self, log: Log, event: int) -> bool:
         submitter = self._history.submitters[event]
-        return line.process == submitter.process and (
-            self._history.durable or line.incarnation == submitter.incarnation
+        return log.process == submitter.process and (
+            self._history.durable or log.incarnation == submitter.incarnation
         )
 
     def _unroll(self, came: dict[int, tuple[int, Row | None]], first: int, last: int) -> list[Row]:

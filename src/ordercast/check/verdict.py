@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from ordercast.trace.schema import Row
-from ordercast.trace.text import event_name, life_name
+from ordercast.trace.text import event_name, incarnation_name
 
 
 class Answer(StrEnum):
@@ -52,5 +52,5 @@ def row_event(row: Row) -> str:
 
 
 def row_writer(row: Row) -> str:
-    """The short name of the life that wrote a row."""
-    return life_name(row.process, row.incarnation)
+    """The short name of the incarnation that wrote a row."""
+    return incarnation_name(row.process, row.incarnation)

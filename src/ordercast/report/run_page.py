@@ -83,7 +83,7 @@ def narrative_section(narrative: Sequence[Line], id: str, title: str) -> Section
 
 
 def members_section(trace: Trace, id: str, title: str) -> Section:
-    lives = sorted({(row.process, row.incarnation) for row in trace.rows})
+    incarnations = sorted({(row.process, row.incarnation) for row in trace.rows})
     counts = Counter((row.process, row.incarnation, row.kind) for row in trace.rows)
     kinds = ("submit", "deliver", "lose", "suspect", "blocked")
     ends = {(row.process, row.incarnation): row.kind for row in trace.rows if row.kind in _ENDS}
@@ -93,7 +93,7 @@ def members_section(trace: Trace, id: str, title: str) -> Section:
             *(Words(f"{counts[process, incarnation, kind]:,}") for kind in kinds),
             Words(_ENDS.get(ends.get((process, incarnation), ""), "unknown")),
         ]
-        for process, incarnation in lives
+        for process, incarnation in incarnations
     ]
     columns = ("member", "submitted", "delivered", "given up", "suspicions", "blocked", "ended")
     return Section(id, title, [TablePart(columns, rows, frozenset(range(1, 6)))])

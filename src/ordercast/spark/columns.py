@@ -55,7 +55,7 @@ class Doubt(Exception):
 class Columns:
     """The rows of one run in local order, as one array a column.
 
-    life       the number of the row's life; lives are numbered in the order of the reference
+    log        the number of the row's log (one per incarnation), in the order of the reference
     place      where the row stands in the file
     kind       SUBMIT, DELIVER, LOSE or the code of another kind, see `code_of`
     group      codes of `groups`
@@ -79,8 +79,8 @@ class Columns:
         rank = np.empty(len(names), np.int32)
         rank[[processes[name] for name in names]] = np.arange(len(names))
         self.processes = names
-        life = self._number_lives(rank[process] if len(names) else process)
-        order, self.life = self._in_local_order(life)
+        log = self._number_logs(rank[process] if len(names) else process)
+        order, self.log = self._in_local_order(log)
         self.place = order
         self.kind = self._codes("kind", kinds).astype(np.int16)[order]
         self.group = self._codes("group", groups)[order]
@@ -172,28 +172,28 @@ class Columns:
                 absent[begin:end] = missing
         return values, absent
 
-    def _number_lives(self, process: Vector) -> Vector:
+    def _number_logs(self, process: Vector) -> Vector:
         incarnation = self._integers("incarnation")[0]
         if not self.count or (incarnation.min() == 0 and incarnation.max() == 0):
-            self.life_process = np.arange(len(self.processes), dtype=np.int32)
-            self.life_incarnation = np.zeros(len(self.processes), np.int64)
+            self.log_process = np.arange(len(self.processes), dtype=np.int32)
+            self.log_incarnation = np.zeros(len(self.processes), np.int64)
             return process.astype(np.int32)
         known, codes = np.unique(incarnation, return_inverse=True)
-        lives, life = np.unique(process.astype(np.int64) * len(known) + codes, return_inverse=True)
-        self.life_process = (lives // len(known)).astype(np.int32)
-        self.life_incarnation = known[lives % len(known)]
-        numbers: Vector = life.astype(np.int32)
+        logs, log = np.unique(process.astype(np.int64) * len(known) + codes, return_inverse=True)
+        self.log_process = (logs // len(known)).astype(np.int32)
+        self.log_incarnation = known[logs % len(known)]
+        numbers: Vector = log.astype(np.int32)
         return numbers
 
-    def _in_local_order(self, life: Vector) -> tuple[Vector, Vector]:
-        """Local order, lives in that order; notes whether a life wrote two rows as one step."""
+    def _in_local_order(self, log: Vector) -> tuple[Vector, Vector]:
+        """Local order, logs in that order; notes whether a log has two rows with one step."""
         step = self._integers("step")[0]
-        order = by_small_code(life, len(self.life_process))
-        ordered = life[order]
+        order = by_small_code(log, len(self.log_process))
+        ordered = log[order]
         self.step_twice = False
         if not _grow(step[order], ordered):
-            order = np.lexsort((step, life))
-            ordered = life[order]
+            order = np.lexsort((step, log))
+            ordered = log[order]
             self.step_twice = not _grow(step[order], ordered)
         return order, ordered
 
@@ -252,9 +252,9 @@ def stamp_entries(batch: Any, index: Vector, no_index: Vector | None) -> tuple[V
     return entries, valid
 
 
-def _grow(step: Vector, life: Vector) -> bool:
-    """Whether steps increase strictly within every life."""
-    return bool(np.all((step[1:] > step[:-1]) | (life[1:] != life[:-1])))
+def _grow(step: Vector, log: Vector) -> bool:
+    """Whether steps increase strictly within every incarnation."""
+    return bool(np.all((step[1:] > step[:-1]) | (log[1:] != log[:-1])))
 
 
 def by_small_code(codes: Vector, count: int) -> Vector:

@@ -31,7 +31,7 @@ from ordercast.check.law import Delivery, Law
 from ordercast.check.laws import LAWS, named
 from ordercast.errors import TraceError, UsageError
 from ordercast.spark import by_value
-from ordercast.trace.text import event_name
+from ordercast.trace.text import event_name, incarnation_name
 
 BROKEN, JUDGED = "broken", "judged"
 OUTPUT = (
@@ -231,8 +231,8 @@ def output_rows(
     """What a key tells about a micro-batch: its breaks, and then how much was judged."""
     now = time.time_ns()
     for law, each, why in found:
-        life = f"{process}#{each.incarnation}" if each.incarnation else process
-        said = f"{life} delivered {event_name(each.origin, each.number)} {why}"
+        writer = incarnation_name(process, each.incarnation)
+        said = f"{writer} delivered {event_name(each.origin, each.number)} {why}"
         row = _row(BROKEN, law, group, process, each, now)
         yield row | {"origin": each.origin, "number": each.number, "why": said}
     if deliveries:

@@ -3,14 +3,14 @@
 Every task reads all of the files, a few columns of them, which is quick (ten million rows a second
 on one core), and keeps the rows of its own processes and all submissions. So no row is shuffled,
 and a task needs memory for its slice only: 37 bytes a row, and some 200 for each row of the one
-process that it is looking at. All columns are read, and so looked at for damage, by one task a
-stretch of the files.
+process that it is looking at. All columns are read, and so checked for damage, by one task per
+segment of the files.
 
-Events are numbered alike in all slices: by group, line, and the order in which they were submitted.
-So the events of a stream (what one line submitted in one group) have numbers that follow each
-other, and an event's place in its stream can be computed.
+Events are numbered alike in all slices: by group, process history, and the order of submission. So
+the events of a stream (what one process history submitted in one group) have consecutive numbers,
+and an event's place in its stream can be computed.
 
-What is looked for in the rows is in lines.py; what only all slices together can show, in walks.py.
+process_history.py says what is looked for in the rows; walks.py, what only all slices can show.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Ask(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The events first to last - 1, which one line submitted in one group."""
+    """The events first to last - 1, which one process history submitted in one group."""
 
     group: int
     first: int
@@ -191,7 +191,7 @@ class Slice:
     def _take_few(
         self, batch: Any, kind: Vector, process: Vector, incarnation: Vector, step: Vector
     ) -> None:
-        """Rows about members, and the first of each life (by step), event and loss."""
+        """Rows about members, and the first of each incarnation (by step), event and loss."""
         codes = [self._kinds[name] for name in MEMBERSHIP_KINDS if name in self._kinds]
         few = np.flatnonzero(np.isin(kind, codes))
         if len(self._few) + len(few) > COLLECTED_LIMIT:
@@ -204,8 +204,8 @@ class Slice:
             if incarnation.any()
             else by_small_code(process, len(self.mine))
         )
-        life = process[order].astype(np.int64) << 32 | incarnation[order]
-        begins = np.flatnonzero(np.diff(life, prepend=-1))
+        log = process[order].astype(np.int64) << 32 | incarnation[order]
+        begins = np.flatnonzero(np.diff(log, prepend=-1))
         lowest = np.minimum.reduceat(step[order], begins)
         ends = np.append(begins[1:], len(order))
         for begin, end, low in zip(begins.tolist(), ends.tolist(), lowest.tolist(), strict=True):
@@ -236,7 +236,7 @@ class Slice:
 
 
 class Events:
-    """All submissions of the run, by group, line and local order: an event is its place here.
+    """All submissions by group, process history and local order: an event is its place here.
 
     increasing  whether numbers increase along what a process submits in a group; if they do not,
                 nothing is proved. If they do, nothing was submitted twice

@@ -77,7 +77,7 @@ def find_clock(events: Events) -> Vector | None:
     source = events.submitted[events.delivered_ids]
     known = source >= 0
     row, source = events.delivered[known], source[known]
-    process = run.life_process[run.life]
+    process = run.log_process[run.log]
     near = process[row] == process[source]
     if np.any(source[near] >= row[near]):
         return None  # somebody delivers its own event before it submits it
@@ -127,7 +127,7 @@ def _log(events: Events, rows: Vector) -> Vector:
     return np.stack([sender, run.number[rows] >> COUNTER_BITS], axis=1).view(_PAIR)[:, 0]
 
 
-_PAIR = np.dtype([("sender", np.int64), ("life", np.int64)])
+_PAIR = np.dtype([("sender", np.int64), ("log", np.int64)])
 
 
 def _log_and_number(events: Events, rows: Vector) -> Vector:
@@ -158,7 +158,7 @@ def history_segments(events: Events, sequences: Sequences) -> Segments:
 def view_segments(events: Events, sequences: Sequences, views: Vector) -> Iterator[Segments]:
     """View by view, in the order in which they are met; but for views with one segment."""
     run = events.run
-    rows, ids = _first_deliveries(events, sequences, run.life[events.delivered])
+    rows, ids = _first_deliveries(events, sequences, run.log[events.delivered])
     within = _views_of(events, views, rows)
     inside = np.flatnonzero(within >= 0)
     key = _numbered_views(events, views)
@@ -250,7 +250,7 @@ def _views_of(events: Events, views: Vector, rows: Vector) -> Vector:
         if len(mine) and len(theirs):
             at = np.searchsorted(views[mine], rows[theirs]) - 1
             last = mine[np.maximum(at, 0)]
-            known = (at >= 0) & (run.life[views[last]] == run.life[rows[theirs]])
+            known = (at >= 0) & (run.log[views[last]] == run.log[rows[theirs]])
             found[theirs[known]] = last[known]
     return found
 

@@ -62,18 +62,18 @@ class Events:
         self.senders = len(run.groups) * len(run.origins)
         sender = run.group[self.rows] * len(run.origins) + run.origin[self.rows]
         self.ids, self.size = _number(sender, run.number[self.rows], self.senders)
-        self.history_of = run.life_process if durable else np.arange(len(run.life_process))
+        self.history_of = run.log_process if durable else np.arange(len(run.log_process))
         self.histories = int(self.history_of.max(initial=-1)) + 1
         where = kind == DELIVER
         self.delivered = self.rows[where]
         self.delivered_ids = self.ids[where]
         self.delivered_senders = sender[where]
-        self.delivered_histories = self.history_of[run.life[self.delivered]]
+        self.delivered_histories = self.history_of[run.log[self.delivered]]
         where = kind == LOSE
         self.lost, self.lost_ids = self.rows[where], self.ids[where]
         where = kind == SUBMIT
         rows, ids = self.rows[where], self.ids[where]
-        own = run.life_process[run.life[rows]] == run.origin_process[run.origin[rows]]
+        own = run.log_process[run.log[rows]] == run.origin_process[run.origin[rows]]
         rows, ids = rows[own], ids[own]
         self.submitted = np.full(self.size, -1, np.int64)
         self.submitted[ids[::-1]] = rows[::-1]  # of several the first stays
@@ -88,7 +88,7 @@ class Events:
 
     def history_starts(self, rows: Vector) -> Vector:
         """Where each process history begins in these rows, in local order; and their number."""
-        histories = self.history_of[self.run.life[rows]]
+        histories = self.history_of[self.run.log[rows]]
         return np.searchsorted(histories, np.arange(self.histories + 1))
 
     @cached_property
@@ -100,7 +100,7 @@ class Events:
             if run.code_of(kind) >= 0:
                 kept.append(np.flatnonzero(run.kind == run.code_of(kind)))
         kept += [np.flatnonzero(run.kind == code) for code in run.unknown_kinds]
-        kept.append(np.flatnonzero(np.diff(run.life, prepend=-1)))
+        kept.append(np.flatnonzero(np.diff(run.log, prepend=-1)))
         few = np.zeros(self.size, bool)
         few[self._few_events()] = True
         kept.append(self.rows_about(few))
@@ -109,8 +109,8 @@ class Events:
     def _few_events(self) -> Vector:
         run = self.run
         found = [self.twice, self.lost_ids[:1]]
-        key = run.life[self.rows].astype(np.int64) * len(run.groups) + run.group[self.rows]
-        _, first = _first_of_each(key, len(run.life_process) * len(run.groups))
+        key = run.log[self.rows].astype(np.int64) * len(run.groups) + run.group[self.rows]
+        _, first = _first_of_each(key, len(run.log_process) * len(run.groups))
         found.append(self.ids[first])
         at = run.at[self.submissions]
         group = run.group[self.submissions]
@@ -135,17 +135,17 @@ class Events:
 def _number(sender: Vector, number: Vector, senders: int) -> tuple[Vector, int]:
     """Events by their places among all (sender, number), and one more than the greatest place.
 
-    Numbers are counted up from 1 in each life, so mostly a place can be computed.
+    Numbers are counted up from 1 in each incarnation, so mostly a place can be computed.
     """
     if not len(number):
         return np.zeros(0, np.int64), 0
-    lives = (int(number.max()) >> COUNTER_BITS) + 1
-    if number.min() >= 0 and senders * lives <= SPARSE * len(number) + 1024:
+    logs = (int(number.max()) >> COUNTER_BITS) + 1
+    if number.min() >= 0 and senders * logs <= SPARSE * len(number) + 1024:
         stream = sender.astype(np.int64)
-        if lives > 1:
-            stream = stream * lives + (number >> COUNTER_BITS)
-        counter = number & ((1 << COUNTER_BITS) - 1) if lives > 1 else number
-        last = np.full(senders * lives, -1, np.int64)
+        if logs > 1:
+            stream = stream * logs + (number >> COUNTER_BITS)
+        counter = number & ((1 << COUNTER_BITS) - 1) if logs > 1 else number
+        last = np.full(senders * logs, -1, np.int64)
         np.maximum.at(last, stream, counter)
         base = np.cumsum(last + 1) - (last + 1)
         size = int(base[-1] + last[-1] + 1)

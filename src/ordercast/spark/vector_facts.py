@@ -108,8 +108,8 @@ class Facts:
         groups = self.run.groups
         began = {
             (number, groups[group]): row.at
-            for number, line in enumerate(self.history.lines)
-            for group, row in line.began.items()
+            for number, log in enumerate(self.history.histories)
+            for group, row in log.began.items()
             if group in groups
         }
         return causal_breaks(self.events, self.clock, began)
@@ -127,20 +127,20 @@ class Facts:
         found: Vector = self._tables.group_of == self.run.groups.get(group, -2)
         return found
 
-    def delivered_by(self, life: Log) -> Vector:
-        return self._tables.delivered(life)
+    def delivered_by(self, log: Log) -> Vector:
+        return self._tables.delivered(log)
 
-    def given_up_by(self, life: Log) -> Vector:
-        return self._tables.lost(life)
+    def given_up_by(self, log: Log) -> Vector:
+        return self._tables.lost(log)
 
-    def submitted_by(self, lives: Iterable[Log]) -> Vector:
-        return self._tables.submitted_by(lives)
+    def submitted_by(self, logs: Iterable[Log]) -> Vector:
+        return self._tables.submitted_by(logs)
 
     def rows_about(self, events: Vector) -> Vector:
         return self.events.rows_about(events)
 
-    def tables_fit(self, lives: Collection[Log]) -> bool:
-        return len(lives) * self.events.size <= members.TABLE_LIMIT
+    def tables_fit(self, logs: Collection[Log]) -> bool:
+        return len(logs) * self.events.size <= members.TABLE_LIMIT
 
     @cached_property
     def view_rows(self) -> Vector:

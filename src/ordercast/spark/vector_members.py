@@ -26,22 +26,20 @@ class Tables:
     def __init__(self, events: Events) -> None:
         self.events = events
         run = events.run
-        names = zip(run.life_process.tolist(), run.life_incarnation.tolist(), strict=True)
+        names = zip(run.log_process.tolist(), run.log_incarnation.tolist(), strict=True)
         self._numbers = {
             (run.processes[process], incarnation): number
             for number, (process, incarnation) in enumerate(names)
         }
         self._delivered_starts = np.searchsorted(
-            run.life[events.delivered], np.arange(len(self._numbers) + 1)
+            run.log[events.delivered], np.arange(len(self._numbers) + 1)
         )
-        self._lost_starts = np.searchsorted(
-            run.life[events.lost], np.arange(len(self._numbers) + 1)
-        )
+        self._lost_starts = np.searchsorted(run.log[events.lost], np.arange(len(self._numbers) + 1))
 
-    def submitted_by(self, lives: Iterable[Log]) -> Vector:
+    def submitted_by(self, logs: Iterable[Log]) -> Vector:
         """By event: whether one of these submitted it."""
         chosen = np.zeros(len(self._numbers), bool)
-        chosen[[self.number(life) for life in lives]] = True
+        chosen[[self.number(log) for log in logs]] = True
         found: Vector = self._submitters >= 0
         found[found] = chosen[self._submitters[found]]
         return found
@@ -51,7 +49,7 @@ class Tables:
         """By event: the incarnation that submitted it; -1 if there is none."""
         found = np.full(self.events.size, -1, np.int32)
         there = self.events.submitted >= 0
-        found[there] = self.events.run.life[self.events.submitted[there]]
+        found[there] = self.events.run.log[self.events.submitted[there]]
         return found
 
     @cached_property
@@ -62,18 +60,18 @@ class Tables:
         found[events.ids] = run.group[events.rows]
         return found
 
-    def delivered(self, life: Log) -> Vector:
+    def delivered(self, log: Log) -> Vector:
         """By event: whether this incarnation delivered it."""
-        return self._table(life, self.events.delivered_ids, self._delivered_starts)
+        return self._table(log, self.events.delivered_ids, self._delivered_starts)
 
-    def lost(self, life: Log) -> Vector:
-        return self._table(life, self.events.lost_ids, self._lost_starts)
+    def lost(self, log: Log) -> Vector:
+        return self._table(log, self.events.lost_ids, self._lost_starts)
 
-    def number(self, life: Log) -> int:
-        return self._numbers[life.process, life.incarnation]
+    def number(self, log: Log) -> int:
+        return self._numbers[log.process, log.incarnation]
 
-    def _table(self, life: Log, ids: Vector, starts: Vector) -> Vector:
-        number = self.number(life)
+    def _table(self, log: Log, ids: Vector, starts: Vector) -> Vector:
+        number = self.number(log)
         found = np.zeros(self.events.size, bool)
         found[ids[starts[number] : starts[number + 1]]] = True
         return found
@@ -96,8 +94,8 @@ def unequal_spans(events: Events, views: Vector, *, unique: bool) -> Vector | No
     first = np.full(events.size, -1, np.int64)
     first[events.ids[::-1]] = events.rows[::-1]
     kept = [np.array([*one[:2], *other[:2]]), delivered, first[ids]]
-    if run.life[one[0]] == run.life[other[0]]:
-        same = (run.life == run.life[one[0]]) & (run.group == run.group[one[0]])
+    if run.log[one[0]] == run.log[other[0]]:
+        same = (run.log == run.log[one[0]]) & (run.group == run.group[one[0]])
         kept.append(np.flatnonzero(same))
     return np.unique(np.concatenate(kept))
 
@@ -108,14 +106,14 @@ def _different_spans(
     """The first two spans of equal views that hold different events: (view, next, deliveries)."""
     run = events.run
     numbers = run.views(views)
-    life, group = run.life[views], run.group[views]
+    log, group = run.log[views], run.group[views]
     delivered_group = run.group[events.delivered]
     several = len(run.groups) > 1
     mark = np.full(events.size, -1, np.int64)
     latest: dict[tuple[int, int], int] = {}
     spans: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
     for at in range(len(views)):
-        key = int(life[at]), int(group[at])
+        key = int(log[at]), int(group[at])
         if key in latest:
             before = latest[key]
             names = key[1], int(numbers[before]), int(numbers[at])

@@ -1,15 +1,15 @@
-"""The two passes over a huge run: `look` at each slice, then `walk` along what all of them tell.
+"""The two passes over a huge run: `look` at each slice, then `walk` along what all of them found.
 
 `look` is a task a slice. What it finds goes to the driver (`Said`), or as messages to the tasks of
 the second pass, which `walk` does. These are
 
-  0 ... walkers - 1   causal order: each looks at some streams. Pasts are what their line had
-                      delivered before, a number a stream. Along every line the running maximum of
-                      the pasts of its deliveries stays below the event delivered, within what was
-                      delivered (`causal`), and within the past of what the line submits, or else
-                      these are not the pasts
-  walkers             `total`: the time of an event's first delivery increases along every line;
-                      and how many events of each group were delivered at all
+  0 ... walkers - 1   causal order: each looks at some streams. The past of an event is what its
+                      process history had delivered before, one number per stream. Along every
+                      history the running maximum of the pasts of its deliveries stays below the
+                      event delivered, within what was delivered (`causal`), and within the past of
+                      what the history submits, or else these are not the pasts
+  walkers             `total`: the time of an event's first delivery increases along every process
+                      history; and how many events of each group were delivered at all
   walkers + 1         tickets: no two submissions have one entry
 
 A message is at most a megabyte, so that Spark moves it without effort; larger ones come in parts.
@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from ordercast.spark.columns import Doubt, Vector
-from ordercast.spark.lines import Found, Line, judge_process
+from ordercast.spark.process_history import Found, ProcessHistory, judge_process
 from ordercast.spark.slices import ENTRIES, ORDER, PASTS, Ask, Events, Slice, Stream
 from ordercast.trace.parquet import load_pyarrow
 from ordercast.trace.schema import Row
@@ -32,7 +32,7 @@ from ordercast.trace.schema import Row
 ENTRIES_LIMIT = 150_000_000
 """The most entries of pasts, a number for each event and stream of its group, four bytes each."""
 
-SAID, FEW, LINE, BEFORE, PAST, FIRST, ENTRY = range(7)
+SAID, FEW, HISTORY, BEFORE, PAST, FIRST, ENTRY = range(7)
 """What a message is about."""
 
 ONCE, IN_ORDER, WITHOUT_GAPS = "submitted-once", "in-causal-order", "without-gaps"
@@ -62,7 +62,7 @@ SCHEMA = "tasks array<int>, kind int, a int, b int, c int, part int, data binary
 
 
 class Said(msgspec.Struct, kw_only=True):
-    """What one slice shows; see lines.Found. `streams` has (group, first event, last + 1)."""
+    """What one slice shows; see `Found`. `streams` has (group, first event, last + 1)."""
 
     doubt: bool = False
     kept: dict[str, bool] = {}
@@ -95,8 +95,8 @@ def look(ask: Ask, number: int) -> Iterator[Message]:
     found = Found(events)
     walks = PASTS in ask.passes and _entries(events.streams) <= ENTRIES_LIMIT
     for process in np.flatnonzero(rows.mine).tolist():
-        for line in judge_process(ask, rows, events, found, process):
-            yield from _tell_line(ask, events, line, walks=walks)
+        for history in judge_process(ask, rows, events, found, process):
+            yield from _history_messages(ask, events, history, walks=walks)
     if ORDER in ask.passes:
         yield from _parts([ask.walkers], FIRST, number, 0, 0, found.first)
     if ENTRIES in ask.passes:
@@ -133,18 +133,20 @@ def _parts(tasks: list[int], kind: int, a: int, b: int, c: int, data: Vector) ->
         yield Message(tasks, kind, a, b, c, part, told[begin : begin + MESSAGE_BYTES])
 
 
-def _tell_line(ask: Ask, events: Events, line: Line, *, walks: bool) -> Iterator[Message]:
-    """The events that a line delivered, where it submitted between them, and with which pasts."""
+def _history_messages(
+    ask: Ask, events: Events, history: ProcessHistory, *, walks: bool
+) -> Iterator[Message]:
+    """The events that a history delivered, its submissions between them, and their pasts."""
     walkers = list(range(ask.walkers)) if walks else []
     tasks = [*walkers, ask.walkers] if ORDER in ask.passes else walkers
     if tasks:
-        yield from _parts(tasks, LINE, line.process, line.number, 0, line.delivered)
-    for own, before in line.before.items() if walks else ():
-        yield from _parts(walkers, BEFORE, line.process, line.number, own, before)
+        yield from _parts(tasks, HISTORY, history.process, history.number, 0, history.delivered)
+    for own, before in history.before.items() if walks else ():
+        yield from _parts(walkers, BEFORE, history.process, history.number, own, before)
         for task in walkers:
             streams = _streams_of(events.streams, ask.walkers, task, events.streams[own].group)
             if streams:
-                block = np.stack([line.past(own, stream) for stream in streams])
+                block = np.stack([history.past(own, stream) for stream in streams])
                 yield from _parts([task], PAST, own, 0, 0, block)
 
 
@@ -188,7 +190,7 @@ def _walk_in_order(streams: list[Stream], mail: Mail) -> Walked:
     first = np.full(size, NEVER)
     for _, times in mail.take(FIRST, np.int64):
         np.minimum(first, times, out=first)
-    kept = all(np.all(np.diff(first[ids]) > 0) for _, ids in mail.take(LINE, np.int32))
+    kept = all(np.all(np.diff(first[ids]) > 0) for _, ids in mail.take(HISTORY, np.int32))
     events: dict[int, int] = {}
     for group, begin, end in streams:
         count = int(np.count_nonzero(first[begin:end] < NEVER))
@@ -212,12 +214,12 @@ def _walk_pasts(streams: list[Stream], walkers: int, task: int, mail: Mail) -> W
     for (own, _, _), block in mail.take(PAST, np.int32):
         groups[streams[own].group].learn(own, block)
     before: dict[tuple[int, int], dict[int, Vector]] = {}
-    for (process, line, own), places in mail.take(BEFORE, np.int32):
-        before.setdefault((process, line), {})[own] = places
+    for (process, history, own), places in mail.take(BEFORE, np.int32):
+        before.setdefault((process, history), {})[own] = places
     kept = {IN_ORDER: True, WITHOUT_GAPS: True}
-    for (process, line, _), ids in mail.take(LINE, np.int32):
+    for (process, history, _), ids in mail.take(HISTORY, np.int32):
         for group, walker in groups.items():
-            known = before.get((process, line), {})
+            known = before.get((process, history), {})
             mine = {own: known[own] for own in known if streams[own].group == group}
             for fact, good in walker.follow(ids, mine, alone=len(groups) == 1).items():
                 kept[fact] = kept[fact] and good
@@ -240,7 +242,7 @@ class Walker:
             past[first:last] = known
 
     def follow(self, ids: Vector, own: dict[int, Vector], *, alone: bool) -> dict[str, bool]:
-        """Along the deliveries of one line, which submitted the streams `own` between them."""
+        """Along the deliveries of one history, which submitted the streams `own` between them."""
         if not alone:
             inside = (ids >= self._begin) & (ids < self._end)
             rank = np.concatenate([[0], np.cumsum(inside)])

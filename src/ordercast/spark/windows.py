@@ -4,8 +4,8 @@ What is proved here is that a law holds; where one is broken is not said. A law'
 asks for facts that slices can show, and `settle` answers for the laws that it proved. The others,
 and those without a proof, are left to the vectors. For the laws that the skeleton rows decide these
 few rows are collected, and the plain judge sees them. There are two passes (walks.py): tasks look
-at slices of the processes (slices.py, lines.py), and what only all slices together show is looked
-at by tasks that get it from them. What the facts are: `SliceFacts` in check/facts.py.
+at slices of the processes (slices.py, process_history.py), and what only all slices together show
+is looked at by tasks that get it from them. What the facts are: `SliceFacts` in check/facts.py.
 
 A file that is not beyond doubt (a column of another type, a value that is missing, a step twice)
 settles nothing, so that the reader of columns.py can say what is wrong.

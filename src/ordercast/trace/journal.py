@@ -1,4 +1,4 @@
-"""The rows of one life of one process, numbered as they are written.
+"""The rows of one incarnation of one process, numbered as they are written.
 
 Both worlds write through this class, so a simulated and a live trace cannot be told apart. The
 driver says when (`at`); the journal says in which order.
@@ -16,9 +16,9 @@ from ordercast.types import Event, NodeId, View, label_of
 class Journal:
     __slots__ = ("_incarnation", "_name", "_step", "_views", "_write")
 
-    def __init__(self, life: NodeId, write: Callable[[Row], None]) -> None:
-        self._name = life.name
-        self._incarnation = life.incarnation
+    def __init__(self, node: NodeId, write: Callable[[Row], None]) -> None:
+        self._name = node.name
+        self._incarnation = node.incarnation
         self._write = write
         self._step = 0
         self._views: dict[str, int] = {}  # the view in force, by label

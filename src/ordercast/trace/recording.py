@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     offset: int
     kind: str
     at: int  # nanoseconds of Unix time, when it was handed over
-    process: str  # the recorder, and which of its lives
+    process: str  # the recorder, and its incarnation
     incarnation: int
     group: str
     origin: str | None = None

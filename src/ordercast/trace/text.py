@@ -7,14 +7,14 @@
     n2 deliver n1:1
     n2 view 7 n1,n2                # a view: its identity, its members
     n3 crash
-    n3#1 start                     # the second life of n3
+    n3#1 start                     # the second incarnation of n3
     n3#1 submit n3#1:1 count=20    # any other column as key=value
     n1 ticket index=3 cause=acquired until=5s
 
 Rules.
 
 - `#` begins a comment at the start of a line or after a space. Empty lines mean nothing.
-- An event is `origin:counter`, or `origin#incarnation:counter` for a later life of its origin.
+- An event is `origin:counter`, or `origin#incarnation:counter` for a later one.
 - What a row does not say it gets: the group is `g` where the kind has one; `step` is one more
   than the writer's step before it, from 1; `at` is one millisecond after the row above.
 - Numbers may carry `ns`, `us`, `ms` or `s` where they are times (`at`, `until`, `start`, `end`).
@@ -61,20 +61,20 @@ _HEADER_KEYS = Header.__struct_fields__[1:]
 _SAFE = "/._~+@!$*()'"  # letters and digits are safe; so is "-", unless it stands alone
 _JSON_SAFE = _SAFE + '{}[]":,'
 
-_WRITER = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<life>\d{1,9}))?")
-_EVENT = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<life>\d{1,9}))?:(?P<counter>\d{1,18})")
+_WRITER = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<incarnation>\d{1,9}))?")
+_EVENT = re.compile(r"(?P<name>[^#:,=]+)(?:#(?P<incarnation>\d{1,9}))?:(?P<counter>\d{1,18})")
 _TIME = re.compile(r"(?P<number>-?\d{1,19})(?P<unit>ns|us|ms|s)?")
 
 
-def life_name(process: str, incarnation: int) -> str:
-    """`n1`, and `n1#2` for its third life."""
+def incarnation_name(process: str, incarnation: int) -> str:
+    """`n1`, and `n1#2` for its third incarnation."""
     return f"{process}#{incarnation}" if incarnation else process
 
 
 def event_name(origin: str, number: int) -> str:
-    """`n1:3` for the third event of n1's first life, `n1#1:3` for the third of its second."""
+    """`n1:3` for the third event of n1's first incarnation, `n1#1:3` for that of its second."""
     incarnation, counter = number >> COUNTER_BITS, number & ((1 << COUNTER_BITS) - 1)
-    return f"{life_name(origin, incarnation)}:{counter}"
+    return f"{incarnation_name(origin, incarnation)}:{counter}"
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class _Line:
         match = _WRITER.fullmatch(word)
         if match is None:
             self.wrong(f"expected a process such as `n1` or `n1#2`, got `{word}`")
-        return unquote(match["name"]), int(match["life"] or 0)
+        return unquote(match["name"]), int(match["incarnation"] or 0)
 
     def columns(self, words: list[str]) -> dict[str, Any]:
         """All columns that a line gives, by name."""
@@ -169,10 +169,10 @@ class _Line:
         match = _EVENT.fullmatch(placed[0])
         if match is None:
             self.wrong(f"expected an event such as `n1:1` or `n1#2:1`, got `{placed[0]}`")
-        life, counter = int(match["life"] or 0), int(match["counter"])
+        incarnation, counter = int(match["incarnation"] or 0), int(match["counter"])
         if counter >> COUNTER_BITS:
             self.wrong(f"the counter of `{placed[0]}` does not fit in {COUNTER_BITS} bits")
-        return {"origin": unquote(match["name"]), "number": life << COUNTER_BITS | counter}
+        return {"origin": unquote(match["name"]), "number": incarnation << COUNTER_BITS | counter}
 
     def view(self, placed: list[str], given: dict[str, Any]) -> dict[str, Any]:
         if len(placed) > 2:
@@ -250,7 +250,7 @@ _PLAIN = Header("")
 def _format_row(row: Row, next_step: int, next_at: int) -> str:
     said: dict[str, object] = {"step": next_step, "at": next_at}
     said["group"] = GROUP if row.kind in _WITH_GROUP else None
-    words = [life_name(_word(row.process), row.incarnation), row.kind]
+    words = [incarnation_name(_word(row.process), row.incarnation), row.kind]
     if row.kind in _WITH_EVENT:
         if row.origin and row.number is not None and row.number >= 0:
             words.append(event_name(_word(row.origin), row.number))

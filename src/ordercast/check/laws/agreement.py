@@ -37,26 +37,26 @@ def _disagreement(history: History, members: Membership) -> Verdict | None:
     group = members.group
     delivered: dict[frozenset[int], list[Log]] = {}
     known: dict[frozenset[int], list[Log]] = {}
-    for life in members.stayed:
-        events = frozenset(history.delivered_in(life, group))
-        delivered.setdefault(events, []).append(life)
-        known.setdefault(events | history.lost_in(life, group), []).append(life)
+    for log in members.stayed:
+        events = frozenset(history.delivered_in(log, group))
+        delivered.setdefault(events, []).append(log)
+        known.setdefault(events | history.lost_in(log, group), []).append(log)
     everything = frozenset[int]().union(*delivered)
-    for ours, lives in known.items():
+    for ours, logs in known.items():
         if everything <= ours:
             continue
         for theirs, others in delivered.items():
             missing = theirs - ours
-            for life, other in product(lives, others) if missing else ():
-                if members.connected(life, other):
-                    return _not_agreed(min(missing), other, life)
+            for log, other in product(logs, others) if missing else ():
+                if members.connected(log, other):
+                    return _not_agreed(min(missing), other, log)
     return None
 
 
-def _not_agreed(event: int, other: Log, life: Log) -> Verdict:
+def _not_agreed(event: int, other: Log, log: Log) -> Verdict:
     row = other.deliveries[other.delivered.index(event)]
     why = (
-        f"{row_writer(row)} delivered {row_event(row)}, and {life.process}, which stayed "
+        f"{row_writer(row)} delivered {row_event(row)}, and {log.process}, which stayed "
         "connected with it, neither delivered it nor gave it up"
     )
     return broken(NAME, (row,), why)
@@ -73,8 +73,8 @@ def select(run: RunFacts) -> Rows | None:
         members = Membership(run.history, group)
         inside = run.events_in(group)
         by_all, by_any = inside.copy(), run.no_events()
-        for life in members.stayed:
-            delivered = run.delivered_by(life)
+        for log in members.stayed:
+            delivered = run.delivered_by(log)
             by_all &= delivered
             by_any |= delivered & inside
         if not (by_any & ~by_all).any():
@@ -89,16 +89,16 @@ def select(run: RunFacts) -> Rows | None:
 
 def _given_up_if_apart(run: RunFacts, members: Membership, by_any: EventSet) -> EventSet | None:
     """What those who stayed gave up, if somebody lacks what one connected with it delivered."""
-    delivered = [run.delivered_by(life) & by_any for life in members.stayed]
+    delivered = [run.delivered_by(log) & by_any for log in members.stayed]
     by_somebody = run.no_events()
     apart = False
-    for life, ours in zip(members.stayed, delivered, strict=True):
-        given_up = run.given_up_by(life)
+    for log, ours in zip(members.stayed, delivered, strict=True):
+        given_up = run.given_up_by(log)
         by_somebody |= given_up
         lacking = by_any & ~ours & ~given_up
         if lacking.any():
             apart = apart or any(
-                (theirs & lacking).any() and members.connected(life, other)
+                (theirs & lacking).any() and members.connected(log, other)
                 for other, theirs in zip(members.stayed, delivered, strict=True)
             )
     return by_somebody if apart else None

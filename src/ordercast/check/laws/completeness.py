@@ -30,12 +30,12 @@ def judge(history: History) -> Verdict:
             for event in history.submitted_in.get(group, ())
             if members.lasted(history.submitters[event])
         }
-        for life in members.stayed:
-            for event in sorted(due - history.delivered_in(life, group)):
+        for log in members.stayed:
+            for event in sorted(due - history.delivered_in(log, group)):
                 submitter = history.submitters[event]
-                if submitter is life or members.connected(submitter, life):
+                if submitter is log or members.connected(submitter, log):
                     row = history.submits[event]
-                    why = f"{life.process} never delivered {row_event(row)}"
+                    why = f"{log.process} never delivered {row_event(row)}"
                     return broken(NAME, (row,), why)
     return holds(NAME)
 
@@ -47,15 +47,15 @@ def select(run: RunFacts) -> Rows:
     chosen = run.no_events()
     for group in history.groups:
         members = Membership(history, group)
-        lasting = [life for life in history.lives if members.lasted(life)]
+        lasting = [log for log in history.logs if members.lasted(log)]
         due = run.events_in(group) & run.submitted_by(lasting)
-        for life in members.stayed:
-            lacking = due & ~run.delivered_by(life)
+        for log in members.stayed:
+            lacking = due & ~run.delivered_by(log)
             if lacking.any():
                 near = [
                     other
                     for other in lasting
-                    if other.process == life.process or members.connected(other, life)
+                    if other.process == log.process or members.connected(other, log)
                 ]
                 chosen |= lacking & run.submitted_by(near)
     return run.union(run.skeleton, run.rows_about(chosen))

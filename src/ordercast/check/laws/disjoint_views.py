@@ -48,14 +48,14 @@ def judge(history: History) -> Verdict:
 def _last_views(history: History) -> Iterator[Row]:
     """The last view of every live member, group by group."""
     installed_at: dict[str | None, int] = {}
-    for life in history.lives:
-        for _, row in life.views:
+    for log in history.logs:
+        for _, row in log.views:
             installed_at[row.group] = max(row.at, installed_at.get(row.group, row.at))
-    for life in history.last_lives.values():
-        if life.crash is None:
-            for group, row in {row.group: row for _, row in life.views}.items():
-                stopped = life.stop is not None and life.stop.at < installed_at[group]
-                if group not in life.gone and not stopped:
+    for log in history.last_logs.values():
+        if log.crash is None:
+            for group, row in {row.group: row for _, row in log.views}.items():
+                stopped = log.stop is not None and log.stop.at < installed_at[group]
+                if group not in log.gone and not stopped:
                     yield row
 
 

@@ -29,21 +29,21 @@ def judge(history: History) -> Verdict:
     for group, origin, number in history.events:
         sender_of.append(senders.setdefault((group, origin), len(senders)))
         number_of.append(number)
-    for line in history.lines:
+    for log in history.histories:
         latest: dict[int, int] = {}
-        for at, event in enumerate(line.delivered):
+        for at, event in enumerate(log.delivered):
             sender, number = sender_of[event], number_of[event]
             if number < latest.get(sender, number):
-                return _out_of_order(line, at, sender, sender_of)
+                return _out_of_order(log, at, sender, sender_of)
             latest[sender] = number
     return holds(NAME)
 
 
-def _out_of_order(line: Log, at: int, sender: int, sender_of: list[int]) -> Verdict:
+def _out_of_order(log: Log, at: int, sender: int, sender_of: list[int]) -> Verdict:
     """The break came at once: the delivery of that sender right before it is too great."""
-    row = line.deliveries[at]
-    before = next(one for one in range(at - 1, -1, -1) if sender_of[line.delivered[one]] == sender)
-    ahead = line.deliveries[before]
+    row = log.deliveries[at]
+    before = next(one for one in range(at - 1, -1, -1) if sender_of[log.delivered[one]] == sender)
+    ahead = log.deliveries[before]
     why = f"{row_writer(row)} delivered {row_event(row)} after {row_event(ahead)}"
     return broken(NAME, (ahead, row), why)
 

@@ -21,11 +21,11 @@ NAME = "no-duplication"
 
 
 def judge(history: History) -> Verdict:
-    for line in history.lines:
-        if len(set(line.delivered)) == len(line.delivered):
+    for log in history.histories:
+        if len(set(log.delivered)) == len(log.delivered):
             continue
         first: dict[int, Row] = {}
-        for event, row in zip(line.delivered, line.deliveries, strict=True):
+        for event, row in zip(log.delivered, log.deliveries, strict=True):
             if event in first:
                 why = f"{row_writer(first[event])} delivered {row_event(row)}, and "
                 why += f"{row_writer(row)} delivered it again"

@@ -3,9 +3,9 @@
 And no two events of it carry the same (index, stamp entry at that index).
 
 Ownership begins with an `acquired` row and ends with the earliest of: the next `released`,
-`disconnected` or `acquired` row for the ticket, the life's crash or stop, the first row of the
-process's next life, and the last `until` of the `acquired` and `renewed` rows. A `renewed` row
-without ownership begins one: whoever renews claims to own. The end is not owned any more, so
+`disconnected` or `acquired` row for the ticket, the incarnation's crash or stop, the first row of
+the process's next incarnation, and the last `until` of the `acquired` and `renewed` rows. A
+`renewed` row without ownership begins one: whoever renews claims to own. The end is not owned, so
 taking a ticket over at the very instant at which it was given back is allowed. Instants are those
 of `at`; in a live run clocks may be skewed, and the law then says what the clocks say.
 
@@ -56,13 +56,13 @@ def _by_time(one: Ownership) -> tuple[int, int, str]:
 def judge(history: History) -> Verdict:
     owned: dict[tuple[str, int], list[Ownership]] = {}
     following: Log | None = None
-    for life in reversed(history.lives):
-        if following is not None and following.process != life.process:
+    for log in reversed(history.logs):
+        if following is not None and following.process != log.process:
             following = None
-        if life.tickets:
-            for key, ownership in _ownerships(life, _end_of(life, following)):
+        if log.tickets:
+            for key, ownership in _ownerships(log, _end_of(log, following)):
                 owned.setdefault(key, []).append(ownership)
-        following = life
+        following = log
     return (
         _shared_ticket(owned)
         or _repeated_stamp(history)
@@ -71,16 +71,16 @@ def judge(history: History) -> Verdict:
     )
 
 
-def _end_of(life: Log, following: Log | None) -> int:
-    """When the life was over at the latest."""
-    ends = [life.crash, life.stop, following.rows[0] if following is not None else None]
+def _end_of(log: Log, following: Log | None) -> int:
+    """When the incarnation was over at the latest."""
+    ends = [log.crash, log.stop, following.rows[0] if following is not None else None]
     return min((row.at for row in ends if row is not None), default=FOREVER)
 
 
-def _ownerships(life: Log, death: int) -> Iterator[tuple[tuple[str, int], Ownership]]:
+def _ownerships(log: Log, death: int) -> Iterator[tuple[tuple[str, int], Ownership]]:
     # ticket: the row that began it, the row whose `until` is in force
     held: dict[tuple[str, int], tuple[Row, Row]] = {}
-    for row in life.tickets:
+    for row in log.tickets:
         key = row.group or "", row.index or 0
         if row.cause == "renewed" and key in held:
             held[key] = held[key][0], row

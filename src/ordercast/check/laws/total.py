@@ -20,8 +20,8 @@ NAME = "total"
 
 
 def judge(history: History) -> Verdict:
-    lines = [line for line in history.lines if line.delivered]
-    cycle = find_cycle([Segment(line, list(dict.fromkeys(line.delivered))) for line in lines])
+    delivering = [log for log in history.histories if log.delivered]
+    cycle = find_cycle([Segment(log, list(dict.fromkeys(log.delivered))) for log in delivering])
     return broken(NAME, rows_of(cycle), words_of(cycle)) if cycle else holds(NAME)
 
 

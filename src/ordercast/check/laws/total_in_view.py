@@ -23,8 +23,8 @@ def judge(history: History) -> Verdict:
     if nothing_to_judge(history):
         return unknown(NAME, NO_VIEWS)
     in_view: dict[tuple[str | None, int | None], list[Segment]] = {}
-    for life in history.lives:
-        for segment in _segments(history, life):
+    for log in history.logs:
+        for segment in _segments(history, log):
             assert segment.view is not None
             in_view.setdefault((segment.view.group, segment.view.view), []).append(segment)
     for (group, view), alike in in_view.items():
@@ -35,17 +35,17 @@ def judge(history: History) -> Verdict:
     return holds(NAME)
 
 
-def _segments(history: History, life: Log) -> list[Segment]:
+def _segments(history: History, log: Log) -> list[Segment]:
     """What was delivered from each view of a group up to the next one, in the order of views."""
     found: list[Segment] = []
     latest: dict[str, list[int]] = {}
     group_of, alone = history.group_of, len(history.groups) == 1
     had: set[int] | None = None  # needed only where something is delivered again
-    if len(set(life.delivered)) < len(life.delivered):
+    if len(set(log.delivered)) < len(log.delivered):
         had = set()
     done = 0
-    for place, row in [*life.views, (len(life.delivered), None)]:
-        chunk = life.delivered[done:place]
+    for place, row in [*log.views, (len(log.delivered), None)]:
+        chunk = log.delivered[done:place]
         done = place
         if had is not None:
             chunk = [event for event in dict.fromkeys(chunk) if event not in had]
@@ -58,7 +58,7 @@ def _segments(history: History, life: Log) -> list[Segment]:
                 if group_of[event] in latest:
                     latest[group_of[event]].append(event)
         if row is not None:
-            found.append(Segment(life, [], row))
+            found.append(Segment(log, [], row))
             latest[row.group or ""] = found[-1].events
     return found
 

@@ -30,9 +30,9 @@ _Sequence: TypeAlias = tuple[Content, ...]
 def judge(history: History) -> Verdict:
     if nothing_to_judge(history):
         return unknown(NAME, NO_VIEWS)
-    for life in history.lives:
-        for _, row in life.views:
-            if life.process not in map(bare_name, row.members or ()):
+    for log in history.logs:
+        for _, row in log.views:
+            if log.process not in map(bare_name, row.members or ()):
                 why = f"{row_writer(row)} installed view {row.view}, which does not hold it"
                 return broken(NAME, (row,), why)
     open_question: Verdict | None = None
@@ -47,16 +47,16 @@ def judge(history: History) -> Verdict:
 def _different_views(history: History, members: Membership) -> Verdict | None:
     # As in agreement.py: whoever has the same sequence needs no comparison.
     by_sequence: dict[_Sequence, list[Log]] = {}
-    for life in history.lives:
+    for log in history.logs:
         if (
-            life.incarnation == 0
-            and history.last_lives[life.process] is life
-            and life.crash is None
-            and members.group not in life.left
-            and members.group in life.first_view
+            log.incarnation == 0
+            and history.last_logs[log.process] is log
+            and log.crash is None
+            and members.group not in log.left
+            and members.group in log.first_view
         ):
-            sequence = tuple(map(content, _views(life, members.group)))
-            by_sequence.setdefault(sequence, []).append(life)
+            sequence = tuple(map(content, _views(log, members.group)))
+            by_sequence.setdefault(sequence, []).append(log)
     open_question: Verdict | None = None
     for ones, others in combinations(by_sequence.values(), 2):
         for one in ones:
@@ -69,12 +69,12 @@ def _different_views(history: History, members: Membership) -> Verdict | None:
     return open_question
 
 
-def _views(life: Log, group: str) -> list[Row]:
-    return [row for _, row in life.views if row.group == group]
+def _views(log: Log, group: str) -> list[Row]:
+    return [row for _, row in log.views if row.group == group]
 
 
 def _first_difference(history: History, group: str, one: Log, other: Log) -> Verdict | None:
-    """Two connected lives with different sequences: broken, unknown, or one had stopped."""
+    """Two connected incarnations with different sequences: broken, unknown, or one had stopped."""
     for first, second in zip_longest(_views(one, group), _views(other, group)):
         if first is not None and second is not None:
             if content(first) == content(second):

@@ -28,15 +28,15 @@ class Span(NamedTuple):
     first: Row
     then: Row
     events: list[int]
-    life: Log
+    log: Log
 
 
 def judge(history: History) -> Verdict:
     if nothing_to_judge(history):
         return unknown(NAME, NO_VIEWS)
     spans: dict[tuple[str | None, int | None, int | None], tuple[Span, frozenset[int]]] = {}
-    for life in history.lives:
-        for span in _spans(history, life):
+    for log in history.logs:
+        for span in _spans(history, log):
             key = span.first.group, span.first.view, span.then.view
             events = frozenset(span.events)
             other, expected = spans.setdefault(key, (span, events))
@@ -45,13 +45,13 @@ def judge(history: History) -> Verdict:
     return holds(NAME)
 
 
-def _spans(history: History, life: Log) -> Iterator[Span]:
+def _spans(history: History, log: Log) -> Iterator[Span]:
     """Goes from view to view; what is delivered between goes to its group's open span."""
     open_spans: dict[str, tuple[Row, list[int]]] = {}
     group_of, alone = history.group_of, len(history.groups) == 1
     done = 0
-    for place, row in life.views:
-        chunk = life.delivered[done:place]
+    for place, row in log.views:
+        chunk = log.delivered[done:place]
         done = place
         if alone:
             for _, events in open_spans.values():
@@ -62,7 +62,7 @@ def _spans(history: History, life: Log) -> Iterator[Span]:
                     open_spans[group_of[event]][1].append(event)
         group = row.group or ""
         if group in open_spans:
-            yield Span(open_spans[group][0], row, open_spans[group][1], life)
+            yield Span(open_spans[group][0], row, open_spans[group][1], log)
         open_spans[group] = (row, [])
 
 
@@ -71,7 +71,7 @@ def _not_synchronous(history: History, one: Span, other: Span) -> Verdict:
     event = min(set(has.events) - set(lacks.events))
     delivery = next(
         row
-        for row in has.life.deliveries
+        for row in has.log.deliveries
         if row.step > has.first.step and history.id_of(row) == event
     )
     why = (

@@ -55,9 +55,9 @@ def _too_late(run: MeasuredRun) -> set[tuple[str, int, Event]]:
     history = History(Trace(Header(run="one"), list(run.rows)))
     return {
         (row.process, row.incarnation, event_of(row))
-        for line in history.lines
-        for at, _ in breaks(history, line, gaps_allowed=True)
-        for row in [line.deliveries[at]]
+        for log in history.histories
+        for at, _ in breaks(history, log, gaps_allowed=True)
+        for row in [log.deliveries[at]]
     }
 
 

@@ -1,16 +1,16 @@
-"""What the rows of one process of a huge run show, and its lines for those who walk along them.
+"""What the rows of one process of a huge run show, and its process histories for the walks.
 
 Looked at here, as one process is enough for it:
 
   steps           no step is there twice
-  never-falling,  numbers never fall, and never repeat, along the deliveries of each line and
-  increasing      sender
+  never-falling,  numbers never fall, and never repeat, along the deliveries of each process
+  increasing      history and sender
   clock           time never falls from one event row to the next
   created         every delivered event was submitted: at the same process before, elsewhere at
                   an earlier time
-  spans           for every two views that follow each other in a life, how many events it
+  spans           for every two views that follow each other in an incarnation, how many events it
                   delivered between them, and two digests of 64 bits of these
-  delivered       how many events each life delivered in each group that it has to do with
+  delivered       how many events each incarnation delivered in each group that it has to do with
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Found:
         self.kept[name] = self.kept[name] and bool(kept)
 
 
-class Line:
-    """One line: the events that it delivered, and by stream how many before each it submitted."""
+class ProcessHistory:
+    """The events that it delivered, and by stream how many of them before each submission."""
 
     def __init__(self, events: Events, process: int, number: int, delivered: Vector) -> None:
         self.process, self.number = process, number
@@ -82,7 +82,7 @@ class Line:
         return found
 
 
-class Process:
+class ProcessRows:
     """The rows of one process in local order."""
 
     def __init__(self, rows: Slice, code: int) -> None:
@@ -100,18 +100,20 @@ class Process:
         self.group, self.origin, self.number = columns[4:]
         self.deliveries = np.flatnonzero(self.kind == DELIVER)
         begins = np.flatnonzero(np.diff(self.incarnation)) + 1
-        self.lives = [0, *begins.tolist(), len(self.kind)]
+        self.logs = [0, *begins.tolist(), len(self.kind)]
 
 
-def judge_process(ask: Ask, rows: Slice, events: Events, found: Found, code: int) -> Iterator[Line]:
-    """Adds what one process shows, and gives its lines."""
-    one = Process(rows, code)
+def judge_process(
+    ask: Ask, rows: Slice, events: Events, found: Found, code: int
+) -> Iterator[ProcessHistory]:
+    """Adds what one process shows, and gives its process histories."""
+    one = ProcessRows(rows, code)
     found.note("steps", one.steps)
     if not one.steps:
         return
     times = one.at[one.kind <= DELIVER]
     found.note("clock", np.all(times[1:] >= times[:-1]))
-    ends = [0, len(one.kind)] if ask.durable else one.lives
+    ends = [0, len(one.kind)] if ask.durable else one.logs
     _judge_sequences(ask, one, found, ends)
     _count_deliveries(ask, one, found)
     _judge_spans(one, found)
@@ -129,17 +131,17 @@ def judge_process(ask: Ask, rows: Slice, events: Events, found: Found, code: int
     own_cuts = np.searchsorted(own, ends).tolist()
     for number in range(len(ends) - 1):
         inside = slice(cuts[number], cuts[number + 1])
-        line = Line(events, code, number, ids[inside])
+        history = ProcessHistory(events, code, number, ids[inside])
         times = one.at[there[inside]]
         # An event twice would need more care, but then no law that asks for this is proved.
-        found.first[line.delivered] = np.minimum(found.first[line.delivered], times)
+        found.first[history.delivered] = np.minimum(found.first[history.delivered], times)
         mine = slice(own_cuts[number], own_cuts[number + 1])
         if PASTS in ask.passes and mine.start < mine.stop:
-            line.submits(submitted[mine], np.searchsorted(there[inside], own[mine]))
-        yield line
+            history.submits(submitted[mine], np.searchsorted(there[inside], own[mine]))
+        yield history
 
 
-def _judge_sequences(ask: Ask, one: Process, found: Found, ends: list[int]) -> None:
+def _judge_sequences(ask: Ask, one: ProcessRows, found: Found, ends: list[int]) -> None:
     there = one.deliveries
     senders = len(ask.groups) * len(ask.origins)
     key = one.group[there].astype(np.int64) * len(ask.origins) + one.origin[there]
@@ -152,7 +154,7 @@ def _judge_sequences(ask: Ask, one: Process, found: Found, ends: list[int]) -> N
     found.note("increasing", not np.any(same & (number[1:] <= number[:-1])))
 
 
-def _created(one: Process, events: Events, ids: Vector) -> bool:
+def _created(one: ProcessRows, events: Events, ids: Vector) -> bool:
     there = one.deliveries
     near = one.origin[there] == one.code
     late = events.at[ids] >= one.at[there]
@@ -163,15 +165,15 @@ def _created(one: Process, events: Events, ids: Vector) -> bool:
     return not late.any()
 
 
-def _count_deliveries(ask: Ask, one: Process, found: Found) -> None:
-    """A life has to do with a group if it has a row there about an event, a join or a view."""
+def _count_deliveries(ask: Ask, one: ProcessRows, found: Found) -> None:
+    """A log has to do with a group if it has a row there about an event, a join or a view."""
     groups = len(ask.groups)
     if not groups:
         return
     about = np.flatnonzero((one.kind <= VIEW) & (one.group >= 0))
-    life = np.searchsorted(one.lives, about, side="right") - 1
-    key = life * groups + one.group[about]
-    size = (len(one.lives) - 1) * groups
+    log = np.searchsorted(one.logs, about, side="right") - 1
+    key = log * groups + one.group[about]
+    size = (len(one.logs) - 1) * groups
     if size > _SPARSE * len(key) + 1024:
         there, key = np.unique(key, return_inverse=True)
     else:
@@ -180,20 +182,20 @@ def _count_deliveries(ask: Ask, one: Process, found: Found) -> None:
     delivered = np.bincount(key[one.kind[about] == DELIVER], minlength=len(there))
     for spot in np.flatnonzero(rows).tolist():
         number, group = divmod(int(there[spot]), groups)
-        incarnation = int(one.incarnation[one.lives[number]])
+        incarnation = int(one.incarnation[one.logs[number]])
         found.delivered.append((group, one.code, incarnation, int(delivered[spot])))
 
 
-def _judge_spans(one: Process, found: Found) -> None:
+def _judge_spans(one: ProcessRows, found: Found) -> None:
     views = np.flatnonzero((one.kind == VIEW) & (one.group >= 0))
     if not len(views):
         return
     there = one.deliveries
     digests = [_mixed(one.origin[there], one.number[there], seed) for seed in _SEEDS]
-    for begin, end in zip(one.lives, one.lives[1:], strict=False):
-        of_life = views[slice(*np.searchsorted(views, (begin, end)))]
-        for group in np.unique(one.group[of_life]).tolist():
-            mine = of_life[one.group[of_life] == group]
+    for begin, end in zip(one.logs, one.logs[1:], strict=False):
+        of_log = views[slice(*np.searchsorted(views, (begin, end)))]
+        for group in np.unique(one.group[of_log]).tolist():
+            mine = of_log[one.group[of_log] == group]
             inside = np.arange(*np.searchsorted(there, (begin, end)))
             inside = inside[one.group[there[inside]] == group]
             cuts = np.searchsorted(there[inside], mine)
