@@ -80,7 +80,7 @@ def test_the_family_of_the_only_group_counts_not_that_of_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", ["n1 crash", "n1 suspect peer=n2", "n1 lose n1:1", "n2#1 start"]
+    "failure", ["n1 crash", "n1 leave", "n1 suspect peer=n2", "n1 lose n1:1", "n2#1 start"]
 )
 def test_a_failure_takes_back_what_holds_only_while_nothing_fails(failure: str) -> None:
     laws = asked(CALM.format(family="causal") + failure)

@@ -144,8 +144,12 @@ class History:
 
     @property
     def calm(self) -> bool:
-        """Whether the rows show no failure: no crash, suspicion, exclusion, loss or restart."""
-        return not self.kinds & {"crash", "suspect", "exclude", "lose"} and not any(
+        """Whether the rows show no failure: no crash, suspicion, exclusion, loss or restart.
+
+        And nobody left: where a family does not know who has what, the last events of a member that
+        leaves may be with nobody, and no row would say so.
+        """
+        return not self.kinds & {"crash", "leave", "suspect", "exclude", "lose"} and not any(
             log.incarnation for log in self.logs
         )
 

@@ -1,7 +1,7 @@
 """Which laws a run has to keep: what its family promises, or each of its families on its groups.
 
 What a family promises only while nothing fails is added where the rows show no crash, no suspicion,
-no loss and no restart.
+no loss, no restart and no member that left.
 """
 
 from __future__ import annotations

@@ -66,7 +66,9 @@ class Promises(NamedTuple):
     """The laws that a family keeps, by their names (`ordercast.check`)."""
 
     laws: tuple[str, ...]
-    when_nothing_fails: tuple[str, ...] = ()  # those kept without crash, suspicion and loss
+    when_nothing_fails: tuple[
+        str, ...
+    ] = ()  # those kept while nobody crashes, is suspected or leaves
     source: str = ""  # the paper
     durable: bool = False  # no-duplication then holds across incarnations
 
