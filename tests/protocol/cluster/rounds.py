@@ -36,7 +36,7 @@ class Town:
         self.loss = loss
         self.late = late
         self.members: dict[str, Sampler] = {}
-        self.lives: dict[str, NodeId] = {}
+        self.nodes: dict[str, NodeId] = {}
         self.sides: dict[str, int] = {}  # while it is cut: who is on which side
         self.mail: list[Post] = []
         self.weigh: Callable[[Roster], int] | None = None
@@ -45,7 +45,7 @@ class Town:
     def join(self, name: str, contacts: Iterable[str], incarnation: int = 0) -> Sampler:
         me = NodeId(name, incarnation)
         sampler = self.make(me, tuple(contacts), Random(self.chance.random()))
-        self.members[name], self.lives[name] = sampler, me
+        self.members[name], self.nodes[name] = sampler, me
         self._post(me, sampler.start())
         return sampler
 
@@ -60,7 +60,7 @@ class Town:
         del self.members[name]
 
     def leave(self, name: str) -> None:
-        self._post(self.lives[name], self.members.pop(name).leave())
+        self._post(self.nodes[name], self.members.pop(name).leave())
 
     def cut(self, *sides: Iterable[str]) -> None:
         self.sides = {name: side for side, names in enumerate(sides) for name in names}
@@ -71,7 +71,7 @@ class Town:
     def run(self, rounds: int) -> Town:
         for _ in range(rounds):
             for name, sampler in list(self.members.items()):
-                me = self.lives[name]
+                me = self.nodes[name]
                 self._post(me, sampler.round())
                 roster = sampler.piggyback()
                 targets = sampler.sample(self.fan_out)
@@ -108,7 +108,7 @@ class Town:
                 sampler = self.members[post.to]
                 sampler.heard(post.sender)
                 if post.roster is not None:
-                    self._post(self.lives[post.to], sampler.receive(post.sender, post.roster))
+                    self._post(self.nodes[post.to], sampler.receive(post.sender, post.roster))
         self.mail = kept
 
     # --- what can be seen of it --------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_what_is_wrong_is_the_peers_fault_and_leaves_no_mark(name: str, joined: 
     assert state(stage, "n3") == before
 
 
-def test_what_we_made_nobody_may_ask_for_before_we_made_it_nor_spread() -> None:
+def test_events_that_we_have_not_made_may_neither_be_asked_for_nor_spread() -> None:
     stage = cluster()
     stage.submit("n1", [b"a"])
     before = state(stage, "n1")
@@ -97,7 +97,7 @@ def test_what_we_made_nobody_may_ask_for_before_we_made_it_nor_spread() -> None:
 # --- lies -------------------------------------------------------------------------------------
 
 
-def test_a_copy_that_says_something_else_is_not_spread_by_who_knows_better() -> None:
+def test_a_copy_that_differs_is_not_spread_by_a_member_that_has_the_original() -> None:
     """Only what is new is looked at closely. Who relayed the lie would be taken for the liar."""
     stage = cluster(hops=4)
     gossip(stage, "n3", update(0, 1, 0), sender=N1, age=3)
@@ -120,7 +120,7 @@ def test_an_absurd_stamp_costs_one_request_and_is_done_without() -> None:
     assert len(stage.notes(stage.node("n3"), "lose")) <= 2000
 
 
-def test_who_says_that_he_saw_more_of_ours_than_we_made_does_not_stop_us() -> None:
+def test_a_peer_that_claims_to_have_seen_more_than_we_made_does_not_stop_us() -> None:
     stage = cluster()
     with suppress(PeerError):
         gossip(stage, "n1", update(1, 9, 1))
@@ -129,7 +129,7 @@ def test_who_says_that_he_saw_more_of_ours_than_we_made_does_not_stop_us() -> No
 
 
 @pytest.mark.parametrize("entry", [9, 5 << SEQUENCE_BITS | 1])
-def test_who_welcomes_us_beyond_our_own_events_does_not_stop_us(entry: int) -> None:
+def test_a_welcome_beyond_our_own_events_does_not_stop_us(entry: int) -> None:
     stage = cluster(joined=False)
     with suppress(PeerError):
         stage.inject(N2, "n1", Welcome("g", (entry, 0), (entry, 0)))
@@ -207,7 +207,7 @@ def test_whatever_a_peer_says_is_taken_or_is_its_fault_and_left_no_mark(
 
 @settings(derandomize=True, max_examples=200, phases=[Phase.generate])
 @given(conversations)
-def test_whatever_a_peer_says_who_owns_a_ticket_can_still_use_it(
+def test_whatever_a_peer_sends_the_owner_of_a_ticket_can_still_use_it(
     conversation: list[tuple[Packet, int, bool]],
 ) -> None:
     stage = cluster(digests=True, waiting=50)

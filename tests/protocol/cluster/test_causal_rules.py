@@ -42,17 +42,17 @@ def cluster(names: str = "n1 n2 n3", *, joined: bool = True, **options: Any) -> 
 
 
 def update(index: int, *stamp: int, base: int = 0) -> Update:
-    life = NodeId(f"n{index + 1}", stamp[index] >> SEQUENCE_BITS)
-    return Update(index, stamp, life, stamp[index] & 0xFFFFFFFF, [b"x"], 1, base)
+    node = NodeId(f"n{index + 1}", stamp[index] >> SEQUENCE_BITS)
+    return Update(index, stamp, node, stamp[index] & 0xFFFFFFFF, [b"x"], 1, base)
 
 
 def gossip(stage: Stage, to: str, *updates: Update, sender: NodeId = N2, age: int = 1) -> None:
     stage.inject(sender, to, Updates("g", [(one, age) for one in updates]))
 
 
-def heard(stage: Stage, life: NodeId) -> list[tuple[int | None, int]]:
+def heard(stage: Stage, node: NodeId) -> list[tuple[int | None, int]]:
     """What an application was handed: ticket and entry."""
-    events = stage.deliveries(life)
+    events = stage.deliveries(node)
     return [
         (one.index, one.stamp[one.index]) for one in events if one.stamp and one.index in (0, 1)
     ]
@@ -79,14 +79,14 @@ def rounds(stage: Stage, name: str, count: int) -> None:
         stage.fire(name)
 
 
-def recoveries(stage: Stage, life: NodeId) -> list[tuple[object, object]]:
+def recoveries(stage: Stage, node: NodeId) -> list[tuple[object, object]]:
     return [
-        (note.columns["origin"], note.columns["cause"]) for note in stage.notes(life, "recover")
+        (note.columns["origin"], note.columns["cause"]) for note in stage.notes(node, "recover")
     ]
 
 
-def lost(stage: Stage, life: NodeId) -> list[tuple[object, object]]:
-    return [(one.columns["origin"], one.columns["number"]) for one in stage.notes(life, "lose")]
+def lost(stage: Stage, node: NodeId) -> list[tuple[object, object]]:
+    return [(one.columns["origin"], one.columns["number"]) for one in stage.notes(node, "lose")]
 
 
 def member(stage: Stage, name: str) -> Any:
@@ -102,7 +102,7 @@ def state(stage: Stage, name: str) -> tuple[str, object]:
 # --- 1: only who owns a ticket makes events ---------------------------------------------------
 
 
-def test_who_owns_no_ticket_makes_no_events() -> None:
+def test_a_member_without_a_ticket_makes_no_events() -> None:
     stage = cluster()
     assert [stage.accepts(name) for name in ("n1", "n2", "n3")] == [True, True, False]
     assert stage.submit("n3", [b"x"]) is None
@@ -117,7 +117,7 @@ def test_a_stamp_is_its_makers_clock_with_the_next_entry_of_its_ticket() -> None
     assert (event.index, event.stamp) == (1, (1, 1))
 
 
-def test_who_makes_an_event_delivers_it_at_once_keeps_it_and_spreads_it() -> None:
+def test_the_maker_of_an_event_delivers_it_at_once_buffers_it_and_spreads_it() -> None:
     stage = cluster()
     event = stage.submit("n1", [b"a"])
     assert stage.deliveries(N1) == [event]
@@ -125,7 +125,7 @@ def test_who_makes_an_event_delivers_it_at_once_keeps_it_and_spreads_it() -> Non
     assert sorted(parcel.target for parcel in stage.underway("n1")) == ["n2", "n3"]
 
 
-def test_a_new_life_goes_on_in_an_epoch_of_its_own_and_says_what_it_follows() -> None:
+def test_a_new_incarnation_has_an_epoch_of_its_own_and_says_what_it_follows() -> None:
     stage = cluster()
     stage.submit("n1", [b"a"])
     stage.settle(ticks=4)
@@ -169,7 +169,7 @@ def test_an_event_that_comes_again_in_any_way_is_delivered_once() -> None:
     assert heard(stage, N3) == [(0, 1), (1, 1)]
 
 
-def test_a_request_for_what_is_not_kept_is_not_answered() -> None:
+def test_a_request_for_what_is_not_buffered_is_not_answered() -> None:
     stage = cluster()
     stage.inject(N2, "n3", Recover("g", [(0, 1, 9), (1, 0, ENDLESS)]))
     assert stage.underway() == []
@@ -231,7 +231,7 @@ def test_what_comes_after_it_was_skipped_is_never_delivered() -> None:
     assert heard(stage, N3) == [(1, 1)]
 
 
-def test_who_made_it_is_asked_where_that_is_set() -> None:
+def test_the_maker_is_asked_where_that_is_set() -> None:
     stage = waiting(recovery="originator")
     stage.fire("n3")
     assert [one.path for one in stage.underway() if isinstance(one.packet, Recover)] == [
@@ -239,7 +239,7 @@ def test_who_made_it_is_asked_where_that_is_set() -> None:
     ]
 
 
-def test_nobody_is_asked_where_recovery_is_off() -> None:
+def test_no_member_is_asked_where_recovery_is_off() -> None:
     stage = waiting(recovery="off")
     rounds(stage, "n3", RECOVERED + 1)
     assert said(stage, Recover) == []
@@ -255,7 +255,7 @@ def test_too_many_that_wait_make_the_oldest_go_on_without_what_is_missing() -> N
     assert lost(stage, N3) == [("n1", 1)]
 
 
-def test_who_was_stalled_gives_nothing_up_for_that_while() -> None:
+def test_a_member_that_was_stalled_gives_up_nothing_for_that_time() -> None:
     stage = cluster()
     gossip(stage, "n3", update(1, 1, 1))
     stage.now += 10**12
@@ -299,7 +299,7 @@ def test_what_a_clock_names_is_asked_for_again_and_again_and_nothing_is_forced()
     assert (heard(stage, N3), lost(stage, N3)) == ([], [])
 
 
-def test_who_is_behind_is_told_how_far_we_are_and_an_answer_is_not_answered() -> None:
+def test_a_member_that_is_behind_gets_our_clock_and_an_answer_is_not_answered() -> None:
     stage = behind()
     stage.inject(N3, "n1", Digest("g", (0, 0)))
     assert said(stage, Digest) == [Digest("g", (1, 0), is_answer=True)]
@@ -310,37 +310,37 @@ def test_who_is_behind_is_told_how_far_we_are_and_an_answer_is_not_answered() ->
 def test_the_last_event_of_a_ticket_is_not_missed() -> None:
     stage = behind()
     stage.settle(ticks=20)
-    assert [heard(stage, life) for life in (N1, N2, N3)] == [[(0, 1)]] * 3
+    assert [heard(stage, node) for node in (N1, N2, N3)] == [[(0, 1)]] * 3
 
 
-def test_what_was_recovered_and_waits_for_what_nobody_keeps_does_not_wait_for_ever() -> None:
+def test_an_event_that_waits_for_what_no_member_buffers_does_not_wait_for_ever() -> None:
     stage = cluster(digests=True, recovery_buffer=1)
     for word in (b"a", b"b"):  # neither gets to anybody, and n1 keeps only the second
         stage.submit("n1", [word])
         rounds(stage, "n1", 2)
         hush(stage)
     stage.settle(ticks=30)
-    for life in (N2, N3):
-        assert (heard(stage, life), lost(stage, life)) == ([(0, 2)], [("n1", 1)])
+    for node in (N2, N3):
+        assert (heard(stage, node), lost(stage, node)) == ([(0, 2)], [("n1", 1)])
 
 
 # --- 5: who comes asks where the cluster is ---------------------------------------------------
 
 
-def test_who_does_not_know_where_the_cluster_is_neither_delivers_nor_makes_anything() -> None:
+def test_a_member_that_is_joining_neither_delivers_nor_makes_anything() -> None:
     stage = cluster(joined=False)
     gossip(stage, "n1", update(1, 0, 1))
     assert not stage.accepts("n1")
     assert stage.deliveries(N1) == []
 
 
-def test_who_comes_asks_a_member_in_every_round() -> None:
+def test_a_newcomer_asks_a_member_in_every_round() -> None:
     stage = cluster(joined=False)
     stage.fire("n3")
     assert said(stage, Ask) == [Ask("g")]
 
 
-def test_who_does_not_know_itself_tells_nobody_and_so_the_first_find_each_other() -> None:
+def test_a_joining_member_answers_nobody_and_so_the_first_find_each_other() -> None:
     stage = cluster(joined=False)
     stage.settle(ticks=TERMINATED - 1)
     assert not stage.accepts("n1")
@@ -359,13 +359,13 @@ def newcomer(stage: Stage) -> NodeId:
     return stage.node("n3")
 
 
-def test_a_newcomer_begins_where_it_is_told_and_what_was_before_is_not_lost() -> None:
+def test_a_newcomer_begins_at_the_welcome_and_what_was_before_is_not_lost() -> None:
     stage = cluster()
-    life = newcomer(stage)
+    node = newcomer(stage)
     gossip(stage, "n3", update(0, 6, 2), update(0, 7, 2))
     stage.inject(N1, "n3", Welcome("g", (6, 2), (7, 2)))
-    assert heard(stage, life) == [(0, 7)]
-    assert lost(stage, life) == []
+    assert heard(stage, node) == [(0, 7)]
+    assert lost(stage, node) == []
 
 
 def test_a_second_welcome_changes_nothing() -> None:
@@ -382,10 +382,10 @@ def test_a_welcome_gives_all_events_beyond_it_that_were_delivered() -> None:
     for word in (b"a", b"b", b"c"):
         stage.submit("n1", [word])
     stage.settle(ticks=2)
-    life = newcomer(stage)
+    node = newcomer(stage)
     stage.fire("n3")
     stage.settle()
-    assert heard(stage, life) == [(0, 2), (0, 3)]
+    assert heard(stage, node) == [(0, 2), (0, 3)]
 
 
 def test_a_member_with_much_that_waits_welcomes_newcomers_as_well() -> None:
@@ -419,7 +419,7 @@ def test_a_newcomer_whose_application_is_slow_delivers_nothing_before_it_knows_w
     assert stage.deliveries(N3) == []
 
 
-def test_who_comes_again_in_the_same_life_asks_again_for_what_it_has_forgotten() -> None:
+def test_a_member_that_rejoins_in_one_incarnation_asks_again_for_what_it_forgot() -> None:
     """It had recovered n1's second event, which waited for the first when it left."""
     stage = cluster(hops=3)
     stage.settle(ticks=3)
@@ -471,7 +471,7 @@ def test_what_came_while_the_application_was_slow_is_not_given_up() -> None:
     assert (heard(stage, N3), lost(stage, N3)) == ([(0, 1), (1, 1)], [])
 
 
-def test_what_nobody_keeps_any_more_is_lost_openly_when_it_has_caught_up() -> None:
+def test_what_no_member_buffers_any_more_is_reported_as_lost_after_catching_up() -> None:
     stage = cluster(recovery_buffer=2)
     stage.throttle("n3", True)
     gossip(stage, "n3", *(update(0, entry, 0) for entry in range(1, 5)))

@@ -19,8 +19,8 @@ Past = dict[int, frozenset[int]]  # event: all that precedes it
 
 def update(index: int, *stamp: int, base: int = 0) -> Update:
     sequence = stamp[index] & (1 << SEQUENCE_BITS) - 1
-    life = NodeId(f"n{index}", stamp[index] >> SEQUENCE_BITS)
-    return Update(index, stamp, life, sequence, [b"x"], 1, base)
+    node = NodeId(f"n{index}", stamp[index] >> SEQUENCE_BITS)
+    return Update(index, stamp, node, sequence, [b"x"], 1, base)
 
 
 def epoch(number: int, sequence: int) -> int:
@@ -112,7 +112,7 @@ def test_the_first_event_of_an_epoch_waits_for_the_one_that_it_follows() -> None
     assert admit(order, update(0, 2)) == [(0, 2), (0, epoch(1, 1))]
 
 
-def test_who_still_sends_in_an_epoch_that_is_over_is_not_heard() -> None:
+def test_events_sent_in_an_epoch_that_is_over_are_ignored() -> None:
     """A zombie: it was replaced at entry 2, and goes on with 3 as if nothing had happened."""
     order = CausalOrder(1, ROOMY)
     admit(order, update(0, 1), update(0, 2), update(0, epoch(1, 1), base=2))

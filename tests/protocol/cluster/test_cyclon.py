@@ -33,7 +33,7 @@ def only(letters: list[Letter], kind: Kind) -> tuple[str, list[str]]:
     """To whom the one letter goes, and whom it names."""
     ((to, roster),) = letters
     assert roster.kind == kind
-    return to, [life.name for life, _ in roster.here]
+    return to, [node.name for node, _ in roster.here]
 
 
 def test_a_round_asks_the_oldest_and_gives_ourselves_in_its_place() -> None:
@@ -54,7 +54,7 @@ def test_the_answer_comes_in_place_of_what_was_sent() -> None:
     assert cyclon.known() == tuple(sorted([*kept, *"wxy"]))
 
 
-def test_who_is_asked_answers_with_as_many_and_takes_what_came() -> None:
+def test_the_asked_member_answers_with_as_many_and_takes_what_came() -> None:
     cyclon = member("abcd")
     sender = NodeId("q")
     to, named = only(cyclon.receive(sender, Roster(Kind.SHUFFLE, entries("qx"), [])), Kind.ANSWER)
@@ -63,7 +63,7 @@ def test_who_is_asked_answers_with_as_many_and_takes_what_came() -> None:
     assert cyclon.known() == tuple(sorted([*"qx", *(name for name in "abcd" if name not in named)]))
 
 
-def test_who_knows_the_names_already_keeps_his_own() -> None:
+def test_a_member_that_knows_the_names_already_keeps_its_own() -> None:
     cyclon = member("abcd")
     cyclon.receive(NodeId("a"), Roster(Kind.SHUFFLE, entries("ab"), []))
     assert cyclon.known() == ("a", "b", "c", "d")
@@ -79,14 +79,14 @@ def test_what_was_promised_is_not_given_away_twice() -> None:
     assert {*"ijkl", *"qxy"} == {*cyclon.known()}  # all found the room that was made for them
 
 
-def test_who_does_not_answer_is_dropped_and_costs_nobody_else_a_place() -> None:
+def test_a_member_that_does_not_answer_is_dropped_and_costs_no_other_a_place() -> None:
     cyclon = member("abcd")
     asked = [only(cyclon.round(), Kind.SHUFFLE)[0] for _ in range(3)]
     assert asked == ["a", "b", "c"]
     assert cyclon.known() == ("d",)
 
 
-def test_an_answer_that_nobody_asked_for_replaces_nobody() -> None:
+def test_an_answer_that_was_not_asked_for_replaces_no_member() -> None:
     cyclon = member("abcd")
     cyclon.receive(NodeId("q"), Roster(Kind.ANSWER, entries("xyw"), []))
     assert cyclon.known() == ("a", "b", "c", "d")
@@ -116,16 +116,16 @@ def test_a_walk_goes_on_and_ends_in_an_exchange_of_places() -> None:
     assert cyclon.receive(NodeId("q"), walk) == []  # it is known already
 
 
-def test_a_walk_for_ourselves_or_for_who_left_changes_nothing() -> None:
+def test_a_walk_for_ourselves_or_for_a_member_that_left_changes_nothing() -> None:
     cyclon = member("abcd")
     gone = NodeId("gone")
     cyclon.receive(gone, Roster(Kind.FAREWELL, [], [(gone, 0)]))
-    for life in (ME, gone):
-        assert cyclon.receive(NodeId("q"), Roster(Kind.WALK, [(life, WALK)], [])) == []
+    for node in (ME, gone):
+        assert cyclon.receive(NodeId("q"), Roster(Kind.WALK, [(node, WALK)], [])) == []
     assert cyclon.known() == ("a", "b", "c", "d")
 
 
-def test_who_left_is_told_to_others_with_the_shuffles() -> None:
+def test_shuffles_name_the_members_that_left() -> None:
     cyclon = member("abcd")
     a = NodeId("a")
     cyclon.receive(a, Roster(Kind.FAREWELL, [], [(a, 0)]))

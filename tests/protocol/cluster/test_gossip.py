@@ -74,7 +74,7 @@ def test_with_no_hops_only_its_maker_sends_an_event_and_once() -> None:
 
 
 @pytest.mark.parametrize("age", range(1, 6))
-def test_who_receives_an_event_relays_what_is_left_of_its_life(age: int) -> None:
+def test_the_receiver_of_an_event_relays_it_for_the_rest_of_its_hops(age: int) -> None:
     member = spreading(hops=4)
     assert came(member, ("a", age)) == [("a", age)]
     relayed = [one for _ in range(9) for one in member.round()]
@@ -360,7 +360,7 @@ def test_a_jump_forgets_only_what_the_window_cannot_hold(ahead: int) -> None:
     assert seen.first_time(NodeId("n1"), ahead)
 
 
-def test_a_new_life_begins_anew_and_ends_the_one_before() -> None:
+def test_a_new_incarnation_begins_anew_and_ends_the_one_before() -> None:
     seen = Seen()
     assert seen.first_time(NodeId("n1", 1), 5)
     assert seen.first_time(NodeId("n1", 2), 5)
@@ -379,13 +379,13 @@ def test_seen_is_a_plain_set_with_a_window_and_no_second_thoughts(
     arrivals: list[tuple[str, int, int]],
 ) -> None:
     seen, plain = Seen(), set()
-    for name, life, number in arrivals:
-        lives = [known for maker, known, _ in plain if maker == name]
+    for name, incarnation, number in arrivals:
+        earlier = [known for maker, known, _ in plain if maker == name]
         newest = max(
-            (at for maker, known, at in plain if (maker, known) == (name, life)), default=0
+            (at for maker, known, at in plain if (maker, known) == (name, incarnation)), default=0
         )
-        late = life < max(lives, default=0) or newest - number >= REMEMBERED
-        first = not late and (name, life, number) not in plain
-        assert seen.first_time(NodeId(name, life), number) == first
+        late = incarnation < max(earlier, default=0) or newest - number >= REMEMBERED
+        first = not late and (name, incarnation, number) not in plain
+        assert seen.first_time(NodeId(name, incarnation), number) == first
         if first:
-            plain.add((name, life, number))
+            plain.add((name, incarnation, number))

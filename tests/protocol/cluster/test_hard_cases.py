@@ -95,7 +95,7 @@ def update(index: int, entries: dict[int, int], number: int) -> Update:
 # --- nothing fails --------------------------------------------------------------------------
 
 
-def test_who_starts_with_the_others_misses_no_large_event() -> None:
+def test_a_member_that_starts_with_the_others_misses_no_large_event() -> None:
     """The first to settle made more than a welcome holds; the last was told to begin behind it."""
     text = """
         name = "large first events"
@@ -134,7 +134,7 @@ def test_mixed_families_are_judged_each_by_its_own_laws() -> None:
 # --- what is told, and what is not ----------------------------------------------------------
 
 
-def test_what_came_is_not_held_for_ever_behind_what_nobody_has() -> None:
+def test_an_event_is_not_held_for_ever_behind_one_that_no_member_has() -> None:
     """Cut off for more than the others keep, and nothing new is made afterwards."""
     stage = causal("n1 n2", recovery_buffer=2)
     stage.cut("n1", "n2")
@@ -184,7 +184,7 @@ def test_nothing_is_forced_upon_an_application_that_is_full() -> None:
 # --- coming again ---------------------------------------------------------------------------
 
 
-def test_who_left_while_it_was_full_hears_again_when_it_comes_again() -> None:
+def test_a_member_that_left_while_it_was_full_delivers_again_after_it_rejoins() -> None:
     stage = causal("n1 n2")
     stage.throttle("n2", full=True)
     stage.come_again("n2")
@@ -255,7 +255,7 @@ def test_a_number_far_ahead_costs_no_memory() -> None:
             stage.inject(N2, "n1", Gossip(GROUP, [(Rumour(N2, number, [b"x"], 1), 1)]))
 
 
-def test_events_that_never_were_are_not_told_for_days() -> None:
+def test_events_that_never_were_are_not_reported_for_days() -> None:
     stage = causal("n1 n2 n3")
     with suppress(PeerError):
         stage.inject(N2, "n1", Updates(GROUP, [(update(1, {1: 1, 2: (1 << 32) - 1}, 1), 1)]))

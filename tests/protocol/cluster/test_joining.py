@@ -17,8 +17,8 @@ from ordercast.types import NodeId
 
 def update(index: int, *stamp: int, base: int = 0) -> Update:
     sequence = stamp[index] & (1 << SEQUENCE_BITS) - 1
-    life = NodeId(f"n{index}", stamp[index] >> SEQUENCE_BITS)
-    return Update(index, stamp, life, sequence, [b"x"], 1, base)
+    node = NodeId(f"n{index}", stamp[index] >> SEQUENCE_BITS)
+    return Update(index, stamp, node, sequence, [b"x"], 1, base)
 
 
 def waited(joining: Joining, tickets: int = 2) -> tuple[int, list[int]]:
@@ -34,7 +34,7 @@ def waited(joining: Joining, tickets: int = 2) -> tuple[int, list[int]]:
 
 
 @pytest.mark.parametrize("patience", [1, 2, 7])
-def test_where_nobody_told_and_nothing_came_we_are_the_first_and_begin_at_nothing(
+def test_without_an_answer_and_without_events_we_are_the_first_and_begin_at_nothing(
     patience: int,
 ) -> None:
     assert waited(Joining(patience), 3) == (patience, [0, 0, 0])
@@ -43,7 +43,7 @@ def test_where_nobody_told_and_nothing_came_we_are_the_first_and_begin_at_nothin
 # --- late -------------------------------------------------------------------------------------
 
 
-def test_an_event_shows_that_somebody_is_there_so_we_go_on_asking() -> None:
+def test_an_event_shows_that_another_member_is_there_so_we_go_on_asking() -> None:
     joining = Joining(5)
     for _ in range(4):
         assert joining.round(2) is None
@@ -70,20 +70,20 @@ def test_our_time_begins_right_before_the_event_that_no_other_precedes() -> None
     assert joining.updates() == [(third, 1), (first, 1), (second, 1)]
 
 
-def test_the_first_event_of_a_life_begins_behind_what_it_follows() -> None:
+def test_the_first_event_of_an_incarnation_begins_behind_what_it_follows() -> None:
     joining = Joining(1)
     joining.early(update(0, 1 << SEQUENCE_BITS | 1, 3, base=9), 1)
     assert waited(joining) == (1, [9, 3])
 
 
-def test_what_comes_again_is_kept_once() -> None:
+def test_what_comes_again_is_stored_once() -> None:
     joining = Joining(1)
     joining.early(update(0, 1, 0), 1)
     joining.early(update(0, 1, 0), 4)
     assert [one for one, _ in joining.updates()] == [update(0, 1, 0)]
 
 
-def test_only_the_latest_so_many_are_kept() -> None:
+def test_only_the_latest_so_many_are_stored() -> None:
     joining = Joining(1)
     for number in range(1, MOST_EARLY + 3):
         joining.early(update(0, number, 0), 1)

@@ -1,4 +1,4 @@
-"""Tickets that change hands in a causal cluster: tenures, and what is refused about them."""
+"""Tickets that change hands in a causal cluster: leases, and what is refused about them."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def moving(stage: Stage, name: str) -> Moving:
     return found
 
 
-def told(stage: Stage, life: NodeId) -> list[str]:
-    """What the application of one life was told about its right to send."""
-    return [what.cause for who, what in stage.log if who == life and isinstance(what, Updating)]
+def notified(stage: Stage, node: NodeId) -> list[str]:
+    """What the application of one incarnation was notified of about its right to send."""
+    return [what.cause for who, what in stage.log if who == node and isinstance(what, Updating)]
 
 
-def updates(stage: Stage, life: NodeId) -> list[Update]:
-    """What one life made, as it first left."""
-    posted = [what.packet for who, what in stage.log if who == life and isinstance(what, Posted)]
+def updates(stage: Stage, node: NodeId) -> list[Update]:
+    """What one incarnation made, as it first left."""
+    posted = [what.packet for who, what in stage.log if who == node and isinstance(what, Posted)]
     found = {
         update.key: update
         for packet in posted
         if isinstance(packet, Updates)
         for update, _ in packet.updates
-        if update.origin == life
+        if update.origin == node
     }
     return list(found.values())
 
@@ -90,7 +90,7 @@ def pass_time(stage: Stage, name: str, ticks: int) -> None:
         stage.fire(name, "tickets")
 
 
-# --- our tenure ----------------------------------------------------------------------------------
+# --- our lease ----------------------------------------------------------------------------------
 
 
 def test_an_acquisition_is_announced_before_any_event_and_is_none() -> None:
@@ -98,23 +98,23 @@ def test_an_acquisition_is_announced_before_any_event_and_is_none() -> None:
     announcement, first = updates(stage, N2)
     assert (announcement.entry, announcement.payloads) == (entry(1, 1), [])
     assert (first.entry, first.number) == (entry(1, 2), 1)
-    for life in (N1, N2, N3, N4):
-        assert [event.payloads for event in stage.deliveries(life)] == [[b"a"]]
-    assert told(stage, N2) == ["acquired"]
-    assert told(stage, N3) == []
+    for node in (N1, N2, N3, N4):
+        assert [event.payloads for event in stage.deliveries(node)] == [[b"a"]]
+    assert notified(stage, N2) == ["acquired"]
+    assert notified(stage, N3) == []
 
 
-def test_who_has_no_ticket_makes_nothing() -> None:
+def test_a_member_without_a_ticket_makes_nothing() -> None:
     stage = owned_by_n2()
     assert not stage.accepts("n3")
     assert stage.submit("n3", [b"x"]) is None
 
 
-def test_a_ticket_that_was_given_back_carries_its_last_event_and_its_clock() -> None:
+def test_a_released_ticket_carries_its_last_event_and_its_clock() -> None:
     stage = owned_by_n2()
     stage.seek("n2", False)
     assert not stage.accepts("n2")
-    assert told(stage, N2) == ["acquired", "released"]
+    assert notified(stage, N2) == ["acquired", "released"]
     stage.settle()
     stage.seek("n3", True)
     stage.settle(ticks=2)
@@ -133,8 +133,8 @@ def test_the_new_owner_goes_on_with_the_entry_and_receivers_follow() -> None:
     stage.settle(ticks=2)
     assert stage.submit("n3", [b"b"]) is not None
     stage.settle()
-    for life in (N1, N2, N3, N4):
-        found = [(str(one.origin), one.stamp) for one in stage.deliveries(life)]
+    for node in (N1, N2, N3, N4):
+        found = [(str(one.origin), one.stamp) for one in stage.deliveries(node)]
         assert found == [("n2", (entry(1, 2),)), ("n3", (entry(2, 2),))]
 
 
@@ -152,7 +152,7 @@ def test_a_new_owner_waits_for_what_was_made_before_it() -> None:
     stage.seek("n3", True)
     stage.settle(ticks=1)
     assert moving(stage, "n3").part.ticket == 0
-    assert not updates(stage, N3), "it lacks an event of the tenure before"
+    assert not updates(stage, N3), "it lacks an event of the lease before"
     stage.settle(ticks=20)
     assert [update.entry for update in updates(stage, N3)] == [entry(2, 1)]
 
@@ -187,11 +187,11 @@ def test_and_are_delivered_where_they_came_first() -> None:
     assert member(stage, "n4").order.clock[0] == entry(2, 1)
 
 
-def test_who_sees_its_ticket_in_a_higher_epoch_stops_at_once() -> None:
+def test_an_owner_that_sees_its_ticket_in_a_higher_epoch_stops_at_once() -> None:
     stage = takeover()
     deliver(stage, "n3", "n2")
     assert not stage.accepts("n2")
-    assert told(stage, N2)[-1] == "disconnected"
+    assert notified(stage, N2)[-1] == "disconnected"
     assert moving(stage, "n2").part.ticket is None
 
 
@@ -202,14 +202,14 @@ def test_an_owner_is_suspended_when_its_leases_end_and_resumes() -> None:
     pass_time(stage, "n2", 8)
     assert not stage.accepts("n2")
     assert stage.submit("n2", [b"x"]) is None
-    assert told(stage, N2) == ["acquired", "suspended"]
+    assert notified(stage, N2) == ["acquired", "suspended"]
     stage.mend("n1", "n2")
     stage.settle(ticks=4)
-    assert told(stage, N2) == ["acquired", "suspended", "resumed"]
+    assert notified(stage, N2) == ["acquired", "suspended", "resumed"]
     assert stage.submit("n2", [b"c"]) is not None
 
 
-def test_sending_stops_by_the_clock_without_anything_being_told() -> None:
+def test_sending_stops_by_the_clock_without_any_notification() -> None:
     stage = owned_by_n2()
     pass_time(stage, "n1", 8)  # the clock goes on, and n2 does nothing
     assert not stage.accepts("n2")
@@ -226,7 +226,7 @@ def update(
 
 
 @pytest.mark.parametrize(
-    ("told_of", "why"),
+    ("given", "why"),
     [
         (update(entry(0, 2)), "as entry 2"),
         (update(entry(2, 0)), "as entry"),
@@ -242,24 +242,24 @@ def update(
         (Update(0, (entry(2, 2), 1), N3, 1, [b"x"], 1), "a stamp of 2 entries"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(told_of: Update, why: str) -> None:
+def test_what_cannot_be_is_refused_and_changes_nothing(given: Update, why: str) -> None:
     stage = owned_by_n2()
     machine, step = member(stage, "n2"), Step(stage.now)
     before = encode(machine)
     with pytest.raises(PeerError, match=why):
-        machine.receive(step, N4, Updates("g", [(told_of, 1)], None))
+        machine.receive(step, N4, Updates("g", [(given, 1)], None))
     assert encode(machine) == before
     assert not step.sent
     assert not step.outputs
 
 
-def test_a_tenure_has_one_maker_and_the_first_word_counts() -> None:
+def test_a_lease_has_one_maker_and_the_first_event_says_which() -> None:
     stage = owned_by_n2()
     machine = member(stage, "n4")
     lies = [
-        update(entry(1, 3), origin=N3, number=2),  # of n2's tenure
+        update(entry(1, 3), origin=N3, number=2),  # of n2's lease
         update(entry(1, 3), origin=N2, number=7),  # with numbers that do not follow
-        update(entry(1, 3), origin=NodeId("n2", 1), number=2),  # another life
+        update(entry(1, 3), origin=NodeId("n2", 1), number=2),  # another incarnation
     ]
     for count, lie in enumerate(lies, 1):
         step = Step(stage.now)

@@ -45,9 +45,9 @@ def update(
     index: int, *stamp: int, origin: NodeId | None = None, number: int | None = None, base: int = 0
 ) -> Update:
     entry = stamp[index]
-    life = origin or NodeId(f"n{index + 1}", entry >> SEQUENCE_BITS)
+    node = origin or NodeId(f"n{index + 1}", entry >> SEQUENCE_BITS)
     place = entry & (1 << SEQUENCE_BITS) - 1 if number is None else number
-    return Update(index, stamp, life, place, [b"x"], 1, base)
+    return Update(index, stamp, node, place, [b"x"], 1, base)
 
 
 # --- who owns what ----------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_names_that_count_as_the_same_have_an_order_all_the_same() -> None:
 
 @settings(derandomize=True, max_examples=200)
 @given(st.permutations([f"{a}{n}{b}" for a in ("", "x") for n in (1, 2, 10) for b in ("", "y")]))
-def test_everybody_finds_the_same_owners_in_whatever_order_he_reads_the_names(
+def test_all_members_find_the_same_owners_in_whatever_order_they_read_the_names(
     names: list[str],
 ) -> None:
     members = tuple(names)
@@ -90,14 +90,14 @@ def test_a_list_of_updaters_is_taken_as_it_is() -> None:
     assert [fixed(NodeId(name), group).index for name in ("n1", "n2", "n3")] == [1, None, 0]
 
 
-def test_an_entry_tells_the_life_of_its_owner_and_which_of_its_events() -> None:
+def test_an_entry_names_the_incarnation_of_its_owner_and_which_of_its_events() -> None:
     tickets = owned("n2", incarnation=5)
     assert tickets.entry(7) == epoch(5, 7)
     assert tickets.event_of(1, epoch(5, 7)) == ("n2", event_number(5, 7))
     assert tickets.owner(2, epoch(1, 1)) == "n3"
 
 
-def test_a_later_life_has_greater_entries() -> None:
+def test_a_later_incarnation_has_greater_entries() -> None:
     assert owned("n1", 1).entry(1) > owned("n1", 0).entry((1 << SEQUENCE_BITS) - 1)
 
 
@@ -123,8 +123,8 @@ def test_a_clock_that_knows_events_of_a_ticket_that_nobody_owns_is_refused() -> 
 GOOD = {
     "the first of all": update(1, 0, 1, 0, 0),
     "a later one": update(1, 2, 9, 0, 0),
-    "the first of a new life": update(1, 0, epoch(2, 1), 0, 0),
-    "the first of a new life that follows another": update(1, 0, epoch(2, 1), 0, 0, base=8),
+    "the first of a new incarnation": update(1, 0, epoch(2, 1), 0, 0),
+    "the first of a new incarnation that follows another": update(1, 0, epoch(2, 1), 0, 0, base=8),
     "one of ours that we made": update(0, 3, 0, 0, 0),
 }
 
@@ -142,10 +142,10 @@ BAD = {
     "of nothing of such a ticket": (update(3, 0, 0, 0, 0), "does not own ticket 3"),
     "of another's ticket": (update(1, 0, 1, 0, 0, origin=NodeId("n3")), "does not own ticket 1"),
     "of a reader": (update(1, 0, 1, 0, 0, origin=NodeId("n4")), "does not own ticket 1"),
-    "of another life": (update(1, 0, 1, 0, 0, origin=NodeId("n2", 1)), "as entry 1"),
+    "of another incarnation": (update(1, 0, 1, 0, 0, origin=NodeId("n2", 1)), "as entry 1"),
     "with another number": (update(1, 0, 5, 0, 0, number=6), "event 6 of n2 as entry 5"),
     "without a number": (update(1, 0, 0, 0, 0), "numbers go backwards"),
-    "the first of a life, without one": (update(1, 0, epoch(2, 0), 0, 0), "numbers go backwards"),
+    "the first of an epoch, without one": (update(1, 0, epoch(2, 0), 0, 0), "numbers go backwards"),
     "that follows itself": (update(1, 0, 1, 0, 0, base=1), "numbers go backwards"),
     "that follows the future": (
         update(1, 0, epoch(1, 1), 0, 0, base=epoch(2, 1)), "numbers go backwards",
@@ -158,7 +158,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_nobody_who_follows_the_rules_would_say_is_refused(name: str) -> None:
+def test_an_event_that_breaks_the_rules_is_refused(name: str) -> None:
     nonsense, said = BAD[name]
     with pytest.raises(PeerError, match=said):
         owned(made=3).refuse_nonsense(SENDER, nonsense)
@@ -182,15 +182,15 @@ entries = st.sampled_from([0, 1, 2, 3, 4, epoch(1, 0), epoch(1, 1), epoch(2, 3),
     st.sampled_from(["n1", "n2", "n3", "n4"]), st.integers(0, 2), st.integers(0, 4), entries,
 )  # fmt: skip
 def test_whatever_is_said_is_taken_or_refused_and_nothing_else(
-    index: int, stamp: list[int], name: str, life: int, number: int, base: int
+    index: int, stamp: list[int], name: str, incarnation: int, number: int, base: int
 ) -> None:
     if index >= len(stamp):
         return  # such a packet is refused before: see test_packets.py
-    said = Update(index, tuple(stamp), NodeId(name, life), number, [], 0, base)
+    said = Update(index, tuple(stamp), NodeId(name, incarnation), number, [], 0, base)
     try:
         owned(made=2).refuse_nonsense(SENDER, said)
     except PeerError:
         return
     assert (len(stamp), name) == (4, f"n{index + 1}")
-    assert said.entry == epoch(life, number)
+    assert said.entry == epoch(incarnation, number)
     assert said.predecessor < said.entry

@@ -52,7 +52,7 @@ def messages(draw: st.DrawFn) -> list[tuple[Update, int]]:
         stamp = list(common)
         for place in draw(st.lists(st.integers(0, length - 1), max_size=4)):
             stamp[place] = draw(entries)
-        life = NodeId(draw(st.sampled_from(["a", "b"])), draw(st.integers(0, 3)))
+        node = NodeId(draw(st.sampled_from(["a", "b"])), draw(st.integers(0, 3)))
         payloads = draw(st.lists(st.binary(max_size=4), max_size=3))
         size = sum(map(len, payloads))
         index, number, base = (
@@ -60,7 +60,7 @@ def messages(draw: st.DrawFn) -> list[tuple[Update, int]]:
             draw(st.integers(1, 99)),
             draw(entries),
         )
-        one = Update(index, tuple(stamp), life, number, payloads, size, base)
+        one = Update(index, tuple(stamp), node, number, payloads, size, base)
         found.append((one, draw(st.integers(0, 1000))))
     return found
 
@@ -143,7 +143,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_nobody_can_have_thinned_is_the_peers_fault(name: str) -> None:
+def test_what_thinning_cannot_have_made_is_the_peers_fault(name: str) -> None:
     common, one = HOSTILE[name]
     with pytest.raises(PeerError):
         whole(common, [one])

@@ -42,7 +42,10 @@ FORGOTTEN = {Lpbcast: 21, Cyclon: 61}  # rounds: the expiry of each, and the one
 def roster(kind: Kind, here: str = "", gone: str = "", age: int = 0) -> Roster:
     """Names with "#incarnation" or without, all of one age."""
     lists = [
-        [(NodeId(name, int(life or 0)), age) for name, _, life in (w.partition("#") for w in words)]
+        [
+            (NodeId(name, int(number or 0)), age)
+            for name, _, number in (w.partition("#") for w in words)
+        ]
         for words in (here.split(), gone.split())
     ]
     return Roster(kind, *lists)
@@ -181,7 +184,7 @@ def test_the_crashed_are_forgotten_in_time(make: Make, rough: dict, count: int) 
 
 
 @EVERY
-def test_who_comes_back_stays_known(make: Make) -> None:
+def test_a_member_that_comes_back_stays_known(make: Make) -> None:
     town = Town(make, **ROUGH).found(60).run(30)
     town.leave("n9")
     town.run(1)
@@ -193,7 +196,7 @@ def test_who_comes_back_stays_known(make: Make) -> None:
 
 
 @EVERY
-def test_a_farewell_takes_its_own_life_out_and_no_later_one(make: Make) -> None:
+def test_a_farewell_removes_its_own_incarnation_and_no_later_one(make: Make) -> None:
     sampler = make(ME, (), Random(1))
     a0, a1 = NodeId("a", 0), NodeId("a", 1)
     sampler.receive(a0, roster(Kind.SUBSCRIBE, "a"))
@@ -244,7 +247,7 @@ def test_three_failed_sends_take_a_member_out_until_it_speaks_again(make: Make) 
 
 
 @EVERY
-def test_who_hears_nothing_subscribes_again(make: Make) -> None:
+def test_a_member_that_hears_nothing_subscribes_again(make: Make) -> None:
     sampler = make(ME, ("a", "b"), Random(1))
     assert [letter.kind for _, letter in sampler.start()] == [Kind.SUBSCRIBE]
     kinds = [[letter.kind for _, letter in sampler.round()] for _ in range(20)]
@@ -259,26 +262,26 @@ def test_who_hears_nothing_subscribes_again(make: Make) -> None:
 
 # --- whatever peers send ---------------------------------------------------------------------
 
-lives = st.builds(
+nodes = st.builds(
     NodeId, st.sampled_from([*"abcdefghijklmnopq", "me", "ü" * 100]), st.integers(0, 4)
 )
 ages = st.integers(-1, 30) | st.sampled_from([OLDEST, OLDEST + 1])
-entries = st.lists(st.tuples(lives, ages), max_size=MOST_NAMED + 1)
+entries = st.lists(st.tuples(nodes, ages), max_size=MOST_NAMED + 1)
 rosters = st.builds(Roster, st.integers(-1, 8), entries, entries)
 proper = st.builds(
-    lambda kind, life, more: (life, Roster(kind, [(life, 0), *more], [])),
+    lambda kind, node, more: (node, Roster(kind, [(node, 0), *more], [])),
     st.sampled_from([Kind.GOSSIP, Kind.SHUFFLE, Kind.ANSWER, Kind.WELCOME]),
-    lives,
-    st.lists(st.tuples(lives, st.integers(0, 9)), max_size=MOST_NAMED - 1),
+    nodes,
+    st.lists(st.tuples(nodes, st.integers(0, 9)), max_size=MOST_NAMED - 1),
 )
 alone = st.builds(
-    lambda kind, life, age: (life, Roster(kind, [(life, age)], [])),
+    lambda kind, node, age: (node, Roster(kind, [(node, age)], [])),
     st.sampled_from([Kind.SUBSCRIBE, Kind.WALK]),
-    lives,
+    nodes,
     st.integers(0, 9),
 )
-farewells = lives.map(lambda life: (life, Roster(Kind.FAREWELL, [], [(life, 0)])))
-hostile = st.tuples(lives, rosters) | proper | alone | farewells
+farewells = nodes.map(lambda node: (node, Roster(Kind.FAREWELL, [], [(node, 0)])))
+hostile = st.tuples(nodes, rosters) | proper | alone | farewells
 happenings = st.lists(hostile | st.sampled_from(["round", "failed", "sample"]), max_size=40)
 
 
@@ -390,7 +393,7 @@ def test_a_deep_copy_is_a_snapshot(make: Make) -> None:
 # --- lpbcast alone ---------------------------------------------------------------------------
 
 
-def test_an_older_word_never_replaces_a_younger_one() -> None:
+def test_an_older_age_never_replaces_a_younger_one() -> None:
     sampler = Lpbcast(ME, (), Random(1), expiry=10)
     sampler.receive(NodeId("b"), roster(Kind.GOSSIP, "a", age=4))
     sampler.receive(NodeId("b"), roster(Kind.GOSSIP, "a", age=9))
@@ -401,13 +404,13 @@ def test_an_older_word_never_replaces_a_younger_one() -> None:
     assert lasted == 10 - 4  # one of the ten was the way here
 
 
-def test_gossip_names_its_sender_and_whom_the_view_lost() -> None:
+def test_gossip_names_its_sender_and_the_members_that_the_view_lost() -> None:
     sampler = Lpbcast(ME, (), Random(1), 2, named=6)
     sampler.receive(NodeId("b"), roster(Kind.GOSSIP, "a b c d"))
     said = sampler.piggyback()
     assert said is not None
     assert said.here[0] == (ME, 0)
-    assert sorted(life.name for life, _ in said.here[1:]) == [*"abcd"]
+    assert sorted(node.name for node, _ in said.here[1:]) == [*"abcd"]
     assert len(sampler.known()) == 2
 
 
@@ -417,7 +420,7 @@ def test_where_too_many_are_to_be_named_the_youngest_are() -> None:
         sampler.receive(NodeId("x"), roster(Kind.GOSSIP, name, age=age))
     said = sampler.piggyback()
     assert said is not None
-    assert sorted(life.name for life, _ in said.here[1:]) == ["a", "b"]
+    assert sorted(node.name for node, _ in said.here[1:]) == ["a", "b"]
 
 
 def test_ages_travel_and_grow() -> None:
@@ -428,7 +431,7 @@ def test_ages_travel_and_grow() -> None:
         sampler.round()
         said = sampler.piggyback()
         assert said is not None
-        ages_said += [age for life, age in said.here if life.name == "a"]
+        ages_said += [age for node, age in said.here if node.name == "a"]
     assert ages_said == [4, 5, 6, 7]
 
 

@@ -22,8 +22,8 @@ LAST = (1 << 54) - 1
 
 def update(ticket: int, entry: int, size: int = 1) -> Update:
     stamp = tuple(entry if index == ticket else 0 for index in range(TICKETS))
-    life = NodeId(f"n{ticket}", entry >> SEQUENCE_BITS)
-    return Update(ticket, stamp, life, entry & (1 << SEQUENCE_BITS) - 1, [b"x" * size], size)
+    node = NodeId(f"n{ticket}", entry >> SEQUENCE_BITS)
+    return Update(ticket, stamp, node, entry & (1 << SEQUENCE_BITS) - 1, [b"x" * size], size)
 
 
 def ids(updates: list[Update]) -> list[tuple[int, int]]:
@@ -86,7 +86,7 @@ def test_what_is_larger_than_the_buffer_leaves_it_empty_and_says_so() -> None:
     assert kept.floor == [1, 1, 0]
 
 
-def test_what_comes_again_is_kept_once_and_keeps_its_place() -> None:
+def test_what_comes_again_is_buffered_once_and_keeps_its_place() -> None:
     kept = filled(buffer(2), (0, 1, 1), (0, 2, 1), (0, 1, 1), (0, 3, 1))
     assert ids(kept.all()) == [(0, 2), (0, 3)]
     assert kept.size == 2
@@ -95,7 +95,7 @@ def test_what_comes_again_is_kept_once_and_keeps_its_place() -> None:
 # --- asking it --------------------------------------------------------------------------------
 
 
-def test_found_is_what_is_kept_of_what_was_asked_for_in_order() -> None:
+def test_found_is_what_is_buffered_of_what_was_asked_for_in_order() -> None:
     kept = filled(buffer(), (0, 3, 1), (0, 1, 1), (1, 2, 1), (0, 4, 1), (0, 5, 1))
     assert ids(kept.find([Span(0, 1, 4)], 10)) == [(0, 1), (0, 3), (0, 4)]
     assert ids(kept.find([Span(1, 1, 9), Span(0, 5, 5)], 10)) == [(0, 5), (1, 2)]
@@ -110,7 +110,7 @@ def test_at_most_so_many_are_found_over_all_that_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("by_age", [False, True])
-def test_whoever_asks_for_all_that_could_ever_be_costs_no_more_than_there_is(by_age: bool) -> None:
+def test_a_request_for_all_that_could_ever_be_costs_no_more_than_there_is(by_age: bool) -> None:
     """If it took a step for each entry that was asked for, this would take years."""
     kept = filled(buffer(by_age=by_age), (0, 7, 2), (1, 1, 1), (0, LAST - 1, 1), (0, 3, 1))
     assert ids(kept.find([Span(0, 0, LAST)] * 3, 4)) == [(0, 3), (0, 7), (0, LAST - 1)]
@@ -235,7 +235,7 @@ def test_ranges_that_touch_are_one_request_but_not_those_of_two_tickets() -> Non
     assert asked == [Span(0, 1, 4), Span(1, 5, 6)]
 
 
-def test_whether_an_event_that_came_was_asked_for_is_told_once() -> None:
+def test_whether_an_event_that_came_was_asked_for_is_reported_once() -> None:
     requests = Requests(100)
     requests.new([Span(0, 1, 2)], nothing, 1)
     assert requests.came(update(0, 1).key)

@@ -2,13 +2,13 @@
 
 From Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
 configurable levels of consistency, 2011, section 5.1 and Algorithm 5. What that leaves open is
-settled here, and in docs/causal.md.
+decided here, and in docs/causal.md.
 
 Words. An entry is `epoch << 32 | sequence`: epochs only grow, so a ticket that changes hands never
 uses an entry twice, and comparing numbers compares epochs first.
 
   obsolete     an event whose entry is not beyond the clock: it, or what follows it, was delivered.
-               That also finds doubles, and whoever still sends in an epoch that is over.
+               That also finds doubles, and events that are sent in an epoch that is over.
   missing      what an event waits for: all that its stamp names beyond the clock, but itself. The
                event before the first of an epoch is the one that its `base` names.
   deliverable  neither obsolete nor missing anything.
@@ -206,7 +206,7 @@ class CausalOrder:
         self._stamp = None
         if entry - before == 1 or not self._held:
             return self._held.satisfy(entry << INDEX_BITS | index)
-        # Entries were jumped over: whoever waits for one of them waits no more, and those of them
+        # Entries were jumped over: events that wait for one of them wait no more, and those of them
         # that wait themselves are obsolete.
         released: list[Held] = []
         for key in dict.fromkeys((*self._held.awaited(), *self._held.held)):
@@ -217,7 +217,7 @@ class CausalOrder:
 
 
 def _span(index: int, after: int, last: int) -> Span:
-    """From behind one entry to another. Of older epochs than the last nobody knows the length."""
+    """From behind one entry to another. The length of epochs before the last is not known."""
     epoch = last >> SEQUENCE_BITS
     first = after + 1 if after >> SEQUENCE_BITS == epoch else epoch << SEQUENCE_BITS | 1
     return Span(index, first, last)

@@ -1,4 +1,4 @@
-"""Whom gossip is sent to, by exchange: each round two members swap a few of those they know.
+"""Which members gossip is sent to, by exchange: each round two members swap a few that they know.
 
 The algorithm is Cyclon (Voulgaris, Gavidia and van Steen: CYCLON: Inexpensive membership management
 for unstructured P2P overlays, 2005).
@@ -6,19 +6,20 @@ for unstructured P2P overlays, 2005).
 Rules.
  1. A view holds names with ages. In each round all grow a round older; the oldest is taken out of
     the view and asked to shuffle. It is sent a few others by chance, and ourselves with age 0.
- 2. Who is asked answers with as many of his. Both put what they received first where there is room
-    and then in place of what they sent. So names move, they are not copied, and everybody is known
-    to about as many: each gives out one name of his own a round, and one is used up.
- 3. Who does not answer is out of the view already. Nobody renews a name but its bearer, so the dead
-    become the oldest and are asked; and what is older than `expiry` is dropped unasked.
- 4. Who subscribes is made known by random walks, one from each in the view of whom he turned to,
-    up to forty. Where a walk ends he takes somebody's place, and gets the name for his own view.
- 5. Lives that left, failed sends, contacts and greetings are as in partial_view.py, rules 3 to 5.
-    The paper lets who leaves just stop. A greeting is a shuffle: it heals, and favours nobody.
+ 2. The asked member answers with as many of its own. Both put what they received first where there
+    is room and then in place of what they sent. So names move, they are not copied, and every
+    member is known to about as many: each gives out its own name once a round, and one is used up.
+ 3. A member that does not answer is out of the view already. Only a member itself renews its name,
+    so the dead become the oldest and are asked; what is older than `expiry` is dropped unasked.
+ 4. A member that subscribes is made known by random walks, one from each in the view of its
+    contact, up to forty. Where a walk ends it takes the place of another, whose name it gets for
+    its view.
+ 5. Members that left, failed sends, contacts and greetings are as in partial_view.py, rules 3 to 5.
+    In the paper a member that leaves just stops. A greeting is a shuffle: it favours none.
 
-What it does not do: it says nothing with the gossip itself, and needs none. It believes what
-members say, as lpbcast does. A lost shuffle costs the one who was asked a place in one view, and
-that is made up for where there is room: under heavy loss views are shorter than they may be.
+What it does not do: it sends nothing with the gossip itself, and needs none. It believes what
+members send, as lpbcast does. A lost shuffle costs the asked member a place in one view, and that
+is made up for where there is room: under heavy loss views are shorter than they may be.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from ordercast.protocol.cluster.partial_view import (
     OLDEST,
     Absent,
     Contacts,
+    Incarnations,
     Kind,
     Letter,
-    Lives,
     Roster,
     check_roster,
 )
@@ -85,9 +86,9 @@ class Cyclon:
         self._expiry = 3 * view_size if expiry is None else expiry
         assert 0 < self._expiry < OLDEST
         self._contacts = Contacts(me, contacts, chance, patience, greeting)
-        self._view = Lives()
+        self._view = Incarnations()
         self._absent = Absent(MOST_NAMED)
-        # Who was asked: since when, what it was sent, and how many places wait for the answer.
+        # By asked member: since when, what it was sent, how many places wait for the answer.
         self._asked: dict[str, tuple[int, list[str], int]] = {}
         self._walks_left = WALKS_FOR
         self._now = 0  # own rounds
@@ -112,7 +113,7 @@ class Cyclon:
         return letters
 
     def sample(self, count: int) -> tuple[str, ...]:
-        # Who knows nobody tries those he was told of: gossip may be the first word they hear.
+        # A member that knows no other tries its contacts: gossip may be the first that they hear.
         names: Sequence[str] = self._view.names() or self._contacts.names
         return tuple(self._chance.sample(names, min(count, len(names))))
 
@@ -122,16 +123,16 @@ class Cyclon:
     def receive(self, sender: NodeId, roster: Roster) -> list[Letter]:
         kind = check_roster(self._me, sender, roster, KINDS)
         self.heard(sender)
-        for life, age in roster.gone:
-            self._depart(life, self._now - age - 1)
+        for node, age in roster.gone:
+            self._depart(node, self._now - age - 1)
         if kind is Kind.SHUFFLE:
             return self._answer(sender, roster)
         if kind is Kind.ANSWER:
-            # An answer that nobody waits for any more replaces nothing, but may find room.
+            # An answer that comes too late replaces nothing, but may find room.
             _, sent, _ = self._asked.pop(sender.name, (0, [], 0))
             self._take(roster.here, sent)
-            if not self._full():  # a small group: who answered need not go
-                self._admit(sender, self._now)
+            if not self._full():  # a small group: a member that answered need not go
+                self._learn(sender, self._now)
         elif kind is Kind.WELCOME:
             self._take(roster.here, [])
         elif kind is Kind.SUBSCRIBE:
@@ -145,11 +146,11 @@ class Cyclon:
         self._absent.answers(sender)
         known = self._view.get(sender.name)
         # Its age stays: it says when the name was given out, and the oldest is asked next. But
-        # who knows nobody takes whom he can get.
+        # a member that knows no other takes any.
         if known is not None:
-            self._admit(sender, known[1])
+            self._learn(sender, known[1])
         elif not self._view:
-            self._admit(sender, self._now)
+            self._learn(sender, self._now)
 
     def failed(self, name: str) -> None:
         known = self._view.get(name)
@@ -180,8 +181,8 @@ class Cyclon:
     def _some(self, count: int, but: str) -> list[str]:
         """Up to so many names of the view by chance, and never more than we shuffle ourselves.
 
-        What was sent to somebody who has not answered comes last. To be given away twice means
-        to be copied, and that another name will find no room: known would be who is known.
+        Names sent to a member that has not answered come last. A name given away twice is copied,
+        and another name finds no room: well-known members would become better known.
         """
         promised = {name for _, sent, _ in self._asked.values() for name in sent}
         names = [name for name in self._view.names() if name != but]
@@ -196,16 +197,16 @@ class Cyclon:
     def _take(self, here: list[tuple[NodeId, int]], sent: list[str]) -> None:
         """Puts names into the view: first where there is room, then in place of what was sent."""
         replaceable = [name for name in sent if name in self._view]
-        for life, age in here:
-            if life.name in self._view:
-                self._admit(life, self._now - age)
+        for node, age in here:
+            if node.name in self._view:
+                self._learn(node, self._now - age)
             elif replaceable or not self._full():
                 given_up = self._view.pop(replaceable[-1]) if self._full() else None
-                if self._admit(life, self._now - age):
+                if self._learn(node, self._now - age):
                     if given_up is not None:
                         replaceable.pop()
                 elif given_up is not None:
-                    self._view.admit(*given_up)
+                    self._view.learn(*given_up)
 
     # --- coming and going --------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ class Cyclon:
         some = self._view.aged(self._now, self._some(self._shuffle - 1, sender.name))
         if not self._full() or sender.name in self._view:
             # A small group, or a member that heard nothing for a while: we are enough.
-            self._admit(sender, self._now)
+            self._learn(sender, self._now)
             return [(sender.name, self._roster(Kind.WELCOME, [*some, (self._me, 0)]))]
         letters = [(sender.name, self._roster(Kind.WELCOME, some))]
         if self._walks_left:
@@ -226,46 +227,46 @@ class Cyclon:
             letters += [(name, walk) for name in self.sample(MOST_NAMED)]
         return letters
 
-    def _pass_on(self, life: NodeId, passed: int) -> list[Letter]:
+    def _pass_on(self, node: NodeId, passed: int) -> list[Letter]:
         """One step of a walk, or its end."""
-        names = [name for name in self._view.names() if name != life.name]
+        names = [name for name in self._view.names() if name != node.name]
         if passed < WALK and names:
-            return [(self._chance.choice(names), Roster(Kind.WALK, [(life, passed + 1)], []))]
+            return [(self._chance.choice(names), Roster(Kind.WALK, [(node, passed + 1)], []))]
         given_up = []
-        if life.name in self._view or self._refuses(life, self._now):
+        if node.name in self._view or self._refuses(node, self._now):
             return []
         if self._full() and names:
             name = self._chance.choice(names)
             given_up = self._view.aged(self._now, [name])
             self._view.pop(name)
-        self._admit(life, self._now)
-        return [(life.name, self._roster(Kind.WELCOME, given_up))] if given_up else []
+        self._learn(node, self._now)
+        return [(node.name, self._roster(Kind.WELCOME, given_up))] if given_up else []
 
-    def _depart(self, life: NodeId, since: int) -> None:
-        if life.name == self._me.name or since < self._now - self._expiry:
+    def _depart(self, node: NodeId, since: int) -> None:
+        if node.name == self._me.name or since < self._now - self._expiry:
             return
-        self._absent.leaves(life, since)
-        known = self._view.get(life.name)
-        if known is not None and known[0].incarnation <= life.incarnation:
-            self._view.pop(life.name)
+        self._absent.leaves(node, since)
+        known = self._view.get(node.name)
+        if known is not None and known[0].incarnation <= node.incarnation:
+            self._view.pop(node.name)
 
     # --- the view ----------------------------------------------------------------------------
 
     def _full(self) -> bool:
-        """Whether there is no room. The places of who was asked wait for the answer."""
+        """Whether there is no room. The places of asked members wait for their answers."""
         waiting = sum(places for _, _, places in self._asked.values())
         return len(self._view) + waiting >= self._view_size
 
-    def _refuses(self, life: NodeId, spoke: int) -> bool:
+    def _refuses(self, node: NodeId, spoke: int) -> bool:
         return (
-            life.name == self._me.name
+            node.name == self._me.name
             or spoke < self._now - self._expiry
-            or self._absent.refuses(life, spoke)
+            or self._absent.refuses(node, spoke)
         )
 
-    def _admit(self, life: NodeId, spoke: int) -> bool:
+    def _learn(self, node: NodeId, spoke: int) -> bool:
         """Takes a name in, or learns more of it. True if it is new in the view."""
-        return not self._refuses(life, spoke) and self._view.admit(life, spoke)
+        return not self._refuses(node, spoke) and self._view.learn(node, spoke)
 
     def _roster(self, kind: Kind, here: list[tuple[NodeId, int]]) -> Roster:
         return Roster(kind, here, self._absent.left.aged(self._now))

@@ -15,7 +15,7 @@ Rules.
     copies enough. Of equally old ones chance decides. An own event does not age before it has left
     once.
  4. The ids of the last events are remembered, so that one that terminated is not taken for new.
-    The memory is bounded: who needs to deliver exactly once must look for himself.
+    The memory is bounded: a member that delivers exactly once must check for itself.
 
 Pure: it knows neither what an event is nor to whom it goes.
 """
@@ -44,7 +44,7 @@ REMEMBERED = 4096
 
 
 class News(NamedTuple, Generic[T]):
-    """What one message told."""
+    """What was new in one message."""
 
     unknown: list[tuple[T, int]]
     changed: list[tuple[T, int]]  # known, but of an age that counts
@@ -119,7 +119,7 @@ class Spreading(Generic[T]):
             if age > hops:
                 del active[item.key]
             elif age > known[1] if self._keep_oldest else age < known[1]:
-                active[item.key] = (known[0], age)  # nobody looked at the copy but for its age
+                active[item.key] = (known[0], age)  # only the age of the copy was checked
         for item, age in news.unknown:
             if self._history.add(item.key) and age <= hops:
                 active[item.key] = (item, age)
@@ -166,7 +166,8 @@ class Spreading(Generic[T]):
 class Seen:
     """Which events of whom have come: exactly, as far as that can be remembered.
 
-    For each name there is the newest life, its newest number, and a bit for each of those before.
+    For each name there is the newest incarnation, its newest number, and a bit for each number
+    before.
     What is older than that counts as having come: it is too late for it. So nothing is ever taken
     twice, and memory is bounded by the names.
     """
@@ -177,23 +178,23 @@ class Seen:
         self._makers: dict[str, tuple[int, int, int]] = {}  # incarnation, newest number, bits
 
     def first_time(self, origin: NodeId, number: int) -> bool:
-        life, newest, bits = self._makers.get(origin.name, (-1, 0, 0))
-        if origin.incarnation != life:
-            if origin.incarnation < life:
+        incarnation, newest, bits = self._makers.get(origin.name, (-1, 0, 0))
+        if origin.incarnation != incarnation:
+            if origin.incarnation < incarnation:
                 return False
             self._makers[origin.name] = (origin.incarnation, number, 1)
             return True
         if number > newest:
             ahead = number - newest
             bits = (bits << ahead | 1) & _ALL if ahead < REMEMBERED else 1
-            self._makers[origin.name] = (life, number, bits)
+            self._makers[origin.name] = (incarnation, number, bits)
             return True
         if newest - number >= REMEMBERED:  # first, or a liar makes us shift by a trillion bits
             return False
         bit = 1 << newest - number
         if bits & bit:
             return False
-        self._makers[origin.name] = (life, newest, bits | bit)
+        self._makers[origin.name] = (incarnation, newest, bits | bit)
         return True
 
 

@@ -6,13 +6,13 @@ Rules.
  2. A member makes at most so many events a round as a message holds: more would only drive the
     older ones out. Then its application waits.
  3. What is too long for a datagram goes by status, and so does everything where that is set.
- 4. A member whose application cannot take more gives up what comes meanwhile, and says so: a slow
-    consumer of gossip slows nobody.
+ 4. A member whose application cannot take more gives up what comes meanwhile, and reports it: a
+    slow consumer of gossip slows no other.
 
 Plain gossip (the family `gossip`) promises that nothing is made up and nothing comes twice: what
 the history has forgotten `Seen` still knows.
 
-What it does not do: order anything, ask for what was missed, or know who has what.
+What it does not do: order anything, ask for what was missed, or know which member has what.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Spreader(Generic[E]):
     """What gossip and causal clusters have in common."""
 
     takes: Collection[type[Input]] = (inputs.StatusResult, inputs.Backpressure, inputs.Leave)
-    membership: type[Membership] = Membership  # the packet by which the family tells of members
+    membership: type[Membership] = Membership  # the family's packet about members
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, GossipOptions)
@@ -66,14 +66,14 @@ class Spreader(Generic[E]):
             chance,
             keep_oldest=plan.options.keep == "oldest",
         )
-        self.made = 0  # own events of this life
+        self.made = 0  # own events of this incarnation
         self.made_this_round = 0
         self.bytes_this_round = 0
         self.full = False  # the application cannot take more
         self.lost = 0
         self.first_round = chance.randrange(1, plan.options.round + 1)  # members out of step
 
-    # --- doors -------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------
 
     def start(self, step: Step) -> None:
         self.full = False
@@ -90,7 +90,7 @@ class Spreader(Generic[E]):
         )
 
     def stable_up_to(self, group: str) -> int:
-        return 0  # nobody knows who has what
+        return 0  # no member knows what others have
 
     def expire(self, step: Step, timer: Timer) -> None:
         assert timer == ROUND
@@ -234,7 +234,7 @@ class GossipMember(Spreader[Rumour]):
 
 
 def advice(plan: Plan, events_per_second: float) -> list[str]:
-    """What is doubtful about a group's options, for who may want to study just that."""
+    """What is doubtful about a group's options, in sentences. Nothing is refused."""
     options = plan.options
     assert isinstance(options, GossipOptions)
     if len(plan.members) == 1:

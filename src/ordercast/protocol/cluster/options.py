@@ -47,25 +47,25 @@ class GossipOptions(Level, frozen=True, kw_only=True):
 
 class CausalOptions(GossipOptions, frozen=True):
     tickets: Annotated[int, Meta(ge=1, le=MOST_TICKETS)] = 25  # how many may update at a time
-    # Who owns a ticket: whoever leases it from a guard set; or a list, for ever. `auto`: fixed if
-    # updaters are named, otherwise leased.
+    # Who owns a ticket: a member that leases it from lease replicas; or a list, for ever.
+    # `auto`: fixed if updaters are named, otherwise leased.
     ownership: Literal["auto", "leased", "fixed"] = "auto"
     # fixed: who owns tickets 0, 1 and so on; empty: the first by name
     updaters: list[str] = msgspec.field(default_factory=list)
     lease: Duration = Duration(2 * SECOND)  # leased: how long
-    guards: Annotated[int, Meta(ge=1, le=15)] = 3  # 2k + 1 of these guard the tickets at the most
+    guards: Annotated[int, Meta(ge=1, le=15)] = 3  # lease replicas, at the most: 2k + 1
     drift: Annotated[float, Meta(ge=0, le=0.2)] = 0.01  # how wrong the rates of clocks may be
-    founder: str = ""  # who begins the cluster; empty: the first by name
-    # off, from who made the event, or from so many members by chance
+    founder: str = ""  # the bootstrap node; empty: the first by name
+    # off, from the maker of the event, or from so many random members
     recovery: Annotated[str, Meta(pattern=r"^(off|originator|any-[1-9]\d?)$")] = "any-4"
-    recovery_buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000  # events kept for others
+    recovery_buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000  # events buffered for others
     recovery_size: Size = Size(64 << 20)  # and their bytes
     replace: Literal["fifo", "age"] = "fifo"  # what goes first where the buffer is full
     waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 4096  # events held back for others
     waiting_size: Size = Size(64 << 20)  # and their bytes
     time_to_terminate: Duration | None = None  # before asking; None: as long as an event spreads
     time_to_recover: Duration | None = None  # before doing without; None: the same
-    join_wait: Duration = Duration(SECOND)  # before who came believes that nobody was there
+    join_wait: Duration = Duration(SECOND)  # before a newcomer assumes that it is the first
     state: bool = False  # newcomers are given the application's state
     digests: bool = True  # members compare clocks, so that the last events are missed too
 
@@ -88,7 +88,7 @@ class CausalOptions(GossipOptions, frozen=True):
         if len(self.updaters) > self.tickets:
             raise ValueError(f"updaters names {len(self.updaters)}, tickets is {self.tickets}")
         if len(set(self.updaters)) < len(self.updaters):
-            raise ValueError("updaters names somebody twice")
+            raise ValueError("updaters names a member twice")
         for wait in (self.time_to_terminate, self.time_to_recover):
             if wait is not None and wait <= 0:
                 raise ValueError(
@@ -97,7 +97,7 @@ class CausalOptions(GossipOptions, frozen=True):
 
     @property
     def asked(self) -> int:
-        """How many members are asked for a missing event; 0: its originator alone, or nobody."""
+        """How many members are asked for a missing event; 0: its originator alone, or none."""
         return int(self.recovery.partition("-")[2] or 0)
 
     @property

@@ -39,7 +39,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Rumour(Value, frozen=True):
-    """An event of plain gossip: who made it and its place among what that life made."""
+    """An event of plain gossip: its maker, and its place among what that incarnation made."""
 
     origin: NodeId
     number: Number
@@ -62,7 +62,7 @@ class Update(Value, frozen=True):
     index: Index
     stamp: tuple[Entry, ...]  # paper: t_e; the entries are epoch << 32 | sequence
     origin: NodeId
-    number: Number  # its place among what that life of its maker made in the group
+    number: Number  # its place among what that incarnation of its maker made in the group
     payloads: Payloads
     size: Count
     base: Entry = 0  # of the first event of an epoch: the entry that it follows
@@ -112,7 +112,7 @@ class Gossip(Packet, frozen=True, tag="gossip.gossip"):
 
 
 class Membership(Packet, frozen=True, tag="gossip.membership"):
-    """About who is there, and nothing else."""
+    """Which members there are, and nothing else."""
 
     roster: Roster
 
@@ -156,7 +156,7 @@ class Recover(Packet, frozen=True, tag="causal.recover"):
 
 
 class Recovered(Packet, frozen=True, tag="causal.recovered"):
-    """The answer: those of them that were still kept."""
+    """The answer: those of them that are still buffered."""
 
     updates: list[tuple[Update, Age]]
 
@@ -194,8 +194,8 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
 class Welcome(Packet, frozen=True, tag="causal.welcome"):
     """The answer: where to begin. Recent events follow as `Recovered`."""
 
-    clock: tuple[Entry, ...]  # all up to here is before the time of who came
-    target: tuple[Entry, ...]  # and so far the one who answers is
+    clock: tuple[Entry, ...]  # all up to here is before the time of the newcomer
+    target: tuple[Entry, ...]  # the clock of the member that answers
     state: bytes | None = None  # the application's, at the target
 
 

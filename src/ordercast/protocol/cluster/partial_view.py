@@ -1,34 +1,34 @@
-"""Whom gossip is sent to: everybody, or a few whom chance keeps changing.
+"""Which members gossip is sent to: all, or a few that change at random.
 
-`Sampler` is what the rest of a cluster knows of it, `Roster` what members tell each other for it.
-`Everybody` knows all names and says nothing. `Lpbcast` knows a bounded part, its view, and lets
+`Sampler` is what the rest of a cluster sees of it, `Roster` what members send each other for it.
+`Everybody` knows all names and sends nothing. `Lpbcast` knows a bounded part, its view, and lets
 knowledge of members travel with the gossip (Eugster, Guerraoui, Handurukande, Kouznetsov and
 Kermarrec: Lightweight probabilistic broadcast, 2003).
 
 Rules.
- 1. Every gossip message names its sender, some members worth knowing (paper: subs) and who left
-    (unsubs). Who receives it takes those he does not know into his view. Where the view is too
-    long, chance takes out as many, and these are named to others next. Where too many are to be
-    named, the youngest are: names that only copies keep alive would crowd out others.
- 2. A name travels with an age: how many rounds ago its bearer last spoke for himself. Ages grow
-    by one a round wherever they are kept, and by one on the way, or words that are always underway
-    would stay young. An older one never replaces a younger one. Nobody speaks for the dead, so
-    what is older than `expiry` is dropped: a crashed member is forgotten everywhere after that
+ 1. Every gossip message names its sender, some members worth knowing (paper: subs) and members that
+    left (unsubs). The receiver adds those that it does not know to its view. From a view that is
+    too long random members are evicted, and these are named to others next. Where too many are to
+    be named, the youngest are: names that only copies keep alive would crowd out others.
+ 2. A name travels with an age: how many rounds ago the member itself last sent. Ages grow by one a
+    round wherever they are stored, and by one on the way, or names that are always underway would
+    stay young. An older age never replaces a younger one. No message comes from a crashed member,
+    so what is older than `expiry` is dropped: a crashed member is forgotten everywhere after that
     many rounds, though no datagram is ever answered, if none takes longer than a round. Not in
     the paper.
- 3. Who left is remembered for longer than any word of him can be: a name that still travels does
-    not bring him back (of more than forty who left within that time, the first may return for what
-    is left of it). What leaves and comes is a life, so the next life of a name is welcome.
- 4. Three failed sends to a member, with no younger word of him in between, take him out. Only a
-    word that is younger than the last failure brings him back.
- 5. Contacts are never forgotten. Who hears nothing subscribes again. And once in a while everybody
-    greets a contact that is not in his view: so two halves that forgot each other meet again.
+ 3. A member that left is remembered for longer than its name can travel, so its name does not bring
+    it back (of more than forty that left within that time, the first may return for the rest of
+    it). This is about one incarnation: the next incarnation of a name is welcome.
+ 4. Three failed sends to a member, with no younger age of it in between, evict it. Only an age that
+    is younger than the last failure brings it back.
+ 5. Contacts are never forgotten. A member that hears nothing subscribes again. Once in a while each
+    member greets a contact that is not in its view: so halves that forgot each other meet again.
 
 What it does not do: it does not promise that all know of a member at one time, and it believes
-what members say. A liar can keep a dead name alive; he cannot make a buffer grow.
+what members send. A liar can keep a dead name alive; it cannot make a buffer grow.
 
 Ours, not the paper's: a gossip message that has room names members of the view too, so that in a
-small group, where nobody is evicted, ages stay young. And naming the youngest: with 300 members
+small group, where no member is evicted, ages stay young. And naming the youngest: with 300 members
 and views of 20, by how many a member is known deviates by 23% from the mean, by 48% where chance
 chooses. The paper's choice by frequency gained nothing on top of it.
 """
@@ -47,7 +47,7 @@ from ordercast.errors import PeerError
 from ordercast.types import NodeId
 
 MOST_NAMED = 40
-"""Lives in one list of a roster. With names of a hundred letters both lists take 9 KB."""
+"""Members in one list of a roster. With names of a hundred letters both lists take 9 KB."""
 OLDEST = 1 << 20
 FAILURES = 3
 """Failed sends in a row after which a member is taken for dead."""
@@ -62,17 +62,17 @@ class Kind(IntEnum):
     SHUFFLE = 1  # half of an exchange
     ANSWER = 2  # the other half
     SUBSCRIBE = 3  # its sender wants to be known
-    WALK = 4  # somebody wants to be known; the age counts how often it was passed on
-    WELCOME = 5  # names for who subscribed
+    WALK = 4  # a member wants to be known; the age counts how often it was passed on
+    WELCOME = 5  # names for a member that subscribed
     FAREWELL = 6  # its sender leaves
 
 
 class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What members tell each other about who is there."""
+    """What members send each other about who is there."""
 
     kind: Annotated[int, Meta(ge=0, le=int(max(Kind)))]
     here: Annotated[list[tuple[NodeId, Age]], Meta(max_length=MOST_NAMED)]  # ages in rounds
-    gone: Annotated[list[tuple[NodeId, Age]], Meta(max_length=MOST_NAMED)]  # lives that left
+    gone: Annotated[list[tuple[NodeId, Age]], Meta(max_length=MOST_NAMED)]  # that left
 
 
 Letter: TypeAlias = tuple[str, Roster]
@@ -83,7 +83,7 @@ class Sampler(Protocol):
     """Knows to whom gossip can be sent."""
 
     def start(self) -> list[Letter]:
-        """What is said at first."""
+        """What is sent first."""
 
     def round(self) -> list[Letter]:
         """Called once a round, before `sample` and `piggyback`."""
@@ -95,19 +95,19 @@ class Sampler(Protocol):
         """What goes with the gossip of this round; if there is one, gossip goes in every round."""
 
     def receive(self, sender: NodeId, roster: Roster) -> list[Letter]:
-        """A roster came. PeerError, before anything changed: nobody sends such a one."""
+        """A roster came. PeerError, before anything changed, if it breaks the rules."""
 
     def heard(self, sender: NodeId) -> None:
-        """Any packet came from this life."""
+        """Any packet came from this member."""
 
     def failed(self, name: str) -> None:
         """A send to this name was not answered."""
 
     def leave(self) -> list[Letter]:
-        """We go: what is said at last."""
+        """We leave: what is sent last."""
 
     def known(self) -> tuple[str, ...]:
-        """Whom we know, sorted: for people and tests."""
+        """The members that we know, sorted: for people and tests."""
 
 
 class Everybody:
@@ -135,7 +135,7 @@ class Everybody:
         return None
 
     def receive(self, sender: NodeId, roster: Roster) -> list[Letter]:
-        raise PeerError(f"{sender} tells of members where everybody knows all")
+        raise PeerError(f"{sender} sent a roster, but here every member knows all others")
 
     def heard(self, sender: NodeId) -> None:
         pass
@@ -151,7 +151,7 @@ class Everybody:
 
 
 def check_roster(me: NodeId, sender: NodeId, roster: Roster, kinds: Sequence[Kind]) -> Kind:
-    """PeerError if nobody sends such a roster; bytes were checked by the codec, values were not."""
+    """PeerError if a roster breaks the rules; bytes were checked by the codec, values were not."""
     if sender.name == me.name:
         raise PeerError(f"{sender} bears our name")
     if roster.kind not in kinds:
@@ -165,20 +165,20 @@ def check_roster(me: NodeId, sender: NodeId, roster: Roster, kinds: Sequence[Kin
                 raise PeerError(f"{sender} sent an age that no member has")
     if kind in (Kind.GOSSIP, Kind.ANSWER, Kind.WELCOME):
         return kind
-    here = [life for life, _ in roster.here]
+    here = [node for node, _ in roster.here]
     if kind is Kind.SUBSCRIBE and here != [sender]:
-        raise PeerError(f"{sender} subscribes for somebody else")
+        raise PeerError(f"{sender} subscribes for another member")
     if kind is Kind.SHUFFLE and sender not in here:
         raise PeerError(f"{sender} shuffles without naming itself")
     if kind is Kind.WALK and len(here) != 1:
         raise PeerError(f"{sender} passes on {len(here)} subscriptions in one")
-    if kind is Kind.FAREWELL and (here or [life for life, _ in roster.gone] != [sender]):
-        raise PeerError(f"{sender} says farewell for somebody else")
+    if kind is Kind.FAREWELL and (here or [node for node, _ in roster.gone] != [sender]):
+        raise PeerError(f"{sender} says farewell for another member")
     return kind
 
 
-class Lives:
-    """One life a name, each with the round, of our own, in which its bearer spoke for himself.
+class Incarnations:
+    """One incarnation a name, each with the round, of our own, in which it last sent itself.
 
     That round instead of an age, because it need not be counted up. It may lie before our first.
     """
@@ -188,11 +188,11 @@ class Lives:
     def __init__(self) -> None:
         self._spoke: dict[str, tuple[NodeId, int]] = {}
 
-    def admit(self, life: NodeId, spoke: int) -> bool:
-        """Takes a word of a life, if it is later than what is known. True if the name is new."""
-        known = self._spoke.get(life.name)
-        if known is None or (life.incarnation, spoke) > (known[0].incarnation, known[1]):
-            self._spoke[life.name] = (life, spoke)
+    def learn(self, node: NodeId, spoke: int) -> bool:
+        """Records when a member sent, if that is later than what is known. True: a new name."""
+        known = self._spoke.get(node.name)
+        if known is None or (node.incarnation, spoke) > (known[0].incarnation, known[1]):
+            self._spoke[node.name] = (node, spoke)
         return known is None
 
     def get(self, name: str) -> tuple[NodeId, int] | None:
@@ -202,21 +202,21 @@ class Lives:
         return self._spoke.pop(name, None)
 
     def expire(self, before: int) -> None:
-        """Lets go of all who did not speak since."""
+        """Drops all members that did not send since."""
         for name in [name for name, (_, spoke) in self._spoke.items() if spoke < before]:
             del self._spoke[name]
 
     def oldest_of(self, names: Iterable[str]) -> list[str]:
-        """These names, who did not speak for the longest first; equals as they come."""
+        """These names, the longest silent first; equals as they come."""
         return sorted(names, key=lambda name: self._spoke[name][1])
 
     def names(self) -> list[str]:
         return list(self._spoke)
 
     def aged(self, now: int, names: Iterable[str] | None = None) -> list[tuple[NodeId, int]]:
-        """These lives, or all, with their ages."""
+        """These members, or all, with their ages."""
         wanted = self._spoke.values() if names is None else [self._spoke[name] for name in names]
-        return [(life, now - spoke) for life, spoke in wanted]
+        return [(node, now - spoke) for node, spoke in wanted]
 
     def __contains__(self, name: str) -> bool:
         return name in self._spoke
@@ -226,43 +226,43 @@ class Lives:
 
 
 class Absent:
-    """Whom not to take back: lives that left (rule 3), and those that failed (rule 4)."""
+    """Members not to take back: those that left (rule 3), and those that failed (rule 4)."""
 
     __slots__ = ("_capacity", "_failed", "left")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.left = Lives()
-        self._failed: dict[str, tuple[NodeId, int, int]] = {}  # life, last failure, how many
+        self.left = Incarnations()
+        self._failed: dict[str, tuple[NodeId, int, int]] = {}  # incarnation, last failure, how many
 
-    def refuses(self, life: NodeId, spoke: int) -> bool:
-        """Whether this word of a life does not count. A later one than the failures ends them."""
-        left = self.left.get(life.name)
-        if left is not None and life.incarnation <= left[0].incarnation:
+    def refuses(self, node: NodeId, spoke: int) -> bool:
+        """Whether this age of a member does not count. A later one than the failures ends them."""
+        left = self.left.get(node.name)
+        if left is not None and node.incarnation <= left[0].incarnation:
             return True
-        failure = self._failed.get(life.name)
+        failure = self._failed.get(node.name)
         if failure is None:
             return False
-        if (life.incarnation, spoke) > (failure[0].incarnation, failure[1]):
-            del self._failed[life.name]
+        if (node.incarnation, spoke) > (failure[0].incarnation, failure[1]):
+            del self._failed[node.name]
             return False
         return failure[2] >= FAILURES
 
-    def leaves(self, life: NodeId, since: int) -> None:
-        self.left.admit(life, since)
+    def leaves(self, node: NodeId, since: int) -> None:
+        self.left.learn(node, since)
         if len(self.left) > self._capacity:
             self.left.pop(self.left.oldest_of(self.left.names())[0])
 
-    def fails(self, life: NodeId, now: int) -> bool:
-        """Counts a failed send. True if the life is to be taken for dead."""
-        _, _, before = self._failed.pop(life.name, (life, now, 0))
-        self._failed[life.name] = (life, now, before + 1)
+    def fails(self, node: NodeId, now: int) -> bool:
+        """Counts a failed send. True if the member is to be taken for dead."""
+        _, _, before = self._failed.pop(node.name, (node, now, 0))
+        self._failed[node.name] = (node, now, before + 1)
         if len(self._failed) > self._capacity:
             del self._failed[next(iter(self._failed))]
         return before + 1 >= FAILURES
 
-    def answers(self, life: NodeId) -> None:
-        self._failed.pop(life.name, None)
+    def answers(self, node: NodeId) -> None:
+        self._failed.pop(node.name, None)
 
     def expire(self, before: int) -> None:
         self.left.expire(before)
@@ -292,13 +292,13 @@ class Contacts:
         """One of them, by chance; none if there are none."""
         return [self._chance.choice(self.names)] if self.names else []
 
-    def silence(self, view: Lives) -> list[str]:
-        """Called once a round. Whom to subscribe to, because nobody has been heard for a while."""
+    def silence(self, view: Incarnations) -> list[str]:
+        """Called once a round. A contact to subscribe to, after a while without any message."""
         self._silent += 1
-        # Who knows nobody has nothing to wait for but the answer.
+        # A member that knows no other has nothing to wait for but the answer.
         return [] if self._silent % (self._patience if view else 2) else self.choose()
 
-    def strangers(self, view: Lives) -> list[str]:
+    def strangers(self, view: Incarnations) -> list[str]:
         """Called once a round. Now and then, a contact that is not in the view."""
         if self._chance.random() * self._greeting >= 1:
             return []
@@ -330,7 +330,7 @@ class Lpbcast:
         view_size: int = 20,
         *,
         named: int = 8,  # members that a gossip message names beside its sender; paper: |subs|
-        expiry: int = 20,  # rounds after which a member that nobody heard is forgotten
+        expiry: int = 20,  # rounds after which a silent member is forgotten
         patience: int = 5,  # rounds of silence after which we subscribe again
         greeting: int = 50,  # rounds, on average, between greetings to contacts not in the view
     ) -> None:
@@ -341,8 +341,8 @@ class Lpbcast:
         self._named = named
         self._expiry = expiry
         self._contacts = Contacts(me, contacts, chance, patience, greeting)
-        self._view = Lives()
-        self._advertised = Lives()  # paper: subs; who is new to us, and who was evicted
+        self._view = Incarnations()
+        self._advertised = Incarnations()  # paper: subs; new to us, or evicted
         self._absent = Absent(MOST_NAMED)  # paper: unsubs
         self._now = 0  # own rounds
 
@@ -353,14 +353,14 @@ class Lpbcast:
         self._now += 1
         self._view.expire(self._now - self._expiry)
         self._advertised.expire(self._now - self._expiry)
-        # Longer than any word of a life is kept, or the last word would bring it back. Twice,
-        # because this news may have come a longer way than the word.
+        # Longer than any age of it is stored, or the last one would bring it back. Twice, because
+        # this news may have come a longer way than the age.
         self._absent.expire(self._now - 2 * self._expiry)
         turned_to = self._contacts.silence(self._view) or self._contacts.strangers(self._view)
         return self._subscribe(turned_to)
 
     def sample(self, count: int) -> tuple[str, ...]:
-        # Who knows nobody tries those he was told of: gossip may be the first word they hear.
+        # A member that knows no other tries its contacts: gossip may be the first that they hear.
         names: Sequence[str] = self._view.names() or self._contacts.names
         return tuple(self._chance.sample(names, min(count, len(names))))
 
@@ -376,10 +376,10 @@ class Lpbcast:
         kinds = (Kind.GOSSIP, Kind.SUBSCRIBE, Kind.WELCOME, Kind.FAREWELL)
         kind = check_roster(self._me, sender, roster, kinds)
         self.heard(sender)
-        for life, age in roster.gone:
-            self._depart(life, self._now - age - 1)
-        for life, age in roster.here:
-            self._admit(life, self._now - age - 1)
+        for node, age in roster.gone:
+            self._depart(node, self._now - age - 1)
+        for node, age in roster.here:
+            self._learn(node, self._now - age - 1)
         self._shrink()
         return self._welcome(sender) if kind is Kind.SUBSCRIBE else []
 
@@ -388,7 +388,7 @@ class Lpbcast:
         self._absent.answers(sender)
         # To be heard is to speak for oneself; but being heard is no reason to be known.
         if sender.name in self._view:
-            self._admit(sender, self._now - 1)
+            self._learn(sender, self._now - 1)
 
     def failed(self, name: str) -> None:
         known = self._view.get(name)
@@ -415,30 +415,30 @@ class Lpbcast:
             here.append((self._me, 0))
         return [(sender.name, Roster(Kind.WELCOME, here, self._absent.left.aged(self._now)))]
 
-    def _depart(self, life: NodeId, since: int) -> None:
-        if life.name == self._me.name or since < self._now - 2 * self._expiry:
+    def _depart(self, node: NodeId, since: int) -> None:
+        if node.name == self._me.name or since < self._now - 2 * self._expiry:
             return
-        self._absent.leaves(life, since)
-        for lives in (self._view, self._advertised):
-            known = lives.get(life.name)
-            if known is not None and known[0].incarnation <= life.incarnation:
-                lives.pop(life.name)
+        self._absent.leaves(node, since)
+        for known_nodes in (self._view, self._advertised):
+            known = known_nodes.get(node.name)
+            if known is not None and known[0].incarnation <= node.incarnation:
+                known_nodes.pop(node.name)
 
-    def _admit(self, life: NodeId, spoke: int) -> None:
-        if life.name == self._me.name or spoke < self._now - self._expiry:
+    def _learn(self, node: NodeId, spoke: int) -> None:
+        if node.name == self._me.name or spoke < self._now - self._expiry:
             return
-        if self._absent.refuses(life, spoke):
+        if self._absent.refuses(node, spoke):
             return
-        if self._view.admit(life, spoke) or life.name in self._advertised:
-            self._advertised.admit(life, spoke)
+        if self._view.learn(node, spoke) or node.name in self._advertised:
+            self._advertised.learn(node, spoke)
 
     def _shrink(self) -> None:
-        """Back to the limits. Whom the view loses is named to others (rule 1)."""
+        """Back to the limits. Members that the view loses are named to others (rule 1)."""
         names = self._view.names()
         for name in self._chance.sample(names, max(0, len(names) - self._view_size)):
             evicted = self._view.pop(name)
             assert evicted is not None
-            self._advertised.admit(*evicted)
+            self._advertised.learn(*evicted)
         excess = len(self._advertised) - self._named
         if excess > 0:
             names = self._advertised.names()

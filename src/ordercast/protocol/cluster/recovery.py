@@ -1,14 +1,14 @@
 """Recovery: what is buffered for others, what we asked for, and who is asked.
 
 From Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
-configurable levels of consistency, 2011, section 5: every process keeps the last events that it
-saw; what a process misses it asks for once, from the event's maker or from k members by chance.
+configurable levels of consistency, 2011, section 5: every process buffers the last events that it
+saw; what a process misses it asks for once, from the event's maker or from k random members.
 
 Rules.
  1. The buffer has a limit. What goes first is what came first, or what had travelled furthest, for
     of that there are most copies.
- 2. An event is asked for once. Whoever lacks it still when a member tells its clock again may ask
-    again, as that member must have it, or have had it.
+ 2. An event is asked for once. A member that still lacks it when it receives a digest again may ask
+    again, as the sender of the digest must have it, or have had it.
  3. Beyond its `floor` a buffer has everything that its member delivered: from there a newcomer can
     begin without missing anything.
 """
@@ -50,7 +50,7 @@ class RecoveryBuffer:  # paper: B
         self.floor = [0] * tickets
         self._by_age = by_age
         self._age_of: dict[int, int] = {}  # by key: in which of the following it is
-        self._kept: dict[int, OrderedDict[int, Update]] = {}  # by age, where that matters
+        self._buffered: dict[int, OrderedDict[int, Update]] = {}  # by age, where that matters
 
     def add(self, update: Update, age: int) -> None:
         key = update.key
@@ -58,7 +58,7 @@ class RecoveryBuffer:  # paper: B
             return
         age = min(age, OLDEST_AGE) if self._by_age else 0
         self._age_of[key] = age
-        self._kept.setdefault(age, OrderedDict())[key] = update
+        self._buffered.setdefault(age, OrderedDict())[key] = update
         self.size += update.size
         while len(self._age_of) > self.limit.count or self.size > self.limit.size:
             self._drop()
@@ -68,9 +68,9 @@ class RecoveryBuffer:  # paper: B
         self.floor = list(map(max, self.floor, clock))
 
     def find(self, spans: Iterable[Span], most: int) -> list[Update]:
-        """Those of the events asked for that are kept, at most so many.
+        """Those of the events asked for that are buffered, at most so many.
 
-        Whoever asks for more than there can be, or for the same again and again, costs us no more
+        A request for more than there can be, or for the same again and again, costs us no more
         than one look at all that there is.
         """
         wanted: dict[int, list[tuple[int, int]]] = {}
@@ -100,18 +100,18 @@ class RecoveryBuffer:  # paper: B
 
     def get(self, key: int) -> Update | None:
         age = self._age_of.get(key)
-        return None if age is None else self._kept[age][key]
+        return None if age is None else self._buffered[age][key]
 
     def all(self) -> list[Update]:
-        """All that is kept, in the order in which it came where age does not matter."""
-        return [update for kept in self._kept.values() for update in kept.values()]
+        """All that is buffered, in the order in which it came where age does not matter."""
+        return [update for buffered in self._buffered.values() for update in buffered.values()]
 
     def __len__(self) -> int:
         return len(self._age_of)
 
     def _drop(self) -> None:
-        oldest = max(age for age, kept in self._kept.items() if kept)
-        key, update = self._kept[oldest].popitem(last=False)
+        oldest = max(age for age, buffered in self._buffered.items() if buffered)
+        key, update = self._buffered[oldest].popitem(last=False)
         del self._age_of[key]
         self.size -= update.size
         self.floor[update.index] = max(self.floor[update.index], update.entry)

@@ -15,7 +15,7 @@ from ordercast.protocol.cluster.options import CausalOptions
 
 
 def updaters_of(plan: Plan) -> tuple[str, ...]:
-    """Who owns tickets 0, 1 and so on."""
+    """The owners of tickets 0, 1 and so on."""
     options = plan.options
     assert isinstance(options, CausalOptions)
     return tuple(options.updaters) or _first(plan.members, options.tickets)
@@ -41,7 +41,7 @@ def tickets_move(plan: Plan) -> bool:
 
 
 def objection(group: str, options: Any, members: Sequence[str] | None) -> Objection | None:
-    """A cluster is begun by its founder and updated by the owners of its tickets: members."""
+    """The bootstrap node and the owners of the tickets must be members."""
     assert isinstance(options, CausalOptions)
     if not options.updaters and members is None and not options.founder:
         return Objection(
@@ -62,7 +62,7 @@ def objection(group: str, options: Any, members: Sequence[str] | None) -> Object
 
 
 def founder_of(plan: Plan) -> str:
-    """Who begins a cluster in which tickets change hands."""
+    """The bootstrap node of a cluster in which tickets change hands."""
     options = plan.options
     assert isinstance(options, CausalOptions)
     return options.founder or min(plan.members, key=_natural)
