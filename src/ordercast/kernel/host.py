@@ -128,17 +128,8 @@ class Host:
 
     __slots__ = (
         *("_blank", "_cancel", "_flush", "_hear", "_send", "_settings", "_wake", "delivered"),
-        *(
-            "_new_step",
-            "journal",
-            "leaving",
-            "observe",
-            "seated",
-            "seats",
-            "stepped",
-            "submitted",
-            "world",
-        ),
+        *("_new_step", "journal", "leaving", "observe", "seated", "seats", "stepped", "submitted"),
+        "world",
     )
 
     def __init__(
@@ -304,23 +295,19 @@ class Host:
                     if seat is not None:
                         self._drain(seat, step)
                     seat, step = found, self._new_step(now)
-                if seat is not None and not self._took(seat, step, sender, packet):
+                if seat is None:
+                    continue
+                try:
+                    seat.machine.receive(step, sender, packet)
+                except PeerError:
+                    raise
+                except Exception as error:
+                    self._break(seat, error)
                     seat = None  # others go on: what came for them is not lost
         finally:
             if seat is not None:
                 self._drain(seat, step)
         return seat
-
-    def _took(self, seat: Seat, step: Step, sender: NodeId, packet: Packet) -> bool:
-        """False: the machine broke."""
-        try:
-            seat.machine.receive(step, sender, packet)
-        except PeerError:
-            raise
-        except Exception as error:
-            self._break(seat, error)
-            return False
-        return True
 
     def _drain(self, seat: Seat, step: Step) -> None:
         if seat.drain is None:
