@@ -192,13 +192,13 @@ class Holder:
             if self.is_wanted:
                 self._notify(step, "suspended")
             self.passes += 1
-            step.tell(Passed(self.group, self.passes))
+            step.notify(Passed(self.group, self.passes))
             self._send(step, {self.next: Token(self.group, self.passes)})
 
     def _notify(self, step: Step, cause: Any) -> None:
         if cause == "acquired" or self.had:
             self.had = cause != "released"
-            step.tell(Updating(self.group, cause, 0))
+            step.notify(Updating(self.group, cause, 0))
 
     def _send(self, step: Step, packets: dict[str, Packet]) -> None:
         self.unanswered |= packets
@@ -231,7 +231,7 @@ RING = Family(
     permit=Permit(
         needed=lambda plan: True,
         lease=lambda options: int(options.hold),
-        founder=lambda plan: plan.members[0],
+        bootstrap_node=lambda plan: plan.members[0],
     ),
 )
 KNOWN = {**FAMILIES, "ring": RING}

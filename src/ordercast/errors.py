@@ -1,4 +1,4 @@
-"""Everything that ordercast raises on purpose, by whose mistake it was."""
+"""Everything that ordercast raises on purpose, by the party at fault."""
 
 import traceback
 from collections.abc import Iterable
@@ -11,14 +11,14 @@ class OrdercastError(Exception):
 
 
 class UsageError(OrdercastError):
-    """The person at the keyboard gave us something wrong: one sentence says what and where.
+    """The user gave us something wrong: one sentence says what, where, and what is expected.
 
     The command line turns it into that sentence and exit code 2.
     """
 
 
 class TraceError(UsageError):
-    """A trace folder or file that cannot be read: empty, cut, foreign, or of another version."""
+    """A trace folder or file that cannot be read: empty, truncated, foreign, of another version."""
 
 
 class PeerError(OrdercastError):
@@ -30,7 +30,7 @@ class UnreachableError(OrdercastError):
 
 
 class DiskError(OrdercastError):
-    """The durable store cannot keep a record. A member that cannot keep its word stops."""
+    """The durable store cannot persist a record. A member that cannot keep its word stops."""
 
 
 def failure_line(failure: Exception) -> str:
@@ -41,7 +41,7 @@ def failure_line(failure: Exception) -> str:
 
 
 def unknown_word(what: str, word: str, known: Iterable[str]) -> str:
-    """The sentence for a word that nobody knows: with the nearest that is known, or all."""
+    """The sentence for an unknown word: it suggests the nearest known one, or lists all."""
     words = sorted(known)
     near = get_close_matches(word, words, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(words)}"

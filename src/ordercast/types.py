@@ -1,4 +1,4 @@
-"""The frozen values that every room may use: who, what and in which company."""
+"""The frozen values that every package may use: nodes, events, views and notifications."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NodeId(
     gc=False,
     forbid_unknown_fields=True,
 ):
-    """One life of one process: a restart keeps the name and takes the next incarnation."""
+    """One incarnation of one process: a restart keeps the name and increases the incarnation."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     incarnation: Annotated[int, Meta(ge=0, lt=1 << INCARNATION_BITS)] = 0
@@ -65,16 +65,16 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Subgroup(msgspec.Struct, frozen=True):
-    """A view that others are missing from though they did not leave: they crashed, or went on
-    without us. Comes right after the view."""
+    """A partition notification, right after the view: members are missing that did not leave. They
+    crashed, or continue without us."""
 
     group: str
-    view: View  # who came along
-    gone: tuple[NodeId, ...]  # and who did not
+    view: View  # the members that are still with us
+    gone: tuple[NodeId, ...]  # the missing ones
 
 
 class Invitation(msgspec.Struct, frozen=True):
-    """Somebody wants the group formed anew of these. Asks the application whether we come."""
+    """A member wants to form the group anew, of these members. The application votes on it."""
 
     group: str
     formation: str
@@ -83,9 +83,9 @@ class Invitation(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A formation that the application waits for does not come about, and why.
+    """A formation that the application waits for failed, and why.
 
-    Nothing has changed: who is in a group is still in it, and may ask again.
+    Nothing has changed: this member is in the same groups as before, and may ask again.
     """
 
     group: str
@@ -93,16 +93,16 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class StateWanted(msgspec.Struct, frozen=True):
-    """Asks the application for its state, as it is after all that it was handed before this."""
+    """Asks the application for its state after everything that was delivered before this."""
 
     group: str
     token: Hashable  # comes back with the answer
 
 
 class StateGiven(msgspec.Struct, frozen=True):
-    """Another member's state, to begin with: what is handed over afterwards follows it.
+    """Another member's state, to start from: later deliveries follow it.
 
-    None: others have one, and none of them gave it in time.
+    None: other members have one, and none of them gave it in time.
     """
 
     group: str
@@ -110,13 +110,13 @@ class StateGiven(msgspec.Struct, frozen=True):
 
 
 class Updating(msgspec.Struct, frozen=True):
-    """What has become of this member's right to send, in groups where it takes one.
+    """A change of this member's permit to send, in groups that need one.
 
     acquired      it may send from here on
-    suspended     for now nobody can say whether it still may: sends wait
+    suspended     it is not known whether it still may: sends wait
     resumed       it still may
-    released      it gave the right back, as it was asked to
-    disconnected  somebody else has it now, or will have: what was not sent is not sent
+    released      it gave the permit back, as its application asked
+    disconnected  another member has it or will have it: messages that wait are not sent
     """
 
     group: str
@@ -129,18 +129,18 @@ class Updating(msgspec.Struct, frozen=True):
 
 
 def event_number(incarnation: int, counter: int) -> int:
-    """The number of an origin's counter-th event (from 1) in one of its lives."""
+    """The number of an origin's counter-th event (from 1) in one of its incarnations."""
     assert 0 < counter < 1 << COUNTER_BITS and 0 <= incarnation < 1 << INCARNATION_BITS
     return incarnation << COUNTER_BITS | counter
 
 
 def label_of(group: str, formation: str) -> str:
-    """What the trace calls a group: those that bear one name one after the other are many."""
+    """The name of a group in the trace: several formations may bear one name in turn."""
     return f"{group}+{formation}" if formation else group
 
 
 def name_of(label: str) -> str:
-    """The name of a group by what the trace calls it."""
+    """The name of a group, from its name in the trace."""
     return label.partition("+")[0]
 
 

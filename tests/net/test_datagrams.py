@@ -13,7 +13,8 @@ from tests.net.nodes import PATIENT, Cluster, connected, data_of, live, until
 
 from ordercast import Node
 from ordercast.errors import OrdercastError
-from ordercast.net.datagrams import LARGEST_DATAGRAM, MARK_PLAIN
+from ordercast.kernel.step import LARGEST_DATAGRAM
+from ordercast.net.datagrams import MARK_PLAIN
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive
 from ordercast.types import NodeId

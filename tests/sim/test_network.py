@@ -16,9 +16,8 @@ from tests.sim.probes import (
     say,
 )
 
-from ordercast.kernel.step import Channel
+from ordercast.kernel.step import LARGEST_DATAGRAM, Channel
 from ordercast.scenario.schema import NetworkSettings
-from ordercast.sim.network import LARGEST_DATAGRAM
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId
 from ordercast.units import Rate

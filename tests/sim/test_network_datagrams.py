@@ -20,8 +20,8 @@ from tests.sim.probes import (
     say_many,
 )
 
+from ordercast.kernel.step import LARGEST_DATAGRAM
 from ordercast.scenario.schema import NetworkSettings
-from ordercast.sim.network import LARGEST_DATAGRAM
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId
 from ordercast.units import Duration, Rate

@@ -32,8 +32,8 @@ class Plan(NamedTuple):
     group: str
     members: tuple[str, ...]  # names, sorted
     options: object  # the family's own options struct
-    # Where groups form: whether this one is there from the beginning, made of first lives. Only a
-    # simulation can have it so. What is joined through the door `join` forms in any case.
+    # In families with formations: whether the group exists from the beginning, made of first
+    # incarnations. Only a simulation can start so. A group of the input `Join` always forms.
     formed: bool = True
 
 
@@ -41,7 +41,7 @@ class Build(Protocol):
     def __call__(
         self, me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
     ) -> list[Machine]:
-        """Makes the machines that serve the plans. `kept` is what an earlier life kept."""
+        """Makes the machines that serve the plans. `kept`: what earlier incarnations persisted."""
 
 
 def machine_per_group(kind: Callable[[NodeId, Plan, Random], Machine]) -> Build:
@@ -95,8 +95,8 @@ class Permit(NamedTuple):
 
     needed: Callable[[Plan], bool]  # not every group of a family need be like that
     lease: Callable[[Any], int]  # by options: nanoseconds that one is held for, if not renewed
-    # Who begins the group. It never forgets its records, or it could begin it a second time.
-    founder: Callable[[Plan], str]
+    # The member that bootstraps the group. It never forgets its records, or it could do so again.
+    bootstrap_node: Callable[[Plan], str]
 
 
 class Formation(NamedTuple):

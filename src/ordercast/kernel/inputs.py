@@ -52,6 +52,10 @@ class Backpressure(Input):
     full: bool
 
 
+LARGEST_STATE = 32 << 20
+"""Bytes of an application's state that a member can give to another."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateProvided(Input):
     """The application's state, which `step.ask_state` asked for; None: it has none."""
@@ -77,7 +81,7 @@ class Seek(Input):
     """The application wants to send where that takes a permit, or no longer does.
 
     A permit that is no longer wanted is given back. The machine reports what becomes of it by
-    `step.tell` of an `Updating`.
+    `step.notify` of an `Updating`.
     """
 
     group: str
@@ -106,7 +110,7 @@ class Form(Input):
     """The application wants the group formed anew, of all members that are there, or of these.
 
     The members of our part go on: the others take over the state of our application. The machine
-    reports the outcome by views, and by `step.tell` of a `Subgroup`, an `Invitation` or a
+    reports the outcome by views, and by `step.notify` of a `Subgroup`, an `Invitation` or a
     `Refused`.
     """
 

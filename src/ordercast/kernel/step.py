@@ -53,9 +53,13 @@ LINK = Channel.LINK
 DATAGRAM = Channel.DATAGRAM
 STATUS = Channel.STATUS
 
+LARGEST_DATAGRAM = 60_000
+"""Bytes of one packet sent by datagram. Larger ones are refused, never cut into pieces."""
+
 Address: TypeAlias = NodeId | str
-"""Whom to send to. A NodeId means that life and no other. A bare name means whoever bears it
-when the packet arrives, and is refused on a link, which joins two given lives."""
+"""The receiver of a packet. A NodeId means that incarnation and no other. A bare name means the
+incarnation that bears it when the packet arrives; a link joins two incarnations and refuses a bare
+name."""
 
 Timer: TypeAlias = Hashable
 """Timers are data: any hashable value that the protocol recognises when it comes back."""
@@ -129,9 +133,9 @@ class Step:
         """Hands the application a state to begin with. None: others have one, and gave none."""
         self.outputs.append(StateGiven(group, state))
 
-    def tell(self, news: Heard) -> None:
-        """Tells the application anything else, such as what has become of its permit to send or of
-        a formation; in order with the events."""
+    def notify(self, news: Heard) -> None:
+        """Notifies the application of anything else, such as a change of its permit to send or of a
+        formation; in order with the events."""
         self.outputs.append(news)
 
     def set_timer(self, timer: Timer, after: int | None) -> None:

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ordercast.errors import OrdercastError
+from ordercast.kernel.step import LARGEST_DATAGRAM
 from ordercast.net.contact import Contact, Contacts
 from ordercast.net.sockets import bound
 from ordercast.types import NodeId
 
-LARGEST_DATAGRAM = 60_000
-"""Bytes of one packet sent by datagram. Larger ones are refused, never cut into pieces."""
 MOST_WRAPPING = 1000
 """Bytes that a wrapper adds at the most: names have a bound, and so have seals."""
 RECEIVE_BUFFER = 4 << 20

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
-from ordercast.kernel.inputs import Input, StateProvided
+from ordercast.kernel.inputs import LARGEST_STATE, Input, StateProvided
 from ordercast.types import (
     Invitation,
     NodeId,
@@ -21,7 +21,6 @@ from ordercast.wire.codec import LARGEST_PACKET
 
 log = logging.getLogger("ordercast.net")
 
-LARGEST_STATE = 32 << 20
 """Bytes of an application's state that a newcomer is given in one packet."""
 LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
 """Bytes of the messages of one batch: what is around them is at most a few bytes a message."""

@@ -301,7 +301,7 @@ class Node:
         self._over(group, GroupClosed(f"{self.me} has left {group.name}"))
         # A bootstrap node that forgot its cluster could bootstrap it a second time.
         permit = family.permit if family.needs_permit(plan) else None
-        if permit is not None and nobody_needs_us and permit.founder(plan) != self.me.name:
+        if permit is not None and nobody_needs_us and permit.bootstrap_node(plan) != self.me.name:
             self._forget_records(group.name)
 
     def _forget_records(self, group: str) -> None:

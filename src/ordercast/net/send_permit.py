@@ -30,15 +30,13 @@ import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.inputs import Retire, Seek
+from ordercast.kernel.machine import LEASES_TO_RETIRE
 from ordercast.net.progress import Progress
 from ordercast.net.send_queue import SendQueue
 from ordercast.types import Updating
 
 if TYPE_CHECKING:
     from ordercast.net.driver import Driver
-
-LEASES_TO_RETIRE = 6
-"""In so many a guard set surely replaces one of its members, if it can at all."""
 
 
 class TicketLost(OrdercastError):

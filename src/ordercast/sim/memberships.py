@@ -19,7 +19,7 @@ from random import Random
 from ordercast.kernel.family import Build, Family, Plan, by_machine
 from ordercast.kernel.host import Seat
 from ordercast.kernel.inputs import Retire
-from ordercast.kernel.machine import Machine, Retiring
+from ordercast.kernel.machine import LEASES_TO_RETIRE, Machine, Retiring
 from ordercast.kernel.packet import Packet
 from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.process import Process
@@ -28,8 +28,6 @@ from ordercast.units import MILLISECOND, SECOND
 
 LEAVING = 2 * SECOND
 """How long a member that leaves waits until the others have what it sent."""
-LEASES_TO_RETIRE = 6
-"""How long it waits, at most, until what others need it for is handed over."""
 
 
 class Memberships:
@@ -145,8 +143,9 @@ class Memberships:
         process.leave(group)
         if not process.alive:
             return
-        # A founder that forgot its cluster could begin it a second time.
-        if nobody_needs_us and family.permit and family.permit.founder(plan) != process.name:
+        # A bootstrap node that forgot its cluster could bootstrap it a second time.
+        permit = family.permit
+        if nobody_needs_us and permit and permit.bootstrap_node(plan) != process.name:
             process.disk.forget(group)
         self._departed(group)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Address, Channel, Sent
+from ordercast.kernel.step import LARGEST_DATAGRAM, Address, Channel, Sent
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim.event_queue import EventQueue
@@ -31,7 +31,6 @@ from ordercast.wire.codec import Codec
 if TYPE_CHECKING:
     from ordercast.sim.process import Process
 
-LARGEST_DATAGRAM = 60_000
 HELD_LIMIT = 4_000_000
 """Packets that one link may hold during a cut: more than any window allows. A protocol that
 queues more for a member that is away has a bug, and the run says so."""

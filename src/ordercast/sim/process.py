@@ -25,8 +25,6 @@ from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
 from ordercast.types import Invitation, NodeId, Payloads, StateWanted
 
-DISK_RECORDS = 10_000_000
-
 Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
 Application: TypeAlias = Callable[[NodeId, Heard], bytes | bool | None]
 """What an application is handed, in order. What it returns is its state, if that was asked for,
@@ -61,7 +59,7 @@ class Process:
         self.queue = queue
         self.network = network
         self.clock = TRUE
-        self.disk = SimulatedDisk(DISK_RECORDS)
+        self.disk = SimulatedDisk()
         self.node = NodeId(name, -1)
         self.alive = False
         self.links: dict[NodeId, Link] = {}  # outgoing, of this incarnation

@@ -16,6 +16,8 @@ from ordercast.errors import DiskError
 from ordercast.kernel.packet import Packet
 from ordercast.store.slots import Slots
 
+DISK_RECORDS = 10_000_000
+
 
 class Trouble(StrEnum):
     FAIL = "fail"
@@ -24,7 +26,7 @@ class Trouble(StrEnum):
 
 
 class SimulatedDisk:
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int = DISK_RECORDS) -> None:
         self.capacity = capacity  # records that count
         self.trouble: Trouble | None = None
         self.sync_time = 0  # nanoseconds that one sync takes now

@@ -14,8 +14,6 @@ from ordercast.types import Event, NodeId
 if TYPE_CHECKING:
     from ordercast.testing.stage import Stage
 
-DISK_RECORDS = 1_000_000
-
 
 class Received(NamedTuple):
     sender: NodeId
@@ -48,7 +46,7 @@ class Actor:
     def __init__(self, name: str, stage: Stage) -> None:
         self.node = NodeId(name, -1)
         self.alive = False
-        self.disk = SimulatedDisk(DISK_RECORDS)
+        self.disk = SimulatedDisk()
         self.answered = 0  # questions for the application's state
         self.stage = stage
         self.host = Host(self)

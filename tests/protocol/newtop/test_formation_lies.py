@@ -12,12 +12,11 @@ from tests.protocol.newtop.forming_table import known, run, stage_of, view_of, v
 from tests.protocol.newtop.table import die, group, member, node, suspect, views, wait
 
 from ordercast.errors import PeerError
-from ordercast.kernel.inputs import StateProvided
+from ordercast.kernel.inputs import LARGEST_STATE, StateProvided
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import MOST_REMEMBERED
 from ordercast.protocol.newtop.formation import MOST_EARLY
-from ordercast.protocol.newtop.member import LARGEST_STATE
 from ordercast.protocol.newtop.packets import (
     LARGEST_GROUP,
     Data,

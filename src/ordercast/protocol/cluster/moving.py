@@ -223,7 +223,7 @@ class Moving(Ownership):
         if self.index is not None and self._suspended == part.may_create(step.now):
             self._suspended = not self._suspended
             cause: Literal["suspended", "resumed"] = "suspended" if self._suspended else "resumed"
-            step.tell(Updating(self._group, cause, self.index))
+            step.notify(Updating(self._group, cause, self.index))
         return news.acquired
 
     def announcement(self, step: Step, number: int, ask: AskFor) -> Update | None:
@@ -240,7 +240,7 @@ class Moving(Ownership):
         self._titles[ticket][self.part.epoch] = Title(self._me, number)
         self.index, self._suspended = ticket, False
         self._remember(self._me)
-        step.tell(Updating(self._group, "acquired", ticket))
+        step.notify(Updating(self._group, "acquired", ticket))
         return self.create(step, ticket, number, [], 0)
 
     def compare_epochs(self, step: Step) -> None:
@@ -257,7 +257,7 @@ class Moving(Ownership):
             return
         ticket, self._noted, self.index = self._noted.ticket, None, None
         step.note("ticket", group=self._group, index=ticket, cause=cause)
-        step.tell(Updating(self._group, cause, ticket))
+        step.notify(Updating(self._group, cause, ticket))
 
     def _note_ticket(self, step: Step, cause: str) -> None:
         part = self.part

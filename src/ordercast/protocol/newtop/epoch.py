@@ -325,7 +325,7 @@ class GroupEpoch:
         step.install(view)
         lost = tuple(one for one in pending.gone if one not in self.departed)
         if lost:
-            step.tell(Subgroup(self.name, view, lost))
+            step.notify(Subgroup(self.name, view, lost))
         return view, pending
 
     # --- time, stability, null messages ------------------------------------------------------

@@ -160,7 +160,7 @@ class NamedGroup:
             if self.current is None and presence.is_new_objection(sender):
                 what = differences(self.terms, here.terms)
                 why = f"{sender} has joined group {self.plan.group!r} with other options: {what}"
-                step.tell(Refused(self.plan.group, why))
+                step.notify(Refused(self.plan.group, why))
             return
         presence.note(sender, here)
         request = self.request
@@ -262,7 +262,7 @@ class NamedGroup:
         self.request = None
         self.failures += 1
         if request.from_application:
-            step.tell(Refused(self.plan.group, f"{self.plan.group!r} was not re-formed: {why}"))
+            step.notify(Refused(self.plan.group, f"{self.plan.group!r} was not re-formed: {why}"))
 
     # --- invitations and votes ---------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class NamedGroup:
         voting.yes = {voter: None for voter in votes if voter in members}
         self._set_timer(step, "vote", 2 * self.options.suspicion_limit)
         if self.options.invitations == "ask":
-            step.tell(Invitation(self.plan.group, formation, sender, members))
+            step.notify(Invitation(self.plan.group, formation, sender, members))
         else:
             self._vote(step, voting, True)
 

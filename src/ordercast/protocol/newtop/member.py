@@ -27,7 +27,7 @@ from random import Random
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan
-from ordercast.kernel.inputs import Input
+from ordercast.kernel.inputs import LARGEST_STATE, Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
@@ -51,7 +51,6 @@ from ordercast.types import Event, NodeId, Payloads, Refused, event_number
 
 FREQUENT = (Data, Turn, Null)
 """Packets of which many arrive together."""
-LARGEST_STATE = 32 << 20
 """Bytes of an application's state: it travels in one packet."""
 
 
@@ -243,7 +242,7 @@ class NewtopMember:
         entering.awaits_application = False
         if state is not None and len(state) > LARGEST_STATE:
             why = f"a state of {len(state)} bytes is larger than {LARGEST_STATE}: none is sent"
-            step.tell(Refused(group, why))
+            step.notify(Refused(group, why))
             state = None
         self._advance_clocks(step)
         entering.epoch.cast_state(step, state)
