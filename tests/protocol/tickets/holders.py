@@ -62,7 +62,7 @@ class Holder:
     def start(self, step: Step) -> None:
         self.leased.start(step)
         if self.is_founder:
-            self.leased.found(step, 77)
+            self.leased.bootstrap(step, 77)
         self._tell(step, self.leased.seek(step, True, 0, ()))
         step.set_timer(TICK, self.chance.randrange(1, self.leased.period))
 
