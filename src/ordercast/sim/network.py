@@ -43,7 +43,7 @@ InFlight: TypeAlias = tuple[NodeId, NodeId | None, Packet, int]
 packet, and its size if it was weighed."""
 
 
-class Link:
+class SimulatedLink:
     """What is underway from one incarnation to another."""
 
     __slots__ = ("held", "last_arrival", "lost_after", "sender", "target", "to")
@@ -87,7 +87,7 @@ class Network:
             settings.duplicate or settings.reorder or settings.spread or settings.bandwidth
         )
         self._distances: dict[tuple[str, str], float] = {}
-        self._stopped: dict[Link, None] = {}  # links that hold something
+        self._stopped: dict[SimulatedLink, None] = {}  # links that hold something
         self._unanswered: dict[int, tuple[Process, Host, Seat, Hashable]] = {}
         self._statuses = 0
 
@@ -181,7 +181,7 @@ class Network:
     def _link(self, source: Process, target: Process, to: NodeId, message: InFlight) -> None:
         link = source.links.get(to)
         if link is None:
-            link = source.links[to] = Link(source.node, to, target)
+            link = source.links[to] = SimulatedLink(source.node, to, target)
         at = self._queue.now + self._delay(source, target)
         tries = 0
         while tries < 8 and self._is_lost(source, target):
@@ -190,7 +190,7 @@ class Network:
         link.last_arrival = at = max(at, link.last_arrival + 1)
         self._queue.add(at, self._arrive_by_link, (link, message))
 
-    def _arrive_by_link(self, arrival: tuple[Link, InFlight]) -> None:
+    def _arrive_by_link(self, arrival: tuple[SimulatedLink, InFlight]) -> None:
         link, message = arrival
         if link.lost_after is not None and self._queue.now > link.lost_after:
             return
@@ -296,7 +296,7 @@ class Network:
             source = self.processes[link.sender.name]
             self._queue.add(self._queue.now + self._delay(source, link.target), self._resume, link)
 
-    def _resume(self, link: Link) -> None:
+    def _resume(self, link: SimulatedLink) -> None:
         """The connection is made again: what was held arrives together, in order."""
         if link not in self._stopped or (link.sender.name, link.to.name) in self.cuts:
             return

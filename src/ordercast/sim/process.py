@@ -19,7 +19,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Timer
 from ordercast.sim.clock import TRUE
 from ordercast.sim.event_queue import EventQueue
-from ordercast.sim.network import InFlight, Link, Network
+from ordercast.sim.network import InFlight, Network, SimulatedLink
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Level, Row
@@ -62,7 +62,7 @@ class Process:
         self.disk = SimulatedDisk()
         self.node = NodeId(name, -1)
         self.alive = False
-        self.links: dict[NodeId, Link] = {}  # outgoing, of this incarnation
+        self.links: dict[NodeId, SimulatedLink] = {}  # outgoing, of this incarnation
         self.busy_until = 0  # when the outgoing line is free again
         self.delivered = 0  # by earlier incarnations
         self.submitted = 0

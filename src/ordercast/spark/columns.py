@@ -43,6 +43,8 @@ Vector: TypeAlias = npt.NDArray[Any]
 SUBMIT, DELIVER, LOSE = 0, 1, 2
 """The codes of the kinds that are about events; all others have greater ones."""
 
+ENTRIES_LIMIT = 150_000_000
+"""The most entries of pasts, a number for each event and stream of its group, four bytes each."""
 ROWS_AT_ONCE = 1 << 18
 _MAGIC = b"PAR1"
 _SHORT = 1 << 16  # so many codes fit 16 bits, and such are sorted by counting

@@ -25,13 +25,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ordercast.spark.columns import Vector
+from ordercast.spark.columns import ENTRIES_LIMIT, Vector
 from ordercast.spark.vector_delivery import never_submitted
 from ordercast.spark.vector_events import Events
 
 ROUNDS = 24
-ENTRIES_LIMIT = 150_000_000
-"""The most entries of pasts that are kept at once, four bytes each."""
 
 
 class Suspicion(NamedTuple):
@@ -42,7 +40,7 @@ class Suspicion(NamedTuple):
     exact: bool = True
 
 
-class Group:
+class CausalGroup:
     """The streams of one group, and its deliveries of events that were submitted."""
 
     def __init__(self, events: Events, code: int) -> None:
@@ -124,7 +122,7 @@ def causal_breaks(
     late: list[Suspicion] = []
     missing: list[Suspicion] = []
     for code in range(len(events.run.groups)):
-        group = Group(events, code)
+        group = CausalGroup(events, code)
         if not len(group.rows):
             continue
         times = {history: began.get((history, code)) for history in group.histories}
@@ -138,7 +136,7 @@ def causal_breaks(
 
 
 def _walk_all(
-    group: Group, exempt: dict[int, list[tuple[int, bool]]]
+    group: CausalGroup, exempt: dict[int, list[tuple[int, bool]]]
 ) -> tuple[list[Suspicion], list[Suspicion]] | None:
     """Where processes first deliver something too late, and with something missing."""
     if len(group.submitters) * len(group.stream) > ENTRIES_LIMIT:
@@ -150,7 +148,7 @@ def _walk_all(
         missing: list[Suspicion] = []
         raised = False
         for history in group.histories:
-            walk = Walk(group, history, own.get(history))
+            walk = CausalWalk(group, history, own.get(history))
             for stream, past in enumerate(pasts):
                 if walk.follow(stream, past):
                     raised = True
@@ -161,7 +159,7 @@ def _walk_all(
     return None
 
 
-def _exempt(events: Events, group: Group, began: int | None) -> list[tuple[int, bool]]:
+def _exempt(events: Events, group: CausalGroup, began: int | None) -> list[tuple[int, bool]]:
     """By stream: up to which place all is exempt, and whether nothing after it is."""
     if began is None:
         return [(0, True)] * len(group.submitters)
@@ -175,10 +173,10 @@ def _exempt(events: Events, group: Group, began: int | None) -> list[tuple[int, 
     return found
 
 
-class Walk:
+class CausalWalk:
     """One process history's way along its deliveries, stream by stream."""
 
-    def __init__(self, group: Group, history: int, own: int | None) -> None:
+    def __init__(self, group: CausalGroup, history: int, own: int | None) -> None:
         inside = slice(group.starts[history], group.starts[history + 1])
         self.group = group
         self.rows, self.delivered = group.rows[inside], group.delivered[inside]

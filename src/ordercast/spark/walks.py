@@ -23,14 +23,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ordercast.spark.columns import Doubt, Vector
+from ordercast.spark.columns import ENTRIES_LIMIT, Doubt, Vector
 from ordercast.spark.process_history import Found, ProcessHistory, judge_process
 from ordercast.spark.slices import ENTRIES, ORDER, PASTS, Ask, Events, Slice, Stream
 from ordercast.trace.parquet import load_pyarrow
 from ordercast.trace.schema import Row
-
-ENTRIES_LIMIT = 150_000_000
-"""The most entries of pasts, a number for each event and stream of its group, four bytes each."""
 
 SAID, FEW, HISTORY, BEFORE, PAST, FIRST, ENTRY = range(7)
 """What a message is about."""
@@ -45,7 +42,7 @@ ROWS_A_MESSAGE = 1024
 NEVER = np.iinfo(np.int64).max
 
 
-class Message(NamedTuple):
+class TaskMessage(NamedTuple):
     """Something for these tasks; a, b and c say more about what it is."""
 
     tasks: list[int]
@@ -83,7 +80,7 @@ class Walked(msgspec.Struct, kw_only=True):
 # --- the first pass ---
 
 
-def look(ask: Ask, number: int) -> Iterator[Message]:
+def look(ask: Ask, number: int) -> Iterator[TaskMessage]:
     """All that one slice has to say."""
     try:
         rows = Slice(ask, number)
@@ -123,19 +120,21 @@ def _entries(streams: list[Stream]) -> int:
     return sum(count * events for count, events in sizes.values())
 
 
-def _to_driver(kind: int, number: int, part: int, told: Said | list[Row]) -> Message:
-    return Message([DRIVER], kind, number, 0, 0, part, msgspec.msgpack.encode(told))
+def _to_driver(kind: int, number: int, part: int, told: Said | list[Row]) -> TaskMessage:
+    return TaskMessage([DRIVER], kind, number, 0, 0, part, msgspec.msgpack.encode(told))
 
 
-def _parts(tasks: list[int], kind: int, a: int, b: int, c: int, data: Vector) -> Iterator[Message]:
+def _parts(
+    tasks: list[int], kind: int, a: int, b: int, c: int, data: Vector
+) -> Iterator[TaskMessage]:
     told = data.tobytes()
     for part, begin in enumerate(range(0, max(1, len(told)), MESSAGE_BYTES)):
-        yield Message(tasks, kind, a, b, c, part, told[begin : begin + MESSAGE_BYTES])
+        yield TaskMessage(tasks, kind, a, b, c, part, told[begin : begin + MESSAGE_BYTES])
 
 
 def _history_messages(
     ask: Ask, events: Events, history: ProcessHistory, *, walks: bool
-) -> Iterator[Message]:
+) -> Iterator[TaskMessage]:
     """The events that a history delivered, its submissions between them, and their pasts."""
     walkers = list(range(ask.walkers)) if walks else []
     tasks = [*walkers, ask.walkers] if ORDER in ask.passes else walkers

@@ -41,8 +41,8 @@ from ordercast.spark.walks import (
     SAID,
     SCHEMA,
     WITHOUT_GAPS,
-    Message,
     Said,
+    TaskMessage,
     Walked,
     look,
     walk,
@@ -208,7 +208,7 @@ def _looking(ask: Ask) -> Callable[[Iterator[Any]], Iterator[Any]]:
                         pyarrow.array([value], kind)
                         for value, kind in zip(message, types, strict=True)
                     ]
-                    yield pyarrow.RecordBatch.from_arrays(columns, list(Message._fields))
+                    yield pyarrow.RecordBatch.from_arrays(columns, list(TaskMessage._fields))
 
     return run
 

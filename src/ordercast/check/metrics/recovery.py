@@ -9,13 +9,13 @@ from ordercast.check.metric import Breakdown, MeasuredRun, Metric
 from ordercast.check.metrics.events import event_of, kinds
 
 
-class Outcome(NamedTuple):
+class RecoveryOutcome(NamedTuple):
     outcome: str
     events: int
     share: float
 
 
-def _outcomes(run: MeasuredRun) -> list[Outcome]:
+def _outcomes(run: MeasuredRun) -> list[RecoveryOutcome]:
     """`answered` in time; `late`: it came, too late for the process that had asked; `given up`:
     reported as lost; `open`: neither by the end."""
     fates: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
@@ -24,7 +24,7 @@ def _outcomes(run: MeasuredRun) -> list[Outcome]:
             fate = row.cause or "" if row.kind == "recover" else row.kind
             fates[row.process, row.incarnation, event_of(row)].add(fate)
     counts = Counter(_outcome(fate) for fate in fates.values() if "asked" in fate)
-    return [Outcome(name, count, count / counts.total()) for name, count in counts.items()]
+    return [RecoveryOutcome(name, count, count / counts.total()) for name, count in counts.items()]
 
 
 def _outcome(fate: set[str]) -> str:
@@ -42,7 +42,7 @@ def _success(run: MeasuredRun) -> float | None:
 
 
 OUTCOMES = Breakdown(
-    "recovery", "What became of the events that processes asked for", Outcome, _outcomes
+    "recovery", "What became of the events that processes asked for", RecoveryOutcome, _outcomes
 )
 METRICS = (
     Metric(

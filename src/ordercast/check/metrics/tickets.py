@@ -36,7 +36,7 @@ class TicketCounts(NamedTuple):
     reclaims: tuple[int, ...] = ()  # one for every ticket that was reclaimed
 
 
-class Grant(NamedTuple):
+class TicketGrant(NamedTuple):
     group: str
     process: str
     ticket: int
@@ -171,7 +171,7 @@ def _has_tickets(run: MeasuredRun) -> bool:
 # --- metrics ---------------------------------------------------------------------------------
 
 
-def grants(run: MeasuredRun) -> list[Grant]:
+def grants(run: MeasuredRun) -> list[TicketGrant]:
     found = []
     for row, wait, orphan in run.once(_followed).grants:
         waited = None if wait is None else wait / SECOND
@@ -180,7 +180,7 @@ def grants(run: MeasuredRun) -> list[Grant]:
             reclaim, left_by = (row.at - orphan.at) / SECOND, orphan.process
             left = "lost" if orphan.kind == "ticket" else "died"
         who = (row.group or "", row.process)
-        found.append(Grant(*who, row.index or 0, row.at, waited, reclaim, left_by, left))
+        found.append(TicketGrant(*who, row.index or 0, row.at, waited, reclaim, left_by, left))
     return found
 
 
@@ -211,7 +211,7 @@ def _use(run: MeasuredRun) -> float | None:
     return run.once(_followed).held_time / (run.once(_last) - first)
 
 
-GRANTS = Breakdown("grants", "Every ticket that was granted", Grant, grants)
+GRANTS = Breakdown("grants", "Every ticket that was granted", TicketGrant, grants)
 METRICS = (
     _count("granted", "granted", "Tickets granted"),
     _count("refused", "refused", "Claims rejected, because another process has the ticket"),

@@ -42,7 +42,7 @@ class Submitted(NamedTuple):
     event: Event
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """What one step added to the log of one incarnation."""
 
     node: NodeId
@@ -216,7 +216,7 @@ class Members:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.cores: list[Core] = []
-        self.entries: list[Entry | None] = [None]
+        self.entries: list[LogEntry | None] = [None]
         self.things: dict[int, Any] = {}  # packets and tokens by number
         self._encodings: dict[int, bytes] = {}  # of the things
         self._core_of: dict[bytes, Core] = {}
@@ -349,7 +349,7 @@ class Members:
     def _entry(self, core: Core, items: list[Any]) -> int:
         if not items:
             return 0
-        entry = Entry(core.node, tuple(items))
+        entry = LogEntry(core.node, tuple(items))
         number = self._entry_of.setdefault(encode(entry), len(self.entries))
         if number == len(self.entries):
             self.entries.append(entry)
