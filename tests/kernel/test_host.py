@@ -148,6 +148,11 @@ class Draining(Plain):
         self.given.append("drain")
 
 
+def plain(seat: Seat) -> Plain:
+    assert isinstance(seat.machine, Plain)
+    return seat.machine
+
+
 def words(*texts: str, group: str = "g") -> list[Packet]:
     return [Word(group, text) for text in texts]
 
@@ -196,7 +201,7 @@ def test_records_then_packets_then_timers_then_outputs() -> None:
 def test_a_submission_is_on_record_before_anybody_can_hear_of_it() -> None:
     desk = Desk()
     seat = desk.seat("g")
-    seat.machine.on_input = say("event")  # type: ignore[attr-defined]
+    plain(seat).on_input = say("event")
     desk.host.submit("g", [b"x"], 1, 0)
     assert desk.log == ["row submit", "send event", "row deliver", "hear Event"]
 
@@ -272,7 +277,7 @@ def test_what_is_done_after_a_machine_waits_for_its_steps() -> None:
 def test_stability_is_never_ahead_of_what_has_taken_effect() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    machine: Any = seat.machine
+    machine = plain(seat)
 
     def stable(number: int) -> Act:
         return lambda step: setattr(machine, "stable", number)
@@ -291,7 +296,7 @@ def test_stability_is_never_ahead_of_what_has_taken_effect() -> None:
 def test_a_group_is_left_after_the_steps_that_wait() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    seat.machine.on_input = say("bye")  # type: ignore[attr-defined]
+    plain(seat).on_input = say("bye")
     do(desk, seat, keep)
     desk.host.leave("g", 0)
     assert "g" in desk.host.leaving
@@ -304,7 +309,7 @@ def test_a_group_is_left_after_the_steps_that_wait() -> None:
 def test_a_machine_whose_last_step_waits_gets_no_more_inputs() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    machine: Any = seat.machine
+    machine = plain(seat)
     do(desk, seat, keep, lambda step: step.set_timer("t", 1))
     do(desk, seat, keep)
     left: list[str] = []
@@ -340,9 +345,9 @@ def test_a_timer_that_was_set_again_or_cancelled_does_not_run_out() -> None:
     do(desk, seat, lambda step: step.set_timer("t", 9), lambda step: step.set_timer("u", None))
     for which in range(3):
         desk.ring(which)
-    assert seat.machine.given == ["t"]  # type: ignore[attr-defined]
+    assert plain(seat).given == ["t"]
     desk.ring()
-    assert seat.machine.given == ["t"]  # type: ignore[attr-defined]
+    assert plain(seat).given == ["t"]
 
 
 def test_a_timer_that_a_waiting_step_sets_does_not_run_out_meanwhile() -> None:
@@ -351,10 +356,10 @@ def test_a_timer_that_a_waiting_step_sets_does_not_run_out_meanwhile() -> None:
     do(desk, seat, lambda step: step.set_timer("t", 1))
     do(desk, seat, keep, lambda step: step.set_timer("t", 9))
     desk.ring()
-    assert seat.machine.given == []  # type: ignore[attr-defined]
+    assert plain(seat).given == []
     desk.durable()
     desk.ring()
-    assert seat.machine.given == ["t"]  # type: ignore[attr-defined]
+    assert plain(seat).given == ["t"]
 
 
 # --- 4: packets that come together ---------------------------------------------------------------
@@ -365,17 +370,17 @@ def test_packets_in_a_row_for_one_machine_share_a_step_and_are_drained_once() ->
     one, other = desk.seat("g", drains=True), desk.seat("h", drains=True)
     packets = [*words("a", "b"), *words("c", group="h"), *words("d")]
     assert desk.host.receive_all(PEER, packets, 0) is one
-    assert one.machine.given == ["a", "b", "drain", "d", "drain"]  # type: ignore[attr-defined]
-    assert other.machine.given == ["c", "drain"]  # type: ignore[attr-defined]
+    assert plain(one).given == ["a", "b", "drain", "d", "drain"]
+    assert plain(other).given == ["c", "drain"]
 
 
 def test_what_came_before_a_bad_packet_counts() -> None:
     desk = Desk()
     seat = desk.seat("g", drains=True)
-    seat.machine.on_input = say("heard")  # type: ignore[attr-defined]
+    plain(seat).on_input = say("heard")
     with pytest.raises(PeerError):
         desk.host.receive_all(PEER, words("a", "bad", "b"), 0)
-    assert seat.machine.given == ["a", "drain"]  # type: ignore[attr-defined]
+    assert plain(seat).given == ["a", "drain"]
     assert desk.log == ["send heard"]
     assert not seat.closed
 
@@ -403,7 +408,7 @@ def test_a_machine_that_raises_is_closed_and_no_other(together: bool) -> None:
     assert broken.closed
     desk.ring()
     assert not desk.host.give(broken, Leave("g"), 0)
-    assert broken.machine.given == []  # type: ignore[attr-defined]
+    assert plain(broken).given == []
     assert not sound.closed
 
 
@@ -412,7 +417,7 @@ def test_packets_behind_one_that_broke_a_machine_reach_other_machines() -> None:
     seat, other = desk.seat("g"), desk.seat("h")
     several = [*words("bug", "lost"), *words("kept", group="h"), *words("lost")]
     assert desk.host.receive_all(PEER, several, 0) is None
-    assert [seat.machine.given, other.machine.given] == [[], ["kept"]]  # type: ignore[attr-defined]
+    assert [plain(seat).given, plain(other).given] == [[], ["kept"]]
     assert not desk.host.receive(PEER, Word("g", "lost"), 0)
 
 
@@ -442,7 +447,7 @@ def test_a_machine_is_given_only_what_it_takes() -> None:
     seat = desk.seat("g")
     assert not desk.host.give(seat, Backpressure("g", True), 0)
     desk.host.status(seat, "token", True, 0)
-    assert seat.machine.given == [StatusResult("token", True)]  # type: ignore[attr-defined]
+    assert plain(seat).given == [StatusResult("token", True)]
 
 
 def test_a_machine_that_serves_many_groups_outlives_each_of_them() -> None:
@@ -453,14 +458,14 @@ def test_a_machine_that_serves_many_groups_outlives_each_of_them() -> None:
     desk.host.leave("g", 0)
     desk.host.join(seat, plan, 0)
     assert desk.log == ["row join", "row leave", "row join"]
-    assert seat.machine.given == [Join(plan), Leave("g"), Join(plan)]  # type: ignore[attr-defined]
+    assert plain(seat).given == [Join(plan), Leave("g"), Join(plan)]
 
 
 def test_steps_that_said_nothing_are_used_again_and_others_are_not() -> None:
     desk = Desk()
     seat = desk.seat("g")
     steps: list[Step] = []
-    machine: Any = seat.machine
+    machine = plain(seat)
     machine.on_input = steps.append
     for text in "ab":
         desk.host.receive(PEER, Word("g", text), 0)
