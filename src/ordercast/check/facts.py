@@ -1,6 +1,6 @@
 """The facts that faster forms of laws may ask for, and the operations that they may call.
 
-An engine passes an object with these names to a law's form. What is behind a name is the engine's
+An engine passes an object with these names to a law's form. The value behind a name is the engine's
 business: `Rows` are row numbers and `EventSet` a bit an event, both numpy arrays in
 `ordercast.spark`, of which a form uses no more than is said here.
 """

@@ -114,7 +114,7 @@ class Membership:
         )
 
     def _in_all_views(self, log: Log) -> frozenset[str] | None:
-        """Who is in every view that this incarnation installed; None if it installed none."""
+        """The members that are in every view of this incarnation; None if it installed none."""
         key = log.process, log.incarnation
         if key not in self._agreed:
             views = [row.members or () for _, row in log.views if row.group == self.group]

@@ -18,7 +18,7 @@ from ordercast.types import name_of
 
 
 def promises_with(families: Iterable[Family]) -> dict[str, Promises]:
-    """What is known of promises, and what these families promise, wherever they live."""
+    """All known promises, and those of these families, wherever they live."""
     told = {each.name: each.promises for each in families if each.promises is not None}
     return PROMISES | told
 

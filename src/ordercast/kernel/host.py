@@ -38,7 +38,7 @@ from ordercast.types import Event, NodeId, Payloads, View
 WAITING_STEPS = 1000
 """Steps of a machine that may wait for the disk before its applications have to wait too."""
 MOST_WAITING_STEPS = 100_000
-"""What comes from peers waits as well. A machine with so much of it cannot go on."""
+"""Steps that packets caused wait as well. A machine with so many of them cannot go on."""
 
 
 class Journal(Protocol):

@@ -8,7 +8,7 @@ and not throughput.
   2. After an error of the disk `failed` is called once and no `done` any more: what was given and
      not acknowledged may or may not be on the disk, and nobody may rely on it.
   3. `close` returns when everything that was given is durable or has failed, with what was given
-     while it waited. What is given after that is ignored, and so never acknowledged.
+     while it waited. A commit that is given after that is ignored, and so never acknowledged.
 """
 
 from __future__ import annotations

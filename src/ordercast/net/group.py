@@ -4,7 +4,7 @@ Sends of one turn of the event loop travel as one batch, and a stream of message
 few turns more. While the machine has no room, or the link to a member is full with what any of the
 groups sent, sends wait: first in the queue, then the senders themselves (`send_queue.py`).
 
-What is delivered waits in a queue for the application (`stream.py`). When that is over its limit
+Delivered events wait in a queue for the application (`stream.py`). When that is over its limit
 the machine acknowledges no more: so the senders' windows fill, and a slow consumer slows its
 senders by exactly what it cannot take. Its own sends wait too. A consumer that
 takes nothing for `eject_after` is ejected from the group, with an error in its stream

@@ -1,7 +1,7 @@
 """total-in-view: total for every view of every group alone.
 
 Among what incarnations delivered of the group from their installing the view (the same identity)
-to their next view of the group, or to their end. What was delivered before a first view is not
+to their next view of the group, or to their end. Events delivered before a first view are not
 judged. Unknown where a trace has traffic but no view at all. Each such segment is a sequence of its
 own. How it is judged, and the witness: order.py.
 """
