@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from hashlib import blake2b
 from typing import Annotated, Literal, TypeAlias
@@ -11,6 +12,8 @@ from msgspec import Meta
 
 Payloads: TypeAlias = list[bytes]
 """The application messages of one batch, in order. Nobody changes the list once it is submitted."""
+
+_GROUP_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
 
 INCARNATION_BITS = 22
 COUNTER_BITS = 40
@@ -132,6 +135,16 @@ def event_number(incarnation: int, counter: int) -> int:
     """The number of an origin's counter-th event (from 1) in one of its incarnations."""
     assert 0 < counter < 1 << COUNTER_BITS and 0 <= incarnation < 1 << INCARNATION_BITS
     return incarnation << COUNTER_BITS | counter
+
+
+def objection_to_group(name: object) -> str | None:
+    """What is wrong with the name of a group. Nodes have stricter names: theirs are in paths.
+
+    A name has no `+`, which stands before the formation (`label_of`).
+    """
+    if isinstance(name, str) and _GROUP_NAME.fullmatch(name):
+        return None
+    return f"{name!r:.120} is no name for a group: give 1 to 100 letters, digits and . _ - /"
 
 
 def label_of(group: str, formation: str) -> str:

@@ -196,7 +196,7 @@ def test_a_group_whose_name_no_node_takes_is_refused_before_anything_starts(
     path.write_text(text, encoding="utf-8")
     ran = ordercast("live", path)
     assert ran.code == 2
-    assert f"{path}: 'two words' is no name for a group" in ran.err
+    assert f"{path}:3: 'two words' is no name for a group" in ran.err
 
 
 # --- how a run that was not fine is told ------------------------------------------------------

@@ -8,7 +8,8 @@ import pytest
 
 import ordercast
 from ordercast import Config, UsageError
-from ordercast.net.config import GroupRules, objection_to, table_of
+from ordercast.net.config import GroupRules, table_of
+from ordercast.types import objection_to_group
 
 GOOD = ["orders", "world/7", "a", "x" * 100, "A.b_c-d/e", "/", "0"]
 WRONG = ["", "x" * 101, "two words", "new\n", "é", "a:b", 'a"b', 7, None, b"orders"]
@@ -16,7 +17,7 @@ WRONG = ["", "x" * 101, "two words", "new\n", "é", "a:b", 'a"b', 7, None, b"ord
 
 @pytest.mark.parametrize("name", GOOD)
 def test_names_of_groups(name: str, tmp_path: Path) -> None:
-    assert objection_to(name) is None
+    assert objection_to_group(name) is None
     path = tmp_path / "n1.toml"
     path.write_text(f'name = "n1"\n{table_of(name)}\nmembers = ["n1"]\n', encoding="utf-8")
     assert ordercast.open(path).config.group == {name: GroupRules(members=["n1"])}
@@ -24,7 +25,7 @@ def test_names_of_groups(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", WRONG)
 def test_names_that_no_group_can_have(name: object) -> None:
-    objection = objection_to(name)
+    objection = objection_to_group(name)
     assert objection is not None
     assert objection.endswith("is no name for a group: give 1 to 100 letters, digits and . _ - /")
     assert len(objection) < 200

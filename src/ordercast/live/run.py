@@ -15,7 +15,6 @@ from ordercast.errors import UsageError
 from ordercast.live.member import GroupPlan, LoadPlan, asked_for
 from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.live.supervisor import Gathered, LivePlan, Supervisor
-from ordercast.net.config import objection_to
 from ordercast.scenario.chaos import faults_of
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.faults.fault import Fault
@@ -33,9 +32,6 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             f"{source}: {scenario.processes} processes; live, each is a process of this machine, "
             f"and {MOST_PROCESSES} are the most"
         )
-    for group in scenario.groups():
-        if objection := objection_to(group.name):
-            raise UsageError(f"{source}: {objection}")
     groups = tuple(_group(scenario, number) for number in range(len(scenario.groups())))
     chaos = scenario.chaos
     for kind in (*chaos.faults, *chaos.also) if chaos is not None else ():

@@ -8,18 +8,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from ordercast.types import objection_to_group
 from ordercast.units import SECOND, Duration, Size
 
 Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 Place = Annotated[str, Meta(pattern=r"^\S+:\d{1,5}$", max_length=255)]
-_GROUP_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
-
-
-def objection_to(group: object) -> str | None:
-    """What is wrong with the name of a group. Nodes have stricter names: theirs are in paths."""
-    if isinstance(group, str) and _GROUP_NAME.fullmatch(group):
-        return None
-    return f"{group!r:.120} is no name for a group: give 1 to 100 letters, digits and . _ - /"
 
 
 def table_of(group: str) -> str:
@@ -60,5 +53,5 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def __post_init__(self) -> None:
         for name in self.group:
-            if objection := objection_to(name):
+            if objection := objection_to_group(name):
                 raise ValueError(objection)

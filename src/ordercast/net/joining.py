@@ -11,10 +11,11 @@ import msgspec
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Level, Plan
 from ordercast.levels import chosen, level_type
-from ordercast.net.config import Config, objection_to, table_of
+from ordercast.net.config import Config, table_of
 from ordercast.net.message import Hooks
 from ordercast.net.security import may
 from ordercast.settings import convert, dotted, located
+from ordercast.types import objection_to_group
 from ordercast.units import Quantity
 
 log = logging.getLogger("ordercast.net")
@@ -29,7 +30,7 @@ def plan_of(
     hooks: Hooks,
 ) -> tuple[Family, Plan]:
     """The group as its machine is configured with it. UsageError: it cannot be joined like that."""
-    if objection := objection_to(name):
+    if objection := objection_to_group(name):
         raise UsageError(objection)
     family, options = chosen(_checked(level, families), families)
     rules = config.group.get(name)

@@ -13,6 +13,7 @@ from ordercast.levels import Choice
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.schema import ChaosSettings, Scenario
 from ordercast.settings import Finding, Where
+from ordercast.types import objection_to_group
 from ordercast.units import MILLISECOND, SECOND, Duration
 
 MOST_FAULTS = 100_000
@@ -133,6 +134,8 @@ def _groups(
     seen: set[str] = set()
     for index, (group, choice) in enumerate(zip(scenario.groups(), choices, strict=True)):
         where: Where = ("group", index) if scenario.group else ("processes",)
+        if objection := objection_to_group(group.name):
+            yield (*where, "name"), objection
         if group.name in seen:
             yield where, f"two groups are named {group.name!r}"
         seen.add(group.name)
@@ -144,8 +147,6 @@ def _groups(
         if len(set(group.members)) < len(group.members):
             yield where, f"group {group.name!r} lists a member twice"
         family = choice.family
-        if "+" in group.name:
-            yield where, f"group {group.name!r}: a name has no +, which is for its formations"
         if not (scenario.begins_formed(group) or family.formation):
             yield where, f"group {group.name!r}: {family.name} groups do not form: leave formed out"
         if len(group.members) > family.largest_group:

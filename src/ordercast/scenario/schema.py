@@ -48,7 +48,7 @@ class NetworkSettings(Part, frozen=True):
 
 
 class GroupSettings(Part, frozen=True):
-    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    name: str
     members: list[str]
     family: str | None = None
     options: dict[str, Any] = {}
