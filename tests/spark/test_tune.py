@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ordercast.errors import UsageError
+from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
@@ -51,6 +52,18 @@ def test_the_round_is_as_short_as_connections_allow() -> None:
     found = tuned(DOCUMENT, 1, TUNE)
     assert 0 < failed_share(found, 1) <= TUNE.at
     assert failed_share(shorter(found, 0.7), 1) > TUNE.at
+
+
+def test_families_that_share_a_machine_still_share_it_when_watched() -> None:
+    def machines(families: dict[str, Family]) -> list[tuple[str, ...]]:
+        plans = [
+            (families[name], Plan(name, ("n1",), families[name].options()))
+            for name in ("total", "sequenced", "atomic", "fifo")
+        ]
+        return [tuple(plan.group for plan in served) for _, served in by_machine(plans)]
+
+    assert machines(FAMILIES) == [("total", "sequenced", "atomic"), ("fifo",)]
+    assert machines(Answers().watch(FAMILIES)) == machines(FAMILIES)
 
 
 def test_what_follows_the_round_follows_it() -> None:

@@ -37,7 +37,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.errors import UsageError
-from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.family import Build, Family, Plan
 from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -79,16 +79,18 @@ class Answers:
         return self.failed / self.told if self.told else None
 
     def watch(self, families: dict[str, Family]) -> dict[str, Family]:
-        """The families, with machines whose answers are counted here."""
-        return {
-            name: family._replace(build=self._builder(family)) for name, family in families.items()
-        }
+        """The families, with machines whose answers are counted here.
 
-    def _builder(self, family: Family) -> Any:
+        Families that share a machine are known by their common `build`, so it is wrapped once.
+        """
+        builds = {family.build: self._watched_build(family.build) for family in families.values()}
+        return {name: one._replace(build=builds[one.build]) for name, one in families.items()}
+
+    def _watched_build(self, unwatched: Build) -> Build:
         def build(
             me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
         ) -> list[Machine]:
-            return [self._watched(machine) for machine in family.build(me, plans, chance, kept)]
+            return [self._watched(machine) for machine in unwatched(me, plans, chance, kept)]
 
         return build
 
