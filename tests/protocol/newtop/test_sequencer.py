@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.protocol.newtop.forming_table import QUICK, known, view_of
 from tests.protocol.newtop.mutants import OF_SEQUENCERS, mutant
 from tests.protocol.newtop.storms import storm
 from tests.protocol.newtop.stricter import AllHadIt, AllHaveIt, AllHaveSentMore, by_rule
@@ -26,6 +27,7 @@ from ordercast.protocol.newtop.packets import Turn
 from ordercast.protocol.newtop.sequencer import BySequencer
 from ordercast.testing import simulate
 from ordercast.testing.stage import Stage
+from ordercast.types import StateWanted
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 
@@ -269,3 +271,40 @@ def test_a_planted_bug_is_caught(name: str) -> None:
         if any(one.law == OF_SEQUENCERS[name].breaks and one.witness for one in verdicts):
             return
     pytest.fail(f"{name} was not caught")
+
+
+# --- a state above the cut that excludes its initiator ---------------------------------------
+
+
+def excluded_with_the_sequencer(stage: Stage) -> None:
+    """n2 forms the group anew. n1, the sequencer, crashes before it has the state of n2, and n2
+    crashes when n3 and n4 have it: both are excluded at the last number of n1."""
+    stage.start()
+    stage.form("n2")
+    stage.settle(ticks=6)
+    assert any(isinstance(what, StateWanted) for _, what in stage.log)
+    die(stage, "n1")
+    stage.settle(ticks=3)
+    if "n5" in stage.actors:
+        stage.cut("n5", "n3", one_way=True)
+    stage.settle(ticks=2)
+    stage.provide("n2", b"state")
+    for name in ("n3", "n4"):
+        carry(stage, "n2", name)
+    die(stage, "n2")
+    wait(stage, 100)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_state_above_the_cut_of_its_initiator_is_not_delivered(waits: bool) -> None:
+    """Whether or not n3 waits, between the two numbers, for another group."""
+    options = SequencedOptions(**QUICK)
+    plans = [Plan("g", ("n1", "n2", "n3", "n4"), options)]
+    if waits:
+        plans.append(Plan("h", ("n3", "n5"), Options(suspicion_limit="60s")))
+    stage = Stage(SEQUENCED, plans)
+    excluded_with_the_sequencer(stage)
+    for name in ("n3", "n4"):
+        assert view_of(stage, name) == ("", "n3 n4"), "they continue where they were"
+        assert known(stage, name) == []
+        assert stage.accepts(name)

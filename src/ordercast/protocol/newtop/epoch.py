@@ -63,11 +63,12 @@ class Phase(Enum):
     |----------------|-----------------|------------------------|---------------------------|
     | AWAITING_STATE | STATE_QUEUED *  | -                      | FAILED                    |
     | STATE_QUEUED   | ignored         | BEGUN                  | FAILED                    |
-    | FAILED         | ignored         | BEGUN                  | ignored                   |
-    | BEGUN          | ignored         | ignored                | ignored                   |
+    | FAILED         | ignored         | ignored *              | ignored                   |
+    | BEGUN          | ignored         | -                      | ignored                   |
 
-    * FAILED if its number is not above our own start: its initiator did not wait for us.
-    A state that was queued before its initiator was excluded may still be delivered.
+    * on arrival: FAILED if its number is not above our own start, for then its initiator did not
+    wait for us. On delivery: its number is above the cut that excluded its initiator. If it were
+    used, members that wait for another group between the two numbers would fail, and others begin.
     """
 
     AWAITING_STATE = "awaiting state"
@@ -185,11 +186,13 @@ class GroupEpoch:
 
     def begin(self, step: Step, message: State) -> None:
         """The state is delivered at its place in the order, and the first view with it."""
-        if self.phase is not Phase.BEGUN:
-            self.phase = Phase.BEGUN
-            if self.initiator != self.me:
-                step.give_state(self.name, message.state)
-            step.install(self.views.current())
+        if self.phase is Phase.FAILED:
+            return
+        assert self.phase is Phase.STATE_QUEUED
+        self.phase = Phase.BEGUN
+        if self.initiator != self.me:
+            step.give_state(self.name, message.state)
+        step.install(self.views.current())
         self.placement.begin(self, step)
 
     # --- sending -----------------------------------------------------------------------------

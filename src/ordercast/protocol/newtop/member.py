@@ -51,7 +51,6 @@ from ordercast.types import Event, NodeId, Payloads, Refused, event_number
 
 FREQUENT = (Data, Turn, Null)
 """Packets of which many arrive together."""
-"""Bytes of an application's state: it travels in one packet."""
 
 
 class NewtopMember:
