@@ -24,7 +24,7 @@ import numpy as np
 from bench.table import Table
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
-from ordercast.spark.laws import Judged, judge, judge_lake
+from ordercast.spark.laws import JudgedRun, judge, judge_lake
 from ordercast.spark.session import open_session
 from ordercast.spark.windows import settle
 from ordercast.trace.lake import find_runs, read_run
@@ -92,7 +92,7 @@ def _asked(folder: Path) -> list[str] | None:
     return list(LAWS) if "ordered" in folder.name else None
 
 
-def _judge(folder: Path) -> Judged:
+def _judge(folder: Path) -> JudgedRun:
     return judge(folder, _asked(folder))
 
 

@@ -42,7 +42,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step, Timer
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim.explore import Bounds, explore, setting
-from ordercast.spark.laws import judge_lake
+from ordercast.spark.laws import Limits, judge_lake
 from ordercast.spark.online import breaks
 from ordercast.spark.stream import register
 from ordercast.testing import simulate
@@ -52,6 +52,7 @@ from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import Record
 from ordercast.trace.schema import Trace
+from ordercast.trace.text import parse_history
 from ordercast.types import Event, NodeId, Payloads, Updating, event_number
 from ordercast.units import MILLISECOND, Duration, take_units
 
@@ -442,6 +443,25 @@ def test_judged_on_spark(tmp_path: Path, spark: Any) -> None:  # noqa: F811 - th
     assert answers(sound.verdicts) == {NAME: Answer.HOLDS, "fifo": Answer.HOLDS}
     assert answers(deaf.verdicts) == {NAME: Answer.BROKEN, "fifo": Answer.HOLDS}
     assert sound.forms == {NAME: Form.PLAIN, "fifo": Form.VECTOR}
+
+
+@pytest.mark.slow
+def test_its_promises_are_kept_to_on_spark(tmp_path: Path, spark: Any) -> None:  # noqa: F811
+    """A durable family remembers across a restart what it delivered, so twice is broken."""
+    promises = {"ring": Promises(("no-creation", "no-duplication"), durable=True)}
+    trace = parse_history(
+        "run again family=ring ending=finished\n"
+        "n1 submit n1:1\nn1 deliver n1:1\nn2 deliver n1:1\nn2 crash\nn2#1 deliver n1:1\n"
+    )
+    write_trace(tmp_path, trace)
+    folders = [run_folder(tmp_path, "again")]
+    expected = check(trace, promises=promises)
+    assert answers(expected) == {"no-creation": Answer.HOLDS, "no-duplication": Answer.BROKEN}
+    for limits in (Limits(), Limits(huge=0)):  # in a task, and in slices first
+        (judged,) = judge_lake(spark, folders, None, limits, promises)
+        assert judged.verdicts == expected
+        (forgetful,) = judge_lake(spark, folders, ["no-duplication"], limits)
+        assert answers(forgetful.verdicts) == {"no-duplication": Answer.HOLDS}
 
 
 @pytest.mark.slow

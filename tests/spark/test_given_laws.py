@@ -22,7 +22,7 @@ from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict, broken, holds
 from ordercast.spark.by_value import pack
 from ordercast.spark.columns import columns_of
-from ordercast.spark.laws import Judged, Limits, judge_lake
+from ordercast.spark.laws import JudgedRun, Limits, judge_lake
 from ordercast.spark.online import Memory, breaks, judge
 from ordercast.spark.stream import register
 from ordercast.spark.vector import judge_columns
@@ -141,7 +141,7 @@ def test_laws_go_to_spark_as_values(spark: Any, tmp_path: Path) -> None:
         write_trace(tmp_path, trace)
         folders.append(run_folder(tmp_path, trace.header.run))
 
-    def answers(judged: list[Judged]) -> list[Answer]:
+    def answers(judged: list[JudgedRun]) -> list[Answer]:
         return [verdict.answer for one in judged for verdict in one.verdicts]
 
     tasks = judge_lake(spark, folders, [PLAIN, "fifo"])

@@ -36,10 +36,12 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.planned import PLANNED
 from ordercast.trace.schema import CAUSES, KINDS, Ending, Row, Trace
 
-PROMISES: dict[str, Promises] = {
+FamilyPromises: TypeAlias = Mapping[str, Promises]
+"""What families promise, by the names that traces have."""
+
+PROMISES: FamilyPromises = {
     family.name: family.promises for family in FAMILIES.values() if family.promises is not None
 } | PLANNED
-"""What each family promises, by the name that traces have."""
 
 EventKey: TypeAlias = tuple[str, str, int]
 """(group, origin, number): what identifies an event."""
@@ -113,7 +115,7 @@ class Log:
 class History:
     """The index of one run. Built once and shared by all laws."""
 
-    def __init__(self, trace: Trace, promises: Mapping[str, Promises] = PROMISES) -> None:
+    def __init__(self, trace: Trace, promises: FamilyPromises = PROMISES) -> None:
         self.header = trace.header
         self.promises = promises.get(trace.header.family or "")  # of the run's family, if known
         self.finished = trace.header.ending == Ending.FINISHED

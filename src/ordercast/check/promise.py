@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ordercast.check.history import PROMISES, History
+from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.kernel.family import Family, Promises
+from ordercast.kernel.family import Family
 from ordercast.trace.schema import Header, Row, Trace
 from ordercast.types import name_of
 
 
-def promises_with(families: Iterable[Family]) -> dict[str, Promises]:
+def promises_with(families: Iterable[Family]) -> FamilyPromises:
     """All known promises, and those of these families, wherever they live."""
     told = {each.name: each.promises for each in families if each.promises is not None}
-    return PROMISES | told
+    return {**PROMISES, **told}
 
 
 def promised(history: History) -> frozenset[str] | None:

@@ -5,7 +5,7 @@ a task is first judged in slices (windows.py), which use all cores and need no m
 what they cannot settle goes to a task all the same. Either way the plain judge has the last word,
 so the answers are those of `--engine plain`, witness and all. What no form can decide of a run of
 that size is unknown, with this reason. A run that cannot be read is an answer too, and the others
-go on. Laws go to the tasks as values (by_value.py).
+go on. Laws and promises go to the tasks as values (by_value.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ordercast.check.history import PROMISES, FamilyPromises
 from ordercast.check.law import Form, Law
 from ordercast.check.laws import named
 from ordercast.check.verdict import Verdict, unknown
@@ -37,7 +38,7 @@ HUGE_ROWS = TASK_BYTES // ROW_BYTES
 """Runs with more rows than this are first judged in slices."""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run, judged, or why it cannot be. `forms`: by law, the form that gave the answer."""
 
     folder: str
@@ -67,17 +68,18 @@ def judge_lake(
     folders: Sequence[Path],
     laws: Iterable[Law | str] | None = None,
     limits: Limits = LIMITS,
-) -> list[Judged]:
-    """Every run of these folders, in their order."""
+    promises: FamilyPromises = PROMISES,
+) -> list[JudgedRun]:
+    """Every run of these folders, in their order, as `check` judges each."""
     wanted = named(laws)
-    found: dict[int, Judged] = {}
+    found: dict[int, JudgedRun] = {}
     tasks: list[tuple[int, str, list[str] | None]] = []
     settled: dict[int, Settled] = {}
     for place, folder in enumerate(folders):
         path = folder.resolve()
         ask = None if wanted is None else [law.name for law in wanted]
         rows = count_rows(path)
-        known = settle(spark, path, wanted) if rows > limits.huge else None
+        known = settle(spark, path, wanted, promises) if rows > limits.huge else None
         if known is not None:
             settled[place] = known
             ask = [law.name for law in known.laws if law.name not in known.verdicts]
@@ -85,20 +87,26 @@ def judge_lake(
                 found[place] = _joined(path, known, _too_large(path, ask, rows, limits.read))
                 continue
         tasks.append((place, str(path), ask))
-    for place, judged in _in_tasks(spark, tasks, wanted or [], limits.plain):
+    task = _task(pack(wanted or ()), dict(promises), limits.plain)
+    for place, judged in _in_tasks(spark, tasks, task):
         known = settled.get(place)
         found[place] = judged if known is None else _joined(Path(judged.folder), known, judged)
     return [found[place] for place in range(len(folders))]
 
 
-def judge(folder: Path, laws: Iterable[Law | str] | None, plain_rows: int = PLAIN_ROWS) -> Judged:
+def judge(
+    folder: Path,
+    laws: Iterable[Law | str] | None,
+    promises: FamilyPromises = PROMISES,
+    plain_rows: int = PLAIN_ROWS,
+) -> JudgedRun:
     """One run, in this process."""
     try:
         run = read_columns(folder)
     except TraceError as error:
-        return Judged(folder=str(folder), error=str(error))
-    answers = judge_columns(run, laws, plain_rows)
-    return Judged(
+        return JudgedRun(folder=str(folder), error=str(error))
+    answers = judge_columns(run, laws, promises, plain_rows)
+    return JudgedRun(
         folder=str(folder),
         run=run.header.run,
         family=run.header.family,
@@ -109,21 +117,21 @@ def judge(folder: Path, laws: Iterable[Law | str] | None, plain_rows: int = PLAI
     )
 
 
-def _too_large(folder: Path, laws: list[str], rows: int, most: int) -> Judged:
+def _too_large(folder: Path, laws: list[str], rows: int, most: int) -> JudgedRun:
     """What is said of the laws that slices did not prove, if no task can read the run."""
     why = (
         f"slices could not prove it, and the run has {rows:,} rows, more than the {most:,} that "
         "are read into memory"
     )
-    return Judged(folder=str(folder), verdicts=[unknown(law, why) for law in laws])
+    return JudgedRun(folder=str(folder), verdicts=[unknown(law, why) for law in laws])
 
 
-def _joined(folder: Path, known: Settled, rest: Judged) -> Judged:
+def _joined(folder: Path, known: Settled, rest: JudgedRun) -> JudgedRun:
     """What the slices settled and what a task found, in the order that was asked for."""
     if rest.error is not None:
         return rest
     verdicts = known.verdicts | {one.law: one for one in rest.verdicts}
-    return Judged(
+    return JudgedRun(
         folder=str(folder),
         run=known.header.run,
         family=known.header.family,
@@ -137,19 +145,19 @@ def _joined(folder: Path, known: Settled, rest: Judged) -> Judged:
 def _in_tasks(
     spark: Any,
     tasks: list[tuple[int, str, list[str] | None]],
-    laws: Iterable[Law],
-    plain_rows: int,
-) -> Iterator[tuple[int, Judged]]:
+    task: Callable[[Iterator[Any]], Iterator[Any]],
+) -> Iterator[tuple[int, JudgedRun]]:
     if not tasks:
         return
     columns = "place int, folder string, laws array<string>"
     frame = spark.createDataFrame(tasks, columns).repartitionByRange(len(tasks), "place")
-    task = _task(pack(laws), plain_rows)
     for row in frame.mapInArrow(task, "place int, judged binary").collect():
-        yield row["place"], msgspec.msgpack.decode(bytes(row["judged"]), type=Judged)
+        yield row["place"], msgspec.msgpack.decode(bytes(row["judged"]), type=JudgedRun)
 
 
-def _task(packed: bytes, plain_rows: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _task(
+    packed: bytes, promises: FamilyPromises, plain_rows: int
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
 
@@ -159,7 +167,7 @@ def _task(packed: bytes, plain_rows: int) -> Callable[[Iterator[Any]], Iterator[
             judged = []
             for row in rows:
                 asked = row["laws"] and [laws.get(name, name) for name in row["laws"]]
-                answer = judge(Path(row["folder"]), asked, plain_rows)
+                answer = judge(Path(row["folder"]), asked, promises, plain_rows)
                 judged.append(msgspec.msgpack.encode(answer))
             places = pyarrow.array([row["place"] for row in rows], pyarrow.int32())
             yield pyarrow.RecordBatch.from_arrays(

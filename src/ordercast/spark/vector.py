@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ordercast.check.history import History
+from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.law import Form, Law
 from ordercast.check.laws import LAWS, judge, named, wanted_of
 from ordercast.check.promise import families_of, judge_families
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.spark.columns import Columns, Vector
 from ordercast.spark.vector_facts import Facts
-from ordercast.trace.schema import Header, Level, Trace
+from ordercast.trace.schema import Header, Level
 
 PLAIN_ROWS = 10_000_000
 """The most rows of a run that are made into objects for the plain judge."""
 
 
-class Answers(NamedTuple):
+class Judgement(NamedTuple):
     """The verdicts, in the order that was asked for, and by law the form that gave each."""
 
     verdicts: list[Verdict]
@@ -36,26 +36,26 @@ class Answers(NamedTuple):
 
 
 def judge_columns(
-    run: Columns, laws: Iterable[Law | str] | None = None, plain_rows: int = PLAIN_ROWS
-) -> Answers:
+    run: Columns,
+    laws: Iterable[Law | str] | None = None,
+    promises: FamilyPromises = PROMISES,
+    plain_rows: int = PLAIN_ROWS,
+) -> Judgement:
     """What `check` says of the same run."""
     wanted = named(laws)
     forms: dict[str, Form] = {}
     if wanted is not None or not families_of(run.header):
-        return Answers(_judge(run, wanted, plain_rows, forms), forms)
+        return Judgement(_judge(Vectors(run, promises, plain_rows), wanted, forms), forms)
 
     def judge_one(header: Header, groups: list[str]) -> list[Verdict]:
-        return _judge(run.only(groups, header), None, plain_rows, forms)
+        return _judge(Vectors(run.only(groups, header), promises, plain_rows), None, forms)
 
-    return Answers(judge_families(run.header, judge_one, LAWS), forms)
+    return Judgement(judge_families(run.header, judge_one, LAWS), forms)
 
 
-def _judge(
-    run: Columns, laws: list[Law] | None, plain_rows: int, forms: dict[str, Form]
-) -> list[Verdict]:
-    vectors = Vectors(run, plain_rows)
+def _judge(vectors: Vectors, laws: list[Law] | None, forms: dict[str, Form]) -> list[Verdict]:
     verdicts = []
-    for law in wanted_of(vectors.facts.history, laws) if laws is None else laws:
+    for law in wanted_of(vectors.facts.history, None) if laws is None else laws:
         verdicts.append(vectors.judge(law))
         if forms.get(law.name) is not Form.PLAIN:  # of several groups the slowest
             forms[law.name] = vectors.form(law)
@@ -65,9 +65,14 @@ def _judge(
 class Vectors:
     """One run, judged law by law."""
 
-    def __init__(self, run: Columns, plain_rows: int = PLAIN_ROWS) -> None:
+    def __init__(
+        self,
+        run: Columns,
+        promises: FamilyPromises = PROMISES,
+        plain_rows: int = PLAIN_ROWS,
+    ) -> None:
         self.run = run
-        self.facts = Facts(run)
+        self.facts = Facts(run, promises)
         self._plain_rows = plain_rows
 
     def judge(self, law: Law) -> Verdict:
@@ -103,8 +108,8 @@ class Vectors:
         skeleton = self.facts.skeleton
         if len(rows) == len(skeleton) and np.array_equal(rows, skeleton):
             return self.facts.history
-        return History(Trace(self.run.header, self.run.rows(rows)))
+        return self.facts.history_of(rows)
 
     @cached_property
     def _whole(self) -> History:
-        return History(Trace(self.run.header, self.run.rows(np.arange(self.run.count))))
+        return self.facts.history_of(np.arange(self.run.count))

@@ -25,9 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ordercast.check.history import History
 from ordercast.spark.columns import DELIVER, LOSE, SUBMIT, Columns, Vector
-from ordercast.trace.schema import Row, Trace
 from ordercast.types import COUNTER_BITS
 
 MEMBERSHIP_KINDS = ("stop", "crash", "join", "leave", "view", "ticket", "exclude", "suspect")
@@ -121,15 +119,6 @@ class Events:
                 ends = rows[[int(times.argmin()), int(times.argmax())]]  # of equal ones the first
                 found.append(self.ids[np.searchsorted(self.rows, ends)])
         return np.concatenate(found)
-
-    @cached_property
-    def history(self) -> History:
-        """The skeleton rows as a plain judge sees them."""
-        return History(Trace(self.run.header, self.skeleton_rows))
-
-    @cached_property
-    def skeleton_rows(self) -> list[Row]:
-        return self.run.rows(self.skeleton)
 
 
 def _number(sender: Vector, number: Vector, senders: int) -> tuple[Vector, int]:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ordercast.check.facts import RunFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import PROMISES, FamilyPromises, History, Log
 from ordercast.spark import vector_delivery as delivery
 from ordercast.spark import vector_members as members
 from ordercast.spark.columns import Columns, Vector
@@ -26,9 +26,10 @@ class Facts:
 
     nothing = delivery.NOTHING
 
-    def __init__(self, run: Columns) -> None:
+    def __init__(self, run: Columns, promises: FamilyPromises = PROMISES) -> None:
         self.run = run
-        self.durable = History(Trace(run.header, [])).durable
+        self._promises = promises
+        self.durable = History(Trace(run.header, []), promises).durable
         self.finished = run.header.ending == Ending.FINISHED
         self._selected: dict[Callable[[RunFacts], Vector | None], Vector | None] = {}
 
@@ -48,9 +49,13 @@ class Facts:
     def skeleton(self) -> Vector:
         return self.events.skeleton
 
-    @property
+    @cached_property
     def history(self) -> History:
-        return self.events.history
+        return self.history_of(self.skeleton)
+
+    def history_of(self, rows: Vector) -> History:
+        """These rows as a plain judge sees them."""
+        return History(Trace(self.run.header, self.run.rows(rows)), self._promises)
 
     # --- deliveries ---
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ordercast.check.history import History
+from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.law import Law
 from ordercast.check.laws import LAWS, judge, wanted_of
 from ordercast.check.promise import families_of
@@ -72,13 +72,18 @@ class Settled(NamedTuple):
     verdicts: dict[str, Verdict]
 
 
-def settle(spark: Any, folder: Path, laws: Sequence[Law] | None) -> Settled | None:
+def settle(
+    spark: Any,
+    folder: Path,
+    laws: Sequence[Law] | None,
+    promises: FamilyPromises = PROMISES,
+) -> Settled | None:
     """What slices can say of one run; None if they cannot even read it."""
     try:
         header = read_header(folder)
         if header.level == Level.OFF or (laws is None and families_of(header)):
             return None
-        ask = prepare(folder, header, laws, _cores(spark))
+        ask = prepare(folder, header, laws, _cores(spark), promises)
     except (TraceError, Doubt, OSError, UnicodeDecodeError, load_pyarrow().core.ArrowException):
         return None
     failures = (
@@ -86,7 +91,7 @@ def settle(spark: Any, folder: Path, laws: Sequence[Law] | None) -> Settled | No
         import_module("py4j.protocol").Py4JError,
     )
     try:
-        run = _ask(spark, ask, header)
+        run = _ask(spark, ask, header, promises)
     except failures:
         return None
     if run is None:
@@ -95,22 +100,28 @@ def settle(spark: Any, folder: Path, laws: Sequence[Law] | None) -> Settled | No
     return Settled(header, sum(ask.counts), wanted, run.settle(wanted))
 
 
-def prepare(folder: Path, header: Header, laws: Iterable[Law] | None, cores: int) -> Ask:
+def prepare(
+    folder: Path,
+    header: Header,
+    laws: Iterable[Law] | None,
+    cores: int,
+    promises: FamilyPromises = PROMISES,
+) -> Ask:
     """Who is in the run, and who of them in which slice. Doubt if it is not as it should be."""
     pyarrow = load_pyarrow()
     names: tuple[dict[str, int], ...] = ({}, {}, {})
     rows: Counter[int] = Counter()
     columns = ("run", "kind", "process", "group", "origin")
     for part in sorted(folder.glob(PARTS)):
-        promises = pyarrow.parquet.read_metadata(str(part)).num_rows
+        missing = pyarrow.parquet.read_metadata(str(part)).num_rows
         for batch in read_part(pyarrow, part, header.run, columns):
-            promises -= batch.num_rows
+            missing -= batch.num_rows
             for name, known in zip(columns[2:], names, strict=True):
                 if batch.num_rows and name in batch.schema.names:
                     codes = codes_of(batch.column(name), known)
                     if name == "process":
                         rows.update(dict(enumerate(np.bincount(codes).tolist())))
-        if promises:
+        if missing:
             raise Doubt
     if not 0 < rows.total() < ROWS_LIMIT:
         raise Doubt
@@ -121,7 +132,7 @@ def prepare(folder: Path, header: Header, laws: Iterable[Law] | None, cores: int
     return Ask(
         folder=str(folder),
         run=header.run,
-        durable=History(Trace(header, [])).durable,
+        durable=History(Trace(header, []), promises).durable,
         processes=tuple(processes),
         groups=tuple(sorted(names[1])),
         origins=(*processes, *sorted(names[2].keys() - names[0].keys())),
@@ -151,7 +162,7 @@ def _cores(spark: Any) -> int:
         return 8
 
 
-def _ask(spark: Any, ask: Ask, header: Header) -> Slices | None:
+def _ask(spark: Any, ask: Ask, header: Header, promises: FamilyPromises) -> Slices | None:
     """Both passes."""
     level = import_module("pyspark").StorageLevel.DISK_ONLY
     f = import_module("pyspark.sql").functions
@@ -182,7 +193,7 @@ def _ask(spark: Any, ask: Ask, header: Header) -> Slices | None:
     finally:
         told.unpersist()
     walked = [msgspec.msgpack.decode(bytes(one["walked"]), type=Walked) for one in rows]
-    return Slices(ask, header, list(dict.fromkeys(few)), said, walked)
+    return Slices(ask, header, list(dict.fromkeys(few)), said, walked, promises)
 
 
 @contextmanager
@@ -237,11 +248,17 @@ class Slices:
     """What all slices together show of a run: `SliceFacts` of check/facts.py."""
 
     def __init__(
-        self, ask: Ask, header: Header, few: list[Row], said: list[Said], walked: list[Walked]
+        self,
+        ask: Ask,
+        header: Header,
+        few: list[Row],
+        said: list[Said],
+        walked: list[Walked],
+        promises: FamilyPromises = PROMISES,
     ) -> None:
         self._ask, self._said, self._walked = ask, said, walked
-        self._few = few
-        self.history = History(Trace(header, few))
+        self._few, self._promises = few, promises
+        self.history = History(Trace(header, few), promises)
         self._shown: dict[str, bool] = {}
         for told in [*(one.kept for one in said), *(one.kept for one in walked)]:
             for name, good in told.items():
@@ -314,7 +331,7 @@ class Slices:
 
     def skeleton_without(self, kind: str) -> History:
         rows = [row for row in self._few if row.kind != kind]
-        return History(Trace(self.history.header, rows))
+        return History(Trace(self.history.header, rows), self._promises)
 
     def all_have_what_was_submitted(self) -> bool:
         submitted: Counter[int] = Counter()

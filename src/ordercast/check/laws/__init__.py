@@ -11,17 +11,16 @@ at all. Otherwise it is unknown, with the first reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
-from ordercast.check.history import PROMISES, History
+from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.implications import with_implied
 from ordercast.check.law import Law
 from ordercast.check.promise import families_of, judge_families, promised, rows_of_groups
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import UsageError, unknown_word
-from ordercast.kernel.family import Promises
 from ordercast.trace.schema import Level, Trace
 
 
@@ -36,7 +35,7 @@ LAWS: dict[str, Law] = {law.name: law for law in _find()}
 def check(
     trace: Trace,
     laws: Iterable[Law | str] | None = None,
-    promises: Mapping[str, Promises] = PROMISES,
+    promises: FamilyPromises = PROMISES,
 ) -> list[Verdict]:
     """Judges one run by these laws (a name stands for a law of this folder), each once.
 
