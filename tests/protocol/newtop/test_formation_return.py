@@ -78,12 +78,12 @@ def test_sides_of_a_partition_re_form_automatically() -> None:
 def test_only_the_first_member_of_the_largest_view_acts_automatically() -> None:
     stage = partitioned(reform="auto")
     for name in ("n1", "n2", "n3"):
-        member(stage, name).named["g"].request = None
+        member(stage, name).named["g"].gathering.request = None
     terms = member(stage, "n1").named["g"].terms
 
     def requests(name: str, sender: str, size: int, first: str) -> bool:
         stage.inject(node(sender), name, Here("g", "other", size, first, terms, False))
-        return member(stage, name).named["g"].request is not None
+        return member(stage, name).named["g"].gathering.request is not None
 
     assert not requests("n3", "n1", 2, "n1"), "a larger part is there"
     assert not requests("n2", "n3", 1, "n3"), "n1 is the first of its part"
@@ -98,9 +98,9 @@ def test_nothing_happens_automatically_if_no_member_answers() -> None:
     wait(stage, 60)
     terms = member(stage, "n1").named["g"].terms
     stage.inject(node("n3"), "n1", Here("g", "", 1, "n3", terms, False))
-    assert member(stage, "n1").named["g"].request is not None
+    assert member(stage, "n1").named["g"].gathering.request is not None
     run(stage, 60)
-    assert member(stage, "n1").named["g"].request is None
+    assert member(stage, "n1").named["g"].gathering.request is None
     assert view_of(stage, "n1") == view_of(stage, "n2") == ("", "n1 n2")
 
 

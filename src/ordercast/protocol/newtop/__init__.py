@@ -15,6 +15,7 @@ stability.py  the streams of a group: how far each was received, and what is ret
 flow.py       windows: how many own events may be in flight
 formation.py  invitations and votes: how a group is formed, as a table of states
 attempt.py    these states, and what is remembered of other formations
+gathering.py  when a group should be formed, and of which members
 request.py    a request to re-form a group
 presence.py   which members are reachable, in any formation
 refusals.py   packets that break the rules

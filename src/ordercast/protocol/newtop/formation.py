@@ -14,14 +14,9 @@ Rules.
     state is excluded in the end.
  3. A member votes on one formation at a time, and rejects other invitations meanwhile. If two
     initiators invite each other, the one with the smaller id prevails.
- 4. A request to form is tried a few times, and first asks which members are reachable. A member
-    that is in no formation has no state to provide: if others are in one, it asks one of them.
- 5. If no member is in a formation yet, the first member of the plan forms the group when all are
-    reachable.
- 6. With `reform = "auto"` the first member of a view re-forms the group when it hears of members
-    that are not in the view, if it hears of no larger view.
 
-What it does not do: order anything, or transfer the state. `member.py` starts the epochs.
+What it does not do: decide when a group should be formed (`gathering.py`), order anything, or
+transfer the state. `member.py` starts the epochs.
 """
 
 from __future__ import annotations
@@ -29,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
-from ordercast.errors import PeerError, UsageError
+from ordercast.errors import PeerError
 from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan
-from ordercast.kernel.step import DATAGRAM, Step
+from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.attempt import (
     Agreed,
     Attempt,
@@ -42,6 +37,7 @@ from ordercast.protocol.newtop.attempt import (
     Voting,
 )
 from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.newtop.gathering import Gathering
 from ordercast.protocol.newtop.options import Options
 from ordercast.protocol.newtop.packets import (
     Here,
@@ -53,10 +49,9 @@ from ordercast.protocol.newtop.packets import (
     Vote,
 )
 from ordercast.protocol.newtop.placement import Placement
-from ordercast.protocol.newtop.presence import Presence, differences, terms_of
+from ordercast.protocol.newtop.presence import differences, terms_of
 from ordercast.protocol.newtop.refusals import refuse_invitation
-from ordercast.protocol.newtop.request import MOST_ROUNDS, Probe, Request
-from ordercast.types import Invitation, NodeId, Refused
+from ordercast.types import Invitation, NodeId
 
 STATE_LIMITS = 30
 """So many suspicion limits an epoch may be without its state, before its initiator is excluded."""
@@ -73,15 +68,12 @@ class NamedGroup:
         self.plan = plan
         self.options = plan.options
         self.placement = placement
-        self.others = tuple(name for name in plan.members if name != me.name)
         self.terms = terms_of(plan, placement)
         self.current: GroupEpoch | None = None  # None: we are in no formation
         self.attempt: Attempt = Idle()
-        self.request: Request | None = None  # None: the group need not be re-formed
-        self.presence = Presence(self.others)
+        self.gathering = Gathering(me, plan, self.terms)
         self.counter = 0  # formations that we initiated in this incarnation
         self.events = 0  # events that we submitted in this incarnation
-        self.failures = 0  # requests of our own that failed in a row
         self._others = OtherFormations()
 
     @property
@@ -108,161 +100,54 @@ class NamedGroup:
 
     def start(self, step: Step) -> None:
         """The member has joined, and is perhaps in no formation."""
-        if self._announces():
-            self._announce(step)
+        self._announce(step)
 
     def receive(self, step: Step, sender: NodeId, packet: OfFormations) -> None:
-        if sender.name not in self.others:
+        if sender.name not in self.gathering.others:
             raise PeerError(f"{sender} is not a member of {self.plan.group}")
         self.give(step, type(packet), sender, packet)
 
     def leave(self, step: Step) -> None:
         if isinstance(self.attempt, Voting):
             self._vote(step, self.attempt, False, "it left the group")
-        for what in ("here", "gather", "vote", "state"):
+        self.gathering.stop(step)
+        for what in ("vote", "state"):
             self._set_timer(step, what, None)
 
-    # --- who is reachable --------------------------------------------------------------------
-
-    def _announces(self) -> bool:
-        """Whether we want to hear of other members whenever they appear."""
-        return self.entering is None and (self.current is None or self.options.reform == "auto")
+    # --- when to form the group: `gathering.py` ------------------------------------------------
 
     def _announce(self, step: Step) -> None:
-        """A member that waits for others says so, ever more slowly."""
-        if not self._announces():
-            return
-        self.presence.ticks += 1
-        to = self.others
-        if self.current is not None:
-            there = {one.name for one in self.current.views.members}
-            to = tuple(name for name in self.others if name not in there)
-        else:
-            self._form_first(step)
-        if to:
-            step.send(to, self._here(asks=True), DATAGRAM)
-        pause = self.options.silence_limit << min(self.presence.ticks - 1, 10)
-        self._set_timer(step, "here", min(pause, self.options.suspicion_limit))
-
-    def _here(self, asks: bool) -> Here:
-        view = self.current.views.members if self.current is not None else ()
-        formation = self.current.formation if self.current is not None else None
-        first = view[0].name if view else ""
-        return Here(self.plan.group, formation, len(view), first, self.terms, asks)
+        gathering = self.gathering
+        if gathering.announces(self.current):
+            self._invite_any(step, gathering.next_round(self.current, self.is_idle))
+            gathering.announce(step, self.current)
 
     def _hear(self, step: Step, sender: NodeId, here: Here) -> None:
-        presence = self.presence
-        if presence.is_old(sender):
-            return
-        if here.asks:
-            step.send(sender, self._here(asks=False), DATAGRAM)
-        if here.terms != self.terms:
-            if self.current is None and presence.is_new_objection(sender):
-                what = differences(self.terms, here.terms)
-                why = f"{sender} has joined group {self.plan.group!r} with other options: {what}"
-                step.notify(Refused(self.plan.group, why))
-            return
-        presence.note(sender, here)
-        request = self.request
-        if request is not None and request.probe is not None:
-            request.probe.answers[sender.name] = sender, here
-            if self.is_idle and not request.probe.silent():
-                self._invite_reachable(step, request, request.probe)
-        elif self.current is None:
-            self._form_first(step)
-        else:
-            self._form_anew(step, self.current, sender)
-
-    def _form_first(self, step: Step) -> None:
-        """At most once a round: the first member invites when all are there and none has formed
-        the group."""
-        if not self.is_idle or self.request is not None or self.me.name != self.plan.members[0]:
-            return
-        incarnations = self.presence.all_unformed()
-        if incarnations is not None and self.presence.take_turn():
-            self._invite(step, tuple(sorted((self.me, *incarnations))))
-
-    def _form_anew(self, step: Step, current: GroupEpoch, sender: NodeId) -> None:
-        """We have heard of a member, perhaps of one that is not in our view."""
-        if self.options.reform != "auto" or self.request is not None:
-            return
-        view = current.views.members
-        if sender in view or view[0] != self.me or not self.presence.is_largest(view):
-            return
-        self.request = Request(None, from_application=False)
-        pause = self.options.suspicion_limit << min(self.failures, 4)
-        self._set_timer(step, "gather", pause)
-
-    # --- requests ----------------------------------------------------------------------------
+        found = self.gathering.hear(step, sender, here, self.current, self.is_idle)
+        self._invite_any(step, found)
 
     def _note_request(
         self, step: Step, members: tuple[str, ...] | None, from_application: bool
     ) -> None:
-        for name in members or ():
-            if name not in self.plan.members:
-                raise UsageError(f"{name!r} is not a member of group {self.plan.group!r}")
-        wanted = tuple(dict.fromkeys(name for name in members or () if name != self.me.name))
-        self.request = Request(wanted if members else None, from_application)
+        self.gathering.note_request(members, from_application)
 
     def _try_request(
         self, step: Step, members: tuple[str, ...] | None, from_application: bool
     ) -> None:
-        self._note_request(step, members, from_application)
+        self.gathering.note_request(members, from_application)
         self._probe(step)
 
     def _receive_please(self, step: Step, sender: NodeId, packet: Please) -> None:
         """A member that is in no formation asks us to re-form the group with it."""
-        if self.current is not None and self.request is None:
+        if self.current is not None and self.gathering.request is None:
             self.give(step, inputs.Form, None, False)
 
     def _probe(self, step: Step) -> None:
-        """Asks which members are reachable. After the last round, invites those that answered."""
-        request = self.request
-        if request is None:
-            return
-        probe = request.start_probe(self.others)
-        silent = probe.silent()
-        if probe.rounds == MOST_ROUNDS or not silent:
-            self._invite_reachable(step, request, probe)
-            return
-        probe.rounds += 1
-        step.send(silent, self._here(asks=True), DATAGRAM)
-        self._set_timer(step, "gather", self.options.silence_limit // 4)
+        self._invite_any(step, self.gathering.probe(step, self.current))
 
-    def _invite_reachable(self, step: Step, request: Request, probe: Probe) -> None:
-        request.probe = None
-        missing = () if request.members is None else probe.silent()
-        formed = probe.largest_view()
-        members = tuple(sorted((self.me, *probe.incarnations())))
-        if missing:
-            self._fail_try(step, f"{missing[0]} does not answer")
-        elif self.current is None and formed is not None:
-            step.send(formed, Please(self.plan.group))
-            self._fail_try(step, f"{formed.name} did not re-form it")
-        elif (
-            not request.from_application
-            and self.current is not None
-            and members == self.current.views.members
-        ):
-            self.request = None  # no reachable member is outside of our view
-        else:
+    def _invite_any(self, step: Step, members: tuple[NodeId, ...] | None) -> None:
+        if members is not None:
             self._invite(step, members)
-
-    def _fail_try(self, step: Step, why: str) -> None:
-        """The group was not formed. Tries again later, or gives up."""
-        request = self.request
-        if request is None:
-            return
-        if request.fail():
-            # Initiators that reject each other's invitations try again at different times.
-            place = self.plan.members.index(self.me.name)
-            pause = self.options.suspicion_limit * request.tries // 2
-            self._set_timer(step, "gather", pause + self.options.silence_limit * place)
-            return
-        self.request = None
-        self.failures += 1
-        if request.from_application:
-            step.notify(Refused(self.plan.group, f"{self.plan.group!r} was not re-formed: {why}"))
 
     # --- invitations and votes ---------------------------------------------------------------
 
@@ -402,9 +287,9 @@ class NamedGroup:
         self._others.end(voting.formation)
         self._set_timer(step, "vote", None)
         if voting.initiator == self.me:
-            self._fail_try(step, why)
-        elif self.request is not None:
-            self._set_timer(step, "gather", self.options.silence_limit)
+            self.gathering.fail_try(step, why)
+        else:
+            self.gathering.try_soon(step)
 
     # --- an epoch begins, or fails -----------------------------------------------------------
 
@@ -418,22 +303,15 @@ class NamedGroup:
         if self.current is not None:
             self._others.end(self.current.formation)
         self.current, self.attempt = epoch, Idle()
-        self.failures = 0
-        others = {one.name for one in epoch.views.members if one != self.me}
-        if self.request is not None and self.request.is_fulfilled_by(others):
-            self.request = None
-        pause = None if self.request is None else self.options.silence_limit
-        self._set_timer(step, "gather", pause)
+        self.gathering.has_begun(step, epoch)
         self._set_timer(step, "state", None)
-        self._set_timer(step, "here", self.options.suspicion_limit if self._announces() else None)
 
     def has_failed(self, step: Step, epoch: GroupEpoch) -> None:
         """The initiator of the epoch that we were entering is gone, and its state with it."""
         self._others.end(epoch.formation)
         self.attempt = Idle()
         self._set_timer(step, "state", None)
-        if self.request is not None:
-            self._set_timer(step, "gather", self.options.silence_limit)
+        self.gathering.try_soon(step)
         self._announce(step)
 
     def _exclude_initiator(self, step: Step) -> None:

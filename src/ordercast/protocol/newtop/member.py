@@ -252,7 +252,8 @@ class NewtopMember:
         if named is None:
             return {"present": 0}
         counters = named.current.counters() if named.current else {"present": 0}
-        return {**counters, "forming": int(not named.is_idle or named.request is not None)}
+        forming = not named.is_idle or named.gathering.request is not None
+        return {**counters, "forming": int(forming)}
 
     def _leave(self, step: Step, group: str) -> None:
         """The other members still deliver our events, up to the packet `Leave`."""
