@@ -233,6 +233,25 @@ def test_closing_waits_for_what_was_given_and_takes_nothing_more(run: Run) -> No
     run(story())
 
 
+def test_a_disk_that_fails_after_the_end_concerns_nobody(run: Run) -> None:
+    """Whoever was cancelled while it closed the committer has closed everything else too."""
+
+    async def story() -> None:
+        disk, heard = HeldDisk(), Heard()
+        committer = Committer(disk, heard.failed)
+        committer.commit(counted(1), heard.word(1))
+        closing = asyncio.create_task(committer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        disk.trouble = DiskError("the file is closed")
+        disk.let_go()
+        await committer.close()
+        assert (heard.words, heard.errors) == ([], [])
+
+    run(story())
+
+
 def test_what_was_acknowledged_is_in_the_file(run: Run, tmp_path: Path) -> None:
     """A real file, and many commits from many machines: each is there when it is acknowledged."""
     acknowledged: list[int] = []

@@ -1,21 +1,17 @@
-"""What a node keeps on its disk: read again by its next incarnation, and no word without it."""
+"""What a node persists: its next incarnation reads it, and nothing is sent before it is durable."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import json
-import os
-import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.net.nodes import Cluster, data_of, live, place_of, until
+from tests.net.nodes import Cluster, data_of, live, until
+from tests.net.processes import MemberProcess
 from tests.net.test_updaters import LEASE, ROUND, joined, next_word
 
-from ordercast import Causal, DiskError, Fifo, Group, Node, UsageError
+from ordercast import Causal, Group, Node, UsageError
 from ordercast.cli.main import main
 from ordercast.store.file import NAME
 
@@ -28,55 +24,19 @@ MEMBERS = ["n1", "n2", "n3"]
 # --- a lease replica that is killed ---------------------------------------------------------------
 
 
-class Killed:
-    """n1, the founder, as a process of its own that can be killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._listen = "127.0.0.1:0"
-        self._process: asyncio.subprocess.Process
-
-    async def start(self, *others: Node) -> None:
-        pipe = asyncio.subprocess.PIPE
-        self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "ordercast.live.member"), stdin=pipe, stdout=pipe
-        )
-        options = {"round": "10ms", "lease": "400ms", "join_wait": "10ms"}
-        options |= {"tickets": 1, "guards": 1}
-        group = {"name": WORLD, "family": "causal", "members": MEMBERS, "options": options}
-        node = {"name": "n1", "listen": self._listen, "data": str(self._folder / "n1")}
-        self._tell({"node": node, "groups": [group]})
-        assert process.stdout is not None
-        word, _, ready = (await process.stdout.readline()).decode().partition(" ")
-        assert word == "READY"
-        self._listen = json.loads(ready)["place"]
-        places = {node.me.name: place_of(node) for node in others}
-        self._tell({"do": "start", "places": places})
-        for node in others:
-            node.mesh.know("n1", self._listen)
-
-    def _tell(self, line: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(line).encode() + b"\n")
-
-    async def kill(self) -> None:
-        self._process.kill()
-        await self._process.communicate()
-
-
 @live
 async def test_a_lease_replica_that_is_killed_keeps_its_promises(cluster: Cluster) -> None:
     n2, n3 = await cluster.nodes("n2", "n3")
-    founder = Killed(cluster.folder)
-    await founder.start(n2, n3)
+    bootstrap_node = MemberProcess(cluster.folder, WORLD, MEMBERS)
+    await bootstrap_node.start(n2, n3)
     try:
         second, third = (node.join(WORLD, GUARDED, MEMBERS) for node in (n2, n3))
         await second.become_updater()
         assert await next_word(second) == "acquired"
-        await founder.kill()
+        await bootstrap_node.kill()
         assert await next_word(second) == "suspended"
         waiting = asyncio.create_task(third.become_updater())
-        await founder.start(n2, n3)
+        await bootstrap_node.start(n2, n3)
         assert await next_word(second) == "resumed", "it knows whom it gave the ticket to"
         await second.send(b"still mine")
         assert await data_of(third, 1) == [b"still mine"]
@@ -84,7 +44,7 @@ async def test_a_lease_replica_that_is_killed_keeps_its_promises(cluster: Cluste
         await second.stop_updating()
         assert await waiting == 0
     finally:
-        await founder.kill()
+        await bootstrap_node.kill()
 
 
 @live
@@ -104,46 +64,6 @@ async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -
     # The second incarnation found its cluster, and did not begin another one.
     epochs = {record.epoch for record in n1.store.records() if hasattr(record, "epoch")}
     assert min(epochs) > 1
-
-
-# --- a disk that fails ----------------------------------------------------------------------------
-
-
-def fail_to_sync(_: int) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-async def next_error(group: Group) -> Exception:
-    with pytest.raises(DiskError) as caught:
-        while True:
-            await group.next_batch()
-    return caught.value
-
-
-@live
-async def test_a_node_whose_disk_fails_stops_and_says_nothing_more(cluster: Cluster) -> None:
-    n1, n2 = await cluster.nodes("n1", "n2")
-    first, second = joined(n1, n2, level=GUARDED)
-    other = n1.join("orders", Fifo(), ["n1"])
-    await until(lambda: first.status()["counters"]["guards_set"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", fail_to_sync)
-        waiting = asyncio.create_task(second.become_updater())
-        for group in (first, other):
-            error = str(await next_error(group))
-            assert error.startswith("n1 stops: ")
-            assert f"{cluster.folder / 'n1' / NAME} cannot be used: No space left" in error
-    for act in (first.become_updater(), first.send(b"a"), other.send(b"a")):
-        with pytest.raises(DiskError, match="No space left"):
-            await act
-    with pytest.raises(DiskError, match="n1 stops"):
-        n1.join("more", Fifo(), ["n1"])
-    assert n1.status()["groups"] == {}
-    # What it would have said is that the ticket is n2's.
-    assert second.status()["counters"]["tickets_acquired"] == 0
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    assert "n1 stops" in cluster.log.text
 
 
 # --- a disk that is slow --------------------------------------------------------------------------

@@ -5,8 +5,9 @@ then serve all of them. So the event loop never waits for the disk, and a slow d
 and not throughput.
 
   1. `done` is called on the event loop, never inside `commit`, and in the order of the commits.
-  2. After an error of the disk `failed` is called once and no `done` any more: what was given and
-     not acknowledged may or may not be on the disk, and nobody may rely on it.
+  2. After an error of the disk `failed` is called once, unless the committer was closed before, and
+     no `done` any more: what was given and not acknowledged may or may not be on the disk, and
+     nobody may rely on it.
   3. `close` returns when everything that was given is durable or has failed, with what was given
      while it waited. A commit that is given after that is ignored, and so never acknowledged.
 """
@@ -108,9 +109,10 @@ class Committer:
 
     def _fail(self, error: BaseException) -> None:
         """The disk does not persist what it was given, or a record of ours cannot be encoded."""
-        self._over = True
+        was_closed, self._over = self._over, True  # by a `close` that was cancelled while it waited
         self._gathered.clear()
         if not isinstance(error, DiskError):
             log.error("records could not be persisted", exc_info=error)
             error = DiskError(f"records could not be persisted: {error}")
-        self.failed(error)
+        if not was_closed:
+            self.failed(error)
