@@ -12,10 +12,10 @@ from tests.sim.probes import DATAGRAM, Probe, Stage, say
 
 from ordercast.scenario import chance
 from ordercast.scenario.file import parse_scenario
-from ordercast.scenario.schema import Scenario, WorkloadSettings
+from ordercast.scenario.schema import BACKLOG_LIMIT, Scenario, WorkloadSettings
 from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.process import Process, Session
-from ordercast.sim.workload import BACKLOG_LIMIT, BATCH_SIZE, Sender
+from ordercast.sim.workload import BATCH_SIZE, Sender
 from ordercast.sim.world import World
 from ordercast.testing import simulate
 from ordercast.trace.schema import Row

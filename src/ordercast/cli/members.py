@@ -16,9 +16,8 @@ from rich.live import Live
 from rich.table import Table
 
 from ordercast.cli import screen
+from ordercast.cli.main import UNREACHABLE
 from ordercast.net.control import ask
-
-UNREACHABLE = 4
 
 
 def add_to(commands: Any) -> None:

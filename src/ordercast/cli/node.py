@@ -23,6 +23,7 @@ import msgspec
 from ordercast import Group, Message, Subgroup, TicketLost, Updating
 from ordercast import open as open_node
 from ordercast.cli import screen
+from ordercast.cli.main import UNREACHABLE
 from ordercast.errors import DiskError, OrdercastError, UsageError
 from ordercast.kernel.family import Level
 from ordercast.kernel.step import Heard
@@ -31,7 +32,6 @@ from ordercast.levels import level_of
 from ordercast.net.config import table_of
 from ordercast.types import View
 
-UNREACHABLE = 4
 MOST_LINES = 1000
 
 

@@ -19,7 +19,7 @@ from ordercast.units import Duration
 
 GIVEN = ("hops", "events_per_message", "history", "recovery_buffer", "asked")
 """Settings that turn the question around when they are given."""
-MOST_RUNS = 10_000
+MOST_MEASURED = 10_000
 SLOTS = 16
 """Slots of a round, out of step: with fewer, less is missed than by members (docs/rounds.md)."""
 
@@ -164,8 +164,8 @@ def _measured(
         if arguments.view_size is not None:
             raise ValueError("--view-size goes with --measure")
         return None
-    if not 1 <= runs <= MOST_RUNS:
-        raise ValueError(f"--measure wants 1 to {MOST_RUNS} runs, not {runs}")
+    if not 1 <= runs <= MOST_MEASURED:
+        raise ValueError(f"--measure wants 1 to {MOST_MEASURED} runs, not {runs}")
     if group.keep != "youngest":
         raise ValueError("--measure counts gossip that keeps the youngest age")
     if group.delay > 0.25 and not group.in_step:

@@ -31,7 +31,7 @@ from ordercast.testing.simulation import simulate
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Level
 
-MOST_RUNS = 1_000_000
+MOST_SEEDS = 1_000_000
 RUNS_IN_A_TASK = 8
 RUNS_WORTH_A_POOL = 24
 """Fewer are done sooner in this process than others take to start."""
@@ -110,8 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> Wanted:
     """All that can be wrong with the call, before anything runs."""
-    if not 1 <= arguments.runs <= MOST_RUNS:
-        raise UsageError(f"--runs is {arguments.runs}: give 1 to {MOST_RUNS}")
+    if not 1 <= arguments.runs <= MOST_SEEDS:
+        raise UsageError(f"--runs is {arguments.runs}: give 1 to {MOST_SEEDS}")
     if not 0 <= arguments.seed < 1 << 62:
         raise UsageError(f"--seed is {arguments.seed}: give a whole number from 0 on")
     if arguments.jobs is not None and not 1 <= arguments.jobs <= 1024:

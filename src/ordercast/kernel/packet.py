@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
+
+from ordercast.types import COUNTER_BITS
+
+Count = Annotated[int, Meta(ge=0, lt=1 << COUNTER_BITS)]
+Number = Annotated[int, Meta(ge=1, lt=1 << COUNTER_BITS)]
+
+
+class Value(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A part of a packet."""
 
 
 class Packet(

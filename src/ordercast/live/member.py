@@ -47,13 +47,12 @@ from ordercast.net.node import Node, open_node
 from ordercast.net.receipt import Receipt
 from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
+from ordercast.scenario.schema import BACKLOG_LIMIT
 from ordercast.settings import located
 
 READY = "READY "
 MET = "MET"
 MEETING_SECONDS = 0.01
-BACKLOG_LIMIT = 1000
-"""Messages that wait for room before the application makes no more, as in the simulator."""
 CATCH_UP_SECONDS = 0.1
 """A sender that is late by more was stopped meanwhile: what it would have made is not made."""
 LARGEST_LINE = 1 << 20

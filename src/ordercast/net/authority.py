@@ -39,7 +39,7 @@ AUTHORITY_DAYS = 3650
 NODE_DAYS = 365
 SKEW = timedelta(minutes=5)
 """Certificates begin so much before now: a node whose clock is a little behind takes them too."""
-LARGEST_FILE = 1 << 20
+LARGEST_PEM = 1 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
@@ -281,11 +281,11 @@ def _is_signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+            data = file.read(LARGEST_PEM + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > LARGEST_FILE:
-        raise UsageError(f"{path} is over {LARGEST_FILE} bytes: not a PEM file of ours")
+    if len(data) > LARGEST_PEM:
+        raise UsageError(f"{path} is over {LARGEST_PEM} bytes: not a PEM file of ours")
     return data
 
 

@@ -22,7 +22,7 @@ from ordercast.report.sweep_page import TONES, as_json, broken_part
 from ordercast.trace.lake import find_runs, read_run
 from ordercast.trace.schema import Ending, Trace
 
-MOST_RUNS = 20
+RUNS_SHOWN = 20
 """The page of more would be read by nobody: `ordercast check` judges them all."""
 MOST_LINES = 500
 
@@ -30,7 +30,7 @@ MOST_LINES = 500
 def run_page(lake: Path) -> Page:
     """The page of the traces in a lake. TraceError: there are none."""
     folders = find_runs(lake)
-    traces = [read_run(folder) for folder in folders[:MOST_RUNS]]
+    traces = [read_run(folder) for folder in folders[:RUNS_SHOWN]]
     verdicts = [check(trace) for trace in traces]
     wrong = sum(_is_wrong(*judged) for judged in zip(traces, verdicts, strict=True))
     several = len(traces) > 1
@@ -39,8 +39,8 @@ def run_page(lake: Path) -> Page:
     if several and wrong:
         lead = f"{wrong} of {len(traces)} runs broke a law or did not finish."
     about = []
-    if len(folders) > MOST_RUNS:
-        about.append(f"The first {MOST_RUNS} of {len(folders)} runs.")
+    if len(folders) > RUNS_SHOWN:
+        about.append(f"The first {RUNS_SHOWN} of {len(folders)} runs.")
     sections = [
         section
         for trace, judged in zip(traces, verdicts, strict=True)

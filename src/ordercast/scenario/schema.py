@@ -14,6 +14,9 @@ from ordercast.scenario.faults import AnyFault
 from ordercast.scenario.faults.fault import Part, Share
 from ordercast.units import MILLISECOND, SECOND, Duration, Rate, Size
 
+BACKLOG_LIMIT = 1000
+"""Messages that a blocked application holds before it makes no more."""
+
 
 class WorkloadSettings(Part, frozen=True):
     senders: Literal["all"] | Annotated[int, Meta(ge=0, le=100_000)] | list[str] = "all"

@@ -11,13 +11,11 @@ from random import Random
 
 from ordercast.kernel.inputs import Seek
 from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
-from ordercast.scenario.schema import WorkloadSettings
+from ordercast.scenario.schema import BACKLOG_LIMIT, WorkloadSettings
 from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.process import Process, Session
 from ordercast.units import SECOND
 
-BACKLOG_LIMIT = 1000
-"""Messages that a blocked application holds before it makes no more."""
 NO_LIMIT = 1 << 62
 BATCH_SIZE = 64 << 10
 """Bytes up to which messages that waited are put into one batch: larger frames gain nothing."""

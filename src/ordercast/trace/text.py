@@ -48,7 +48,7 @@ from ordercast.trace.schema import (
 )
 from ordercast.types import COUNTER_BITS
 
-GROUP = "g"
+_UNNAMED_GROUP = "g"  # that of rows that name none
 LINE_NS = 1_000_000
 
 _WITH_EVENT = frozenset({"submit", "deliver", "lose", "recover"})
@@ -148,7 +148,7 @@ class _Line:
         placed, given = words[2:first_pair], self.pairs(words[first_pair:], _KEYS)
         columns: dict[str, Any] = {"kind": kind}
         if kind in _WITH_GROUP:
-            columns["group"] = GROUP
+            columns["group"] = _UNNAMED_GROUP
         if kind in _WITH_EVENT:
             columns |= self.event(kind, placed, given)
         elif kind == "view":
@@ -249,7 +249,7 @@ _PLAIN = Header("")
 
 def _format_row(row: Row, next_step: int, next_at: int) -> str:
     said: dict[str, object] = {"step": next_step, "at": next_at}
-    said["group"] = GROUP if row.kind in _WITH_GROUP else None
+    said["group"] = _UNNAMED_GROUP if row.kind in _WITH_GROUP else None
     words = [incarnation_name(_word(row.process), row.incarnation), row.kind]
     if row.kind in _WITH_EVENT:
         if row.origin and row.number is not None and row.number >= 0:

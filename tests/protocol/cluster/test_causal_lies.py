@@ -28,7 +28,6 @@ from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.packets import (
-    SEQUENCE_BITS,
     Ask,
     Digest,
     Recover,
@@ -39,6 +38,7 @@ from ordercast.protocol.cluster.packets import (
     Updates,
     Welcome,
 )
+from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 

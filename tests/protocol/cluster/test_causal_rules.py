@@ -13,7 +13,6 @@ from tests.protocol.fifo.test_properties import state as told_state
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster.causal_member import Running
 from ordercast.protocol.cluster.packets import (
-    SEQUENCE_BITS,
     Ask,
     Digest,
     Recover,
@@ -22,6 +21,7 @@ from ordercast.protocol.cluster.packets import (
     Updates,
     Welcome,
 )
+from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.testing.stage import InFlight, Stage
 from ordercast.types import NodeId
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ordercast.kernel.buffers import Limit
 from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span
-from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import Update
+from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.types import NodeId
 
 ROOMY = Limit(10_000, 1 << 30)

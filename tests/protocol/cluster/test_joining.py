@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ordercast.kernel.buffers import Limit
 from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.joining import MOST_EARLY, Joining
-from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import Update
+from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.types import NodeId
 
 

@@ -8,7 +8,8 @@ from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.moving import Moving
-from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update, Updates
+from ordercast.protocol.cluster.packets import Update, Updates
+from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.sim.explore.fingerprint import encode
 from ordercast.testing.actor import Posted
 from ordercast.testing.stage import Stage

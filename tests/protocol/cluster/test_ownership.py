@@ -14,8 +14,9 @@ from ordercast.kernel.family import Plan
 from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.ownership import Fixed
-from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import Update
 from ordercast.protocol.cluster.updaters import may_send, updaters_of
+from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.types import NodeId, event_number
 
 SENDER = NodeId("somebody")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from ordercast.errors import PeerError
 from ordercast.protocol.cluster import CAUSAL, GOSSIP
-from ordercast.protocol.cluster.options import MOST_TICKETS
 from ordercast.protocol.cluster.packets import (
     Recovered,
     Thin,
@@ -22,6 +21,7 @@ from ordercast.protocol.cluster.packets import (
     thinned,
     whole,
 )
+from ordercast.protocol.tickets.entries import MOST_TICKETS
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 

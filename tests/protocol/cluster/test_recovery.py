@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from ordercast.kernel.buffers import Limit
 from ordercast.protocol.cluster.causality import Span
-from ordercast.protocol.cluster.packets import MOST_RANGES, SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import MOST_RANGES, Update
 from ordercast.protocol.cluster.recovery import OLDEST_AGE, RecoveryBuffer, Requests
+from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.types import NodeId
 
 TICKETS = 3

@@ -4,8 +4,7 @@ From Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communicatio
 configurable levels of consistency, 2011, section 5.1 and Algorithm 5. What that leaves open is
 decided here, and in docs/causal.md.
 
-Words. An entry is `epoch << 32 | sequence`: epochs only grow, so a ticket that changes hands never
-uses an entry twice, and comparing numbers compares epochs first.
+Words. An entry says which event of a ticket (tickets/entries.py).
 
   obsolete     an event whose entry is not beyond the clock: it, or what follows it, was delivered.
                That also finds doubles, and events that are sent in an epoch that is over.
@@ -36,7 +35,8 @@ from typing import NamedTuple
 
 from ordercast.kernel.buffers import Limit
 from ordercast.kernel.holdback import HoldBack
-from ordercast.protocol.cluster.packets import INDEX_BITS, SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import INDEX_BITS, Update
+from ordercast.protocol.tickets.entries import entry_of, epoch_of
 
 _INDEX = (1 << INDEX_BITS) - 1
 
@@ -218,8 +218,8 @@ class CausalOrder:
 
 def _span(index: int, after: int, last: int) -> Span:
     """From behind one entry to another. The length of epochs before the last is not known."""
-    epoch = last >> SEQUENCE_BITS
-    first = after + 1 if after >> SEQUENCE_BITS == epoch else epoch << SEQUENCE_BITS | 1
+    epoch = epoch_of(last)
+    first = after + 1 if epoch_of(after) == epoch else entry_of(epoch, 1)
     return Span(index, first, last)
 
 

@@ -33,16 +33,16 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.ownership import AskFor, Ownership
-from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import Update
 from ordercast.protocol.cluster.partial_view import Sampler
 from ordercast.protocol.cluster.updaters import founder_of
+from ordercast.protocol.tickets.entries import epoch_of, sequence_of
 from ordercast.protocol.tickets.interface import News, TicketPacket, Tickets
 from ordercast.protocol.tickets.leased import Leased, Rules
 from ordercast.types import NodeId, Payloads, Updating, event_number
 
 TICKETS = "tickets"
 """The timer of the part that decides about tickets."""
-_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 ANNOUNCED = 1
 """The sequence of an announcement; the first event follows it."""
 MOST_ORIGINS = 4096
@@ -247,7 +247,7 @@ class Moving(Ownership):
         ticket = self.part.ticket
         if ticket is None:
             return
-        epoch = self._order.clock[ticket] >> SEQUENCE_BITS
+        epoch = epoch_of(self._order.clock[ticket])
         if epoch > self.part.epoch:
             self._act(step, self.part.heard(step, ticket, epoch, None))
 
@@ -270,19 +270,19 @@ class Moving(Ownership):
     # --- leases of others --------------------------------------------------------------------
 
     def owner(self, index: int, entry: int) -> str | None:
-        title = self._titles[index].get(entry >> SEQUENCE_BITS)
+        title = self._titles[index].get(epoch_of(entry))
         return None if title is None else title.owner.name
 
     def event_of(self, index: int, entry: int) -> tuple[str, int] | None:
-        title = self._titles[index].get(entry >> SEQUENCE_BITS)
-        sequence = entry & _SEQUENCE
+        title = self._titles[index].get(epoch_of(entry))
+        sequence = sequence_of(entry)
         if title is None or sequence <= ANNOUNCED:
             return None
         number = title.number(sequence)
         return title.owner.name, event_number(title.owner.incarnation, number)
 
     def is_for_the_application(self, step: Step, update: Update) -> bool:
-        if update.entry & _SEQUENCE == ANNOUNCED:
+        if sequence_of(update.entry) == ANNOUNCED:
             return False
         origin = update.origin
         if self._incarnations.get(origin.name, 0) > origin.incarnation:
@@ -305,15 +305,15 @@ class Moving(Ownership):
                 continue
             found.append((update, age))
             if is_new:
-                epoch = update.entry >> SEQUENCE_BITS
+                epoch = epoch_of(update.entry)
                 self._act(step, self.part.heard(step, update.index, epoch, update.origin))
         return found
 
     def _learn(self, update: Update) -> bool | None:
         """Whether an event is the first of its lease. None: the lease has another maker."""
-        sequence = update.entry & _SEQUENCE
+        sequence = sequence_of(update.entry)
         first = update.number - max(0, sequence - ANNOUNCED - 1)
-        titles, epoch = self._titles[update.index], update.entry >> SEQUENCE_BITS
+        titles, epoch = self._titles[update.index], epoch_of(update.entry)
         title = titles.get(epoch)
         if title is not None:
             if title == (update.origin, first):
@@ -332,17 +332,17 @@ class Moving(Ownership):
         return (
             part.keeps_entries
             and index == part.ticket
-            and entry >> SEQUENCE_BITS == part.epoch
+            and epoch_of(entry) == part.epoch
             and entry > self.entry(self.sequence)
         )
 
     def refuse_nonsense(self, sender: NodeId, update: Update) -> None:
         self.refuse_clock(sender, update.stamp)
         entry, origin = update.entry, update.origin
-        epoch, place = entry >> SEQUENCE_BITS, entry & _SEQUENCE
+        epoch, place = epoch_of(entry), sequence_of(entry)
         if not epoch or not place or bool(update.payloads) == (place == ANNOUNCED):
             raise PeerError(f"{sender} sent an event of {origin} as entry {entry}")
-        if update.base >> SEQUENCE_BITS >= epoch or (update.base and place > ANNOUNCED):
+        if epoch_of(update.base) >= epoch or (update.base and place > ANNOUNCED):
             raise PeerError(f"{sender} sent an event of {origin} whose numbers go backwards")
         if update.number < place - ANNOUNCED:
             raise PeerError(f"{sender} sent event {update.number} of {origin} as entry {entry}")

@@ -13,10 +13,8 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from ordercast.kernel.family import Level
+from ordercast.protocol.tickets.entries import MOST_TICKETS
 from ordercast.units import MILLISECOND, SECOND, Duration, Size, take_units
-
-MOST_TICKETS = 1024
-"""Entries of a stamp. Each event carries one, so a cluster with more is another kind of system."""
 
 LEASE_ROUNDS = 4
 

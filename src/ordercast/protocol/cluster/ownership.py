@@ -18,11 +18,11 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster.causality import CausalOrder, Span
-from ordercast.protocol.cluster.packets import SEQUENCE_BITS, Update
+from ordercast.protocol.cluster.packets import Update
 from ordercast.protocol.cluster.updaters import updaters_of
+from ordercast.protocol.tickets.entries import entry_of, epoch_of, sequence_of
 from ordercast.types import NodeId, Payloads, event_number
 
-_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 AskFor: TypeAlias = Callable[[Step, list[Span]], None]
 
 
@@ -59,7 +59,7 @@ class Ownership(ABC):
 
     def entry(self, sequence: int) -> int:
         """The stamp's entry of our event with this place in our epoch."""
-        return self.epoch << SEQUENCE_BITS | sequence
+        return entry_of(self.epoch, sequence)
 
     def may_create(self, now: int) -> bool:
         index = self.index
@@ -191,11 +191,10 @@ class Fixed(Ownership):
         return self._updaters[index]
 
     def event_of(self, index: int, entry: int) -> tuple[str, int] | None:
-        return self._updaters[index], event_number(entry >> SEQUENCE_BITS, entry & _SEQUENCE)
+        return self._updaters[index], event_number(epoch_of(entry), sequence_of(entry))
 
     def never_made(self, index: int, entry: int) -> bool:
-        newest = self._me.incarnation << SEQUENCE_BITS | self.sequence
-        return index == self.index and entry > newest
+        return index == self.index and entry > self.entry(self.sequence)
 
     def refuse_nonsense(self, sender: NodeId, update: Update) -> None:
         self.refuse_clock(sender, update.stamp)
@@ -205,8 +204,8 @@ class Fixed(Ownership):
                 f"{sender} sent an event of {origin}, which does not own ticket {index}"
             )
         entry = update.entry
-        place = entry & _SEQUENCE
-        if entry >> SEQUENCE_BITS != origin.incarnation or place != update.number:
+        place = sequence_of(entry)
+        if epoch_of(entry) != origin.incarnation or place != update.number:
             raise PeerError(f"{sender} sent event {update.number} of {origin} as entry {entry}")
         if not place or (update.base >= entry if place == 1 else update.base):
             raise PeerError(f"{sender} sent an event of {origin} whose numbers go backwards")

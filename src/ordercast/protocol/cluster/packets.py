@@ -13,29 +13,19 @@ from itertools import compress, islice
 from operator import ne
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from ordercast.errors import PeerError
-from ordercast.kernel.packet import Packet
-from ordercast.protocol.cluster.options import MOST_TICKETS
+from ordercast.kernel.packet import Count, Number, Packet, Value
 from ordercast.protocol.cluster.partial_view import Roster
+from ordercast.protocol.tickets.entries import ENTRIES, MOST_TICKETS, Entry, Ticket, sequence_of
 from ordercast.types import NodeId, Payloads
 
-Entry = Annotated[int, Meta(ge=0, lt=1 << 54)]  # epoch << 32 | sequence
-Index = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
 Age = Annotated[int, Meta(ge=0, le=1000)]
-Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
-Number = Annotated[int, Meta(ge=1, lt=1 << 40)]
-SEQUENCE_BITS = 32
-INDEX_BITS = 10
+INDEX_BITS = (MOST_TICKETS - 1).bit_length()
 MOST_EVENTS = 10_000
 MOST_RANGES = 512
-
-
-class Value(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A part of a packet."""
 
 
 class Rumour(Value, frozen=True):
@@ -59,8 +49,8 @@ class Rumour(Value, frozen=True):
 class Update(Value, frozen=True):
     """An event of a causal cluster. (index, stamp[index]) identifies it."""
 
-    index: Index
-    stamp: tuple[Entry, ...]  # paper: t_e; the entries are epoch << 32 | sequence
+    index: Ticket
+    stamp: tuple[Entry, ...]  # paper: t_e
     origin: NodeId
     number: Number  # its place among what that incarnation of its maker made in the group
     payloads: Payloads
@@ -82,13 +72,13 @@ class Update(Value, frozen=True):
     def predecessor(self) -> int:
         """The entry of the event that its maker's ticket made before it."""
         entry = self.entry
-        return entry - 1 if entry & (1 << SEQUENCE_BITS) - 1 > 1 else self.base
+        return entry - 1 if sequence_of(entry) > 1 else self.base
 
 
 class Thin(Value, frozen=True):
     """An update without what its stamp has in common with those that travel with it."""
 
-    index: Index
+    index: Ticket
     changes: list[Entry]  # pairs: an index, and how much is to be added there
     origin: NodeId
     number: Number
@@ -152,7 +142,7 @@ class ThinUpdates(Packet, frozen=True, tag="causal.updates"):
 class Recover(Packet, frozen=True, tag="causal.recover"):
     """Asks for the events of a ticket from one entry to another, both included."""
 
-    ranges: Annotated[list[tuple[Index, Entry, Entry]], Meta(max_length=MOST_RANGES)]
+    ranges: Annotated[list[tuple[Ticket, Entry, Entry]], Meta(max_length=MOST_RANGES)]
 
 
 class Recovered(Packet, frozen=True, tag="causal.recovered"):
@@ -248,7 +238,7 @@ def whole(common: tuple[int, ...], thin: list[Thin]) -> list[tuple[Update, int]]
             if place >= len(stamp):
                 raise PeerError(f"a stamp of {len(stamp)} entries that differs at {place}")
             stamp[place] += more
-            if place <= before or stamp[place] >= 1 << 54:
+            if place <= before or stamp[place] >= ENTRIES:
                 raise PeerError("a stamp that differs twice at one place, or beyond all entries")
             before = place
         if one.index >= len(stamp):

@@ -40,10 +40,10 @@ from enum import IntEnum
 from random import Random
 from typing import Annotated, Protocol, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
 from ordercast.errors import PeerError
+from ordercast.kernel.packet import Value
 from ordercast.types import NodeId
 
 MOST_NAMED = 40
@@ -67,7 +67,7 @@ class Kind(IntEnum):
     FAREWELL = 6  # its sender leaves
 
 
-class Roster(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+class Roster(Value, frozen=True):
     """What members send each other about who is there."""
 
     kind: Annotated[int, Meta(ge=0, le=int(max(Kind)))]

@@ -29,12 +29,12 @@ from ordercast.protocol.cluster.ownership import Ownership
 from ordercast.protocol.cluster.packets import (
     INDEX_BITS,
     MOST_RANGES,
-    SEQUENCE_BITS,
     Recover,
     Recovered,
     Update,
 )
 from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.protocol.tickets.entries import epoch_of
 from ordercast.types import NodeId
 
 ANSWER = Limit(500, 4 << 20)
@@ -133,7 +133,7 @@ class Requests:
         for ticket, first, last in spans:
             room = self.limit - len(self._asked)
             # Where there are too many, the latest: they are the likeliest to be had.
-            epoch = (ticket, last >> SEQUENCE_BITS)
+            epoch = (ticket, epoch_of(last))
             first = max(first, self._looked_at.get(epoch, 0) + 1)
             left_out = last - room + 1 > first
             first = max(first, last - room + 1)
@@ -172,7 +172,7 @@ class Requests:
             del self._asked[key]
             gone.append(key)
             ticket, entry = index_and_entry(key)
-            epoch = (ticket, entry >> SEQUENCE_BITS)
+            epoch = (ticket, epoch_of(entry))
             self._looked_at[epoch] = min(self._looked_at.get(epoch, 0), entry - 1)
         return gone
 

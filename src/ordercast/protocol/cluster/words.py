@@ -9,7 +9,6 @@ from ordercast.kernel.family import Words
 from ordercast.kernel.wording import value_text
 from ordercast.protocol.cluster.joining import Joining
 from ordercast.protocol.cluster.packets import (
-    SEQUENCE_BITS,
     Ask,
     Digest,
     Gossip,
@@ -19,6 +18,7 @@ from ordercast.protocol.cluster.packets import (
     Updates,
     Welcome,
 )
+from ordercast.protocol.tickets.entries import epoch_of, sequence_of
 from ordercast.protocol.tickets.words import TICKET_WORDS
 
 
@@ -28,7 +28,7 @@ def _clock(clock: Sequence[int]) -> str:
 
 
 def _entry(entry: int) -> str:
-    epoch, sequence = entry >> SEQUENCE_BITS, entry & (1 << SEQUENCE_BITS) - 1
+    epoch, sequence = epoch_of(entry), sequence_of(entry)
     return f"{epoch}.{sequence}" if epoch else str(sequence)
 
 

@@ -7,21 +7,15 @@ never queues up for a member that is away.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import Meta
-
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.packet import Count, Number, Packet
 from ordercast.types import NodeId, Payloads
-
-Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 
 class Data(Packet, frozen=True, tag="fifo.data"):
     """One event of origin's stream, from the origin itself or relayed by who holds it."""
 
     origin: NodeId
-    number: Annotated[int, Meta(ge=1, lt=1 << 40)]  # its place in this life of the origin, from 1
+    number: Number  # its place in this incarnation of the origin, from 1
     payloads: Payloads
     size: Count  # bytes of the payloads, counted once by the origin
 

@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.packet import Count, Number, Packet
 from ordercast.types import NodeId, Payloads, label_of
 
 Order = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -23,7 +23,6 @@ Word = Annotated[str, Meta(max_length=100)]
 Terms = Annotated[dict[Word, Word], Meta(max_length=30)]
 """What must be the same at all members of a group: its kind and its options, as text."""
 FormationId = Annotated[str, Meta(max_length=150)]
-Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 
 class Numbered(Packet, frozen=True):
@@ -45,9 +44,7 @@ class Data(Numbered, frozen=True, tag="total.data"):
     """One event."""
 
     origin: NodeId
-    number: Annotated[
-        int, Meta(ge=1, lt=1 << 40)
-    ]  # counts its origin's events in this formation, from 1
+    number: Number  # counts its origin's events in this formation, from 1
     payloads: Payloads
     size: Count  # bytes of the payloads, counted once by the origin
 
@@ -62,7 +59,7 @@ class Turn(Numbered, frozen=True, tag="total.turn"):
     """The sequencer of a group assigns a place to an event: the number of this packet."""
 
     origin: NodeId
-    number: Annotated[int, Meta(ge=1, lt=1 << 40)]
+    number: Number
 
 
 class Null(Numbered, frozen=True, tag="total.null"):

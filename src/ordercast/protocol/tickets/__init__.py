@@ -1,6 +1,7 @@
 """Tickets: who may update a cluster, decided without a centre. Never two owners of one ticket.
 
 interface.py        what a causal member asks of the part that decides about tickets
+entries.py          which event of a ticket: the numbers in stamps
 packets.py          what members send each other about tickets, and what lease replicas persist
 register.py         one replica's entry for each ticket: when a claim is granted; merging tables
 lease_replica.py    a member of the replica set: claims, and its part in replacing the set

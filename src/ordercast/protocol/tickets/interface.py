@@ -3,8 +3,7 @@
 Leases (leased.py) are one such part; a family from elsewhere may bring another. A member calls
 these methods from its own inputs, with the step that it was given, and acts on the news.
 
-A lease is one ticket in one epoch. The epochs of a ticket only grow, so the entries that an owner
-stamps its events with, `epoch << 32 | sequence`, are not used again.
+A lease is one ticket in one epoch. The epochs of a ticket only grow (entries.py).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
+from ordercast.protocol.tickets.entries import entry_of
 from ordercast.protocol.tickets.packets import (
     About,
     Ballot,
@@ -48,8 +49,6 @@ from ordercast.protocol.tickets.packets import (
 )
 from ordercast.protocol.tickets.register import Register
 from ordercast.types import NodeId
-
-SEQUENCE_BITS = 32
 
 
 class LeaseReplica:
@@ -152,7 +151,7 @@ class LeaseReplica:
         former = self.register.lapsed(ticket, owner)
         if former is not None:
             step.note("exclude", group=self.group, index=ticket, peer=former.name)
-        last = epoch << SEQUENCE_BITS | claim.sequence if claim.sequence else 0
+        last = entry_of(epoch, claim.sequence) if claim.sequence else 0
         base, changed = self.register.grant(ticket, epoch, owner, last, now)
         if changed:
             self._persist_entry(step, ticket)

@@ -25,9 +25,10 @@ from typing import NamedTuple
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
+from ordercast.protocol.tickets.entries import entry_of
 from ordercast.protocol.tickets.interface import NOTHING, News, TicketPacket
 from ordercast.protocol.tickets.lease_replica import LeaseReplica
-from ordercast.protocol.tickets.owner import SEQUENCE_BITS, Owner
+from ordercast.protocol.tickets.owner import Owner
 from ordercast.protocol.tickets.packets import (
     About,
     Claim,
@@ -55,9 +56,8 @@ from ordercast.protocol.tickets.packets import (
 )
 from ordercast.protocol.tickets.reconfiguration import ReconfigurationLeader
 from ordercast.protocol.tickets.refusals import refuse_nonsense
-from ordercast.types import NodeId
+from ordercast.types import COUNTER_BITS, NodeId
 
-Answers = Pong | Ready | Sealed | Voted | Installed
 TICKS_A_LEASE = 4
 CANDIDATES = 16
 """Live members that a lease replica pings, beside the replica set."""
@@ -193,7 +193,7 @@ class Leased:
     def _consider_bootstrap(self, step: Step) -> None:
         """Begins a cluster once most members, with us, have said that they know of none."""
         if not self.cluster and 2 * (len(self._know_none) + 1) > len(self._to_bootstrap) > 0:
-            self.bootstrap(step, self._chance.randrange(1, 1 << 40))
+            self.bootstrap(step, self._chance.randrange(1, 1 << COUNTER_BITS))
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -445,7 +445,7 @@ class Leased:
         owner = self.owner
         owner.wanting = wanted
         if not wanted:
-            last = owner.epoch << SEQUENCE_BITS | sequence if owner.epoch and sequence else 0
+            last = entry_of(owner.epoch, sequence) if owner.epoch and sequence else 0
             owner.give_up(step, self.hint, last, clock)
         owner.ask(step, self.hint)
         return self._drain(step, NOTHING)

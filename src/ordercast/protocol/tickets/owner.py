@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
+from ordercast.protocol.tickets.entries import EPOCH_BITS
 from ordercast.protocol.tickets.packets import (
     Claim,
     Configuration,
@@ -36,17 +37,16 @@ from ordercast.protocol.tickets.packets import (
     Release,
     Released,
 )
-from ordercast.types import NodeId
+from ordercast.types import COUNTER_BITS, NodeId
 
-SEQUENCE_BITS = 32
 MOST_SENT = 64
 """Claims whose answers still count."""
 MOST_LEASES = 4
 """Pairs of a replica set and an epoch whose leases are remembered."""
-LAST_EPOCH = (1 << 22) - 1
+LAST_EPOCH = (1 << EPOCH_BITS) - 1
 """A ticket that has come so far cannot be had any more."""
-NONCE_BITS = 24
-INCARNATION_BITS = 16
+CLAIM_BITS = 24
+"""Of a nonce: they count the claims of an incarnation, whose number has the other bits."""
 
 
 class Claimed(NamedTuple):
@@ -166,8 +166,9 @@ class Owner:
 
     def _next_nonce(self) -> int:
         """Not the nonce of any answer to an earlier incarnation that may still be underway."""
-        self._claims = (self._claims + 1) % (1 << NONCE_BITS)
-        return self.me.incarnation % (1 << INCARNATION_BITS) << NONCE_BITS | self._claims
+        self._claims = (self._claims + 1) % (1 << CLAIM_BITS)
+        incarnation = self.me.incarnation % (1 << COUNTER_BITS - CLAIM_BITS)
+        return incarnation << CLAIM_BITS | self._claims
 
     def _claimed(self, sender: NodeId, nonce: int) -> Claimed | None:
         """The claim that this is an answer to, if it still counts."""

@@ -9,28 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Annotated, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.packet import Count, Packet, Value
 from ordercast.kernel.step import Step
+from ordercast.protocol.tickets.entries import MOST_TICKETS, Entry, Epoch, Sequence, Ticket
 from ordercast.protocol.tickets.interface import TicketPacket
 from ordercast.types import NodeId
 
-MOST_TICKETS = 1024
 MOST_REPLICAS = 15
 
-Epoch = Annotated[int, Meta(ge=0, lt=1 << 22)]
-Ticket = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
 Time = Annotated[int, Meta(ge=0, lt=1 << 62)]  # on the clock of the member that sent it first
-Entry = Annotated[int, Meta(ge=0, lt=1 << 54)]  # epoch << 32 | sequence
-Count = Annotated[int, Meta(ge=0, lt=1 << 40)]
 Clock = Annotated[tuple[Entry, ...], Meta(max_length=MOST_TICKETS)]
 Mode = Literal["free", "held", "block"]
-
-
-class Value(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A part of a packet."""
 
 
 class Configuration(Value, frozen=True):
@@ -114,7 +105,7 @@ class Claim(About, frozen=True, tag="tickets.claim"):
     ticket: Ticket
     epoch: Epoch
     owner: NodeId
-    sequence: Annotated[int, Meta(ge=0, lt=1 << 32)]  # of its newest event in this epoch
+    sequence: Sequence  # of its newest event in this epoch
     nonce: Count
 
     def makers(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ordercast.kernel.packet import Packet
+from ordercast.protocol.tickets.entries import epoch_of, sequence_of
 from ordercast.protocol.tickets.packets import (
     Ballot,
     Claim,
@@ -49,7 +50,7 @@ def _ballot(ballot: Ballot | None) -> str:
 
 
 def _entry(entry: int) -> str:
-    return f"{entry >> 32}.{entry & (1 << 32) - 1}" if entry else "0"
+    return f"{epoch_of(entry)}.{sequence_of(entry)}" if entry else "0"
 
 
 def _clock(clock: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.studies.published_ring.packets import MOST_TICKETS
+from ordercast.protocol.tickets.entries import Ticket
 from ordercast.units import Duration, take_units
 
 
@@ -26,7 +26,7 @@ class PublishedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     # pseudocode.
     more_rounds: Annotated[int, Meta(ge=0, le=100)] = 0
     seeks: dict[str, Duration] = {}  # when a process begins to look for a ticket; else at once
-    wishes: dict[str, Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]] = {}  # which one, if it is free
+    wishes: dict[str, Ticket] = {}  # which one, if it is free
     contacts: dict[str, str] = {}  # whom it asks each time; else anybody
 
     def __post_init__(self) -> None:

@@ -16,25 +16,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.packet import Packet, Value
+from ordercast.protocol.tickets.entries import MOST_TICKETS, Epoch, Ticket
 from ordercast.protocol.tickets.interface import TicketPacket
 
-MOST_TICKETS = 1024
 MOST_KNOWN = 63
 """Predecessors that a process knows: 2k + 1 at the most."""
 
-Ticket = Annotated[int, Meta(ge=0, lt=MOST_TICKETS)]
-Epoch = Annotated[int, Meta(ge=0, lt=1 << 22)]
 Name = Annotated[str, Meta(max_length=100)]
 Refused = Literal["ackcjoin", "update", "exclude"]
 
 
-class Seat(
-    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, order=True, gc=False
-):
+class Seat(Value, frozen=True, order=True):
     """A ticket, and the process that owns it as somebody believes."""
 
     ticket: Ticket

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ordercast.studies.published_ring.packets import MOST_KNOWN, MOST_TICKETS, Seat
+from ordercast.protocol.tickets.entries import MOST_TICKETS
+from ordercast.studies.published_ring.packets import MOST_KNOWN, Seat
 
 
 class Rules(NamedTuple):
