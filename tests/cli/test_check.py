@@ -134,8 +134,10 @@ def test_unknown_laws_and_engines_end_2(ordercast, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_both_engines_say_the_same(ordercast, tmp_path: Path) -> None:
     lake = lake_of_one(tmp_path)
+    ordercast("sim", "scenarios/causal-chaos.toml", "--seed", 1, "--out", lake)
     plain, spark = (ordercast("check", lake, "--engine", each) for each in ("plain", "spark"))
     assert (plain.code, plain.out) == (spark.code, spark.out)
+    assert "were not asked" in plain.out
 
 
 def test_bad_histories_name_the_line(ordercast, tmp_path: Path) -> None:

@@ -41,6 +41,41 @@ def test_a_planted_bug_ends_1_names_the_law_and_replays(ordercast) -> None:
     assert told in again.out
 
 
+def test_laws_that_were_not_asked_are_named_with_the_reason(ordercast, tmp_path: Path) -> None:
+    path = tmp_path / "leaving.toml"
+    leaves = '[[fault]]\nkind = "leave"\nnodes = ["n2"]\nat = "500ms"\n'
+    text = 'name = "leaving"\nfamily = "causal"\nduration = "1s"\nquiet = "1s"\n'
+    path.write_text(text + leaves)
+    sentence = (
+        "The laws completeness and causal were not asked: the family causal promises them only "
+        "while nothing fails, and here n2 left g."
+    )
+    assert ordercast("sim", path, "--seed", 1).out.splitlines()[2] == sentence
+    several = ordercast("sim", path, "--seed", 1, "--runs", 2).out
+    assert several.splitlines()[3] == f"2 of 2 runs, the first with seed 1. {sentence}"
+    (left_out,) = json.loads(ordercast("sim", path, "--seed", 1, "--json").out)["not_asked"]
+    laws = ["completeness", "causal"]
+    assert left_out == {"family": "causal", "laws": laws, "why": "n2 left g"}
+    lake = tmp_path / "lake"
+    ordercast("sim", path, "--seed", 1, "--out", lake)
+    assert ordercast("check", lake).out.splitlines()[1] == f"    {sentence}"
+    assert json.loads(ordercast("check", lake, "--json").out)["not_asked"] == [left_out]
+
+
+def test_too_short_a_quiet_phase_is_told_from_a_broken_law(ordercast, tmp_path: Path) -> None:
+    path = tmp_path / "hasty.toml"
+    path.write_text('name = "hasty"\nduration = "2s"\nquiet = "1ms"\n')
+    hasty = ordercast("sim", path, "--seed", 172)
+    assert hasty.code == 1
+    hint = (
+        "quiet = 1ms is too short: with quiet = 10s the same run keeps agreement and completeness."
+    )
+    assert hint in hasty.out.splitlines()
+    assert json.loads(ordercast("sim", path, "--seed", 172, "--json").out)["hint"] == hint
+    broken = ordercast("sim", CHAOS, "--seed", 1, "--runs", 20, "--mutant", "forgets-the-dead")
+    assert "too short" not in broken.out
+
+
 def test_several_processes_print_what_one_prints(ordercast, tmp_path: Path) -> None:
     path = tmp_path / "short.toml"
     path.write_text('name = "short"\nprocesses = 2\nduration = "1s"\nquiet = "1s"\n')

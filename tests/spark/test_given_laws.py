@@ -18,7 +18,7 @@ from tests.check.sound_runs import SoundRun
 import ordercast
 from ordercast.check.history import History
 from ordercast.check.law import Delivery, Form, Law, Streaming
-from ordercast.check.laws import LAWS, check
+from ordercast.check.laws import LAWS, check, judge_run
 from ordercast.check.verdict import Answer, Verdict, broken, holds
 from ordercast.spark.by_value import pack
 from ordercast.spark.columns import columns_of
@@ -26,6 +26,7 @@ from ordercast.spark.laws import JudgedRun, Limits, judge_lake
 from ordercast.spark.online import Memory, breaks, judge
 from ordercast.spark.stream import register
 from ordercast.spark.vector import judge_columns
+from ordercast.testing import simulate
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import Record
@@ -88,6 +89,12 @@ def test_vectors_fall_back_on_the_plain_judge_and_say_so() -> None:
     answers = judge_columns(columns_of(trace), [PLAIN, "fifo"])
     assert answers.verdicts == check(trace, [PLAIN, "fifo"])
     assert answers.forms == {NAME: Form.PLAIN, "fifo": Form.VECTOR}
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_vectors_leave_the_same_laws_out_for_the_same_reason(seed: int) -> None:
+    trace = simulate("scenarios/causal-chaos.toml", seed).trace
+    assert judge_columns(columns_of(trace)).not_asked == judge_run(trace).not_asked != []
 
 
 def test_a_run_too_large_for_the_plain_judge_is_unknown_with_the_reason() -> None:
@@ -161,6 +168,7 @@ def test_a_sound_run_is_proved_by_slices_alone(spark: Any, tmp_path: Path) -> No
     trace = SoundRun(1, faults=False, groups=1, size=40).trace()
     write_trace(tmp_path, trace)
     (judged,) = judge_lake(spark, [run_folder(tmp_path, trace.header.run)], LAWS, Limits(huge=0))
+    assert judged.not_asked == []
     assert set(judged.forms.values()) == {Form.SLICES}
     assert list(judged.forms) == list(LAWS)
 

@@ -62,6 +62,14 @@ REQUIRED = {
 WISHES = ("wanted", "refused")
 """Causes of ticket rows that are not about owning one."""
 
+FAILURES = {
+    "crash": "{0.process} crashed",
+    "leave": "{0.process} left {0.group}",
+    "suspect": "{0.process} suspected {0.peer}",
+    "exclude": "{0.process} excluded {0.peer}",
+}
+"""The kinds of rows about members that show a failure, and what to say of such a row."""
+
 
 class Flaw(NamedTuple):
     """What is wrong with a row, and the kind that it concerns: None for all of the trace."""
@@ -151,9 +159,18 @@ class History:
         And nobody left: where a family does not know who has what, the last events of a member that
         leaves may be with nobody, and no row would say so.
         """
-        return not self.kinds & {"crash", "leave", "suspect", "exclude", "lose"} and not any(
-            log.incarnation for log in self.logs
-        )
+        shown = self.kinds & {*FAILURES, "lose"}
+        return not shown and not any(log.incarnation for log in self.logs)
+
+    @property
+    def first_failure(self) -> str:
+        """What happened first to a member, in a run that is not calm."""
+        found = [row for log in self.logs for row in log.rows if row.kind in FAILURES]
+        found += [log.rows[0] for log in self.logs if log.incarnation]
+        if not found:
+            return "an event was lost"
+        first = min(found, key=lambda row: (row.at, row.process, row.step))
+        return FAILURES.get(first.kind, "{0.process} restarted").format(first)
 
     @property
     def unfinished(self) -> str:

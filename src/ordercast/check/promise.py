@@ -31,6 +31,20 @@ def promised(history: History) -> frozenset[str] | None:
     return frozenset(promises.laws + (promises.when_nothing_fails if history.calm else ()))
 
 
+class NotAsked(msgspec.Struct, frozen=True):
+    """Laws that a family promises only while nothing fails, in a run in which something failed."""
+
+    family: str
+    laws: tuple[str, ...]
+    why: str  # what failed
+
+    def __str__(self) -> str:
+        *most, last = self.laws
+        laws = f"laws {', '.join(most)} and {last} were" if most else f"law {last} was"
+        promise = f"the family {self.family} promises {'them' if most else 'it'}"
+        return f"The {laws} not asked: {promise} only while nothing fails, and here {self.why}."
+
+
 def families_of(header: Header) -> dict[str, list[str]]:
     """The families of a run and their groups, as far as its parameters tell.
 

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from ordercast.check.explain import explain
 from ordercast.check.history import PROMISES
-from ordercast.check.laws import check
+from ordercast.check.laws import check, judge_run
+from ordercast.check.promise import NotAsked
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import TraceError, UsageError, unknown_word
@@ -31,6 +32,7 @@ class Judged(NamedTuple):
     ending: str
     rows: int
     verdicts: list[Verdict]
+    not_asked: list[NotAsked]
     error: str | None = None
 
 
@@ -75,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "rows": judged.rows,
                 "ending": judged.ending,
                 "laws": [screen.verdict_fields(verdict) for verdict in verdicts],
+                "not_asked": screen.not_asked_fields(judged.not_asked),
             }
             screen.json_line(fields)
             continue
@@ -87,8 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _judged(path: Path, laws: list[str] | None) -> Iterator[Judged]:
     for trace in _traces(path):
         header = trace.header
-        verdicts = check(trace, laws)
-        yield Judged(header.run, header.family, str(header.ending), len(trace.rows), verdicts)
+        judged = judge_run(trace, laws)
+        yield Judged(header.run, header.family, str(header.ending), len(trace.rows), *judged)
 
 
 def _judged_by_spark(arguments: argparse.Namespace, laws: list[str] | None) -> Iterator[Judged]:
@@ -103,7 +106,8 @@ def _judged_by_spark(arguments: argparse.Namespace, laws: list[str] | None) -> I
     with open_session(arguments.master) as spark:
         found = judge_lake(spark, folders, laws)
     for one in found:
-        yield Judged(one.run, one.family, one.ending, one.rows, one.verdicts, one.error)
+        answers = one.verdicts, one.not_asked
+        yield Judged(one.run, one.family, one.ending, one.rows, *answers, one.error)
 
 
 def _print_run(judged: Judged) -> None:
@@ -111,6 +115,8 @@ def _print_run(judged: Judged) -> None:
     out = screen.stdout()
     told = f"{judged.run}: {judged.rows} rows, {judged.ending}; "
     out.print(Text(told) + screen.laws_in_short(judged.verdicts))
+    for left_out in judged.not_asked:
+        out.print(f"    {left_out}", markup=False)
     for verdict in judged.verdicts:
         if verdict.answer is not Answer.HOLDS:
             indented = explain(verdict, screen.explanation_width()).replace("\n", "\n    ")

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from ordercast import __version__
 from ordercast.check.explain import explain
-from ordercast.check.laws import check
+from ordercast.check.laws import Checked, judge_run
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics import events, measure, tickets
-from ordercast.check.promise import promises_with
+from ordercast.check.promise import NotAsked, promises_with
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
@@ -31,6 +31,7 @@ class Lived(NamedTuple):
 
     trace: Trace
     verdicts: list[Verdict]
+    not_asked: list[NotAsked]
     error: str | None
     began: bool
 
@@ -91,8 +92,8 @@ def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
     trace = Trace(header, gathered.rows)
     began = gathered.began is not None
     promises = promises_with(choice.family for choice in choices)
-    verdicts = check(trace, promises=promises) if began else []
-    return Lived(trace, verdicts, gathered.error, began)
+    judged = judge_run(trace, promises=promises) if began else Checked([], [])
+    return Lived(trace, *judged, gathered.error, began)
 
 
 # --- what is said ----------------------------------------------------------------------------
@@ -115,6 +116,8 @@ def _print(lived: Lived) -> None:
     row = f"{header.seed:8}  {header.ending:9} {counts['crashes']:7} "
     row += f"{counts['submitted']:8} {counts['delivered']:10} {counts['given_up']:8}  "
     out.print(Text(row) + line)
+    for left_out in lived.not_asked:
+        out.print(left_out, markup=False)
     found = tickets.counted(MeasuredRun(lived.trace.rows))
     if found.granted:
         out.print(screen.tickets_in_short(found), markup=False)
@@ -133,6 +136,7 @@ def _print_json(lived: Lived) -> None:
         **lived.counts(),
         "tickets": screen.ticket_fields(tickets.counted(MeasuredRun(lived.trace.rows))),
         "laws": [screen.verdict_fields(verdict) for verdict in lived.verdicts],
+        "not_asked": screen.not_asked_fields(lived.not_asked),
     }
     if lived.error:
         fields["error"] = lived.error

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from ordercast.check.metric import percentile
 from ordercast.check.metrics.tickets import TicketCounts
+from ordercast.check.promise import NotAsked
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.units import SECOND
 
@@ -105,6 +106,11 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
             for row in verdict.witness
         ]
     return fields
+
+
+def not_asked_fields(found: list[NotAsked]) -> list[dict[str, Any]]:
+    """The laws that were not asked, as they appear in --json."""
+    return [msgspec.structs.asdict(one) for one in found]
 
 
 def ticket_fields(tickets: TicketCounts) -> dict[str, Any]:

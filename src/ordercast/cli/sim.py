@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -19,15 +19,17 @@ from rich.text import Text
 from ordercast.check.explain import explain
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics.tickets import TicketCounts, counted, together
+from ordercast.check.promise import NotAsked
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError, unknown_word
+from ordercast.kernel.family import Family
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import choices_in, load_scenario
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Outcome, advice_on
 from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
-from ordercast.testing.simulation import simulate
+from ordercast.testing.simulation import quiet_enough, simulate
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Level
 
@@ -46,6 +48,10 @@ class Wanted(NamedTuple):
     mutant: str | None
     lake: Path | None
 
+    @property
+    def families(self) -> Mapping[str, Family]:
+        return mutant_families(self.mutant) if self.mutant else FAMILIES
+
 
 class Ran(NamedTuple):
     """One run, reduced to what is printed of it."""
@@ -53,6 +59,7 @@ class Ran(NamedTuple):
     seed: int
     outcome: Outcome
     verdicts: list[Verdict]
+    not_asked: list[NotAsked]
     tickets: TicketCounts
 
 
@@ -88,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     printer = _print_json if arguments.json else _Table(out)
     totals = {"broken": 0, "undecided": 0}
     tickets: list[TicketCounts] = []
+    not_asked: dict[tuple[str, ...], list[tuple[int, NotAsked]]] = {}
     # On one terminal rows and bar go through one console, which keeps them apart.
     console = out if out.is_terminal else screen.stderr()
     progress = screen.progress(console, hidden=arguments.json or len(seeds) == 1)
@@ -101,10 +109,18 @@ def run(arguments: argparse.Namespace) -> int:
                 totals["broken"] += 1
             elif not ran.verdicts or any(v.answer is Answer.UNKNOWN for v in ran.verdicts):
                 totals["undecided"] += 1
+            for left_out in ran.not_asked:
+                same = not_asked.setdefault((left_out.family, *left_out.laws), [])
+                same.append((ran.seed, left_out))
             first = totals["broken"] == 1
-            printer(ran, _replay(arguments, ran.seed), first)
-    if not arguments.json and any(one.granted for one in tickets):
-        out.print(screen.tickets_in_short(together(tickets)), markup=False)
+            hint = _hint(wanted, ran) if broken and first else None
+            printer(ran, _replay(arguments, ran.seed), first, hint)
+    if not arguments.json:
+        for (seed, left_out), *others in not_asked.values():
+            runs = f"{len(others) + 1} of {len(seeds)} runs, the first with seed {seed}. "
+            out.print(f"{runs if len(seeds) > 1 else ''}{left_out}", markup=False)
+        if any(one.granted for one in tickets):
+            out.print(screen.tickets_in_short(together(tickets)), markup=False)
     return _conclude(arguments, len(seeds), totals)
 
 
@@ -161,7 +177,6 @@ def _run_all(wanted: Wanted, seeds: range, jobs: int) -> Iterator[Ran]:
 
 
 def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
-    families = mutant_families(wanted.mutant) if wanted.mutant else FAMILIES
     done = []
     for seed in seeds:
         simulated = simulate(
@@ -169,13 +184,25 @@ def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
             seed,
             level=wanted.level,
             round_trip=wanted.round_trip,
-            families=families,
+            families=wanted.families,
         )
         if wanted.lake is not None:
             write_trace(wanted.lake, simulated.trace)
         tickets = counted(MeasuredRun(simulated.trace.rows))
-        done.append(Ran(seed, simulated.outcome, simulated.verdicts, tickets))
+        ran = Ran(seed, simulated.outcome, simulated.verdicts, simulated.not_asked, tickets)
+        done.append(ran)
     return done
+
+
+def _hint(wanted: Wanted, ran: Ran) -> str | None:
+    """What to do about broken laws that a longer quiet phase would show to hold."""
+    broken = [verdict.law for verdict in ran.verdicts if verdict.answer is Answer.BROKEN]
+    quiet = wanted.scenario.quiet
+    enough = quiet_enough(wanted.scenario, ran.seed, broken, wanted.families)
+    if enough is None:
+        return None
+    laws = " and ".join(broken)
+    return f"quiet = {quiet} is too short: with quiet = {enough} the same run keeps {laws}."
 
 
 class _Table:
@@ -185,7 +212,7 @@ class _Table:
         self._console = console
         self._begun = False
 
-    def __call__(self, ran: Ran, replay: str, first_failure: bool) -> None:
+    def __call__(self, ran: Ran, replay: str, first_failure: bool, hint: str | None) -> None:
         out, outcome = self._console, ran.outcome
         if not self._begun:
             out.print(
@@ -207,10 +234,12 @@ class _Table:
                 out.print()
                 out.print(explain(verdict, screen.explanation_width()), markup=False)
             out.print()
+            if hint:
+                out.print(hint, markup=False)
         out.print(f"          again: {replay}", markup=False)
 
 
-def _print_json(ran: Ran, replay: str, first_failure: bool) -> None:
+def _print_json(ran: Ran, replay: str, first_failure: bool, hint: str | None) -> None:
     outcome = ran.outcome
     fields: dict[str, Any] = {
         "run": outcome.header.run,
@@ -221,7 +250,10 @@ def _print_json(ran: Ran, replay: str, first_failure: bool) -> None:
         "packets": outcome.packets,
         "tickets": screen.ticket_fields(ran.tickets),
         "laws": [screen.verdict_fields(verdict) for verdict in ran.verdicts],
+        "not_asked": screen.not_asked_fields(ran.not_asked),
     }
+    if hint:
+        fields["hint"] = hint
     if outcome.error:
         fields["error"] = outcome.error
     if outcome.error or any(verdict.answer is Answer.BROKEN for verdict in ran.verdicts):

@@ -19,6 +19,7 @@ import msgspec
 from ordercast.check.history import PROMISES, FamilyPromises
 from ordercast.check.law import Form, Law
 from ordercast.check.laws import named
+from ordercast.check.promise import NotAsked
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import TraceError
 from ordercast.spark.by_value import pack, unpack
@@ -48,6 +49,7 @@ class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     verdicts: list[Verdict] = []
     forms: dict[str, Form] = {}
+    not_asked: list[NotAsked] = []
     error: str | None = None
 
 
@@ -114,6 +116,7 @@ def judge(
         rows=run.count,
         verdicts=answers.verdicts,
         forms=answers.forms,
+        not_asked=answers.not_asked,
     )
 
 
@@ -139,6 +142,7 @@ def _joined(folder: Path, known: Settled, rest: JudgedRun) -> JudgedRun:
         rows=known.rows,
         verdicts=[verdicts[law.name] for law in known.laws],
         forms=dict.fromkeys(known.verdicts, Form.SLICES) | rest.forms,
+        not_asked=known.not_asked,
     )
 
 

@@ -9,7 +9,7 @@ law is unknown, with this reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ import numpy as np
 
 from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.law import Form, Law
-from ordercast.check.laws import LAWS, judge, named, wanted_of
-from ordercast.check.promise import families_of, judge_families
+from ordercast.check.laws import LAWS, judge, named, not_asked, wanted_of
+from ordercast.check.promise import NotAsked, families_of, judge_families
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.spark.columns import Columns, Vector
 from ordercast.spark.vector_facts import Facts
@@ -33,6 +33,7 @@ class Judgement(NamedTuple):
 
     verdicts: list[Verdict]
     forms: dict[str, Form]
+    not_asked: list[NotAsked]
 
 
 def judge_columns(
@@ -43,19 +44,25 @@ def judge_columns(
 ) -> Judgement:
     """What `check` says of the same run."""
     wanted = named(laws)
-    forms: dict[str, Form] = {}
+    answers = Judgement([], {}, [])
     if wanted is not None or not families_of(run.header):
-        return Judgement(_judge(Vectors(run, promises, plain_rows), wanted, forms), forms)
+        verdicts = _judge(Vectors(run, promises, plain_rows), wanted, answers)
+        return answers._replace(verdicts=verdicts)
 
     def judge_one(header: Header, groups: list[str]) -> list[Verdict]:
-        return _judge(Vectors(run.only(groups, header), promises, plain_rows), None, forms)
+        return _judge(Vectors(run.only(groups, header), promises, plain_rows), None, answers)
 
-    return Judgement(judge_families(run.header, judge_one, LAWS), forms)
+    return answers._replace(verdicts=judge_families(run.header, judge_one, LAWS))
 
 
-def _judge(vectors: Vectors, laws: list[Law] | None, forms: dict[str, Form]) -> list[Verdict]:
+def _judge(vectors: Vectors, laws: Sequence[Law] | None, answers: Judgement) -> list[Verdict]:
+    """The verdicts on these rows. What else there is to say is added to the answers."""
+    forms = answers.forms
+    if laws is None:
+        laws = wanted_of(vectors.facts.history, None)
+        answers.not_asked.extend(not_asked(vectors.facts.history))
     verdicts = []
-    for law in wanted_of(vectors.facts.history, None) if laws is None else laws:
+    for law in laws:
         verdicts.append(vectors.judge(law))
         if forms.get(law.name) is not Form.PLAIN:  # of several groups the slowest
             forms[law.name] = vectors.form(law)

@@ -25,8 +25,8 @@ import numpy as np
 
 from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.law import Law
-from ordercast.check.laws import LAWS, judge, wanted_of
-from ordercast.check.promise import families_of
+from ordercast.check.laws import LAWS, judge, not_asked, wanted_of
+from ordercast.check.promise import NotAsked, families_of
 from ordercast.check.verdict import Verdict, holds
 from ordercast.errors import TraceError
 from ordercast.spark.columns import Doubt, codes_of, read_part
@@ -70,6 +70,7 @@ class Settled(NamedTuple):
     rows: int
     laws: Sequence[Law]
     verdicts: dict[str, Verdict]
+    not_asked: list[NotAsked]
 
 
 def settle(
@@ -97,7 +98,8 @@ def settle(
     if run is None:
         return None
     wanted = wanted_of(run.history, laws)
-    return Settled(header, sum(ask.counts), wanted, run.settle(wanted))
+    left_out = not_asked(run.history) if laws is None else []
+    return Settled(header, sum(ask.counts), wanted, run.settle(wanted), left_out)
 
 
 def prepare(

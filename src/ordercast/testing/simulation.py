@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ordercast.check.laws import check
-from ordercast.check.promise import promises_with
+import msgspec
+
+from ordercast.check.laws import Checked, judge_run
+from ordercast.check.promise import NotAsked, promises_with
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.kernel.family import Family
 from ordercast.kernel.step import Heard
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import load_scenario
+from ordercast.scenario.rules import LONGEST
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Outcome, World
 from ordercast.trace.schema import Level, Trace
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import Event, NodeId
+from ordercast.units import SECOND, Duration
 
 
 class Simulated(NamedTuple):
@@ -27,6 +31,7 @@ class Simulated(NamedTuple):
     trace: Trace
     verdicts: list[Verdict]
     heard: dict[str, list[Heard]]  # by process: all that its application was handed
+    not_asked: list[NotAsked]  # laws that the family keeps only while nothing fails
 
     @property
     def broken(self) -> list[Verdict]:
@@ -69,6 +74,24 @@ def simulate(
     )
     outcome = world.run()
     trace = Trace(outcome.header, sink.rows)
-    promises = promises_with(world.families)
-    verdicts = check(trace, promises=promises) if level is not Level.OFF else []
-    return Simulated(outcome, trace, verdicts, heard)
+    judged = Checked([], [])
+    if level is not Level.OFF:
+        judged = judge_run(trace, promises=promises_with(world.families))
+    return Simulated(outcome, trace, judged.verdicts, heard, judged.not_asked)
+
+
+def quiet_enough(
+    scenario: Scenario,
+    seed: int,
+    laws: Iterable[str],
+    families: Mapping[str, Family] = FAMILIES,
+) -> Duration | None:
+    """A longer quiet phase with which a run that broke these laws keeps them all, if there is one.
+
+    The same seed gives the same run up to the end of the shorter one: what is broken there by what
+    happened is broken here too, and what was only missing may come.
+    """
+    longer = Duration(min(max(10 * SECOND, 4 * scenario.quiet), LONGEST - scenario.duration))
+    patient = simulate(msgspec.structs.replace(scenario, quiet=longer), seed, families=families)
+    kept = {one.law for one in patient.verdicts if one.answer is Answer.HOLDS}
+    return longer if kept.issuperset(laws) else None

@@ -14,11 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import NamedTuple
 
 from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.implications import with_implied
 from ordercast.check.law import Law
-from ordercast.check.promise import families_of, judge_families, promised, rows_of_groups
+from ordercast.check.promise import (
+    NotAsked,
+    families_of,
+    judge_families,
+    promised,
+    rows_of_groups,
+)
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import UsageError, unknown_word
 from ordercast.trace.schema import Level, Trace
@@ -32,6 +39,13 @@ def _find() -> Iterable[Law]:
 LAWS: dict[str, Law] = {law.name: law for law in _find()}
 
 
+class Checked(NamedTuple):
+    """What was found about one run, and which laws were left out because something failed."""
+
+    verdicts: list[Verdict]
+    not_asked: list[NotAsked]
+
+
 def check(
     trace: Trace,
     laws: Iterable[Law | str] | None = None,
@@ -41,17 +55,32 @@ def check(
 
     Without `laws`, by what its family promises; of no family that is known, by all laws.
     """
+    return judge_run(trace, laws, promises).verdicts
+
+
+def judge_run(
+    trace: Trace,
+    laws: Iterable[Law | str] | None = None,
+    promises: FamilyPromises = PROMISES,
+) -> Checked:
+    """As `check`, with the laws that were not asked."""
     wanted = named(laws)
-    if wanted is None and families_of(trace.header):
-        return judge_families(
-            trace.header,
-            lambda header, groups: check(
-                Trace(header, rows_of_groups(trace, groups)), promises=promises
-            ),
-            LAWS,
-        )
-    history = History(trace, promises)
-    return [judge(law, history) for law in wanted_of(history, wanted)]
+    left_out: list[NotAsked] = []
+
+    def judged(rows: Trace) -> list[Verdict]:
+        history = History(rows, promises)
+        if wanted is None:
+            left_out.extend(not_asked(history))
+        return [judge(law, history) for law in wanted_of(history, wanted)]
+
+    if wanted is not None or not families_of(trace.header):
+        return Checked(judged(trace), left_out)
+    verdicts = judge_families(
+        trace.header,
+        lambda header, groups: judged(Trace(header, rows_of_groups(trace, groups))),
+        LAWS,
+    )
+    return Checked(verdicts, left_out)
 
 
 def named(laws: Iterable[Law | str] | None) -> list[Law] | None:
@@ -73,8 +102,22 @@ def wanted_of(history: History, laws: Sequence[Law] | None) -> Sequence[Law]:
     if laws is not None:
         return laws
     promises = promised(history)
-    if promises is None:
-        return list(LAWS.values())
+    return list(LAWS.values()) if promises is None else _asked(history, promises)
+
+
+def not_asked(history: History) -> list[NotAsked]:
+    """The laws that the run's family would have promised, had nothing failed: one entry or none."""
+    promises = history.promises
+    if promises is None or history.calm:
+        return []
+    asked = _asked(history, frozenset(promises.laws))
+    in_calm = _asked(history, frozenset(promises.laws + promises.when_nothing_fails))
+    laws = tuple(law.name for law in in_calm if law.name not in {one.name for one in asked})
+    return [NotAsked(history.header.family or "", laws, history.first_failure)] if laws else []
+
+
+def _asked(history: History, promises: frozenset[str]) -> list[Law]:
+    """These laws, and those that follow from them and have rows in the run."""
     nowhere = [_not_given(name) for name in sorted(promises - LAWS.keys())]
     # A law that only follows is asked where the run has rows for it: without views, say, it would
     # be unknown, and nobody promised views.
