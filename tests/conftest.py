@@ -1,8 +1,21 @@
-"""What holds for every test: no property has a deadline, for that would read the clock."""
+"""What holds for every test: no property has a deadline, and a process has one Spark session."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
-settings.register_profile("ordercast", deadline=None)
+settings.register_profile("ordercast", deadline=None)  # a deadline would read the clock
 settings.load_profile("ordercast")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One for all tests of a process: starting one costs more than most of them."""
+    from ordercast.spark.session import open_session
+
+    with open_session("local[2,4]", **{"spark.sql.shuffle.partitions": "2"}) as session:
+        yield session

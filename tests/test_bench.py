@@ -11,5 +11,5 @@ FILES = sorted((Path(__file__).resolve().parent.parent / "bench").glob("[a-z]*.p
 
 
 @pytest.mark.parametrize("name", [path.stem for path in FILES])
-def test_it_can_be_loaded(name: str) -> None:
+def test_every_benchmark_can_be_imported(name: str) -> None:
     assert import_module(f"bench.{name}").__doc__

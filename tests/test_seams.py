@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 import pytest
 from tests.net.nodes import Cluster, introduce, live
-from tests.spark.conftest import spark  # noqa: F401 - a fixture
 
 import ordercast
 from ordercast.check.history import History
@@ -303,7 +302,7 @@ def answers(verdicts: list[Verdict]) -> dict[str, Answer]:
     return {one.law: one.answer for one in verdicts}
 
 
-def test_in_the_simulator_from_a_scenario_file(tmp_path: Path) -> None:
+def test_a_toy_family_runs_in_the_simulator_from_a_scenario_file(tmp_path: Path) -> None:
     run = simulate(scenario_in(tmp_path), seed=3, families=KNOWN)
     assert run.outcome.error is None
     assert answers(run.verdicts) == dict.fromkeys(
@@ -325,12 +324,12 @@ def test_an_input_that_no_application_gives_is_refused(tmp_path: Path, word: str
         simulate(path, seed=3, families=KNOWN)
 
 
-def test_its_options_are_checked_as_any_others(tmp_path: Path) -> None:
+def test_options_of_a_toy_family_are_checked_as_any_others(tmp_path: Path) -> None:
     with pytest.raises(ordercast.UsageError, match="hold must be longer than nothing"):
         simulate(scenario_in(tmp_path, hold="0ms"), seed=1, families=KNOWN)
 
 
-def test_by_the_command_and_the_name_of_its_module(
+def test_a_toy_family_runs_by_the_command_and_the_name_of_its_module(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario_in(tmp_path, "tests.test_seams:RING")
@@ -338,14 +337,14 @@ def test_by_the_command_and_the_name_of_its_module(
     assert "7 hold" in capsys.readouterr().out
 
 
-def test_its_mutant_is_caught(tmp_path: Path) -> None:
+def test_the_mutant_of_a_toy_family_is_caught_by_the_toy_law(tmp_path: Path) -> None:
     path = scenario_in(tmp_path)
     run = simulate(path, seed=3, families=mutant_families("deaf", KNOWN))
     assert answers(run.verdicts)["completeness"] is Answer.BROKEN
     assert answers(check(run.trace, [UNBROKEN])) == {NAME: Answer.BROKEN}
 
 
-def test_in_the_explorer() -> None:
+def test_a_toy_family_runs_in_the_explorer() -> None:
     where = setting(RING, 2, prelude=False, inputs=(Seek("g", False),))
     bounds = Bounds(submissions=1, timers=1, inputs=1, depth=11)
 
@@ -358,7 +357,7 @@ def test_in_the_explorer() -> None:
     assert report.judged > 10
 
 
-def test_in_an_interaction_file() -> None:
+def test_a_toy_family_runs_in_an_interaction_file() -> None:
     text = """
 hide timers
 group ring n1 n2
@@ -393,7 +392,7 @@ has the token: yes
 
 
 @live
-async def test_live_over_sockets(cluster: Cluster) -> None:
+async def test_a_toy_family_runs_live_over_sockets(cluster: Cluster) -> None:
     names = ("n1", "n2", "n3")
     nodes = [await cluster.open(name, families=KNOWN) for name in names]
     introduce(*nodes)
@@ -422,7 +421,7 @@ async def test_live_over_sockets(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_live_between_processes_from_the_same_file(
+def test_a_toy_family_runs_live_between_processes_from_the_same_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
@@ -431,7 +430,7 @@ def test_live_between_processes_from_the_same_file(
 
 
 @pytest.mark.slow
-def test_judged_on_spark(tmp_path: Path, spark: Any) -> None:  # noqa: F811 - the fixture
+def test_a_toy_law_is_judged_on_spark(tmp_path: Path, spark: Any) -> None:
     folders = []
     for families in (KNOWN, mutant_families("deaf", KNOWN)):
         run = simulate(scenario_in(tmp_path), seed=3, families=families)
@@ -446,7 +445,7 @@ def test_judged_on_spark(tmp_path: Path, spark: Any) -> None:  # noqa: F811 - th
 
 
 @pytest.mark.slow
-def test_its_promises_are_kept_to_on_spark(tmp_path: Path, spark: Any) -> None:  # noqa: F811
+def test_the_promises_of_a_toy_family_are_judged_on_spark(tmp_path: Path, spark: Any) -> None:
     """A durable family remembers across a restart what it delivered, so twice is broken."""
     promises = {"ring": Promises(("no-creation", "no-duplication"), durable=True)}
     trace = parse_history(
@@ -465,7 +464,7 @@ def test_its_promises_are_kept_to_on_spark(tmp_path: Path, spark: Any) -> None: 
 
 
 @pytest.mark.slow
-def test_judged_on_a_stream(tmp_path: Path, spark: Any) -> None:  # noqa: F811 - the fixture
+def test_a_toy_law_is_judged_on_a_stream(tmp_path: Path, spark: Any) -> None:
     run = simulate(scenario_in(tmp_path), seed=3, families=mutant_families("deaf", KNOWN))
     heard = [one for one in run.delivered_by("n2") if one.origin.name == "n1"]
     log = RecordLog(tmp_path / "records")

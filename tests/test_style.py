@@ -317,7 +317,9 @@ RULES: list[tuple[Callable[[str], Complaints], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("rule", "folders"), RULES, ids=[rule.__name__ for rule, _ in RULES])
-def test_rule(rule: Callable[[str], Complaints], folders: tuple[str, ...]) -> None:
+def test_every_file_keeps_the_rule(
+    rule: Callable[[str], Complaints], folders: tuple[str, ...]
+) -> None:
     found = offences(rule, python_files(*folders))
     assert not found, "\n".join(found)
 
@@ -382,7 +384,7 @@ BAD: list[tuple[Callable[[str], Complaints], str]] = [
 
 
 @pytest.mark.parametrize(("rule", "text"), BAD)
-def test_what_is_forbidden_is_found(rule: Callable[[str], Complaints], text: str) -> None:
+def test_forbidden_things_are_found(rule: Callable[[str], Complaints], text: str) -> None:
     assert len(list(rule(text))) == 1
 
 
@@ -403,5 +405,5 @@ GOOD: list[tuple[Callable[[str], Complaints], str]] = [
 
 
 @pytest.mark.parametrize(("rule", "text"), GOOD)
-def test_what_is_allowed_is_left_alone(rule: Callable[[str], Complaints], text: str) -> None:
+def test_allowed_things_are_left_alone(rule: Callable[[str], Complaints], text: str) -> None:
     assert list(rule(text)) == []

@@ -31,7 +31,9 @@ KINDS = [Duration, Size, Rate]
         (Rate, "1GiB/s", 1 << 30),
     ],
 )
-def test_what_people_write(kind: type[Quantity], text: object, value: int) -> None:
+def test_quantities_are_read_as_people_write_them(
+    kind: type[Quantity], text: object, value: int
+) -> None:
     found = kind.parse(text)
     assert found == value
     assert type(found) is kind
@@ -39,7 +41,7 @@ def test_what_people_write(kind: type[Quantity], text: object, value: int) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(value=st.integers(0, (1 << 53) - 1))
-def test_what_is_written_is_read_back(kind: type[Quantity], value: int) -> None:
+def test_a_written_quantity_is_read_back(kind: type[Quantity], value: int) -> None:
     assert kind.parse(str(kind(value))) == value
 
 
@@ -66,7 +68,9 @@ def test_the_largest_unit_that_is_exact_is_written(value: Quantity, text: str) -
 @pytest.mark.parametrize(
     "wrong", ["", "ms", "5", "5 parsecs", "-1ms", "1e3ms", "1,5s", "1ms2", None, 1.5, True, [], -1]
 )
-def test_what_is_no_quantity_says_what_would_be(kind: type[Quantity], wrong: object) -> None:
+def test_text_that_is_no_quantity_is_rejected_with_an_example(
+    kind: type[Quantity], wrong: object
+) -> None:
     with pytest.raises(ValueError, match=f"is not a {kind.__name__.lower()}") as caught:
         kind.parse(wrong)
     assert repr(kind.example) in str(caught.value)
@@ -82,12 +86,12 @@ def test_a_bare_number_is_a_size_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("kind", "text"), [(Duration, "9999999999h"), (Size, f"{1 << 62}B"), (Rate, f"{1 << 62}B/s")]
 )
-def test_there_is_a_largest(kind: type[Quantity], text: str) -> None:
+def test_a_quantity_beyond_the_largest_is_rejected(kind: type[Quantity], text: str) -> None:
     with pytest.raises(ValueError, match="is too large"):
         kind.parse(text)
 
 
-def test_the_largest_is_read() -> None:
+def test_the_largest_quantity_is_read() -> None:
     assert Duration.parse(f"{(1 << 62) - 1}ns") == Size.parse((1 << 62) - 1) == (1 << 62) - 1
     with pytest.raises(ValueError, match="is not a size"):
         Size.parse(1 << 62)
@@ -98,7 +102,7 @@ UNITS = st.sampled_from([unit for kind in KINDS for unit in kind.units])
 
 
 @given(st.text(max_size=12) | st.builds(str.__add__, NUMBERS | st.text(max_size=3), UNITS))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_rejected(text: str) -> None:
     for kind in KINDS:
         with contextlib.suppress(ValueError):
             assert 0 <= kind.parse(text) < 1 << 62

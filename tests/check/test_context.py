@@ -22,7 +22,7 @@ def judged(name: str, law: str) -> tuple[Trace, Verdict]:
     return trace, verdict
 
 
-def test_what_one_has_and_another_lacks_is_shown_from_its_beginning() -> None:
+def test_a_missing_delivery_is_shown_with_the_submission_and_the_crash_behind_it() -> None:
     trace, verdict = judged("broken-agreement", "agreement")
     assert [row.kind for row in verdict.witness] == ["deliver"]
     assert {(row.process, row.kind) for row in rows_around(trace, verdict)} == {
@@ -33,7 +33,7 @@ def test_what_one_has_and_another_lacks_is_shown_from_its_beginning() -> None:
     assert who_was_there(trace, verdict) == ("n1", "n2", "n3"), "also the one who lacks it"
 
 
-def test_a_break_that_shows_itself_is_left_as_it_is() -> None:
+def test_a_witness_that_needs_no_context_gets_none() -> None:
     for law in ("fifo", "total", "no-duplication"):
         trace, verdict = judged(f"broken-{law}", law)
         assert rows_around(trace, verdict) == verdict.witness
@@ -41,7 +41,7 @@ def test_a_break_that_shows_itself_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("others", [MOST_ROWS - 2, MOST_ROWS - 1])
-def test_what_would_be_too_much_to_look_at_is_left_out(others: int) -> None:
+def test_context_beyond_the_limit_is_left_out(others: int) -> None:
     names = [f"p{number}" for number in range(others)]
     lines = ["run crowd ending=finished", "n1 join", "n3 join", *(f"{name} join" for name in names)]
     lines += ["n1 submit n1:1", "n1 crash", *(f"{name} deliver n1:1" for name in names)]

@@ -16,7 +16,7 @@ def rows_of(*lines: str) -> list[Row]:
     return parse_history("\n".join(["run r", *lines])).rows
 
 
-def test_a_break_is_told_and_drawn() -> None:
+def test_a_broken_law_is_explained_in_words_and_in_a_diagram() -> None:
     text = """
     run answer-first
     n1 submit n1:1
@@ -41,7 +41,7 @@ def test_a_break_is_told_and_drawn() -> None:
     )
 
 
-def test_the_other_answers_are_told() -> None:
+def test_verdicts_that_are_not_broken_are_explained_too() -> None:
     assert explain(holds("fifo")) == "fifo holds."
     assert explain(unknown("fifo", "no rows")) == (
         "fifo cannot be decided: no rows.\n"
@@ -49,7 +49,7 @@ def test_the_other_answers_are_told() -> None:
     )
 
 
-def test_only_those_who_wrote_a_row_are_drawn_and_lives_apart() -> None:
+def test_only_incarnations_that_wrote_a_row_are_drawn_each_on_its_own() -> None:
     picture = draw(rows_of("n1#1 submit n1#1:3", "n10 deliver n1#1:3", "n9 crash"))
     assert picture.splitlines() == [
         "        n1#1           n9     n10",
@@ -79,7 +79,7 @@ def test_local_order_goes_before_time() -> None:
     ]
 
 
-def test_a_circle_is_drawn_too() -> None:
+def test_a_cycle_is_drawn_too() -> None:
     rows = rows_of("n1 deliver n2:1", "n1 submit n1:1", "n2 deliver n1:1", "n2 submit n2:1")
     assert set(in_order(rows)) == set(rows)
 
@@ -97,11 +97,11 @@ def test_no_picture_is_wider_than_the_page(processes: int, prefix: str) -> None:
     assert len(lines) >= len(rows)
 
 
-def test_signs_take_the_place_of_words_where_these_are_too_wide() -> None:
+def test_words_that_are_too_wide_are_replaced_by_signs() -> None:
     picture = draw(rows_of(*(f"n{n} deliver n1:{n}" for n in range(1, 10))))
     assert "▼n1:9" in picture
     assert picture.endswith("● submit  ▼ deliver  × lose  ◇ view  ■ ticket  ╳ crash")
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_an_empty_witness_gives_an_empty_diagram() -> None:
     assert draw([]) == ""

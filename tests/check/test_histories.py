@@ -78,7 +78,7 @@ def test_every_law_has_a_history(kind: str) -> None:
 
 
 @pytest.mark.parametrize("path", BROKEN + SOUND, ids=names(BROKEN + SOUND))
-def test_breaks_what_it_says_and_nothing_else(path: Path) -> None:
+def test_a_broken_history_breaks_the_law_in_its_name_and_no_other(path: Path) -> None:
     verdicts = check(read(path), list(LAWS))
     assert [one.law for one in verdicts if one.answer is Answer.BROKEN] == breaks(path)
 
@@ -105,7 +105,7 @@ def test_the_witness_alone_is_broken_too(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SHOWN_BY_ROWS_ALONE, ids=names(SHOWN_BY_ROWS_ALONE))
-def test_no_row_of_the_witness_is_idle(path: Path) -> None:
+def test_without_any_one_row_the_witness_is_not_broken(path: Path) -> None:
     """Without any one of its rows, the rest no longer shows the break."""
     trace, law = read(path), law_of(path)
     witness = check(trace, [law])[0].witness

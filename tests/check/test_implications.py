@@ -31,7 +31,7 @@ def histories() -> Iterator[Trace]:
     yield from map(sound, range(60))
 
 
-def test_what_follows_is_never_broken() -> None:
+def test_an_implied_law_is_never_broken_where_its_premises_hold() -> None:
     tried: Counter[str] = Counter()
     needed: Counter[str] = Counter()
     for trace in histories():
@@ -74,7 +74,7 @@ def test_causal_order_does_not_imply_fifo(rows: str) -> None:
     assert answers == [Answer.HOLDS, Answer.BROKEN]
 
 
-def test_all_that_follows_is_found() -> None:
+def test_implications_are_followed_to_the_end() -> None:
     assert with_implied(["causal"], LAWS.values()) == {
         "causal",
         "optimistic-causal",

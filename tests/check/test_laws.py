@@ -59,7 +59,7 @@ def everything(promise: Promises) -> set[str]:
     return {*promised, *(name for name in follow if "view" not in LAWS[name].reads)}
 
 
-def test_a_law_that_only_follows_is_asked_where_the_run_has_rows_for_it() -> None:
+def test_an_implied_law_is_judged_where_the_run_has_rows_for_it() -> None:
     calm = CALM.format(family="total")
     assert "total-in-view" not in asked(calm)
     assert "total-in-view" in asked(calm + "n1 view 1 {n1}\n")
@@ -83,7 +83,7 @@ def test_the_family_of_the_only_group_counts_not_that_of_the_run() -> None:
 @pytest.mark.parametrize(
     "failure", ["n1 crash", "n1 leave", "n1 suspect peer=n2", "n1 lose n1:1", "n2#1 start"]
 )
-def test_a_failure_takes_back_what_holds_only_while_nothing_fails(failure: str) -> None:
+def test_laws_promised_only_without_faults_are_not_judged_after_a_fault(failure: str) -> None:
     laws = asked(CALM.format(family="causal") + failure)
     assert set(laws) == set(PROMISES["causal"].laws)
 
@@ -93,7 +93,7 @@ def test_a_run_of_no_known_family_is_judged_by_all_laws(family: str) -> None:
     assert asked(CALM.format(family=family)) == list(LAWS)
 
 
-def test_a_promised_law_that_nobody_has_is_unknown_and_not_passed_over() -> None:
+def test_a_promised_law_that_does_not_exist_is_unknown_and_not_skipped() -> None:
     promises = {"fifo": Promises(("fifo", "no-thirteen"), source="a test")}
     verdicts = check(parse_history(CALM.format(family="fifo")), promises=promises)
     assert [(one.law, one.answer) for one in verdicts] == [
@@ -125,25 +125,25 @@ def test_a_trace_is_left_as_it_was() -> None:
 
 @pytest.mark.parametrize("ending", [Ending.CUT, Ending.FAILED])
 @pytest.mark.parametrize("law", ["agreement", "completeness", "disjoint-views"])
-def test_what_is_missing_may_still_have_come(law: str, ending: Ending) -> None:
+def test_a_truncated_run_leaves_missing_deliveries_unknown(law: str, ending: Ending) -> None:
     verdict = judge(law, f"run short ending={ending}\nn1 join\nn2 join\nn1 submit n1:1")
     assert verdict.answer is Answer.UNKNOWN
     assert f"the run is {ending}" in verdict.why
 
 
-def test_a_submission_may_be_among_the_rows_that_a_cut_run_lost() -> None:
+def test_a_truncated_run_may_have_lost_the_row_of_a_submission() -> None:
     text = "run short ending=cut\nn2 deliver n1:1\nn1 start"
     assert judge("no-creation", text).answer is Answer.UNKNOWN
     assert judge("no-creation", text + "\nn1 submit n1:1").answer is Answer.HOLDS
     assert judge("no-creation", text + "\nn1#1 submit n1#1:1").answer is Answer.UNKNOWN
 
 
-def test_but_not_if_the_log_of_the_origin_goes_on() -> None:
+def test_a_truncated_run_has_not_lost_a_submission_before_later_rows_of_its_origin() -> None:
     text = "run short ending=cut\nn2 deliver n1:1\nn1 submit n1:2"
     assert judge("no-creation", text).answer is Answer.BROKEN
 
 
-def test_a_view_may_still_have_been_installed() -> None:
+def test_a_truncated_run_leaves_missing_views_unknown() -> None:
     text = "run short ending=cut\nn1 view 1 n1,n2\nn2 view 1 n1,n2\nn1 view 2 n1,n2"
     assert judge("view-agreement", text).answer is Answer.UNKNOWN
     assert judge("view-agreement", text + "\nn2 view 3 n1,n2").answer is Answer.BROKEN
@@ -153,14 +153,14 @@ def test_a_view_may_still_have_been_installed() -> None:
 # --- rows that break the contract ---
 
 
-def test_an_unknown_kind_leaves_every_law_open() -> None:
+def test_a_row_of_an_unknown_kind_makes_every_law_unknown() -> None:
     trace = change(parse_history(CALM.format(family="fifo")), 1, kind="jion")
     for verdict in check(trace, list(LAWS)):
         assert verdict.answer is Answer.UNKNOWN
         assert verdict.why == "step 1 of n2, kind jion, has the unknown kind `jion`"
 
 
-def test_two_rows_with_one_step_leave_every_law_open() -> None:
+def test_two_rows_with_one_step_make_every_law_unknown() -> None:
     trace = change(parse_history(CALM.format(family="fifo")), 4, step=1)
     for verdict in check(trace, list(LAWS)):
         assert verdict.answer is Answer.UNKNOWN
@@ -229,7 +229,7 @@ READ_BY = {
         ("suspect", "peer"),
     ],
 )
-def test_a_missing_column_leaves_the_laws_open_that_read_it(kind: str, column: str) -> None:
+def test_a_missing_column_makes_the_laws_that_read_it_unknown(kind: str, column: str) -> None:
     trace = parse_history(COMPLETE)
     at = next(at for at, row in enumerate(trace.rows) if row.kind == kind)
     for verdict in check(change(trace, at, **{column: None}), list(LAWS)):
@@ -240,13 +240,13 @@ def test_a_missing_column_leaves_the_laws_open_that_read_it(kind: str, column: s
             assert verdict.answer is Answer.HOLDS
 
 
-def test_an_event_that_was_submitted_twice_leaves_its_past_open() -> None:
+def test_an_event_that_was_submitted_twice_has_an_unknown_causal_past() -> None:
     text = CALM.format(family="fifo") + "n1 submit n1:1"
     assert judge("optimistic-causal", text).why == "n1:1 was submitted twice"
     assert judge("fifo", text).answer is Answer.HOLDS
 
 
-def test_an_event_without_submission_leaves_causality_open_but_a_break_is_a_break() -> None:
+def test_an_event_without_submission_makes_causality_unknown_unless_it_is_broken() -> None:
     text = "run holes ending=finished\nn1 submit n1:1\nn1 submit n1:2\nn2 deliver n3:1\n"
     assert judge("causal", text).answer is Answer.UNKNOWN
     text += "n2 deliver n1:2\nn2 deliver n1:1"
@@ -254,7 +254,7 @@ def test_an_event_without_submission_leaves_causality_open_but_a_break_is_a_brea
 
 
 @pytest.mark.parametrize("law", ["optimistic-causal", "causal"])
-def test_where_events_precede_themselves_there_is_no_causal_order(law: str) -> None:
+def test_events_that_precede_themselves_make_causal_order_unknown(law: str) -> None:
     text = "run circle\nn1 deliver n2:1\nn1 submit n1:1\nn2 deliver n1:1\nn2 submit n2:1"
     assert judge("no-creation", text).answer is Answer.BROKEN
     assert judge(law, text).answer is Answer.UNKNOWN
@@ -269,7 +269,7 @@ def test_an_empty_finished_run_keeps_every_law(law: str) -> None:
 
 
 @pytest.mark.parametrize("law", list(LAWS))
-def test_a_run_that_was_not_traced_shows_nothing(law: str) -> None:
+def test_a_run_that_was_not_traced_leaves_every_law_unknown(law: str) -> None:
     header = Header("silent", ending=Ending.FINISHED, level=Level.OFF)
     assert check(Trace(header, []), [law])[0].answer is Answer.UNKNOWN
 
@@ -277,12 +277,12 @@ def test_a_run_that_was_not_traced_shows_nothing(law: str) -> None:
 @pytest.mark.parametrize(
     "law", ["total-in-view", "virtual-synchrony", "view-agreement", "disjoint-views"]
 )
-def test_traffic_without_a_single_view_row_shows_nothing_about_views(law: str) -> None:
+def test_traffic_without_a_view_row_leaves_laws_about_views_unknown(law: str) -> None:
     assert judge(law, CALM.format(family="fifo")).answer is Answer.UNKNOWN
     assert judge(law, CALM.format(family="fifo") + "n1 view 1 n1").answer is Answer.HOLDS
 
 
-def test_traffic_without_tickets_or_stamps_shows_nothing_about_tickets() -> None:
+def test_traffic_without_tickets_or_stamps_leaves_ticket_uniqueness_unknown() -> None:
     law = "ticket-uniqueness"
     tickets = "\nn1 ticket index=0 cause=acquired"
     submit = "run tickets\nn1 submit n1:1 "
@@ -296,7 +296,7 @@ def test_traffic_without_tickets_or_stamps_shows_nothing_about_tickets() -> None
     assert judge(law, submit + "index=0 stamp=1" + tickets).answer is Answer.HOLDS
 
 
-def test_a_ticket_row_with_another_cause_leaves_the_law_open() -> None:
+def test_a_ticket_row_with_an_unknown_cause_leaves_the_law_unknown() -> None:
     verdict = judge("ticket-uniqueness", "run tickets\nn1 ticket index=0 cause=stolen")
     assert verdict.answer is Answer.UNKNOWN
     assert "has the unknown cause `stolen`" in verdict.why
@@ -343,7 +343,9 @@ n1 deliver n1:1
         ("view 1 n1,n2#0", "", True),
     ],
 )
-def test_who_must_have_delivered(law: str, first: str, then: str, bound: bool) -> None:
+def test_a_member_that_was_present_and_stayed_must_have_delivered(
+    law: str, first: str, then: str, bound: bool
+) -> None:
     verdict = judge(law, MEMBERS.format(first=first, then=then))
     assert verdict.answer is (Answer.BROKEN if bound else Answer.HOLDS)
 
@@ -354,7 +356,7 @@ def test_a_member_of_the_first_view_is_there_from_the_beginning_even_if_it_is_sl
     assert judge("completeness", text + "n2 view 2 n1,n2").answer is Answer.HOLDS
 
 
-def test_of_those_that_delivered_the_same_each_counts_for_itself() -> None:
+def test_members_with_the_same_deliveries_are_excused_one_by_one() -> None:
     """n2 is excused, and n3, which has no more and no less, is not; nor does n1 stand for n2."""
     text = "run same ending=finished\nn1 join\nn2 join\nn3 join\nn1 submit n1:1\nn1 deliver n1:1\n"
     assert judge("agreement", text + "n2 suspect peer=n1").answer is Answer.BROKEN
@@ -363,7 +365,7 @@ def test_of_those_that_delivered_the_same_each_counts_for_itself() -> None:
     assert judge("agreement", excused).answer is Answer.HOLDS
 
 
-def test_giving_an_event_up_is_an_excuse_for_agreement_only() -> None:
+def test_reporting_an_event_as_lost_excuses_from_agreement_only() -> None:
     text = MEMBERS.format(first="join", then="n2 lose n1:1")
     assert judge("agreement", text).answer is Answer.HOLDS
     assert judge("completeness", text).answer is Answer.BROKEN
@@ -380,12 +382,14 @@ def test_giving_an_event_up_is_an_excuse_for_agreement_only() -> None:
         ("n1 stop\nn2 submit n2:1\nn2 deliver n2:1", False),
     ],
 )
-def test_whose_events_are_owed(fate: str, owed: bool) -> None:
+def test_completeness_asks_for_the_events_of_senders_that_did_not_fail(
+    fate: str, owed: bool
+) -> None:
     text = f"run owed ending=finished\nn1 join\nn2 join\nn1 submit n1:1\n{fate}\n"
     assert judge("completeness", text).answer is (Answer.BROKEN if owed else Answer.HOLDS)
 
 
-def test_views_and_suspicions_may_name_a_life_and_mean_the_process() -> None:
+def test_views_and_suspicions_that_name_an_incarnation_mean_the_process() -> None:
     text = "run names ending=finished\nn1 view 1 n1#0,n2\nn2 view 1 n1,n2#3\n"
     assert judge("view-agreement", text).answer is Answer.HOLDS
     assert judge("disjoint-views", text + "n3 view 2 n2#1,n3").answer is Answer.BROKEN
@@ -398,7 +402,7 @@ def test_views_and_suspicions_may_name_a_life_and_mean_the_process() -> None:
 # --- where causality comes from ---
 
 
-def test_stamps_are_not_believed() -> None:
+def test_causality_comes_from_deliveries_and_not_from_stamps() -> None:
     """The stamp claims that n2:1 knows of nothing; the rows show that it follows n1:1."""
     text = """
     run wrong-stamp
@@ -423,13 +427,13 @@ n3 deliver n1:1
 """
 
 
-def test_a_second_life_remembers_the_first_only_where_the_family_is_durable() -> None:
+def test_a_restarted_member_may_deliver_again_unless_the_family_is_durable() -> None:
     durable, forgetful = LIVES.format(family="feed"), LIVES.format(family="causal")
     assert judge("optimistic-causal", durable).answer is Answer.BROKEN
     assert judge("optimistic-causal", forgetful).answer is Answer.HOLDS
 
 
-def test_what_was_submitted_before_the_join_may_be_missing() -> None:
+def test_a_member_may_miss_events_from_before_it_joined() -> None:
     text = "run late\nn1 submit n1:1\n{}\nn1 submit n1:2\nn2 deliver n1:2"
     assert judge("causal", text.format("n2 join")).answer is Answer.HOLDS
     assert judge("causal", text.format("n2 view 1 n1,n2")).answer is Answer.HOLDS

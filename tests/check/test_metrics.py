@@ -17,7 +17,7 @@ def metrics_of(text: str, round_ns: int | None = None) -> dict[str, float]:
     return measure(MeasuredRun(parse_history(text, "here").rows, {"round": round_ns}))
 
 
-def test_an_event_that_comes_after_what_follows_it_is_lost_though_it_came() -> None:
+def test_an_event_delivered_after_one_that_depends_on_it_counts_as_lost() -> None:
     """The papers' loss: not received, or not deliverable without breaking optimistic order."""
     text = """run r family=gossip ending=finished
         n1 join
@@ -145,7 +145,7 @@ def test_percentiles_and_means_are_those_of_numpy(count: int) -> None:
     assert mean(values) == np.mean(values)
 
 
-def test_what_became_of_events_that_were_asked_for() -> None:
+def test_every_requested_event_has_one_outcome() -> None:
     text = """run r
         n1 recover n2:1 cause=asked
         n1 recover n2:1 cause=answered

@@ -37,7 +37,7 @@ def counted(text: str, **expected: Any) -> None:
     assert tickets.counted(MeasuredRun(rows(text))) == TicketCounts(**expected)
 
 
-def test_a_grant_a_refusal_and_a_wait() -> None:
+def test_grants_refusals_and_waits_are_counted() -> None:
     counted("", granted=1, refused=1, waits=(5,))
 
 
@@ -46,17 +46,17 @@ def test_a_ticket_that_was_given_back_is_not_reclaimed() -> None:
     counted(given, granted=2, refused=1, given_back=1, waits=(5, 60))
 
 
-def test_the_ticket_of_the_dead_is_reclaimed() -> None:
+def test_the_ticket_of_a_crashed_owner_counts_as_reclaimed() -> None:
     died = "n1 crash at=70\nn2 ticket index=0 cause=acquired at=170\n"
     counted(died, granted=2, refused=1, waits=(5, 150), reclaims=(100,))
 
 
-def test_a_start_tells_that_an_earlier_life_died() -> None:
+def test_a_start_row_ends_the_earlier_incarnation() -> None:
     again = "n1#1 start at=90\nn2 ticket index=0 cause=acquired at=170\n"
     counted(again, granted=2, refused=1, waits=(5, 150), reclaims=(80,))
 
 
-def test_who_lost_its_ticket_wants_another() -> None:
+def test_a_process_that_lost_its_ticket_waits_from_then_on() -> None:
     lost = (
         "n1 ticket index=0 cause=disconnected at=160\n"
         "n2 ticket index=0 cause=acquired at=165\n"
@@ -69,12 +69,12 @@ def test_a_higher_epoch_of_the_same_owner_is_no_grant() -> None:
     counted("n1 ticket index=0 cause=acquired at=90\n", granted=1, refused=1, waits=(5,))
 
 
-def test_who_no_longer_wants_one_has_not_waited() -> None:
+def test_a_withdrawn_request_is_no_wait() -> None:
     died = "n2 crash at=50\nn2#1 start at=60\nn2#1 ticket index=1 cause=acquired at=99\n"
     counted(died, granted=2, refused=1, waits=(5,))
 
 
-def test_runs_are_put_together() -> None:
+def test_counts_of_several_runs_are_added_up() -> None:
     one = TicketCounts(granted=1, waits=(3,))
     assert together([one, TicketCounts(lost=2, reclaims=(7,)), one]) == TicketCounts(
         granted=2, lost=2, waits=(3, 3), reclaims=(7,)
@@ -93,7 +93,7 @@ def ticket(who: str, cause: str, at: str, index: int | None = None) -> str:
     return f"{who} ticket group=g cause={cause} at={at}{more}\n"
 
 
-def test_access_is_a_grant_within_a_lease_of_the_wish() -> None:
+def test_access_is_a_grant_within_a_lease_of_the_request() -> None:
     """n1 founds the cluster. n2 is quick, n3 waits too long, n4 dies before its time was over and
     n5 has hardly begun when the run ends: of two that count one had access."""
     text = "run r\n" + ticket("n1", "wanted", "0s") + ticket("n1", "acquired", "5s", 0)
@@ -107,14 +107,14 @@ def test_access_is_a_grant_within_a_lease_of_the_wish() -> None:
     assert found["ticket_wait_mean"] == pytest.approx((5 + 0.5 + 2) / 3)
 
 
-def test_use_is_what_the_living_hold_over_time() -> None:
+def test_use_counts_the_tickets_of_live_processes_over_time() -> None:
     """n1 holds a ticket for four seconds of four, n2 one for two, until it dies."""
     text = "run r\n" + ticket("n1", "acquired", "1s", 0) + ticket("n2", "acquired", "1s", 1)
     text += "n2 crash at=3s\n" + ticket("n1", "renewed", "5s", 0)
     assert metrics_of(text)["ticket_use"] == pytest.approx(1.5)
 
 
-def test_a_reclaim_lasts_from_the_death_to_the_next_owner() -> None:
+def test_a_reclaim_lasts_from_the_crash_to_the_next_owner() -> None:
     text = "run r\n" + ticket("n1", "acquired", "1s", 0) + ticket("n2", "acquired", "1s", 1)
     text += "n1 crash at=2s\n" + ticket("n2", "disconnected", "3s", 1)
     text += ticket("n3", "acquired", "3500ms", 0) + ticket("n3", "acquired", "3600ms", 0)
@@ -126,7 +126,7 @@ def test_a_reclaim_lasts_from_the_death_to_the_next_owner() -> None:
     assert found["ticket_lost"] == 1
 
 
-def test_a_run_without_tickets_has_none_of_these() -> None:
+def test_a_run_without_tickets_has_no_ticket_metrics() -> None:
     text = "run r\nn1 submit n1:1\nn1 deliver n1:1\n"
     assert not set(NAMES) & metrics_of(text).keys()
 
@@ -218,6 +218,6 @@ def slow_counts(rows: list[Row]) -> TicketCounts:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_slow_count_comes_to_the_same(seed: int) -> None:
+def test_a_slow_and_obvious_count_gives_the_same(seed: int) -> None:
     rows = random_tickets(seed)
     assert tickets.counted(MeasuredRun(rows)) == slow_counts(rows)

@@ -137,7 +137,7 @@ def test_virtual_synchrony() -> None:
     compare_with_views("virtual-synchrony", oracles.virtual_synchrony_broken)
 
 
-def test_total_shows_a_shortest_circle_where_two_contradict_each_other() -> None:
+def test_total_shows_a_shortest_cycle_where_two_orders_contradict() -> None:
     """And three wherever three is the least, as far as the heads of the logs can show it."""
     lengths: Counter[int] = Counter()
     for seed in range(CASES):
@@ -186,7 +186,7 @@ def test_view_agreement() -> None:
     compare_membership("view-agreement", broken)
 
 
-def test_view_agreement_of_runs_that_were_cut() -> None:
+def test_view_agreement_of_truncated_runs() -> None:
     """Who has fewer views may have installed them later; who has others may not."""
     seen: Counter[Answer] = Counter()
     for seed in range(MEMBERSHIP_CASES):

@@ -35,7 +35,7 @@ def test_the_correct_runs_are_not_trivial() -> None:
         assert kinds[kind] > 20, kind
 
 
-def test_a_correct_run_that_was_cut_breaks_nothing() -> None:
+def test_a_truncated_correct_run_breaks_nothing() -> None:
     """However short: every process's log is a prefix of what it would have been."""
     for seed in range(100):
         chance = Random(seed)
@@ -53,7 +53,7 @@ def test_a_correct_run_that_was_cut_breaks_nothing() -> None:
 @pytest.mark.parametrize(
     ("law", "mutation"), MUTATIONS, ids=[f"{law}-{one.__name__}" for law, one in MUTATIONS]
 )
-def test_a_spoilt_run_is_noticed(law: str, mutation: Mutation) -> None:
+def test_a_run_with_a_planted_mistake_breaks_its_law(law: str, mutation: Mutation) -> None:
     spoilt = 0
     for seed in range(150):
         trace = SoundRun(seed, faults=False, groups=1 + seed % 2, size=40).trace()

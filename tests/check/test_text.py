@@ -52,11 +52,11 @@ def test_a_whole_history() -> None:
     ]
 
 
-def test_an_ending_that_is_not_said_is_the_headers_default() -> None:
+def test_an_ending_that_is_not_written_is_the_default() -> None:
     assert parse_history("run r").header == Header("r")
 
 
-def test_a_later_life_writes_its_own_steps_and_numbers() -> None:
+def test_a_later_incarnation_has_its_own_steps_and_numbers() -> None:
     first, second = rows_of("n1 start", "n1#2 submit n1#2:3")
     assert (second.process, second.incarnation, second.step) == ("n1", 2, 1)
     assert second.number == event_number(2, 3)
@@ -102,7 +102,7 @@ def test_steps_go_on_from_the_step_before() -> None:
         ),
     ],
 )
-def test_columns(line: str, columns: dict[str, object]) -> None:
+def test_values_of_a_row_go_to_their_columns(line: str, columns: dict[str, object]) -> None:
     row = row_of(line)
     said = {name: getattr(row, name) for name in COLUMNS[5:]}
     assert {name: value for name, value in said.items() if value is not None} == columns
@@ -136,7 +136,7 @@ def test_columns(line: str, columns: dict[str, object]) -> None:
         ("run r\nn1 view 7 n1 n2", ":2: expected key=value, got `n2`"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(text: str, complaint: str) -> None:
+def test_a_mistake_is_reported_with_its_line(text: str, complaint: str) -> None:
     with pytest.raises(TraceError) as caught:
         parse_history(text)
     assert complaint in str(caught.value)
@@ -155,7 +155,7 @@ def test_defaults_are_left_unsaid() -> None:
     assert format_history(parse_history(text)) == text
 
 
-def test_what_has_no_spelling_is_refused() -> None:
+def test_a_value_that_has_no_spelling_is_rejected() -> None:
     with pytest.raises(TraceError, match="without a name"):
         format_history(Trace(Header("r"), [Row("", 0, 1, 1, "start")]))
     with pytest.raises(TraceError, match="parameters cannot be written"):
@@ -218,5 +218,5 @@ HEADERS = st.builds(
 
 
 @given(st.builds(Trace, HEADERS, st.lists(ROWS, max_size=5)))
-def test_what_is_written_reads_back_the_same(trace: Trace) -> None:
+def test_a_written_history_reads_back_the_same(trace: Trace) -> None:
     assert parse_history(format_history(trace)) == trace

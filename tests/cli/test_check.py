@@ -26,7 +26,7 @@ def write_lake(history: Path, lake: Path) -> Path:
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_a_hand_broken_trace_of_every_law_ends_1_and_names_it(
+def test_a_broken_history_of_every_law_exits_1_and_names_the_law(
     ordercast, tmp_path: Path, law: str
 ) -> None:
     history = HISTORIES / f"broken-{law}.history"
@@ -42,13 +42,13 @@ def test_a_hand_broken_trace_of_every_law_ends_1_and_names_it(
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_a_sound_trace_of_every_law_ends_0(ordercast, tmp_path: Path, law: str) -> None:
+def test_a_sound_history_of_every_law_exits_0(ordercast, tmp_path: Path, law: str) -> None:
     lake = write_lake(HISTORIES / f"sound-{law}.history", tmp_path / "lake")
     ran = ordercast("check", lake, "--laws", law)
     assert (ran.code, "holds" in ran.out) == (0, True), ran
 
 
-def test_what_cannot_be_decided_ends_3(ordercast, tmp_path: Path) -> None:
+def test_an_unknown_verdict_exits_3(ordercast, tmp_path: Path) -> None:
     path = tmp_path / "cut.history"
     path.write_text("run cut family=fifo ending=cut\nn1 submit n1:1\nn1 deliver n1:1\n")
     ran = ordercast("check", path, "--laws", "completeness")
@@ -56,7 +56,7 @@ def test_what_cannot_be_decided_ends_3(ordercast, tmp_path: Path) -> None:
     assert "unknown" in ran.out
 
 
-def test_a_broken_law_weighs_more_than_an_undecided_one(ordercast, tmp_path: Path) -> None:
+def test_a_broken_law_outweighs_an_unknown_one(ordercast, tmp_path: Path) -> None:
     path = tmp_path / "both.history"
     text = "run both ending=cut\nn1 submit n1:1\nn1 deliver n1:1\nn1 deliver n1:1\n"
     path.write_text(text)
@@ -113,7 +113,7 @@ def gone(folder: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_damaged_lake_ends_2_with_a_sentence(ordercast, tmp_path, damage, sentence) -> None:
+def test_a_damaged_lake_exits_2_with_a_sentence(ordercast, tmp_path, damage, sentence) -> None:
     lake = lake_of_one(tmp_path)
     damage(lake)
     ran = ordercast("check", lake)
@@ -123,7 +123,7 @@ def test_a_damaged_lake_ends_2_with_a_sentence(ordercast, tmp_path, damage, sent
     assert ran.out == ""
 
 
-def test_unknown_laws_and_engines_end_2(ordercast, tmp_path: Path) -> None:
+def test_unknown_laws_and_engines_exit_2(ordercast, tmp_path: Path) -> None:
     lake = lake_of_one(tmp_path)
     assert "did you mean 'fifo'?" in ordercast("check", lake, "--laws", "fif").err
     assert ordercast("check", lake, "--laws", "fif").code == 2
@@ -132,7 +132,7 @@ def test_unknown_laws_and_engines_end_2(ordercast, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_both_engines_say_the_same(ordercast, tmp_path: Path) -> None:
+def test_both_engines_print_the_same(ordercast, tmp_path: Path) -> None:
     lake = lake_of_one(tmp_path)
     ordercast("sim", "scenarios/causal-chaos.toml", "--seed", 1, "--out", lake)
     plain, spark = (ordercast("check", lake, "--engine", each) for each in ("plain", "spark"))

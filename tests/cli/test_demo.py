@@ -14,7 +14,7 @@ from ordercast.testing import simulate
 
 
 @pytest.mark.slow
-def test_the_demo_tells_of_the_kill_the_laws_the_sweep_and_the_bug(ordercast, tmp_path) -> None:
+def test_the_demo_shows_the_kill_the_laws_the_sweep_and_the_bug(ordercast, tmp_path) -> None:
     ran = ordercast("demo", "--out", tmp_path / "demo")
     assert ran.code == 0, ran.err
     for part in (
@@ -38,7 +38,7 @@ def test_the_demo_tells_of_the_kill_the_laws_the_sweep_and_the_bug(ordercast, tm
     assert re.search(r"n4 may update: it has ticket \d, which n2 left \d\.\d s ago", page)
 
 
-def test_simulated_too_another_takes_the_ticket_of_who_was_killed() -> None:
+def test_in_the_simulator_too_another_member_takes_the_ticket_of_a_killed_owner() -> None:
     scenario = parse_scenario(tomllib.loads(demo.LIVE))
     for seed in (1, 2, 3):
         run = simulate(scenario, seed)
@@ -61,5 +61,5 @@ def test_the_planted_bug_is_found_and_another_seed_finds_it_too() -> None:
         assert simulated.broken[0].law == "agreement"
 
 
-def test_the_version_is_told(ordercast) -> None:
+def test_version_prints_the_version(ordercast) -> None:
     assert ordercast("--version").out.startswith("ordercast 0.")

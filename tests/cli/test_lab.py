@@ -38,13 +38,13 @@ def test_an_experiment_becomes_a_table_and_a_file(ordercast, tmp_path: Path) -> 
     assert all(one["runs"] == 2 and one["broken"] == 0 for one in told)
 
 
-def test_what_is_wrong_with_an_experiment_is_one_sentence(ordercast, tmp_path: Path) -> None:
+def test_a_wrong_experiment_is_reported_in_one_sentence(ordercast, tmp_path: Path) -> None:
     ran = ordercast("lab", written(tmp_path, '[grid]\n"network.los" = [1]\n'))
     assert ran.code == 2
     assert "did you mean 'loss'?" in ran.err
 
 
-def test_a_cluster_that_is_not_there_ends_4(ordercast, tmp_path: Path) -> None:
+def test_an_unreachable_cluster_exits_4(ordercast, tmp_path: Path) -> None:
     ran = ordercast("lab", written(tmp_path), "--master", "spark://127.0.0.1:1")
     assert ran.code == 4
     assert "no Spark at 127.0.0.1:1" in ran.err

@@ -43,7 +43,7 @@ def laws_of(out: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_crashes_keep_the_same_laws_in_both_worlds(ordercast, tmp_path: Path) -> None:
+def test_crashes_keep_the_same_laws_simulated_and_live(ordercast, tmp_path: Path) -> None:
     simulated = ordercast("sim", CRASH, "--seed", 1, "--json")
     lived = ordercast("live", CRASH, "--json", "--out", tmp_path)
     assert lived.code == simulated.code == 0
@@ -59,7 +59,7 @@ def test_crashes_keep_the_same_laws_in_both_worlds(ordercast, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["datagram", "status"])
-def test_a_causal_cluster_keeps_the_same_laws_in_both_worlds(
+def test_a_causal_cluster_keeps_the_same_laws_simulated_and_live(
     ordercast, tmp_path: Path, transport: str
 ) -> None:
     text = (ROOT / "scenarios" / "causal.toml").read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def test_a_causal_cluster_keeps_the_same_laws_in_both_worlds(
 
 
 @pytest.mark.slow
-def test_owners_that_are_stopped_and_killed_are_never_two_in_either_world(
+def test_stopped_and_killed_owners_never_share_a_ticket_simulated_or_live(
     ordercast, tmp_path: Path
 ) -> None:
     simulated = ordercast("sim", TICKETS, "--seed", 1, "--json")
@@ -97,7 +97,7 @@ def test_owners_that_are_stopped_and_killed_are_never_two_in_either_world(
 
 
 @pytest.mark.slow
-def test_processes_take_turns_live_and_tickets_are_told_of(ordercast) -> None:
+def test_live_processes_take_turns_and_the_output_counts_tickets(ordercast) -> None:
     """With wishes that come and go, and whatever this seed draws."""
     lived = ordercast("live", "scenarios/tickets-turns.toml", "--seed", 3)
     assert lived.code == 0, lived.out + lived.err
@@ -108,7 +108,7 @@ def test_processes_take_turns_live_and_tickets_are_told_of(ordercast) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fifo-members", "total-members"])
-def test_members_leave_and_join_in_both_worlds(ordercast, tmp_path: Path, name: str) -> None:
+def test_members_leave_and_join_simulated_and_live(ordercast, tmp_path: Path, name: str) -> None:
     path = ROOT / "scenarios" / f"{name}.toml"
     simulated = ordercast("sim", path, "--seed", 1, "--json", "--out", tmp_path / "sim")
     lived = ordercast("live", path, "--json", "--out", tmp_path / "live")
@@ -128,7 +128,7 @@ def test_members_leave_and_join_in_both_worlds(ordercast, tmp_path: Path, name: 
 
 
 @pytest.mark.slow
-def test_a_partition_keeps_the_same_laws_in_both_worlds(ordercast, no_namespaces: None) -> None:
+def test_a_partition_keeps_the_same_laws_simulated_and_live(ordercast, no_namespaces: None) -> None:
     simulated = ordercast("sim", PARTITION, "--seed", 1)
     lived = ordercast("live", PARTITION)
     assert lived.code == simulated.code == 0
@@ -138,7 +138,7 @@ def test_a_partition_keeps_the_same_laws_in_both_worlds(ordercast, no_namespaces
 
 
 @pytest.mark.slow
-def test_a_partition_by_whatever_this_machine_has(ordercast) -> None:
+def test_a_partition_works_by_whatever_means_this_machine_has(ordercast) -> None:
     lived = ordercast("live", PARTITION, "--seed", 7, "--json")
     assert lived.code == 0
     assert set(laws_of(lived.out).values()) == {"holds"}
@@ -147,7 +147,7 @@ def test_a_partition_by_whatever_this_machine_has(ordercast) -> None:
 
 
 @pytest.mark.parametrize("kind", ["loss", "slow", "disk", "skew"])
-def test_a_fault_that_cannot_be_done_is_named(ordercast, tmp_path: Path, kind: str) -> None:
+def test_a_fault_that_cannot_be_done_live_is_named(ordercast, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "one.toml"
     extra = 'by = "1s"\n' if kind == "skew" else ""
     text = f'name = "x"\n[[fault]]\nat = "1s"\nkind = "{kind}"\nnodes = ["n1"]\n{extra}'
@@ -158,7 +158,7 @@ def test_a_fault_that_cannot_be_done_is_named(ordercast, tmp_path: Path, kind: s
     assert ran.out == ""
 
 
-def test_chaos_that_cannot_be_done_is_named(ordercast) -> None:
+def test_chaos_that_cannot_be_done_live_is_named(ordercast) -> None:
     ran = ordercast("live", "scenarios/chaos.toml")
     assert ran.code == 2
     assert "chaos draws loss, which cannot be done live" in ran.err
@@ -172,7 +172,9 @@ def test_chaos_that_cannot_be_done_is_named(ordercast) -> None:
         ([], "SCENARIO"),
     ],
 )
-def test_wrong_usage_ends_2_with_a_sentence(ordercast, arguments: list[str], sentence: str) -> None:
+def test_wrong_usage_exits_2_with_a_sentence(
+    ordercast, arguments: list[str], sentence: str
+) -> None:
     ran = ordercast("live", *arguments)
     assert ran.code == 2
     assert sentence in ran.err
@@ -210,14 +212,14 @@ def pretend(monkeypatch: pytest.MonkeyPatch, gathered: Gathered) -> None:
     monkeypatch.setattr(run, "Supervisor", Pretended)
 
 
-def test_a_run_that_never_began_decides_nothing(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_never_began_exits_3(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, Gathered([], None, 9, "n2 ended with code 1"))
     ran = ordercast("live", CRASH)
     assert ran.code == 3
     assert "failed: n2 ended with code 1" in ran.out
 
 
-def test_a_member_that_broke_ends_1_as_in_the_simulator(
+def test_a_member_that_raises_exits_1_as_in_the_simulator(
     ordercast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, Gathered([], 1, 9, "n2 ended with code 1"))
@@ -228,7 +230,7 @@ def test_a_member_that_broke_ends_1_as_in_the_simulator(
     assert fields["error"] == "n2 ended with code 1"
 
 
-def test_a_broken_law_ends_1_and_is_explained(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_law_exits_1_and_is_explained(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:
     forged = Row("n1", 0, 1, 5, "deliver", group="g", origin="n2", number=1)
     pretend(monkeypatch, Gathered([forged], 1, 9, None))
     ran = ordercast("live", CRASH)
@@ -281,7 +283,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 @linux_only
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_end_takes_everything_with_it(
+def test_an_interrupted_run_leaves_no_process_and_no_file(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     process = begun(tmp_path, PARTITION)

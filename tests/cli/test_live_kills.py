@@ -85,7 +85,9 @@ class Story:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kill_loop", "survivors"])
-def test_killed_in_a_loop_nothing_is_lost_or_doubled(ordercast, tmp_path: Path, name: str) -> None:
+def test_members_killed_in_a_loop_lose_and_repeat_nothing(
+    ordercast, tmp_path: Path, name: str
+) -> None:
     ran = ordercast("live", shortened(name, tmp_path), "--json", "--out", tmp_path / "lake")
     assert ran.code == 0, ran.out + ran.err
     told = json.loads(ran.out)
@@ -103,7 +105,7 @@ def test_killed_in_a_loop_nothing_is_lost_or_doubled(ordercast, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("path", LONG, ids=lambda path: path.stem)
-def test_the_long_versions_kill_somebody_every_few_seconds_for_two_minutes(path: Path) -> None:
+def test_the_long_scenarios_kill_a_member_every_few_seconds_for_two_minutes(path: Path) -> None:
     for seed in range(5):
         plan = plan_of(load_scenario(path), seed)
         assert plan.duration == 120 * 10**9
@@ -112,7 +114,7 @@ def test_the_long_versions_kill_somebody_every_few_seconds_for_two_minutes(path:
         assert 40 <= len(plan.faults) <= 90
 
 
-def test_the_long_versions_are_in_the_table_of_the_folder() -> None:
+def test_the_long_scenarios_are_in_the_table_of_the_folder() -> None:
     table = (ROOT / "scenarios" / "README.md").read_text(encoding="utf-8")
     assert LONG
     assert not [path.stem for path in LONG if f"[{path.stem}](live/{path.name})" not in table]

@@ -37,7 +37,7 @@ def rows_in(folder: Path) -> list[Row]:
 
 
 @pytest.mark.slow
-def test_both_sides_of_a_cut_go_on_and_one_of_them_gathers_all_again(
+def test_both_sides_of_a_partition_continue_and_one_re_forms_the_group(
     ordercast, tmp_path: Path
 ) -> None:
     simulated = ordercast("sim", PARTITION, "--seed", 1, "--json")
@@ -71,7 +71,7 @@ def is_of(delivery: Row, submission: Row) -> bool:
 
 
 @pytest.mark.slow
-def test_the_same_where_members_cut_themselves(
+def test_the_same_holds_where_members_cut_their_own_connections(
     ordercast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: Namespaces) -> None:
@@ -86,7 +86,7 @@ def test_the_same_where_members_cut_themselves(
 
 
 @pytest.mark.slow
-def test_a_killed_member_of_two_groups_costs_nobody_a_law(ordercast, tmp_path: Path) -> None:
+def test_killing_a_member_of_two_groups_breaks_no_law(ordercast, tmp_path: Path) -> None:
     lived = ordercast("live", "scenarios/total-crash.toml", "--json", "--out", tmp_path)
     assert lived.code == 0, lived.out + lived.err
     assert set(laws_of(lived.out).values()) == {"holds"}
@@ -99,7 +99,7 @@ def test_a_killed_member_of_two_groups_costs_nobody_a_law(ordercast, tmp_path: P
 
 
 @pytest.mark.slow
-def test_who_is_killed_or_cut_off_comes_back_by_itself(ordercast, tmp_path: Path) -> None:
+def test_a_killed_or_disconnected_member_returns_automatically(ordercast, tmp_path: Path) -> None:
     lived = ordercast(
         "live", "scenarios/total-returning.toml", "--seed", 1, "--json", "--out", tmp_path
     )

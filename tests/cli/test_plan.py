@@ -27,7 +27,7 @@ def test_a_plan_is_toml_and_says_what_it_promises(ordercast) -> None:
         assert told in ran.out
 
 
-def test_json(ordercast) -> None:
+def test_json_has_the_group_the_settings_and_the_promise(ordercast) -> None:
     told = json.loads(ordercast(*GROUP, "--failure", 0.04, "--creators", 25, "--json").out)
     assert set(told) == {"group", "settings", "promise", "paper", "advice"}
     assert told["group"]["creators"] == 25
@@ -35,7 +35,7 @@ def test_json(ordercast) -> None:
     assert told["paper"]["asked"] == 20
 
 
-def test_backwards(ordercast) -> None:
+def test_given_settings_are_evaluated(ordercast) -> None:
     told = json.loads(ordercast(*GROUP, "--check", "4,4,20", "--json").out)
     assert told["settings"]["events_per_message"] == 20
     assert told["promise"]["missed"] == pytest.approx(0.98, abs=0.1)
@@ -48,13 +48,13 @@ def test_backwards(ordercast) -> None:
     assert tomllib.loads(ran.out)["options"]["recovery"] == "originator"
 
 
-def test_a_share_may_be_wanted(ordercast) -> None:
+def test_the_wanted_reliability_may_be_a_share(ordercast) -> None:
     told = json.loads(ordercast(*GROUP, "--missed", "1%", "--json").out)
     assert told["settings"]["hops"] == 4
     assert told["promise"]["missed_share"] <= 0.01
 
 
-def test_what_is_promised_can_be_counted_out(ordercast) -> None:
+def test_a_promise_can_be_measured(ordercast) -> None:
     told = json.loads(ordercast(*GROUP, "--check", "4,4,20", "--measure", 200, "--json").out)
     rounds = told["rounds"]
     assert [each["round"] for each in rounds] == list(range(6))
@@ -70,7 +70,7 @@ def test_what_is_promised_can_be_counted_out(ordercast) -> None:
     assert tomllib.loads(shown.out)["options"]["fan_out"] == 4
 
 
-def test_out_of_step_it_is_counted_in_slots(ordercast) -> None:
+def test_unsynchronised_rounds_are_measured_in_slots(ordercast) -> None:
     ran = ordercast(*GROUP[:-1], "--check", "4,5,20", "--measure", 60, "--json")
     rounds = json.loads(ran.out)["rounds"]
     assert rounds[1]["measured"] > 25  # in step, five have it by then
@@ -106,7 +106,9 @@ def test_out_of_step_it_is_counted_in_slots(ordercast) -> None:
         (("--view-size", 20), "goes with --measure"),
     ],
 )
-def test_nonsense_gets_one_sentence(ordercast, wrong: tuple[object, ...], said: str) -> None:
+def test_wrong_usage_exits_2_with_a_sentence(
+    ordercast, wrong: tuple[object, ...], said: str
+) -> None:
     ran = ordercast(*GROUP, *wrong)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

@@ -14,7 +14,7 @@ CALM = "scenarios/calm.toml"
 CHAOS = "scenarios/chaos.toml"
 
 
-def test_a_row_a_run_and_exit_0(ordercast) -> None:
+def test_every_run_prints_a_row_and_the_command_exits_0(ordercast) -> None:
     ran = ordercast("sim", CALM, "--seed", 1, "--runs", 3)
     assert ran.code == 0
     assert len(ran.out.splitlines()) == 4  # a heading and three rows
@@ -22,7 +22,7 @@ def test_a_row_a_run_and_exit_0(ordercast) -> None:
     assert "3 runs: 3 kept every law" in ran.err
 
 
-def test_json_is_one_object_a_line(ordercast) -> None:
+def test_json_is_one_object_per_line(ordercast) -> None:
     ran = ordercast("sim", CALM, "--seed", 7, "--runs", 2, "--json")
     rows = [json.loads(line) for line in ran.out.splitlines()]
     assert [row["seed"] for row in rows] == [7, 8]
@@ -30,7 +30,7 @@ def test_json_is_one_object_a_line(ordercast) -> None:
     assert "replay" not in rows[0]
 
 
-def test_a_planted_bug_ends_1_names_the_law_and_replays(ordercast) -> None:
+def test_a_planted_bug_exits_1_names_the_law_and_can_be_replayed(ordercast) -> None:
     ran = ordercast("sim", CHAOS, "--seed", 1, "--runs", 20, "--mutant", "forgets-the-dead")
     assert ran.code == 1
     assert "agreement is broken" in ran.out
@@ -76,7 +76,7 @@ def test_too_short_a_quiet_phase_is_told_from_a_broken_law(ordercast, tmp_path: 
     assert "too short" not in broken.out
 
 
-def test_several_processes_print_what_one_prints(ordercast, tmp_path: Path) -> None:
+def test_several_jobs_print_what_one_prints(ordercast, tmp_path: Path) -> None:
     path = tmp_path / "short.toml"
     path.write_text('name = "short"\nprocesses = 2\nduration = "1s"\nquiet = "1s"\n')
     runs = ("sim", path, "--seed", 1, "--runs", RUNS_WORTH_A_POOL)
@@ -105,7 +105,7 @@ def test_an_existing_run_is_never_written_over(ordercast, tmp_path: Path) -> Non
     assert (tmp_path / "run=calm-1" / "run.json").read_bytes() == before
 
 
-def test_without_a_trace_nothing_can_be_decided(ordercast) -> None:
+def test_without_a_trace_every_law_is_unknown(ordercast) -> None:
     ran = ordercast("sim", CALM, "--seed", 1, "--trace", "off")
     assert ran.code == 3
     assert "not judged" in ran.out
@@ -132,7 +132,9 @@ def test_the_round_trip_is_part_of_the_replay(ordercast) -> None:
         ([], "COMMAND"),
     ],
 )
-def test_wrong_usage_ends_2_with_a_sentence(ordercast, arguments: list[str], sentence: str) -> None:
+def test_wrong_usage_exits_2_with_a_sentence(
+    ordercast, arguments: list[str], sentence: str
+) -> None:
     ran = ordercast(*arguments)
     assert ran.code == 2
     assert sentence in ran.err

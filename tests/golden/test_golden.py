@@ -23,12 +23,12 @@ FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_file_plays_as_written(path: Path) -> None:
+def test_every_file_plays_as_written(path: Path) -> None:
     check_interaction(path)
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_file_opens_with_what_it_shows(path: Path) -> None:
+def test_every_file_opens_with_what_it_shows(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("# ")
 
 
@@ -66,7 +66,7 @@ def file(tmp_path: Path) -> Path:
     return place
 
 
-def test_a_right_file_is_left_in_peace(file: Path) -> None:
+def test_rewriting_leaves_a_right_file_unchanged(file: Path) -> None:
     check_interaction(file)
     assert Interaction(SMALL, "small.txt").played() == SMALL
 
@@ -215,7 +215,7 @@ def build_toys(
 TOY = Family("toy", Options, (Ask,), build_toys, largest_group=9)
 
 
-def test_a_family_without_words_of_its_own_is_told_by_its_fields() -> None:
+def test_packets_of_a_family_without_wording_are_shown_by_their_fields() -> None:
     text = """\
 group toy n1 n2
 ----
@@ -266,7 +266,7 @@ def told(stage: Stage) -> list[object]:
     return [note.columns["arrived"] for note in stage.notes(NodeId("n1"), "told")]
 
 
-def test_a_status_is_answered_whatever_happens() -> None:
+def test_a_status_send_is_always_answered() -> None:
     stage = Stage.of(TOY, "n1 n2")
     for _ in range(5):
         stage.submit("n1", [b"a"])
@@ -297,7 +297,7 @@ def test_a_link_is_in_order_and_ends_with_its_sender() -> None:
     assert third not in stage.underway()
 
 
-def test_what_is_on_a_link_to_a_life_dies_with_it_and_a_name_is_whoever_bears_it() -> None:
+def test_packets_on_a_link_die_with_their_incarnation_and_a_bare_name_reaches_the_next() -> None:
     stage = Stage.of(TOY, "n1 n2")
     stage.submit("n1", [b"a"])
     stage.crash("n2")
@@ -307,7 +307,7 @@ def test_what_is_on_a_link_to_a_life_dies_with_it_and_a_name_is_whoever_bears_it
     assert len(stage.notes(NodeId("n2", 1), "lose")) == 2
 
 
-def test_a_cut_holds_links_and_loses_new_datagrams() -> None:
+def test_a_network_cut_holds_links_and_loses_new_datagrams() -> None:
     stage = Stage.of(TOY, "n1 n2")
     stage.cut("n1", "n2")
     stage.submit("n1", [b"a"])
@@ -319,7 +319,7 @@ def test_a_cut_holds_links_and_loses_new_datagrams() -> None:
     assert stage.underway() == []
 
 
-def test_what_was_kept_outlives_a_crash_and_nothing_else_does() -> None:
+def test_only_persisted_records_outlive_a_crash() -> None:
     stage = Stage.of(TOY, "n1 n2")
     stage.submit("n1", [b"a"])
     stage.crash("n1")

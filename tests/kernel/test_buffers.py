@@ -52,7 +52,7 @@ def test_retained_agrees_with_a_plain_list(history: list) -> None:
 
 @given(operations, operations, operations)
 @settings(deadline=None)
-def test_a_deep_copy_of_retained_goes_its_own_way(before: list, here: list, there: list) -> None:
+def test_a_deep_copy_of_retained_is_independent(before: list, here: list, there: list) -> None:
     retained: Retained[str] = Retained(LIMIT)
     plain: list[tuple[int, str, int]] = []
     play(retained, plain, before)
@@ -68,7 +68,7 @@ def test_numbers_must_increase() -> None:
         retained.append(3, "again", 1)
 
 
-def test_what_after_returned_is_the_callers() -> None:
+def test_a_list_that_after_returned_belongs_to_the_caller() -> None:
     retained: Retained[str] = Retained(LIMIT)
     retained.append(1, "one", 1)
     retained.after(0).clear()
@@ -93,7 +93,7 @@ def test_bounded_agrees_with_a_plain_list(capacity: int, keys: list[int]) -> Non
         assert [k for k in range(10) if k in history] == sorted(plain)
 
 
-def test_a_deep_copy_of_bounded_goes_its_own_way() -> None:
+def test_a_deep_copy_of_bounded_is_independent() -> None:
     history: Bounded[str] = Bounded(2)
     history.add("a")
     snapshot = copy.deepcopy(history)

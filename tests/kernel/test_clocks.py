@@ -16,7 +16,7 @@ vectors = st.tuples(*[st.integers(0, 2)] * 3)
 
 @given(vectors, vectors)
 @settings(deadline=None)
-def test_agree_with_loops_over_entries(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+def test_comparisons_agree_with_loops_over_entries(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     at_most = at_least = True
     for mine, other in zip(a, b, strict=True):
         at_most = at_most and mine <= other
@@ -61,7 +61,7 @@ def test_a_logical_clock_numbers_above_all_it_knows(inputs: list[int | None]) ->
         assert clock.value == max(known)
 
 
-def test_a_deep_copy_ticks_for_itself() -> None:
+def test_a_deep_copy_of_a_clock_is_independent() -> None:
     clock = LogicalClock(7)
     snapshot = copy.deepcopy(clock)
     assert clock.tick() == 8

@@ -85,7 +85,7 @@ def test_holdback_agrees_with_the_slow_version(history: list) -> None:
 
 @given(operations, operations, operations)
 @settings(deadline=None)
-def test_a_deep_copy_of_holdback_goes_its_own_way(before: list, here: list, there: list) -> None:
+def test_a_deep_copy_of_holdback_is_independent(before: list, here: list, there: list) -> None:
     queue: HoldBack[int, str] = HoldBack(AMPLE)
     slow = SlowHoldBack()
     play(queue, slow, before)
@@ -115,7 +115,7 @@ def test_any_arrival_order_is_released_in_causal_order(data: st.DataObject) -> N
     assert queue.missing() == ()
 
 
-def test_overflow_is_told_and_must_be_answered() -> None:
+def test_overflow_is_reported_and_must_be_resolved() -> None:
     queue: HoldBack[str, str] = HoldBack(Limit(count=2, size=100))
     for key in "abc":
         queue.admit(key, key.upper(), ("missing",), size=10)

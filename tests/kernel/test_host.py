@@ -176,7 +176,7 @@ def do(desk: Desk, seat: Seat, *acts: Act) -> None:
 # --- 1: the order of a step --------------------------------------------------------------------
 
 
-def test_records_then_packets_then_timers_then_outputs() -> None:
+def test_a_step_takes_effect_as_records_packets_timers_outputs() -> None:
     desk = Desk()
     seat = desk.seat("g")
     do(
@@ -198,7 +198,7 @@ def test_records_then_packets_then_timers_then_outputs() -> None:
     ]
 
 
-def test_a_submission_is_on_record_before_anybody_can_hear_of_it() -> None:
+def test_a_submission_has_its_trace_row_before_any_packet_leaves() -> None:
     desk = Desk()
     seat = desk.seat("g")
     plain(seat).on_input = say("event")
@@ -251,7 +251,7 @@ def test_a_disk_that_does_not_keep_up_stops_the_application_and_then_the_machine
     assert seat.closed
 
 
-def test_a_submission_that_waits_is_on_record_when_it_takes_effect() -> None:
+def test_a_submission_that_waits_has_its_trace_row_when_it_takes_effect() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
     do(desk, seat, keep)
@@ -261,7 +261,7 @@ def test_a_submission_that_waits_is_on_record_when_it_takes_effect() -> None:
     assert desk.log == ["commit", "row submit", "row deliver", "hear Event"]
 
 
-def test_what_is_done_after_a_machine_waits_for_its_steps() -> None:
+def test_an_action_after_a_machine_waits_for_the_steps_of_the_machine() -> None:
     """A status answer, for instance: the peer may rely on it."""
     desk = Desk(patient=True)
     seat = desk.seat("g")
@@ -338,7 +338,7 @@ def test_a_crash_forgets_the_steps_that_wait() -> None:
 # --- 3: timers -----------------------------------------------------------------------------------
 
 
-def test_a_timer_that_was_set_again_or_cancelled_does_not_run_out() -> None:
+def test_a_timer_that_was_set_again_or_cancelled_does_not_expire() -> None:
     desk = Desk()
     seat = desk.seat("g")
     do(desk, seat, lambda step: step.set_timer("t", 1), lambda step: step.set_timer("u", 1))
@@ -350,7 +350,7 @@ def test_a_timer_that_was_set_again_or_cancelled_does_not_run_out() -> None:
     assert plain(seat).given == ["t"]
 
 
-def test_a_timer_that_a_waiting_step_sets_does_not_run_out_meanwhile() -> None:
+def test_a_timer_that_a_waiting_step_sets_does_not_expire_meanwhile() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
     do(desk, seat, lambda step: step.set_timer("t", 1))
@@ -374,7 +374,7 @@ def test_packets_in_a_row_for_one_machine_share_a_step_and_are_drained_once() ->
     assert plain(other).given == ["c", "drain"]
 
 
-def test_what_came_before_a_bad_packet_counts() -> None:
+def test_packets_before_a_bad_packet_of_a_bundle_count() -> None:
     desk = Desk()
     seat = desk.seat("g", drains=True)
     plain(seat).on_input = say("heard")
@@ -385,7 +385,7 @@ def test_what_came_before_a_bad_packet_counts() -> None:
     assert not seat.closed
 
 
-def test_a_packet_of_a_group_that_nobody_serves_is_for_nobody() -> None:
+def test_a_packet_of_a_group_that_no_machine_serves_is_dropped() -> None:
     desk = Desk()
     desk.seat("g")
     assert not desk.host.receive(PEER, Word("h", "a"), 0)
@@ -461,7 +461,7 @@ def test_a_machine_that_serves_many_groups_outlives_each_of_them() -> None:
     assert plain(seat).given == [Join(plan), Leave("g"), Join(plan)]
 
 
-def test_steps_that_said_nothing_are_used_again_and_others_are_not() -> None:
+def test_only_steps_without_effects_are_reused() -> None:
     desk = Desk()
     seat = desk.seat("g")
     steps: list[Step] = []

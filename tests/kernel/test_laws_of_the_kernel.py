@@ -76,7 +76,7 @@ def test_no_machine_stores_a_step(family: Family) -> None:
 
 
 @EVERY_FAMILY
-def test_a_machine_can_be_copied_and_the_copy_stands_alone(family: Family) -> None:
+def test_a_deep_copy_of_a_machine_is_independent(family: Family) -> None:
     stage = busy(family)
     machine = stage.machine("n1")
     twin = copy.deepcopy(machine)
@@ -104,7 +104,7 @@ def test_every_option_has_a_default_that_works(family: Family) -> None:
 
 
 @EVERY_FAMILY
-def test_tags_are_the_family_or_a_part_of_it_and_a_name_of_their_own(family: Family) -> None:
+def test_a_tag_is_the_family_or_a_part_of_it_and_a_name(family: Family) -> None:
     # Who decides about tickets has rooms of its own; what shares a machine shares its packets.
     parts = {"causal": ("tickets", "ring"), "sequenced": ("total",), "atomic": ("total",)}
     tags = [str(kind.__struct_config__.tag) for kind in family.packets]
@@ -116,7 +116,7 @@ def test_tags_are_the_family_or_a_part_of_it_and_a_name_of_their_own(family: Fam
 
 
 @EVERY_PACKET
-def test_packets_are_frozen_strict_and_begin_with_their_group(kind: type[Packet]) -> None:
+def test_packets_are_frozen_and_strict_and_begin_with_their_group(kind: type[Packet]) -> None:
     config = kind.__struct_config__
     assert config.frozen
     assert config.array_like
@@ -125,7 +125,7 @@ def test_packets_are_frozen_strict_and_begin_with_their_group(kind: type[Packet]
 
 
 @EVERY_FAMILY
-def test_what_members_say_comes_back_from_its_bytes(family: Family) -> None:
+def test_packets_of_simulated_members_round_trip_through_their_bytes(family: Family) -> None:
     said = [what.packet for _, what in busy(family).log if isinstance(what, Posted)]
     assert said
     for packet in said:
@@ -191,7 +191,7 @@ any_packet = st.one_of([packets_of(k) for f in FAMILIES.values() for k in f.pack
 
 @settings(deadline=None)
 @given(any_packet)
-def test_any_packet_comes_back_from_its_bytes(packet: Packet) -> None:
+def test_any_packet_round_trips_through_its_bytes(packet: Packet) -> None:
     data = CODEC.encode(packet)
     found = read(data)
     if packet.carries()[1] > len(data):  # it says that it carries more than it is long
@@ -271,7 +271,7 @@ def test_wrong_types_and_wrong_counts_are_the_peers_fault(tag: str, fields: list
         pytest.param(b"\x00" * (LARGEST_PACKET + 1), id="more than a packet may have"),
     ],
 )
-def test_lengths_that_cannot_be_true_cost_nothing_but_the_peer(data: bytes) -> None:
+def test_impossible_lengths_allocate_nothing_and_are_the_peers_fault(data: bytes) -> None:
     with pytest.raises(PeerError):
         CODEC.decode(data)
 
@@ -279,7 +279,9 @@ def test_lengths_that_cannot_be_true_cost_nothing_but_the_peer(data: bytes) -> N
 @EVERY_FAMILY
 @settings(deadline=None, max_examples=60, phases=[Phase.generate])
 @given(data=st.data())
-def test_a_machine_takes_any_packet_or_blames_its_peer(family: Family, data: st.DataObject) -> None:
+def test_a_machine_takes_any_packet_or_raises_a_protocol_error(
+    family: Family, data: st.DataObject
+) -> None:
     stage = Stage.of(family, "n1 n2 n3")
     stage.settle(ticks=3)
     packets = st.one_of([packets_of(kind) for kind in family.packets])

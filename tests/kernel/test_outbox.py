@@ -67,7 +67,7 @@ def test_after_another_batch_messages_gather_for_some_turns() -> None:
     assert [box.turn_ended(now) for now in (1, 2, 3, 4)] == [False, False, False, True]
 
 
-def test_a_message_that_comes_long_after_the_last_batch_gathers_nothing() -> None:
+def test_a_message_long_after_the_last_batch_does_not_wait_to_gather() -> None:
     box = outbox(gather_time=100)
     add(box, b"first")
     assert taken(box, now=0)
@@ -115,7 +115,7 @@ def test_a_full_batch_leaves_at_once() -> None:
         ({"credit_count": 3, "batch_count": 1}, [b"a"] * 3, [b"x"], False),
     ],
 )
-def test_credit(
+def test_messages_beyond_the_credit_are_not_taken(
     limits: dict[str, int], waiting: list[bytes], more: list[bytes], has_credit: bool
 ) -> None:
     box = outbox(**limits)
@@ -125,7 +125,7 @@ def test_credit(
     assert len(box) == len(waiting) + has_credit * len(more)
 
 
-def test_what_has_left_or_was_given_up_is_no_longer_counted() -> None:
+def test_messages_that_left_or_were_given_up_return_their_credit() -> None:
     box = outbox(credit_count=2, batch_count=1)
     assert add(box, b"a")
     assert add(box, b"b")
@@ -141,28 +141,28 @@ def test_what_has_left_or_was_given_up_is_no_longer_counted() -> None:
 # --- cutting -----------------------------------------------------------------------------------
 
 
-def test_a_batch_is_cut_before_it_is_too_large() -> None:
+def test_a_batch_ends_before_it_is_too_large() -> None:
     box = outbox(batch_bytes=10)
     for message in (bytes(4), bytes(4), bytes(4), bytes(10), b"", b"x"):
         add(box, message)
     assert [list(map(len, batch)) for batch in taken(box)] == [[4, 4], [4], [10, 0], [1]]
 
 
-def test_a_batch_is_cut_before_it_has_too_many_messages() -> None:
+def test_a_batch_ends_before_it_has_too_many_messages() -> None:
     box = outbox(batch_count=3)
     for messages in ([b"a"], [b"b", b"c"], [b"d", b"e"], [b"f", b"g"]):
         add(box, *messages)
     assert taken(box) == [[b"a", b"b", b"c"], [b"d", b"e"], [b"f", b"g"]]
 
 
-def test_what_is_offered_together_stays_together() -> None:
+def test_messages_offered_together_stay_together() -> None:
     box = outbox(batch_bytes=2, batch_count=2)
     add(box, b"a")
     add(box, b"b", b"c", b"d")
     assert taken(box) == [[b"a"], [b"b", b"c", b"d"]]
 
 
-def test_a_batch_is_cut_where_the_attribute_changes() -> None:
+def test_a_batch_ends_where_the_attribute_changes() -> None:
     box = outbox()
     for message, attribute in ((b"1", None), (b"2", "safe"), (b"3", "safe"), (b"4", "agreed")):
         add(box, message, attribute=attribute)
@@ -174,7 +174,7 @@ def test_a_batch_is_cut_where_the_attribute_changes() -> None:
     ]
 
 
-def test_the_attribute_of_an_empty_batch_is_nobodys() -> None:
+def test_an_empty_batch_takes_any_attribute() -> None:
     box = outbox()
     assert box.offer(1, 1, "safe") is not None  # and whoever asked was cancelled
     add(box, b"x", attribute="agreed")
@@ -207,7 +207,9 @@ LIMITS = st.builds(
 
 
 @given(LIMITS, st.lists(ACTS, max_size=40))
-def test_whatever_is_done_every_rule_holds(limits: Limits, acts: list[tuple[Any, ...]]) -> None:
+def test_every_rule_holds_for_any_sequence_of_calls(
+    limits: Limits, acts: list[tuple[Any, ...]]
+) -> None:
     """Beside it a plain list of what was offered, in which each rule is looked for the slow way."""
     box: Outbox[int] = Outbox(limits, count(1).__next__)
     now, turns, hurried, left_at = 0, 0, False, None

@@ -52,7 +52,7 @@ def test_agrees_with_a_plain_dictionary(history: list) -> None:
 
 @given(operations, operations, operations)
 @settings(deadline=None)
-def test_a_deep_copy_goes_its_own_way(before: list, here: list, there: list) -> None:
+def test_a_deep_copy_of_stability_is_independent(before: list, here: list, there: list) -> None:
     stability, plain = Stability(), {}
     play(stability, plain, before)
     snapshot, plain_snapshot = copy.deepcopy(stability), dict(plain)
@@ -85,7 +85,7 @@ def test_a_newcomer_behind_all_others_is_waited_for_alone() -> None:
     assert stability.stable_up_to(0) == 4
 
 
-def test_nobody_follows_and_strangers_say_nothing() -> None:
+def test_without_followers_everything_is_stable_and_unknown_members_are_ignored() -> None:
     stability = Stability()
     assert stability.stable_up_to(17) == 17
     assert not stability.acknowledge(NODES[0], 3)

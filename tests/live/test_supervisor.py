@@ -94,7 +94,7 @@ def test_members_begin_send_and_stop(tmp_path: Path) -> None:
         assert views[0] == NAMES  # for they were connected before the group formed
 
 
-def test_a_killed_member_comes_back_as_a_new_life(tmp_path: Path) -> None:
+def test_a_killed_member_restarts_as_a_new_incarnation(tmp_path: Path) -> None:
     crash = Crash(at=SOON, lasts=SOON, nodes=["n2"], disk="lost")
     ran = run(plan(crash, duration=4 * SECOND), tmp_path)  # for a new process needs its time
     assert ran.error is None
@@ -107,7 +107,7 @@ def test_a_killed_member_comes_back_as_a_new_life(tmp_path: Path) -> None:
     assert kinds(ran.rows).count("crash") == 1
 
 
-def test_a_crash_for_good_stays_one(tmp_path: Path) -> None:
+def test_a_member_that_crashed_for_good_is_not_restarted(tmp_path: Path) -> None:
     shorter = Crash(at=SOON, lasts=Duration(SECOND // 12), nodes=["n3"])
     for_good = Crash(at=SOON, nodes=["n3"])
     ran = run(plan(shorter, for_good), tmp_path)
@@ -131,7 +131,7 @@ def test_crashes_may_overlap_and_hit_a_starting_process(tmp_path: Path) -> None:
     assert kinds(ran.rows).count("stop") == 3  # all are there in the end
 
 
-def test_a_paused_member_is_missed_and_returns(tmp_path: Path) -> None:
+def test_a_paused_member_is_suspected_and_returns(tmp_path: Path) -> None:
     pause = Pause(at=SOON, lasts=LONG, nodes=["n2"])
     ran = run(plan(pause, duration=4 * SECOND, quiet=2 * SECOND, options=HASTY), tmp_path)
     assert ran.error is None
@@ -199,9 +199,7 @@ def spaces_left() -> list[str]:
     return [path.name for path in Path("/run/netns").glob(f"ordercast-{os.getpid()}-*")]
 
 
-def test_the_kernel_cuts_paths_and_nothing_of_it_stays(
-    tmp_path: Path, namespaces: Namespaces
-) -> None:
+def test_cuts_by_the_kernel_leave_nothing_behind(tmp_path: Path, namespaces: Namespaces) -> None:
     namespaces.open()
     try:
         assert len(spaces_left()) == len(NAMES) + 1
@@ -282,7 +280,7 @@ def test_a_port_that_is_taken_is_not_the_end(
     assert {row.incarnation for row in ran.rows} == {0}  # who did not come to be was no life
 
 
-def test_a_member_that_dies_unasked_breaks_the_run_off(tmp_path: Path) -> None:
+def test_a_member_that_dies_unexpectedly_ends_the_run(tmp_path: Path) -> None:
     ran = run(
         plan(duration=60 * SECOND),
         tmp_path,

@@ -41,7 +41,7 @@ CALLS = st.lists(
 
 
 @given(CALLS, st.integers(1, 6), st.integers(1, 4), st.integers(1, 5))
-def test_the_limiter_does_what_the_obvious_one_does(
+def test_the_limiter_agrees_with_an_obvious_one(
     calls: list[tuple[str, str, int]], half_open: int, a_source: int, a_second: int
 ) -> None:
     ours, model = (
@@ -61,7 +61,7 @@ def test_the_limiter_does_what_the_obvious_one_does(
     assert ours.refused == refused
 
 
-def test_half_open_connections_are_limited_in_all_and_a_source() -> None:
+def test_half_open_connections_are_limited_in_total_and_per_source() -> None:
     ours = AcceptLimiter(half_open=5, half_open_a_source=3, a_second=100)
     assert [ours.enter("a", 0) for _ in range(4)] == [True, True, True, False]
     assert [ours.enter("b", 0) for _ in range(3)] == [True, True, False]
@@ -70,7 +70,7 @@ def test_half_open_connections_are_limited_in_all_and_a_source() -> None:
     assert not ours.enter("c", 0)
 
 
-def test_a_source_that_knocks_too_often_waits_for_its_next_second() -> None:
+def test_a_source_that_connects_too_often_is_refused_until_the_next_second() -> None:
     ours = AcceptLimiter(a_second=4)
     for _ in range(4):
         assert ours.enter("a", 0)
@@ -81,7 +81,7 @@ def test_a_source_that_knocks_too_often_waits_for_its_next_second() -> None:
     assert ours.enter("a", SECOND // 4)
 
 
-def test_a_refused_try_costs_no_token() -> None:
+def test_a_refused_connection_costs_no_token() -> None:
     ours = AcceptLimiter(a_second=2)
     now = 0
     entered = 0
@@ -94,7 +94,7 @@ def test_a_refused_try_costs_no_token() -> None:
 
 
 @given(st.lists(st.integers(0, 3 * SOURCES), min_size=1, max_size=50))
-def test_what_is_remembered_has_a_bound(sources: list[int]) -> None:
+def test_the_limiter_remembers_a_bounded_number_of_sources(sources: list[int]) -> None:
     ours = AcceptLimiter(half_open=1 << 30)
     for number in range(SOURCES):
         ours.enter(str(number), 0)
@@ -103,7 +103,7 @@ def test_what_is_remembered_has_a_bound(sources: list[int]) -> None:
         assert len(ours) <= SOURCES
 
 
-def test_a_source_that_was_forgotten_can_only_come_in_again() -> None:
+def test_a_forgotten_source_may_connect_again() -> None:
     ours = AcceptLimiter(half_open=1 << 30, half_open_a_source=1)
     assert ours.enter("a", 0)
     assert not ours.enter("a", 0)

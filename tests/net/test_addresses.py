@@ -102,7 +102,7 @@ async def test_an_address_in_the_settings_is_better_than_where_a_call_comes_from
         (None, None),
     ],
 )
-def test_the_host_of_a_place_if_it_is_an_address(place: str | None, host: str | None) -> None:
+def test_only_a_numeric_host_is_a_literal_host(place: str | None, host: str | None) -> None:
     assert literal_host(place) == host
 
 
@@ -157,7 +157,7 @@ async def sealed_scene() -> AsyncIterator[Scene]:
 
 
 @live
-async def test_what_a_spoofer_sends_moves_nothing_unless_it_is_new_and_sealed(
+async def test_only_a_new_sealed_datagram_changes_the_address_of_a_peer(
     cluster: Cluster,
 ) -> None:
     async with sealed_scene() as scene:
@@ -172,7 +172,9 @@ async def test_what_a_spoofer_sends_moves_nothing_unless_it_is_new_and_sealed(
 
 
 @live
-async def test_who_outruns_the_peer_is_believed_until_its_next_datagram(cluster: Cluster) -> None:
+async def test_a_copy_that_arrives_first_moves_the_peer_until_its_next_datagram(
+    cluster: Cluster,
+) -> None:
     """The most that one who sees everything can do; and it could drop all of it, too."""
     async with sealed_scene() as scene:
         assert await scene.take(scene.peer, scene.seal(b"first"))
@@ -183,7 +185,7 @@ async def test_who_outruns_the_peer_is_believed_until_its_next_datagram(cluster:
 
 
 @live
-async def test_only_the_incarnation_that_we_talk_to_tells_its_address(cluster: Cluster) -> None:
+async def test_only_the_connected_incarnation_can_change_its_address(cluster: Cluster) -> None:
     async with sealed_scene() as scene:
         scene.contact.node = NodeId(PEER.name, PEER.incarnation + 1)
         assert not await scene.take(scene.peer, scene.seal(b"from before"), opens=False)

@@ -86,7 +86,7 @@ def test_the_longest_names_fit(tmp_path: Path) -> None:
     examine(tmp_path / "ca.pem", written.certificate, "c" * 100, "n" * 100, LONG_AGO)
 
 
-def test_strict_verification_takes_what_we_make(tmp_path: Path) -> None:
+def test_our_certificates_pass_strict_verification(tmp_path: Path) -> None:
     """Newer Pythons verify so by default in their other tools."""
     init(tmp_path, "shop")
     written = issue(tmp_path, "n1", ["localhost"])
@@ -164,7 +164,7 @@ def test_half_an_authority_is_not_overwritten_either(tmp_path: Path, left: str) 
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "n1\n", "x" * 101, "ca", "Ca"])
-def test_names_that_are_none(folder: Path, name: str) -> None:
+def test_invalid_node_names_are_rejected(folder: Path, name: str) -> None:
     with pytest.raises(UsageError):
         issue(folder, name, now=LONG_AGO)
     assert sorted(path.name for path in folder.iterdir()) == ["ca.key", "ca.pem"]
@@ -173,12 +173,12 @@ def test_names_that_are_none(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "host", ["", "a:1", "a_b", "-a", "a-", "a..b", "*.a", "ü.example", "x" * 64]
 )
-def test_hosts_that_are_none(folder: Path, host: str) -> None:
+def test_invalid_hosts_are_rejected(folder: Path, host: str) -> None:
     with pytest.raises(UsageError, match="is not a host"):
         issue(folder, "n1", [host], now=LONG_AGO)
 
 
-def test_an_authority_that_is_over_or_nearly(folder: Path) -> None:
+def test_an_authority_issues_nothing_beyond_its_own_expiry(folder: Path) -> None:
     end = LONG_AGO + authority.AUTHORITY_DAYS * DAY
     with pytest.raises(UsageError, match="expired on 2011-02-01"):
         issue(folder, "n1", now=end)
@@ -191,7 +191,7 @@ def test_an_authority_that_is_over_or_nearly(folder: Path) -> None:
 
 @pytest.mark.parametrize("file", ["ca.pem", "ca.key"])
 @pytest.mark.parametrize("content", [b"", b"junk", b"-----BEGIN CERTIFICATE-----\nAAAA\n", None])
-def test_a_damaged_authority(folder: Path, file: str, content: bytes | None) -> None:
+def test_a_damaged_authority_is_rejected(folder: Path, file: str, content: bytes | None) -> None:
     if content is None:
         (folder / file).unlink()
     else:
@@ -200,14 +200,14 @@ def test_a_damaged_authority(folder: Path, file: str, content: bytes | None) -> 
         issue(folder, "n1", now=LONG_AGO)
 
 
-def test_the_key_of_another_authority(folder: Path, tmp_path: Path) -> None:
+def test_the_key_of_another_authority_is_rejected(folder: Path, tmp_path: Path) -> None:
     other = init(tmp_path / "other", "shop", now=LONG_AGO)
     other.key.rename(folder / "ca.key")
     with pytest.raises(UsageError, match="is not the key of"):
         issue(folder, "n1", now=LONG_AGO)
 
 
-def test_a_node_is_no_authority(folder: Path) -> None:
+def test_the_certificate_of_a_node_cannot_issue_others(folder: Path) -> None:
     written = issue(folder, "n1", now=LONG_AGO)
     written.certificate.rename(folder / "ca.pem")
     written.key.rename(folder / "ca.key")
@@ -215,7 +215,9 @@ def test_a_node_is_no_authority(folder: Path) -> None:
         issue(folder, "n2", now=LONG_AGO)
 
 
-def test_examining_a_certificate(folder: Path, tmp_path: Path) -> None:
+def test_a_certificate_that_does_not_fit_is_rejected_with_the_reason(
+    folder: Path, tmp_path: Path
+) -> None:
     root = folder / "ca.pem"
     mine = issue(folder, "n1", days=10, now=LONG_AGO).certificate
     assert examine(root, mine, "shop", "n1", LONG_AGO) == LONG_AGO + 10 * DAY
@@ -245,7 +247,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_files_that_are_not_in_order_are_told_at_the_start(
+def test_unusable_certificate_files_are_reported_at_the_start(
     made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root, mine, key = made / "ca.pem", made / "n1.pem", made / "n1.key"
@@ -271,7 +273,7 @@ def test_files_that_are_not_in_order_are_told_at_the_start(
     assert "can be read by others" in caplog.text
 
 
-def test_a_key_with_a_password_is_refused_and_nobody_is_asked(made: Path, tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_rejected_without_a_prompt(made: Path, tmp_path: Path) -> None:
     key = form.load_pem_private_key((made / "n1.key").read_bytes(), None)
     locked = tmp_path / "n1.key"
     locked.write_bytes(
@@ -283,7 +285,7 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked(made: Path, tmp_pa
         Tls(made / "ca.pem", made / "n1.pem", locked, cluster="shop")
 
 
-def test_damaged_files_leave_the_old_certificate_in_use_and_are_told_once(
+def test_damaged_files_are_reported_once_and_the_old_certificate_stays_in_use(
     made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     init(tmp_path, "shop")
@@ -344,7 +346,7 @@ NAMES = st.from_regex(r"[A-Za-z0-9._-]{1,100}", fullmatch=True)
 
 
 @given(NAMES, NAMES, NAMES)
-def test_a_uri_says_one_name_of_one_cluster(cluster: str, name: str, other: str) -> None:
+def test_a_uri_names_one_node_of_one_cluster(cluster: str, name: str, other: str) -> None:
     uri = node_uri(cluster, name)
     assert name_in([uri], cluster) == name
     assert name_in(["https://a.example/", uri], cluster) == name
@@ -369,5 +371,5 @@ def test_a_uri_says_one_name_of_one_cluster(cluster: str, name: str, other: str)
         "ordercast://shop/a\n",
     ],
 )
-def test_uris_that_name_nobody(uri: str) -> None:
+def test_uris_that_name_no_node_are_rejected(uri: str) -> None:
     assert name_in([uri], "shop") is None

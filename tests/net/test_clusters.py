@@ -35,7 +35,7 @@ async def test_readers_see_updates_in_causal_order(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_owns_no_ticket_cannot_send(cluster: Cluster) -> None:
+async def test_a_member_without_a_ticket_cannot_send(cluster: Cluster) -> None:
     n1, n3 = await cluster.nodes("n1", "n3")
     _, reader = await joined(n1, n3, level=ONE_UPDATER)
     with pytest.raises(UsageError, match="it only reads"):
@@ -43,7 +43,7 @@ async def test_who_owns_no_ticket_cannot_send(cluster: Cluster) -> None:
 
 
 @live
-async def test_nobody_can_wait_for_stability(cluster: Cluster) -> None:
+async def test_waiting_for_stability_is_rejected_in_a_cluster(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     (group,) = await joined(n1, level=ONE_UPDATER)
     with pytest.raises(UsageError, match="nobody knows who has what"):
@@ -60,7 +60,7 @@ async def test_updaters_must_be_named_where_members_are_not(cluster: Cluster) ->
 
 
 @live
-async def test_what_is_too_long_for_a_datagram_comes_too(cluster: Cluster) -> None:
+async def test_events_too_long_for_a_datagram_arrive(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await joined(n1, n2)
     for size in (10, 70_000, 1_000_000, 20):
@@ -70,7 +70,7 @@ async def test_what_is_too_long_for_a_datagram_comes_too(cluster: Cluster) -> No
 
 
 @live
-async def test_over_tcp_alone(cluster: Cluster) -> None:
+async def test_a_cluster_works_over_tcp_alone(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     level = Causal(updaters=["n1", "n2"], round=QUICK, transport="status")
     first, second, reader = await joined(n1, n2, n3, level=level)
@@ -117,14 +117,14 @@ async def test_a_newcomer_gets_the_applications_state(cluster: Cluster) -> None:
 
 
 @live
-async def test_state_needs_both_ends_of_it(cluster: Cluster) -> None:
+async def test_snapshot_and_restore_are_needed_together(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     with pytest.raises(UsageError, match="a snapshot and a restore"):
         n1.join(WORLD, Causal(updaters=["n1"], state=True), snapshot=lambda: b"")
 
 
 @live
-async def test_interest_moves_away_and_comes_back(cluster: Cluster) -> None:
+async def test_a_member_leaves_a_cluster_and_joins_it_again(cluster: Cluster) -> None:
     """The same incarnation leaves and joins again, and hears nothing twice."""
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await joined(n1, n2, level=ONE_UPDATER)
@@ -166,7 +166,7 @@ async def test_gossip_over_partial_views_reaches_all(cluster: Cluster) -> None:
 
 
 @live
-async def test_what_is_lost_is_counted_where_people_look(cluster: Cluster) -> None:
+async def test_status_has_a_counter_of_lost_events(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     await joined(n1, level=ONE_UPDATER)
     counters = n1.status()["groups"][WORLD]["counters"]

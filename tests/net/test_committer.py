@@ -88,7 +88,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]],
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-def test_one_sync_serves_all_that_gathered_meanwhile(run: Run) -> None:
+def test_one_sync_serves_all_commits_that_gathered_meanwhile(run: Run) -> None:
     async def story() -> None:
         disk, heard = HeldDisk(), Heard()
         committer = Committer(disk, heard.failed)
@@ -140,7 +140,7 @@ def test_a_step_that_takes_effect_may_commit_again(run: Run) -> None:
     run(story())
 
 
-def test_forgetting_a_group_is_a_commit_like_any_other(run: Run) -> None:
+def test_records_of_a_group_are_forgotten_by_a_commit_in_its_turn(run: Run) -> None:
     async def story() -> None:
         disk, heard = HeldDisk(), Heard()
         committer = Committer(disk, heard.failed)
@@ -175,7 +175,9 @@ def test_after_a_failure_nothing_is_acknowledged(run: Run) -> None:
     run(story())
 
 
-def test_a_bug_in_writing_is_a_failure_too(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_in_writing_counts_as_a_failed_disk(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     """Otherwise whoever waits for the commit would wait for ever."""
 
     async def story() -> None:
@@ -212,7 +214,7 @@ def test_a_step_that_breaks_does_not_hold_up_the_others(
     assert "did not take effect" in caplog.text
 
 
-def test_closing_waits_for_what_was_given_and_takes_nothing_more(run: Run) -> None:
+def test_closing_waits_for_open_commits_and_takes_no_more(run: Run) -> None:
     async def story() -> None:
         disk, heard = HeldDisk(), Heard()
         committer = Committer(disk, heard.failed)
@@ -252,7 +254,7 @@ def test_a_disk_that_fails_after_the_end_concerns_nobody(run: Run) -> None:
     run(story())
 
 
-def test_what_was_acknowledged_is_in_the_file(run: Run, tmp_path: Path) -> None:
+def test_acknowledged_records_are_in_the_file(run: Run, tmp_path: Path) -> None:
     """A real file, and many commits from many machines: each is there when it is acknowledged."""
     acknowledged: list[int] = []
 
@@ -277,7 +279,7 @@ def test_what_was_acknowledged_is_in_the_file(run: Run, tmp_path: Path) -> None:
     assert found_in(tmp_path) == counted(*range(300))
 
 
-def test_a_disk_that_fails_is_told_once(
+def test_a_failing_disk_is_reported_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_to_sync(_: int) -> None:

@@ -10,7 +10,9 @@ from ordercast.net.condition import Condition
 
 
 @live
-async def test_all_who_wait_wake_and_who_comes_later_waits_for_the_next(cluster: Cluster) -> None:
+async def test_all_waiters_wake_and_later_ones_wait_for_the_next_notification(
+    cluster: Cluster,
+) -> None:
     condition = Condition()
     condition.notify()  # nobody there
     waiting = [asyncio.create_task(condition.wait()) for _ in range(3)]
@@ -28,7 +30,7 @@ async def test_all_who_wait_wake_and_who_comes_later_waits_for_the_next(cluster:
 
 
 @live
-async def test_who_gives_up_again_and_again_leaves_nothing_behind(cluster: Cluster) -> None:
+async def test_waiters_that_are_cancelled_leave_nothing_behind(cluster: Cluster) -> None:
     condition = Condition()
     for _ in range(100):
         task = asyncio.create_task(condition.wait())
@@ -39,7 +41,9 @@ async def test_who_gives_up_again_and_again_leaves_nothing_behind(cluster: Clust
 
 
 @live
-async def test_who_is_cancelled_after_the_ring_is_cancelled(cluster: Cluster) -> None:
+async def test_a_waiter_that_is_cancelled_after_the_notification_is_cancelled(
+    cluster: Cluster,
+) -> None:
     condition = Condition()
     task = asyncio.create_task(condition.wait())
     await asyncio.sleep(0)

@@ -16,7 +16,7 @@ WRONG = ["", "x" * 101, "two words", "new\n", "é", "a:b", 'a"b', 7, None, b"ord
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_names_of_groups(name: str, tmp_path: Path) -> None:
+def test_valid_names_of_groups_are_accepted(name: str, tmp_path: Path) -> None:
     assert objection_to_group(name) is None
     path = tmp_path / "n1.toml"
     path.write_text(f'name = "n1"\n{table_of(name)}\nmembers = ["n1"]\n', encoding="utf-8")
@@ -24,14 +24,14 @@ def test_names_of_groups(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_names_that_no_group_can_have(name: object) -> None:
+def test_invalid_names_of_groups_are_rejected(name: object) -> None:
     objection = objection_to_group(name)
     assert objection is not None
     assert objection.endswith("is no name for a group: give 1 to 100 letters, digits and . _ - /")
     assert len(objection) < 200
 
 
-def test_a_wrong_name_in_a_file_is_told_with_the_file(tmp_path: Path) -> None:
+def test_a_wrong_name_in_a_file_is_reported_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "n1.toml"
     path.write_text('name = "n1"\n[group."two words"]\n', encoding="utf-8")
     with pytest.raises(UsageError, match=r"n1\.toml.*'two words' is no name for a group"):
@@ -51,7 +51,7 @@ def test_tables_are_quoted_where_toml_wants_it() -> None:
     assert table_of("v1.2") == '[group."v1.2"]'
 
 
-def test_the_limit_of_a_peer_is_a_size() -> None:
+def test_the_limit_per_peer_is_written_as_a_size() -> None:
     assert ordercast.open(name="n1").config.peer_limit == 32 << 20
     assert ordercast.open(name="n1", peer_limit="1MiB").config.peer_limit == 1 << 20
     with pytest.raises(UsageError, match="peer_limit: '1 lot' is not a size"):

@@ -54,7 +54,7 @@ async def test_a_datagram_arrives_whole_up_to_the_limit(cluster: Cluster) -> Non
 
 
 @live
-async def test_a_datagram_to_somebody_we_never_met_goes_nowhere(cluster: Cluster) -> None:
+async def test_a_datagram_to_an_unknown_node_is_not_sent(cluster: Cluster) -> None:
     n1 = await cluster.open("n1")
     n1.mesh.know("n3", None)
     for name in ("n2", "n3"):
@@ -63,7 +63,7 @@ async def test_a_datagram_to_somebody_we_never_met_goes_nowhere(cluster: Cluster
 
 
 @live
-async def test_what_is_not_from_somebody_we_met_is_counted_and_dropped(cluster: Cluster) -> None:
+async def test_datagrams_of_unknown_nodes_are_counted_and_dropped(cluster: Cluster) -> None:
     n1, n2, heard = await two_nodes(cluster)
     wrong = [
         b"",
@@ -89,7 +89,7 @@ async def test_what_is_not_from_somebody_we_met_is_counted_and_dropped(cluster: 
 
 
 @live
-async def test_cuts_are_for_datagrams_too(cluster: Cluster) -> None:
+async def test_network_cuts_drop_datagrams_too(cluster: Cluster) -> None:
     n1, n2, heard = await two_nodes(cluster)
     n2.mesh.set_cuts(incoming=frozenset({"n1"}), outgoing=frozenset())
     n1.datagrams.send("n2", b"not heard")

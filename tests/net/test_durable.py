@@ -48,7 +48,7 @@ async def test_a_lease_replica_that_is_killed_keeps_its_promises(cluster: Cluste
 
 
 @live
-async def test_only_what_was_kept_of_a_group_is_handed_to_it(cluster: Cluster) -> None:
+async def test_a_group_gets_only_its_own_records_back(cluster: Cluster) -> None:
     """Two groups in one node: the next incarnation is the lease replica of both."""
     for _ in range(2):
         n1 = await cluster.open("n1")
@@ -94,7 +94,7 @@ async def stop_with(disk: SlowDisk, group: Group) -> None:
 
 
 @live
-async def test_a_ticket_that_is_being_given_back_is_nobodys(cluster: Cluster) -> None:
+async def test_a_ticket_that_is_being_given_back_has_no_owner(cluster: Cluster) -> None:
     n1 = await cluster.open("n1")
     (group,) = joined(n1, level=GUARDED)
     with pytest.MonkeyPatch.context() as patch:
@@ -113,7 +113,7 @@ async def test_a_ticket_that_is_being_given_back_is_nobodys(cluster: Cluster) ->
 
 
 @live
-async def test_a_group_is_joined_again_while_the_end_of_the_last_stay_waits(
+async def test_a_group_can_be_joined_again_while_the_commit_of_its_leave_waits(
     cluster: Cluster,
 ) -> None:
     n1 = await cluster.open("n1")
@@ -134,7 +134,7 @@ async def test_a_group_is_joined_again_while_the_end_of_the_last_stay_waits(
 
 
 @live
-async def test_a_damaged_file_is_refused_before_anything_is_said(cluster: Cluster) -> None:
+async def test_a_damaged_file_is_rejected_before_anything_is_sent(cluster: Cluster) -> None:
     n1 = await cluster.open("n1")
     (group,) = joined(n1, level=GUARDED)
     await group.become_updater()
@@ -150,7 +150,7 @@ async def test_a_damaged_file_is_refused_before_anything_is_said(cluster: Cluste
     assert again.me.incarnation == 2
 
 
-def test_the_command_ends_2_for_a_damaged_file(
+def test_the_command_exits_2_for_a_damaged_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "n1"

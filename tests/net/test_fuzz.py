@@ -146,7 +146,7 @@ async def dial(node: Node) -> Caller:
 
 @LIVE
 @given(data=st.lists(st.binary(min_size=5, max_size=300), min_size=1, max_size=8))
-def test_random_bytes_to_a_listening_node(tmp_path: Path, data: list[bytes]) -> None:
+def test_random_bytes_do_not_stop_a_listening_node(tmp_path: Path, data: list[bytes]) -> None:
     async def attack(node: Node) -> None:
         callers = [await dial(node) for _ in data]
         for caller, each in zip(callers, data, strict=True):
@@ -162,7 +162,7 @@ def test_random_bytes_to_a_listening_node(tmp_path: Path, data: list[bytes]) -> 
 
 @LIVE
 @given(data=st.lists(BYTES | BYTES.map(lambda b: MARK_PLAIN + b), min_size=1, max_size=20))
-def test_random_datagrams(tmp_path: Path, data: list[bytes]) -> None:
+def test_random_datagrams_do_not_stop_a_node(tmp_path: Path, data: list[bytes]) -> None:
     async def attack(node: Node) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             for each in data:
@@ -179,7 +179,7 @@ def test_random_datagrams(tmp_path: Path, data: list[bytes]) -> None:
     frames=st.lists(st.tuples(st.sampled_from(Kind) | st.integers(0, 255), BYTES), max_size=10),
     resumes=st.booleans(),
 )
-def test_random_frames_from_a_node_that_has_greeted(
+def test_random_frames_from_a_connected_node_do_not_stop_a_node(
     tmp_path: Path, frames: list[tuple[int, bytes]], resumes: bool
 ) -> None:
     async def attack(node: Node) -> None:
@@ -196,7 +196,7 @@ def test_random_frames_from_a_node_that_has_greeted(
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_what_was_refused_is_counted(loop: str, tmp_path: Path) -> None:
+def test_rejected_input_is_counted(loop: str, tmp_path: Path) -> None:
     async def story() -> None:
         async with ordercast.open(name="n1", data=str(tmp_path / "n1")) as node:
             for _ in range(5):

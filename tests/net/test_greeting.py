@@ -38,7 +38,7 @@ HELLOS = st.builds(
 
 
 @given(HELLOS)
-def test_a_hello_comes_back_as_it_was(hello: Hello) -> None:
+def test_a_hello_round_trips_through_its_bytes(hello: Hello) -> None:
     assert greeting.decode(greeting.encode(hello), Hello) == hello
 
 
@@ -51,7 +51,7 @@ def test_a_hello_of_a_later_version_may_have_more_fields() -> None:
 
 @pytest.mark.parametrize("kind", [Hello, Resume, Refuse, NewKey])
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x90", b"\x91" * 5000, b"\x91\xa1\xff", b"\x01"])
-def test_what_is_no_greeting_says_what_it_is_not(kind: type, body: bytes) -> None:
+def test_bytes_that_are_no_greeting_are_rejected_with_the_reason(kind: type, body: bytes) -> None:
     with pytest.raises(PeerError, match=f"not a {kind.__name__.lower()}"):
         greeting.decode(body, kind)
 
@@ -67,7 +67,9 @@ def test_what_is_no_greeting_says_what_it_is_not(kind: type, body: bytes) -> Non
         (Hello(1, "shop", NodeId("n2", 4), 1), "n2#4 is an older incarnation: n2#5 was here"),
     ],
 )
-def test_objections(hello: Hello, said: str | None) -> None:
+def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(
+    hello: Hello, said: str | None
+) -> None:
     assert objection(hello, ME, "shop", NodeId("n2", 5)) == said
 
 
@@ -75,7 +77,7 @@ def test_objections(hello: Hello, said: str | None) -> None:
 
 
 @live
-async def test_a_stranger_is_told_what_is_wrong(cluster: Cluster) -> None:
+async def test_a_node_that_does_not_fit_receives_the_reason(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     wrong = [
         ({"version": 7}, "protocol version 7; this node speaks 1"),
@@ -125,7 +127,7 @@ async def test_nothing_but_a_hello_opens_a_conversation(cluster: Cluster) -> Non
 
 
 @live
-async def test_a_second_hello_has_no_place(cluster: Cluster) -> None:
+async def test_a_second_hello_ends_the_connection(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     caller = await cluster.dial(node)
     await caller.connect("n2")
@@ -134,7 +136,7 @@ async def test_a_second_hello_has_no_place(cluster: Cluster) -> None:
 
 
 @live
-async def test_large_frames_are_read_from_those_only_who_have_greeted(cluster: Cluster) -> None:
+async def test_large_frames_are_read_only_after_the_greeting(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     stranger, known = await cluster.dial(node), await cluster.dial(node)
     await known.connect("n2")
@@ -160,20 +162,22 @@ async def told_by_both(cluster: Cluster, stays: Node, comes: Node, reason: str) 
 
 
 @live
-async def test_nodes_of_two_clusters(cluster: Cluster) -> None:
+async def test_nodes_of_two_clusters_reject_each_other_with_the_reason(cluster: Cluster) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2", cluster="bank")
     await told_by_both(cluster, n1, n2, "cluster 'bank'; this node is in 'ordercast'")
 
 
 @live
-async def test_two_nodes_of_one_name(cluster: Cluster) -> None:
+async def test_two_nodes_of_one_name_reject_each_other_with_the_reason(cluster: Cluster) -> None:
     first = await cluster.open("n1")
     second = await cluster.open("n1", data=str(cluster.folder / "elsewhere"))
     await told_by_both(cluster, first, second, "the name 'n1' is taken by this node")
 
 
 @live
-async def test_a_node_that_lost_its_folder(cluster: Cluster) -> None:
+async def test_a_node_that_lost_its_data_folder_is_rejected_with_the_reason(
+    cluster: Cluster,
+) -> None:
     n1 = await cluster.open("n1")
     await kill(await cluster.open("n2"))
     second = await cluster.open("n2")
@@ -188,7 +192,7 @@ async def test_a_node_that_lost_its_folder(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_says_nothing_is_hung_up_on(cluster: Cluster) -> None:
+async def test_a_silent_caller_is_disconnected(cluster: Cluster) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection_module, "GREETING_SECONDS", 0.05)
         node = await cluster.open("n1")
@@ -198,7 +202,9 @@ async def test_who_says_nothing_is_hung_up_on(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_crowd_waits_outside(cluster: Cluster) -> None:
+async def test_callers_beyond_the_limit_of_half_open_connections_are_refused(
+    cluster: Cluster,
+) -> None:
     node = await cluster.open("n1")
     most = node.mesh.accept_limiter.half_open_a_source
     callers = [await cluster.dial(node) for _ in range(most + 10)]

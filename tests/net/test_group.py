@@ -60,7 +60,7 @@ async def test_a_stream_begins_with_a_view_and_keeps_the_order(cluster: Cluster)
 
 
 @live
-async def test_a_group_of_one(cluster: Cluster) -> None:
+async def test_a_group_may_have_one_member(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     async with node.join("diary", QUICK) as group:
         assert (await anext(group)).members == (node.me,)
@@ -150,7 +150,7 @@ async def test_a_batch_that_is_large_leaves_at_once(cluster: Cluster) -> None:
 
 
 @live
-async def test_whole_batches(cluster: Cluster) -> None:
+async def test_next_batch_returns_the_rest_of_a_batch_or_a_whole_one(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2)
     await first.send_many([b"a", b"b", b"c"])
@@ -167,7 +167,7 @@ async def test_whole_batches(cluster: Cluster) -> None:
 
 
 @live
-async def test_until(cluster: Cluster) -> None:
+async def test_a_receipt_waits_for_queued_delivered_or_stable(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2)
     receipt = await first.send(b"queued")
@@ -188,7 +188,7 @@ async def test_until(cluster: Cluster) -> None:
 
 
 @live
-async def test_two_groups_on_one_node(cluster: Cluster) -> None:
+async def test_a_node_is_in_two_groups_at_once(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     orders = await cluster.join(n1, n2, name="orders")
     prices = await cluster.join(n1, n2, name="prices")
@@ -205,7 +205,7 @@ async def test_two_groups_on_one_node(cluster: Cluster) -> None:
 
 
 @live
-async def test_what_is_wrong_with_a_send_is_told_to_who_sends(cluster: Cluster) -> None:
+async def test_a_wrong_send_raises_an_error_at_the_caller(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2)
     for wrong in ("text", None, 5, [b"list"]):
@@ -224,7 +224,7 @@ async def test_what_is_wrong_with_a_send_is_told_to_who_sends(cluster: Cluster) 
 
 
 @live
-async def test_a_message_that_no_window_takes_is_refused_and_the_group_lives(
+async def test_a_message_larger_than_the_window_is_rejected_and_the_group_continues(
     cluster: Cluster,
 ) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
@@ -292,7 +292,7 @@ async def test_send_waits_when_window_and_credit_are_full_and_goes_on_later(
 
 
 @live
-async def test_who_waits_for_credit_is_served_in_order(cluster: Cluster) -> None:
+async def test_senders_that_wait_for_credit_are_served_in_order(cluster: Cluster) -> None:
     """Also a large message among small ones, which would fit where it does not."""
     n1, n2 = await cluster.nodes("n1", "n2")
     level = narrow(2, window_size=Size(1000))
@@ -335,7 +335,7 @@ async def test_a_slow_consumer_slows_its_senders_and_loses_nothing(cluster: Clus
 
 
 @live
-async def test_who_sends_and_never_reads_waits_for_itself(cluster: Cluster) -> None:
+async def test_a_member_that_sends_and_never_reads_blocks_itself(cluster: Cluster) -> None:
     """Its own messages are in its own stream: they must not pile up there without a bound."""
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2, level=narrow(8))
@@ -350,7 +350,7 @@ async def test_who_sends_and_never_reads_waits_for_itself(cluster: Cluster) -> N
 
 
 @live
-async def test_who_leaves_without_having_read_has_sent_all_the_same(cluster: Cluster) -> None:
+async def test_a_member_that_leaves_without_reading_has_sent_its_messages(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = await cluster.join(n1, n2, level=narrow(8))
     limit(first, most_unread=10)
@@ -363,7 +363,7 @@ async def test_who_leaves_without_having_read_has_sent_all_the_same(cluster: Clu
 
 
 @live
-async def test_who_takes_nothing_for_too_long_is_put_out(cluster: Cluster) -> None:
+async def test_a_member_that_reads_nothing_for_too_long_is_ejected(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2", eject_after="50ms")
     first, asleep = await cluster.join(n1, n2)
     limit(asleep, most_unread=10)
@@ -386,7 +386,7 @@ async def test_who_takes_nothing_for_too_long_is_put_out(cluster: Cluster) -> No
 
 
 @live
-async def test_who_takes_a_little_is_slow_but_alive(cluster: Cluster) -> None:
+async def test_a_member_that_reads_slowly_is_not_ejected(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2", eject_after="1h")
     first, slow = await cluster.join(n1, n2)
     limit(slow, most_unread=10)
@@ -464,7 +464,7 @@ async def test_a_send_that_is_cancelled_was_sent_or_was_not(cluster: Cluster) ->
 
 
 @live
-async def test_errors_of_a_closed_group_reach_all_who_wait(cluster: Cluster) -> None:
+async def test_every_waiting_call_raises_when_the_group_closes(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, _ = await cluster.join(n1, n2, level=narrow(2))
     limit(first, credit_count=2)

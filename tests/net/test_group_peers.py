@@ -128,7 +128,7 @@ async def test_small_frames_are_counted_too(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_has_nothing_to_do_with_the_peer_does_not_wait(cluster: Cluster) -> None:
+async def test_groups_without_the_slow_peer_do_not_wait(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3", peer_limit="64KiB")
     all_of_them = await cluster.join(n1, n2, n3, name="all", level=PATIENT)
     first, third = await cluster.join(n1, n3, name="others", level=PATIENT)
@@ -181,7 +181,7 @@ async def test_a_connection_that_breaks_while_its_link_is_full_comes_back(
 
 
 @live
-async def test_who_leaves_does_not_wait_for_a_full_peer_with_the_last_batch(
+async def test_leaving_does_not_wait_for_a_full_peer(
     cluster: Cluster,
 ) -> None:
     n1, n2 = await cluster.nodes("n1", "n2", peer_limit="0B")

@@ -242,19 +242,21 @@ def test_a_wrong_frame_is_refused_with_the_reason(
 
 @LIVE
 @given(wrong=UNKNOWN | TOO_LONG)
-def test_an_unknown_kind_and_a_length_that_nobody_can_hold(siege: Siege, wrong: Wrong) -> None:
+def test_unknown_frame_kinds_and_impossible_lengths_end_the_connection(
+    siege: Siege, wrong: Wrong
+) -> None:
     siege.run(siege.attack(wrong.data, wrong.reason))
 
 
 @LIVE
 @given(wrong=BEFORE_RESUME)
-def test_nothing_but_a_true_resume_comes_after_the_hello(siege: Siege, wrong: Wrong) -> None:
+def test_only_a_valid_resume_may_follow_the_hello(siege: Siege, wrong: Wrong) -> None:
     siege.run(siege.attack(wrong.data, wrong.reason, resumes=False))
 
 
 @LIVE
 @given(frames=st.lists(WHATEVER, max_size=8), resumes=st.booleans())
-def test_whatever_it_says_the_others_go_on(
+def test_the_other_nodes_continue_whatever_a_hostile_node_sends(
     siege: Siege, frames: list[bytes], resumes: bool
 ) -> None:
     siege.run(siege.attack(b"".join(frames), None, resumes))

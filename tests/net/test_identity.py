@@ -27,7 +27,7 @@ def test_every_start_is_a_new_incarnation(tmp_path: Path) -> None:
     assert incarnations(folder, 3) == [NodeId("n1", 0), NodeId("n1", 1), NodeId("n1", 2)]
 
 
-def test_an_incarnation_is_on_disk_before_anybody_hears_of_it(tmp_path: Path) -> None:
+def test_an_incarnation_is_on_disk_before_the_node_sends_anything(tmp_path: Path) -> None:
     identity = Identity(tmp_path, "n1")
     assert (tmp_path / "incarnation").read_text() == "0\n"
     identity.release()
@@ -60,7 +60,7 @@ def test_a_start_that_was_cut_off_leaves_a_file_that_is_ignored(tmp_path: Path) 
         (str(LAST).encode(), f"holds {LAST}, which is no incarnation"),
     ],
 )
-def test_a_damaged_file_is_never_guessed_about(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_damaged_file_is_rejected(tmp_path: Path, content: bytes, said: str) -> None:
     """A wrong guess would make two incarnations out of one."""
     (tmp_path / "incarnation").write_bytes(content)
     for _ in range(2):  # and the lock is free again
@@ -69,19 +69,19 @@ def test_a_damaged_file_is_never_guessed_about(tmp_path: Path, content: bytes, s
     assert (tmp_path / "incarnation").read_bytes() == content
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be used: "):
         Identity(tmp_path / "file" / "n1", "n1")
 
 
-def test_a_lock_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
     with pytest.raises(UsageError, match="cannot be used: Is a directory"):
         Identity(tmp_path, "n1")
 
 
-def test_a_counter_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_counter_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "incarnation.tmp").mkdir()
     with pytest.raises(UsageError, match="incarnation cannot be written: Is a directory"):
         Identity(tmp_path, "n1")

@@ -118,7 +118,9 @@ def test_a_link_that_is_full_says_so_and_keeps_what_it_has() -> None:
 
 
 @given(sent=st.integers(0, 5), acknowledged=st.integers(6, 1 << 64))
-def test_nobody_acknowledges_what_was_never_sent(sent: int, acknowledged: int) -> None:
+def test_acknowledging_a_frame_that_was_never_sent_is_an_error(
+    sent: int, acknowledged: int
+) -> None:
     for refuse in (Link.acknowledge, Link.resume):
         link = link_with(*[b"x"] * sent)
         with pytest.raises(PeerError, match="never sent"):
@@ -126,14 +128,14 @@ def test_nobody_acknowledges_what_was_never_sent(sent: int, acknowledged: int) -
         assert link.underway == sent
 
 
-def test_an_acknowledgement_from_before_a_newer_one_changes_nothing() -> None:
+def test_an_outdated_acknowledgement_changes_nothing() -> None:
     link = link_with(b"a", b"b", b"c")
     link.acknowledge(2)
     link.acknowledge(1)
     assert link.underway == 1
 
 
-def test_nobody_forgets_what_it_had_acknowledged() -> None:
+def test_a_peer_that_forgot_acknowledged_frames_is_rejected() -> None:
     link = link_with(b"a", b"b")
     link.acknowledge(2)
     with pytest.raises(PeerError, match="forgot"):

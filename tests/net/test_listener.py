@@ -94,7 +94,7 @@ async def test_handshakes_a_second_are_limited_before_tls(cluster: Cluster) -> N
 
 
 @live
-async def test_a_crowd_of_silent_ones_is_let_in_up_to_the_limit(cluster: Cluster) -> None:
+async def test_silent_callers_are_accepted_up_to_the_limit(cluster: Cluster) -> None:
     (node,) = await secure(cluster, "n1")
     begun = shakes(node)
     node.mesh.accept_limiter.half_open_a_source = 4
@@ -111,7 +111,7 @@ async def test_a_crowd_of_silent_ones_is_let_in_up_to_the_limit(cluster: Cluster
 
 
 @live
-async def test_places_come_back_after_garbage_instead_of_a_handshake(cluster: Cluster) -> None:
+async def test_garbage_instead_of_a_handshake_frees_its_place(cluster: Cluster) -> None:
     n1, n2 = await secure(cluster, "n1", "n2")
     limiter = n1.mesh.accept_limiter
     limiter.half_open_a_source, limiter.a_second = 1, 1000
@@ -129,7 +129,9 @@ async def test_places_come_back_after_garbage_instead_of_a_handshake(cluster: Cl
 
 
 @live
-async def test_who_hangs_up_in_the_middle_of_a_handshake_is_forgotten(cluster: Cluster) -> None:
+async def test_a_caller_that_disconnects_during_the_handshake_is_forgotten(
+    cluster: Cluster,
+) -> None:
     (node,) = await secure(cluster, "n1")
     for number, rude in enumerate((False, True), 1):
         caller = await cluster.dial(node)
@@ -143,7 +145,7 @@ async def test_who_hangs_up_in_the_middle_of_a_handshake_is_forgotten(cluster: C
 
 
 @live
-async def test_who_never_speaks_is_hung_up_on(cluster: Cluster) -> None:
+async def test_a_caller_that_never_sends_is_disconnected(cluster: Cluster) -> None:
     (node,) = await secure(cluster, "n1")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listener_module, "GREETING_SECONDS", 0.05)
@@ -191,7 +193,7 @@ async def test_closing_in_the_middle_of_handshakes_leaves_nothing(cluster: Clust
 
 
 @live
-async def test_closing_before_a_handshake_has_begun(cluster: Cluster) -> None:
+async def test_closing_before_a_handshake_leaves_nothing(cluster: Cluster) -> None:
     """Also a turn or two after it has, when uvloop would not tell that the connection is gone."""
     for turns in range(4):
         for node in (await cluster.open(f"plain{turns}"), *await secure(cluster, f"n{turns}")):
@@ -234,7 +236,7 @@ async def test_a_system_without_room_for_a_connection_is_asked_again(cluster: Cl
 
 
 @live
-async def test_there_is_an_end_to_what_is_said_before_the_greeting(cluster: Cluster) -> None:
+async def test_input_before_the_greeting_has_a_limit(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     caller: Caller = await cluster.dial(node)
     for _ in range(40):

@@ -43,7 +43,7 @@ async def first_line(process: asyncio.subprocess.Process) -> str:
     return (await process.stdout.readline()).decode()
 
 
-def test_it_is_ready_sends_and_stops_without_leaving(tmp_path: Path) -> None:
+def test_a_live_member_gets_ready_sends_and_stops_without_leaving(tmp_path: Path) -> None:
     async def scene() -> None:
         process = await member(settings(tmp_path))
         word, _, ready = (await first_line(process)).partition(" ")
@@ -64,7 +64,7 @@ def test_it_is_ready_sends_and_stops_without_leaving(tmp_path: Path) -> None:
     assert "leave" not in kinds  # that would excuse it from what it owes
 
 
-def test_it_ends_when_its_input_does(tmp_path: Path) -> None:
+def test_a_live_member_ends_when_its_input_ends(tmp_path: Path) -> None:
     async def scene() -> None:
         process = await member(settings(tmp_path))
         assert (await first_line(process)).startswith("READY ")
@@ -76,7 +76,7 @@ def test_it_ends_when_its_input_does(tmp_path: Path) -> None:
     bounded(scene())
 
 
-def test_each_incarnation_has_the_next_incarnation(tmp_path: Path) -> None:
+def test_each_start_has_the_next_incarnation(tmp_path: Path) -> None:
     async def scene() -> None:
         for node in range(3):
             process = await member(settings(tmp_path))
@@ -87,7 +87,7 @@ def test_each_incarnation_has_the_next_incarnation(tmp_path: Path) -> None:
     bounded(scene())
 
 
-def test_what_is_wrong_with_it_is_a_sentence(tmp_path: Path) -> None:
+def test_wrong_settings_of_a_live_member_are_one_sentence(tmp_path: Path) -> None:
     async def scene() -> None:
         for group, sentence in [
             ({"options": {"heartbeat": "0ms"}}, "heartbeat must be longer than nothing"),
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_it_is_a_sentence(tmp_path: Path) -> None:
     bounded(scene())
 
 
-def test_a_command_that_it_does_not_know_ends_it(tmp_path: Path) -> None:
+def test_an_unknown_command_ends_a_live_member(tmp_path: Path) -> None:
     async def scene() -> None:
         process = await member(settings(tmp_path))
         tell(process, {"do": "dance"})

@@ -10,7 +10,7 @@ from ordercast.net.log_rate_limit import LogRateLimit
 from ordercast.units import SECOND
 
 
-def test_fifty_lines_in_ten_seconds_and_then_how_many_more() -> None:
+def test_fifty_lines_in_ten_seconds_are_logged_and_the_others_counted() -> None:
     limit = LogRateLimit()
     said = [limit.allows(now * SECOND // 100) for now in range(200)]
     assert said == [True] * 50 + [False] * 150
@@ -20,7 +20,7 @@ def test_fifty_lines_in_ten_seconds_and_then_how_many_more() -> None:
     assert limit.allows(10 * SECOND)
 
 
-def test_at_the_end_all_is_told() -> None:
+def test_closing_logs_the_count_of_suppressed_lines() -> None:
     limit = LogRateLimit(most=1)
     assert limit.suppressed(0, ending=True) == 0
     assert [limit.allows(0) for _ in range(3)] == [True, False, False]
@@ -31,7 +31,7 @@ def test_at_the_end_all_is_told() -> None:
     st.lists(st.tuples(st.sampled_from(["take", "take", "unsaid"]), st.integers(0, 4))),
     st.integers(1, 3),
 )
-def test_every_line_is_said_or_told(calls: list[tuple[str, int]], most: int) -> None:
+def test_every_line_is_logged_or_counted(calls: list[tuple[str, int]], most: int) -> None:
     limit, now, told, said = LogRateLimit(most, period=10), 0, 0, []
     for call, later in calls:
         now += later
@@ -63,7 +63,7 @@ async def test_garbage_does_not_flood_the_log_but_is_counted(cluster: Cluster) -
 
 
 @live
-async def test_what_a_peer_says_stays_in_its_line(cluster: Cluster) -> None:
+async def test_text_of_a_peer_cannot_break_a_log_line(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     node.mesh.warn("%s refused us: %s", "n2", "so\nordercast.net: all is \x1b[1mwell")
     assert cluster.log.messages == ["n2 refused us: so?ordercast.net: all is ?[1mwell"]

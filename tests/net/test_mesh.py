@@ -149,7 +149,7 @@ async def test_a_burst_survives_a_connection_that_breaks_all_the_time(cluster: C
 
 
 @live
-async def test_what_came_behind_a_refused_packet_is_sent_again(cluster: Cluster) -> None:
+async def test_packets_behind_a_rejected_packet_are_sent_again(cluster: Cluster) -> None:
     """They may come in one piece, but what was not looked at must not count as received."""
     async with two_ends() as (one, two):
         two.ear.refuses = b"bad"
@@ -211,7 +211,7 @@ async def test_status_frames_are_answered(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_link_that_broke_is_over_for_that_incarnation(cluster: Cluster) -> None:
+async def test_a_broken_link_stays_closed_for_that_incarnation(cluster: Cluster) -> None:
     """Frames were lost to it, so nothing may follow them: only a new incarnation starts afresh."""
     async with two_ends() as (one, two):
         one.say(b"first")
@@ -254,7 +254,7 @@ async def test_a_connection_that_is_silent_is_given_up_and_one_that_pings_is_not
 
 
 @live
-async def test_what_a_peer_acknowledges_wrongly_costs_it_the_connection(cluster: Cluster) -> None:
+async def test_a_wrong_acknowledgement_ends_the_connection(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     for body, said in [
         ((5).to_bytes(8), "n2 acknowledges frames that were never sent"),
@@ -382,7 +382,7 @@ async def test_the_newest_incarnation_of_a_name_is_the_one_that_counts(cluster: 
 
 
 @live
-async def test_a_cut_holds_until_it_is_healed(cluster: Cluster) -> None:
+async def test_a_network_cut_holds_until_it_is_healed(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     groups = await cluster.join(n1, n2, n3)
     n1.mesh.set_cuts(frozenset({"n2"}), frozenset({"n2"}))
@@ -398,7 +398,7 @@ async def test_a_cut_holds_until_it_is_healed(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_cut_in_the_middle_of_a_greeting_holds_too(cluster: Cluster) -> None:
+async def test_a_network_cut_during_a_greeting_holds_too(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     caller = await cluster.dial(node)
     caller.greet("n2")
@@ -422,7 +422,7 @@ async def test_places_that_cannot_be_dialled_do_no_harm(cluster: Cluster) -> Non
 
 
 @live
-async def test_another_node_at_a_place_is_met_and_then_left_alone(cluster: Cluster) -> None:
+async def test_another_node_at_an_address_is_met_and_not_dialled_again(cluster: Cluster) -> None:
     """Each further try would cost the two their connection."""
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
     n1.mesh.know("n9", place_of(n2))
@@ -445,7 +445,7 @@ async def test_a_node_that_is_flooded_with_names_remembers_a_bounded_number(
 
 
 @live
-async def test_closing_ends_what_is_half_done(cluster: Cluster) -> None:
+async def test_closing_ends_connections_before_their_greeting(cluster: Cluster) -> None:
     n1 = await cluster.open("n1")
     n1.mesh.know("n2", "127.0.0.1:1")
     caller = await cluster.dial(n1)
@@ -469,7 +469,7 @@ async def test_closing_in_the_middle_of_a_dial_leaves_nothing(cluster: Cluster) 
 
 
 @live
-async def test_who_is_told_where_a_node_is_does_not_ask_its_greetings(cluster: Cluster) -> None:
+async def test_a_configured_address_is_preferred_to_the_one_in_greetings(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     for name, place in (("n2", None), ("n3", "127.0.0.9:9")):
         caller = await cluster.dial(node)

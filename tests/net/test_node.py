@@ -107,7 +107,7 @@ async def test_a_node_that_was_killed_is_suspected(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_trace_tells_of_a_whole_incarnation(cluster: Cluster) -> None:
+async def test_a_trace_covers_a_whole_incarnation(cluster: Cluster) -> None:
     rows = cluster.folder / "n1.rows"
     settings = {"name": "n1", "data": str(cluster.folder / "n1"), "trace": str(rows)}
     for _ in range(2):
@@ -149,7 +149,7 @@ async def test_the_whole_program_may_be_cancelled_at_any_moment(cluster: Cluster
 
 
 @live
-async def test_a_stall_of_our_own_makes_nobody_suspicious(cluster: Cluster) -> None:
+async def test_a_node_that_was_stalled_suspects_nobody(cluster: Cluster) -> None:
     rows = cluster.folder / "n1.rows"
     n1, n2 = await cluster.open("n1", trace=str(rows)), await cluster.open("n2")
     introduce(n1, n2)
@@ -168,7 +168,7 @@ async def test_a_stall_of_our_own_makes_nobody_suspicious(cluster: Cluster) -> N
 
 
 @live
-async def test_join_errors(cluster: Cluster) -> None:
+async def test_a_join_that_cannot_work_is_rejected_with_the_reason(cluster: Cluster) -> None:
     rules = {
         "closed": GroupRules(members=["n8", "n9"]),
         "quiet": GroupRules(may_send=["n9"]),
@@ -228,7 +228,7 @@ async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) 
 
 
 @live
-async def test_what_goes_wrong_inside_reaches_who_sends(cluster: Cluster) -> None:
+async def test_an_error_inside_a_machine_reaches_the_sender(cluster: Cluster) -> None:
     """Here: the trace cannot be written. Nobody may hear of what is not on record."""
     pipe = cluster.folder / "rows"
     os.mkfifo(pipe)
@@ -330,7 +330,7 @@ async def test_a_status_send_is_answered_either_way(cluster: Cluster) -> None:
 
 
 @live
-async def test_timers_are_data(cluster: Cluster) -> None:
+async def test_timers_can_be_set_replaced_and_cancelled(cluster: Cluster) -> None:
     node, probe = (await probes(cluster))[0]
 
     def arm(step: Step) -> None:
@@ -350,7 +350,7 @@ async def test_timers_are_data(cluster: Cluster) -> None:
 
 
 @live
-async def test_nothing_is_driven_any_more_after_a_leave(cluster: Cluster) -> None:
+async def test_a_machine_gets_no_input_after_its_leave(cluster: Cluster) -> None:
     (n1, first), (n2, _) = await probes(cluster)
 
     def arm(step: Step) -> None:
@@ -381,7 +381,7 @@ async def test_a_step_that_cannot_be_applied_ends_the_member(cluster: Cluster) -
 # --- under another library's roof -----------------------------------------------------------------
 
 
-def test_it_runs_under_anyio(tmp_path: Path) -> None:
+def test_a_node_runs_under_anyio(tmp_path: Path) -> None:
     anyio = pytest.importorskip("anyio", reason="anyio is not installed; nothing else needs it")
 
     async def main() -> None:

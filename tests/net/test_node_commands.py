@@ -70,7 +70,7 @@ async def test_members_shows_whether_a_node_updates(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_waits_or_is_suspended_is_shown_so(cluster: Cluster) -> None:
+async def test_members_shows_who_waits_or_is_suspended(cluster: Cluster) -> None:
     first, _, third = await three(cluster, ONE_TICKET)
     await third.become_updater()
     waiting = asyncio.create_task(first.become_updater())

@@ -66,7 +66,7 @@ def frames_of(path: Path) -> Iterator[tuple[bytes, int, int]]:
 # --- the log -----------------------------------------------------------------------------------
 
 
-def test_what_is_appended_is_read_back_with_offsets_that_have_no_gap(tmp_path: Path) -> None:
+def test_appended_records_are_read_back_with_offsets_without_gaps(tmp_path: Path) -> None:
     log = RecordLog(tmp_path)
     assert Follower(tmp_path).latest == 0
     view = Record(0, "view", 6, "r", 1, "g", view=77, members=("n1", "r"))
@@ -98,7 +98,7 @@ def test_segments_are_bounded_and_a_range_may_cross_them(tmp_path: Path) -> None
     log.close()
 
 
-def test_the_oldest_segments_go_and_who_wants_them_is_told(tmp_path: Path) -> None:
+def test_the_oldest_segments_are_deleted_and_reading_them_is_an_error(tmp_path: Path) -> None:
     log = RecordLog(tmp_path, segment_bytes=SMALL, keep_bytes=4 * SMALL)
     for number in range(1, 401):
         log.append([record(number, data=b"x" * 100)])
@@ -126,7 +126,7 @@ def test_a_follower_sees_commits_as_they_come_and_finds_every_offset(tmp_path: P
     log.close()
 
 
-def test_what_no_commit_follows_does_not_count(tmp_path: Path) -> None:
+def test_records_without_a_commit_are_not_read(tmp_path: Path) -> None:
     path = written(tmp_path, 3)
     walk = Walk(path, RECORDING)
     assert [frame.mark for frame in walk][-1] == COMMIT
@@ -140,7 +140,7 @@ def test_what_no_commit_follows_does_not_count(tmp_path: Path) -> None:
 # --- torn and damaged --------------------------------------------------------------------------
 
 
-def test_a_torn_tail_is_cut_wherever_it_was_torn(tmp_path: Path) -> None:
+def test_a_torn_tail_is_truncated_wherever_it_was_torn(tmp_path: Path) -> None:
     """Cut at every byte of the last record and its commit: what was committed before is there."""
     path = written(tmp_path, 4)
     whole = path.read_bytes()
@@ -157,7 +157,7 @@ def test_a_torn_tail_is_cut_wherever_it_was_torn(tmp_path: Path) -> None:
         assert numbers_in(tmp_path) == [*[1, 2, 3, 4][:kept], 9]
 
 
-def test_noise_at_the_end_is_cut(tmp_path: Path) -> None:
+def test_noise_at_the_end_is_truncated(tmp_path: Path) -> None:
     path = written(tmp_path, 4)
     with path.open("ab") as file:
         file.write(ENTRY + b"\x00\x00\x00\x10" + b"noise" * 9)
@@ -234,7 +234,7 @@ def test_a_disk_that_is_full_ends_the_writer_and_costs_nothing_committed(tmp_pat
 # --- what is no recording ----------------------------------------------------------------------
 
 
-def test_a_folder_that_is_no_recording_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_recording_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="nowhere does not exist, or is no folder"):
         Follower(tmp_path / "nowhere")
     with pytest.raises(TraceError, match=r"is no recording: there is no \*\.segment file"):
@@ -247,7 +247,7 @@ def test_a_folder_that_is_no_recording_is_told(tmp_path: Path) -> None:
         Follower(tmp_path)
 
 
-def test_another_version_a_cut_and_a_damaged_header_are_told(tmp_path: Path) -> None:
+def test_other_versions_and_truncated_or_damaged_headers_are_rejected(tmp_path: Path) -> None:
     path = written(tmp_path, 1)
     whole = path.read_bytes()
     path.write_bytes(whole[:16] + (9).to_bytes(4) + whole[20:])
@@ -261,7 +261,7 @@ def test_another_version_a_cut_and_a_damaged_header_are_told(tmp_path: Path) -> 
         RecordLog(tmp_path)
 
 
-def test_two_writers_of_one_folder_are_one_too_many(tmp_path: Path) -> None:
+def test_a_second_writer_of_a_folder_is_rejected(tmp_path: Path) -> None:
     log = RecordLog(tmp_path)
     with pytest.raises(UsageError, match="is in use: another recorder writes there"):
         RecordLog(tmp_path)
@@ -273,7 +273,7 @@ def test_two_writers_of_one_folder_are_one_too_many(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 60)))
-def test_numbers_are_a_set(values: list[int]) -> None:
+def test_recorded_numbers_agree_with_a_set(values: list[int]) -> None:
     numbers = Numbers()
     for value in values:
         numbers.add(value)
@@ -325,7 +325,7 @@ def test_a_new_incarnation_records_nothing_that_an_earlier_one_has(tmp_path: Pat
 
 
 @live
-async def test_a_recorder_writes_what_a_member_is_handed(cluster: Cluster) -> None:
+async def test_a_recorder_writes_what_its_member_delivers(cluster: Cluster) -> None:
     """The events and views of another member's stream, in the same order for each origin."""
     nodes = await cluster.nodes("n1", "n2", "r")
     first, second, watched = await cluster.join(*nodes)
@@ -402,9 +402,7 @@ def test_a_recorder_that_is_killed_goes_on_where_it_was(
         ("[group.orders]\noptions = { window = -1 }\n", r"group 'orders': options\.window"),
     ],
 )
-def test_settings_that_do_not_describe_the_group_are_told(
-    tmp_path: Path, table: str, said: str
-) -> None:
+def test_settings_without_the_group_are_rejected(tmp_path: Path, table: str, said: str) -> None:
     settings = tmp_path / "r.toml"
     settings.write_text(f'name = "r"\ndata = "{tmp_path / "r"}"\n{table}', encoding="utf-8")
     with pytest.raises(UsageError, match=said):

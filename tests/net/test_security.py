@@ -293,7 +293,7 @@ def test_a_sealed_datagram_opens_once_for_whoever_gave_the_key(body: bytes) -> N
 
 
 @given(st.binary(max_size=50), st.data())
-def test_what_was_tampered_with_or_cut_does_not_open(body: bytes, draw: st.DataObject) -> None:
+def test_a_changed_or_truncated_datagram_does_not_open(body: bytes, draw: st.DataObject) -> None:
     pair = Pair()
     data = pair.wrap(body)
     bit = draw.draw(st.integers(0, 8 * len(data) - 1))
@@ -327,7 +327,7 @@ def test_nothing_is_sealed_without_a_proper_key(key: tuple[bytes, bytes] | None)
 
 
 @given(st.lists(st.sampled_from(["send", "a", "b", "c"]), max_size=60))
-def test_no_nonce_comes_twice_under_a_key_whatever_keys_the_peer_gives(what: list[str]) -> None:
+def test_no_nonce_is_used_twice_under_a_key_whatever_keys_the_peer_gives(what: list[str]) -> None:
     sender, to = Sealed(), Contact("n2", None)
     used: set[tuple[bytes, bytes]] = set()
     for word in what:
@@ -346,7 +346,7 @@ def test_a_key_that_is_used_up_sends_nothing_until_there_is_another() -> None:
     assert pair.arrives(pair.wrap())
 
 
-def test_keys_overlap_and_then_the_old_one_is_over() -> None:
+def test_an_old_key_is_valid_for_an_overlap_and_then_no_more() -> None:
     pair = Pair()
     late, too_late = pair.wrap(), pair.wrap()
     assert pair.arrives(pair.wrap())
@@ -369,7 +369,7 @@ def test_keys_that_never_reached_the_peer_do_not_push_out_the_one_in_use() -> No
     assert len(pair.receiver._incoming) == 3
 
 
-def test_what_is_remembered_has_a_bound_and_a_new_incarnation_ends_the_old_keys() -> None:
+def test_remembered_keys_are_bounded_and_a_new_incarnation_ends_the_old_ones() -> None:
     pair = Pair(most_peers=10)
     old = pair.wrap()
     pair.receiver.new_key(NodeId("n1", 8))
@@ -408,7 +408,7 @@ EDGES = [edge + step for edge in (0, WINDOW, 2 * WINDOW, 1 << 63) for step in (0
 
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from(EDGES) | st.integers(0, 3 * WINDOW), max_size=80))
-def test_the_window_agrees_with_a_set_of_all_that_came(counters: list[int]) -> None:
+def test_the_replay_window_agrees_with_a_set_of_all_received_numbers(counters: list[int]) -> None:
     window, came = Window(), set()
     for counter in counters:
         new = counter not in came and counter > max(came, default=-1) - WINDOW
@@ -418,7 +418,7 @@ def test_the_window_agrees_with_a_set_of_all_that_came(counters: list[int]) -> N
             came.add(counter)
 
 
-def test_sealed_datagrams_between_nodes(made: Path, live) -> None:
+def test_nodes_exchange_sealed_datagrams(made: Path, live) -> None:
     async def test() -> None:
         a, b, got = Sealed(), Sealed(), asyncio.Queue()
         async with (
@@ -467,7 +467,9 @@ def test_sealed_datagrams_between_nodes(made: Path, live) -> None:
         ("talk", "n1 n2 n3", "n1"),
     ],
 )
-def test_who_may_do_what(group: str, members: str, senders: str) -> None:
+def test_group_rules_say_which_nodes_may_join_and_send(
+    group: str, members: str, senders: str
+) -> None:
     rules = {
         "open": GroupRules(),
         "closed": GroupRules(members=["n1", "n2"]),

@@ -94,7 +94,7 @@ async def test_one_order_over_overlapping_groups_that_are_joined_and_left_meanwh
 
 
 @live
-async def test_who_leaves_is_gone_for_the_others_and_blamed_by_nobody(cluster: Cluster) -> None:
+async def test_a_member_that_leaves_is_removed_and_not_suspected(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     first, second, third = await formed(n1, n2, n3)
     await third.send(b"last words")
@@ -111,7 +111,7 @@ async def test_who_leaves_is_gone_for_the_others_and_blamed_by_nobody(cluster: C
 
 
 @live
-async def test_who_is_killed_is_missing_and_both_hear_of_it(cluster: Cluster) -> None:
+async def test_both_survivors_are_notified_of_a_killed_member(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     first, second, _ = await formed(n1, n2, n3)
     await kill(n3)
@@ -146,7 +146,7 @@ async def test_a_level_that_does_not_fit_the_group_is_an_error_that_says_what_di
 
 
 @live
-async def test_who_cannot_come_together_are_all_told(cluster: Cluster) -> None:
+async def test_members_that_cannot_form_a_group_all_receive_the_reason(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first = n1.join("orders", NARROW, ["n1", "n2"])
     second = n2.join("orders", QUICK, ["n1", "n2"])
@@ -200,7 +200,7 @@ async def test_a_group_that_was_left_is_joined_again_in_the_same_incarnation(
 
 
 @live
-async def test_a_name_that_was_another_kind_of_group_wants_a_new_incarnation(
+async def test_a_group_name_changes_its_family_only_with_a_new_incarnation(
     cluster: Cluster,
 ) -> None:
     (n1,) = await cluster.nodes("n1")
@@ -213,7 +213,7 @@ async def test_a_name_that_was_another_kind_of_group_wants_a_new_incarnation(
 
 
 @live
-async def test_a_node_alone_is_a_group(cluster: Cluster) -> None:
+async def test_a_group_may_have_one_member(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     (group,) = await formed(n1)
     assert (await group.send(b"a", until="stable")).stable
@@ -237,7 +237,9 @@ async def test_a_slow_consumer_holds_all_senders_back(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_takes_nothing_is_put_out_of_that_group_alone(cluster: Cluster) -> None:
+async def test_a_member_that_reads_nothing_is_ejected_from_that_group_alone(
+    cluster: Cluster,
+) -> None:
     n1 = await cluster.open("n1")
     n2 = await cluster.open("n2", eject_after="200ms")
     for one, two in ((n1, n2), (n2, n1)):
@@ -297,7 +299,7 @@ async def test_an_atomic_group_beside_an_ordered_one(cluster: Cluster) -> None:
 
 
 @live
-async def test_what_people_look_at_tells_of_formations(cluster: Cluster) -> None:
+async def test_status_and_metrics_show_formations(cluster: Cluster) -> None:
     n1 = await cluster.open("n1", metrics="127.0.0.1:0")
     (group,) = await formed(n1)
     status = n1.status()["groups"]["orders"]
@@ -313,7 +315,7 @@ async def test_what_people_look_at_tells_of_formations(cluster: Cluster) -> None
 
 
 @live
-async def test_hooks_belong_to_groups_that_use_them(cluster: Cluster) -> None:
+async def test_hooks_are_accepted_only_in_groups_that_use_them(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     with pytest.raises(UsageError, match="a snapshot and a restore"):
         n1.join("orders", QUICK, snapshot=lambda: b"")

@@ -15,7 +15,7 @@ AUTO = Total(prompt_after="5ms", silence_limit="50ms", suspicion_limit="400ms", 
 
 
 @live
-async def test_both_sides_of_a_cut_go_on_and_come_together_with_one_state(
+async def test_both_sides_of_a_partition_continue_and_unite_with_one_state(
     cluster: Cluster,
 ) -> None:
     n1, n2, n3, n4 = nodes = await traced(cluster, "n1", "n2", "n3", "n4")
@@ -42,7 +42,7 @@ async def test_both_sides_of_a_cut_go_on_and_come_together_with_one_state(
 
 
 @live
-async def test_parts_come_together_by_themselves_if_that_is_asked_for(cluster: Cluster) -> None:
+async def test_sides_of_a_partition_re_form_automatically_if_configured(cluster: Cluster) -> None:
     n1, n2, n3 = nodes = await traced(cluster, "n1", "n2", "n3")
     readers = Readers(*nodes, level=AUTO)
     one, two, three = readers.readers
@@ -60,7 +60,7 @@ async def test_parts_come_together_by_themselves_if_that_is_asked_for(cluster: C
 
 
 @live
-async def test_a_new_incarnation_is_taken_in_with_the_state_and_sends_on(cluster: Cluster) -> None:
+async def test_a_new_incarnation_enters_with_the_state_and_sends(cluster: Cluster) -> None:
     n1, n2 = await traced(cluster, "n1", "n2")
     readers = Readers(n1, n2)
     first, second = readers.groups
@@ -80,7 +80,7 @@ async def test_a_new_incarnation_is_taken_in_with_the_state_and_sends_on(cluster
 
 
 @live
-async def test_who_waits_for_what_was_under_way_is_told_of_another_formation(
+async def test_a_receipt_of_the_old_formation_ends_with_an_error(
     cluster: Cluster,
 ) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
@@ -102,7 +102,7 @@ async def test_who_waits_for_what_was_under_way_is_told_of_another_formation(
 
 
 @live
-async def test_an_application_may_refuse_to_come(cluster: Cluster) -> None:
+async def test_an_application_may_vote_no(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     asked: list[Invitation] = []
 
@@ -128,7 +128,7 @@ async def test_an_application_may_refuse_to_come(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_vote_that_fails_is_a_no(cluster: Cluster) -> None:
+async def test_a_vote_that_raises_counts_as_no(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     votes = [True]
     quick = Total(prompt_after="5ms", silence_limit="20ms", suspicion_limit="100ms")
@@ -141,7 +141,9 @@ async def test_a_vote_that_fails_is_a_no(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_does_not_answer_is_named_and_a_wait_may_end(cluster: Cluster) -> None:
+async def test_a_member_that_does_not_answer_is_named_and_the_wait_can_be_cancelled(
+    cluster: Cluster,
+) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     quick = Total(prompt_after="5ms", silence_limit="20ms", suspicion_limit="100ms")
     readers = Readers(n1, n2, level=quick)
@@ -157,7 +159,7 @@ async def test_who_does_not_answer_is_named_and_a_wait_may_end(cluster: Cluster)
 
 
 @live
-async def test_what_cannot_be_formed_is_refused_at_once(cluster: Cluster) -> None:
+async def test_an_impossible_formation_is_rejected_at_once(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     await formed(n1, n2, level=PATIENT)
     n1.join("plain", Fifo(), ["n1", "n2"])
@@ -172,7 +174,7 @@ async def test_what_cannot_be_formed_is_refused_at_once(cluster: Cluster) -> Non
 
 
 @live
-async def test_who_leaves_while_a_formation_is_waited_for_ends_the_wait(cluster: Cluster) -> None:
+async def test_leaving_ends_the_wait_for_a_formation(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     group = n1.join("orders", QUICK, ["n1", "n2"])
     waiting = asyncio.create_task(n1.reform("orders"))
@@ -185,7 +187,7 @@ async def test_who_leaves_while_a_formation_is_waited_for_ends_the_wait(cluster:
 
 
 @live
-async def test_a_state_that_is_too_large_is_its_applications_mistake(cluster: Cluster) -> None:
+async def test_a_state_that_is_too_large_is_an_error_of_its_application(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     hooks = {"snapshot": lambda: bytes(33 << 20), "restore": lambda state: None}
     group = n1.join("orders", QUICK, ["n1", "n2"], **hooks)

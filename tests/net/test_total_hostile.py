@@ -118,7 +118,7 @@ def test_a_liar_knows_every_packet() -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
 @pytest.mark.parametrize("level", LEVELS, ids=["everyone", "sequencer", "atomic"])
-def test_the_others_go_on_whatever_it_says(
+def test_the_other_members_continue_whatever_a_liar_sends(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     seed: int,
@@ -196,7 +196,7 @@ def fitted(packet: Packet, node: Node, sender: NodeId, liar: Liar) -> Packet:
 
 
 @live
-async def test_a_stranger_is_refused(cluster: Cluster) -> None:
+async def test_packets_of_a_node_outside_the_group_are_rejected(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     readers = Readers(n1, n2)
     await readers.groups[0].send(b"x", until="stable")

@@ -30,7 +30,7 @@ def hear(node: Node) -> list[bytes]:
 
 
 @live
-async def test_what_was_sent_to_an_incarnation_before_it_greeted_us_comes_first(
+async def test_packets_sent_before_the_greeting_arrive_first(
     cluster: Cluster,
 ) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
@@ -45,7 +45,7 @@ async def test_what_was_sent_to_an_incarnation_before_it_greeted_us_comes_first(
 
 
 @live
-async def test_what_was_for_another_incarnation_comes_to_nobody(cluster: Cluster) -> None:
+async def test_packets_for_another_incarnation_are_dropped(cluster: Cluster) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
     heard = hear(n2)
     n1.mesh.know("n2", None)
@@ -68,7 +68,7 @@ async def test_what_was_for_another_incarnation_comes_to_nobody(cluster: Cluster
 
 
 @live
-async def test_too_much_for_an_incarnation_that_does_not_come_is_the_end_of_it(
+async def test_too_many_packets_for_an_absent_incarnation_break_its_link(
     cluster: Cluster,
 ) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2")
@@ -85,7 +85,7 @@ async def test_too_much_for_an_incarnation_that_does_not_come_is_the_end_of_it(
 
 
 @live
-async def test_a_group_forms_where_all_is_sealed(cluster: Cluster) -> None:
+async def test_a_group_forms_with_certificates_and_sealed_datagrams(cluster: Cluster) -> None:
     n1, n2, n3 = await secure(cluster, "n1", "n2", "n3")
     introduce(n1, n2, n3)
     groups = await formed(n1, n2, n3)

@@ -84,7 +84,7 @@ async def test_batches_are_handed_out_whole_and_in_turn(cluster: Cluster) -> Non
 
 
 @live
-async def test_it_ends_with_the_last_of_its_groups(cluster: Cluster) -> None:
+async def test_the_stream_ends_with_the_last_of_its_groups(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     (one,) = await formed(n1, name="one")
     stream = Together(one)
@@ -102,7 +102,7 @@ async def test_it_ends_with_the_last_of_its_groups(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_group_that_fails_says_so_after_what_it_had(cluster: Cluster) -> None:
+async def test_a_failed_group_raises_after_its_last_event(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     one, two = [n1.join(name, Fifo(), ["n1"]) for name in ("one", "two")]
     await one.send(b"a", until="delivered")

@@ -46,7 +46,7 @@ def reconnect(*groups: Group) -> None:
 
 
 @live
-async def test_who_becomes_an_updater_is_heard_by_all(cluster: Cluster) -> None:
+async def test_messages_of_a_new_updater_reach_all(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     groups = joined(n1, n2, n3)
     assert groups[1].updating is None
@@ -58,7 +58,7 @@ async def test_who_becomes_an_updater_is_heard_by_all(cluster: Cluster) -> None:
 
 
 @live
-async def test_the_stream_tells_it_in_order_with_messages(cluster: Cluster) -> None:
+async def test_the_stream_has_ticket_changes_in_order_with_messages(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = joined(n1, n2)
     ticket = await second.become_updater()
@@ -74,7 +74,7 @@ async def test_the_stream_tells_it_in_order_with_messages(cluster: Cluster) -> N
 
 
 @live
-async def test_what_was_accepted_before_is_sent_before_the_ticket_is_given_back(
+async def test_accepted_messages_are_sent_before_the_ticket_is_given_back(
     cluster: Cluster,
 ) -> None:
     """More than one round takes, so that it has to wait."""
@@ -113,7 +113,7 @@ async def test_with_fewer_tickets_than_updaters_the_second_waits(cluster: Cluste
 
 
 @live
-async def test_who_gives_up_waiting_wants_no_ticket_any_more(cluster: Cluster) -> None:
+async def test_a_cancelled_wait_withdraws_the_request_for_a_ticket(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     first, second, third = joined(n1, n2, n3, level=ONE)
     await first.become_updater()
@@ -128,7 +128,7 @@ async def test_who_gives_up_waiting_wants_no_ticket_any_more(cluster: Cluster) -
 
 
 @live
-async def test_a_wish_stays_while_somebody_else_waits(cluster: Cluster) -> None:
+async def test_a_request_stays_while_another_caller_waits(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = joined(n1, n2, level=ONE)
     await first.become_updater()
@@ -145,7 +145,7 @@ async def test_a_wish_stays_while_somebody_else_waits(cluster: Cluster) -> None:
 
 
 @live
-async def test_a_ticket_is_had_again_after_it_was_given_back(cluster: Cluster) -> None:
+async def test_a_ticket_that_was_given_back_can_be_acquired_again(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     (group,) = joined(n1)
     for number in range(3):
@@ -172,7 +172,7 @@ async def test_a_node_is_an_updater_of_one_group_and_not_of_another(cluster: Clu
 
 
 @live
-async def test_the_application_hears_of_tickets_that_it_had(cluster: Cluster) -> None:
+async def test_the_application_is_notified_of_ticket_changes(cluster: Cluster) -> None:
     """Neither of one that was gone before it could be used, nor of the same one's next epoch."""
     (n1,) = await cluster.nodes("n1")
     (group,) = joined(n1, level=ONE)
@@ -191,7 +191,7 @@ async def test_the_application_hears_of_tickets_that_it_had(cluster: Cluster) ->
 
 
 @live
-async def test_who_is_no_updater_is_told_at_once_what_to_do(cluster: Cluster) -> None:
+async def test_sending_without_a_ticket_raises_with_what_to_do(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     (group,) = joined(n1)
     for send in (group.send(b"a"), group.send_many([b"a", b"b"])):
@@ -200,7 +200,7 @@ async def test_who_is_no_updater_is_told_at_once_what_to_do(cluster: Cluster) ->
 
 
 @live
-async def test_groups_without_tickets_say_so(cluster: Cluster) -> None:
+async def test_groups_without_tickets_reject_becoming_an_updater(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     for number, (level, why) in enumerate(
         [
@@ -219,7 +219,7 @@ async def test_groups_without_tickets_say_so(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_may_not_send_gets_no_ticket(cluster: Cluster) -> None:
+async def test_a_node_that_may_not_send_gets_no_ticket(cluster: Cluster) -> None:
     rules = {WORLD: {"family": "causal", "may_send": ["n2"]}}
     n1 = await cluster.open("n1", group=rules)
     (group,) = joined(n1)
@@ -260,7 +260,9 @@ def guards(group: Group) -> bool:
 
 
 @live
-async def test_who_is_cut_off_is_suspended_and_goes_on_when_it_is_back(cluster: Cluster) -> None:
+async def test_a_disconnected_owner_is_suspended_and_resumes_when_it_returns(
+    cluster: Cluster,
+) -> None:
     groups = await three(cluster, MANY)
     third = groups[2]
     ticket = await third.become_updater()
@@ -278,7 +280,7 @@ async def test_who_is_cut_off_is_suspended_and_goes_on_when_it_is_back(cluster: 
 
 
 @live
-async def test_who_is_cut_off_loses_its_ticket_to_who_wants_it(cluster: Cluster) -> None:
+async def test_a_disconnected_owner_loses_its_ticket_to_a_waiting_member(cluster: Cluster) -> None:
     first, _, third = groups = await three(cluster, ONE)
     await third.become_updater()
     await third.send(b"before", until="delivered")
@@ -307,7 +309,7 @@ async def test_who_is_cut_off_loses_its_ticket_to_who_wants_it(cluster: Cluster)
 
 
 @live
-async def test_who_waits_for_room_when_the_ticket_is_lost_is_told_too(cluster: Cluster) -> None:
+async def test_a_blocked_send_raises_when_the_ticket_is_lost(cluster: Cluster) -> None:
     first, _, third = await three(cluster, ONE)
     await third.become_updater()
     disconnect(third)
@@ -324,7 +326,7 @@ async def test_who_waits_for_room_when_the_ticket_is_lost_is_told_too(cluster: C
 
 
 @live
-async def test_the_ticket_of_who_died_is_had_by_another(cluster: Cluster) -> None:
+async def test_the_ticket_of_a_dead_owner_goes_to_another_member(cluster: Cluster) -> None:
     first, _, third = await three(cluster, ONE)
     await third.become_updater()
     await kill(third.node)
@@ -335,7 +337,7 @@ async def test_the_ticket_of_who_died_is_had_by_another(cluster: Cluster) -> Non
 
 
 @live
-async def test_who_leaves_hands_over_what_it_guards(cluster: Cluster) -> None:
+async def test_a_lease_replica_that_leaves_hands_over_its_leases(cluster: Cluster) -> None:
     """The founder guards alone, and goes: the others can still have tickets."""
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     first, second, third = joined(n1, n2, n3)
@@ -347,7 +349,7 @@ async def test_who_leaves_hands_over_what_it_guards(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_leaves_forgets_what_it_guarded_but_not_that_it_founded(cluster: Cluster) -> None:
+async def test_leaving_forgets_the_leases_but_not_the_founding(cluster: Cluster) -> None:
     first, second, _ = await three(cluster, MANY)
     for group in (second, first):
         store = group.node.store
@@ -360,7 +362,7 @@ async def test_who_leaves_forgets_what_it_guarded_but_not_that_it_founded(cluste
 
 
 @live
-async def test_who_leaves_gives_its_ticket_back(cluster: Cluster) -> None:
+async def test_a_member_that_leaves_gives_its_ticket_back(cluster: Cluster) -> None:
     first, second, _ = await three(cluster, ONE)
     await second.become_updater()
     await second.send(b"my last")
@@ -371,7 +373,7 @@ async def test_who_leaves_gives_its_ticket_back(cluster: Cluster) -> None:
 
 
 @live
-async def test_who_has_left_may_come_again_and_update(cluster: Cluster) -> None:
+async def test_a_member_that_left_may_join_again_and_update(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = joined(n1, n2)
     for number in range(2):
@@ -383,7 +385,7 @@ async def test_who_has_left_may_come_again_and_update(cluster: Cluster) -> None:
 
 
 @live
-async def test_the_last_one_goes_at_once_and_finds_all_again(cluster: Cluster) -> None:
+async def test_the_last_member_leaves_at_once_and_finds_everything_again(cluster: Cluster) -> None:
     n1 = await cluster.open("n1")
     (group,) = joined(n1)
     await group.become_updater()

@@ -247,13 +247,13 @@ PROPERTIES: dict[str, Callable[[Logs], str | None]] = {
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_it_holds_whatever_goes_wrong(name: str) -> None:
+def test_a_property_of_the_paper_holds_whatever_fails(name: str) -> None:
     for seed in SEEDS:
         broken = PROPERTIES[name](logs_of(list(rows_of(seed))))
         assert broken is None, f"seed {seed}: {broken}"
 
 
-def test_the_storms_show_something() -> None:
+def test_the_storms_contain_crashes_departures_and_partitions() -> None:
     """Crashes, departures, parts, and groups that overlap; or the above says little."""
     rows = [row for seed in SEEDS for row in rows_of(seed)]
     kinds = [row.kind for row in rows]
@@ -309,7 +309,7 @@ WAYS: dict[str, Callable[[list[Row], Random], None]] = {
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_a_spoilt_trace_is_noticed(name: str) -> None:
+def test_a_trace_with_a_planted_mistake_breaks_the_property(name: str) -> None:
     draw, noticed = Random(1), 0
     for seed in SEEDS:
         rows = list(rows_of(seed))

@@ -106,7 +106,7 @@ def together(parts: list[Seen]) -> Seen:
 
 
 @pytest.mark.parametrize(("processes", "loss"), GROUPS)
-def test_what_is_planned_misses_no_more_than_a_few_times_what_is_promised(
+def test_a_plan_misses_no_more_than_a_few_times_its_promise(
     capsys: pytest.CaptureFixture[str], processes: int, loss: float
 ) -> None:
     options, promise = planned(capsys, processes, loss)
@@ -120,7 +120,7 @@ def test_what_is_planned_misses_no_more_than_a_few_times_what_is_promised(
     ("family", "processes", "loss"),
     [*(("gossip", *group) for group in GROUPS), ("causal", 60, 0.05)],
 )
-def test_with_one_hop_less_it_misses_what_is_said_of_that(
+def test_with_one_hop_less_a_plan_misses_as_many_as_predicted(
     capsys: pytest.CaptureFixture[str], family: str, processes: int, loss: float
 ) -> None:
     fewer = planned(capsys, processes, loss)[0]["hops"] - 1
@@ -161,7 +161,7 @@ def doubles(options: dict[str, Any], processes: int, loss: float) -> float:
     return taken["again"] / taken["all"]
 
 
-def test_with_the_planned_history_nothing_that_is_old_is_taken_for_new(
+def test_with_the_planned_history_no_old_event_counts_as_new(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """With half of the fewest ids that are ever enough, it is."""

@@ -76,7 +76,7 @@ def test_broken_runs_open_and_close(page: Any) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_sticks_out_at(page: Any, width: int) -> None:
+def test_nothing_is_wider_than_a_window_of(page: Any, width: int) -> None:
     """Whatever is wider scrolls in its own place, and not the whole page."""
     page.set_window_size(width, 900)
     wide, seen = page.execute_script(
@@ -85,7 +85,7 @@ def test_nothing_sticks_out_at(page: Any, width: int) -> None:
     assert wide <= seen
 
 
-def test_it_is_readable_in_the_dark_and_in_the_light(page: Any) -> None:
+def test_the_page_is_readable_in_dark_and_light_mode(page: Any) -> None:
     for scheme in ("light", "dark"):
         feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", feature)
@@ -114,7 +114,7 @@ def light(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_it_asks_the_network_for_nothing_and_complains_of_nothing(page: Any) -> None:
+def test_the_page_fetches_nothing_and_logs_no_error(page: Any) -> None:
     assert page.get_log("browser") == []
     asked = [entry["message"] for entry in page.get_log("performance")]
     requests = [each for each in asked if "Network.requestWillBeSent" in each]

@@ -58,7 +58,7 @@ def cell_after(page: Page, name: str) -> str:
     return page.cells[page.cells.index(name) + 1]
 
 
-def test_it_says_how_much_was_judged_and_what_broke(tmp_path: Path) -> None:
+def test_the_page_shows_how_much_was_judged_and_which_laws_broke(tmp_path: Path) -> None:
     clock = Clock()
     page = LivePage(tmp_path / "live.html", "orders", clock)
     clock.now += 2
@@ -73,7 +73,7 @@ def test_it_says_how_much_was_judged_and_what_broke(tmp_path: Path) -> None:
     assert p50 == f"{min(end for end in BUCKETS if end >= 3_000_000) / 1e6:.0f} ms"
 
 
-def test_nothing_is_fetched_and_nothing_runs(tmp_path: Path) -> None:
+def test_the_page_fetches_nothing_and_has_no_script(tmp_path: Path) -> None:
     LivePage(tmp_path / "live.html").add(0, [judged(1), broken("fifo", "x")])
     text = (tmp_path / "live.html").read_text(encoding="utf-8")
     seen = Page(text)
@@ -83,7 +83,7 @@ def test_nothing_is_fetched_and_nothing_runs(tmp_path: Path) -> None:
     assert "@import" not in text
 
 
-def test_whatever_a_stream_says_is_escaped(tmp_path: Path) -> None:
+def test_text_of_a_stream_is_escaped(tmp_path: Path) -> None:
     nasty = "<script>alert(1)</script>{title}&\"'"
     clock = Clock()
     page = LivePage(tmp_path / "live.html", nasty, clock)
@@ -95,7 +95,7 @@ def test_whatever_a_stream_says_is_escaped(tmp_path: Path) -> None:
     assert Page(text).cells.count(nasty) >= 3
 
 
-def test_it_is_written_once_a_second_at_most_and_a_last_time(tmp_path: Path) -> None:
+def test_the_page_is_written_at_most_once_a_second_and_at_the_end(tmp_path: Path) -> None:
     clock = Clock()
     path = tmp_path / "live.html"
     page = LivePage(path, clock=clock)
@@ -126,7 +126,7 @@ def test_a_batch_that_spark_repeats_is_counted_once(tmp_path: Path) -> None:
     assert "10 events judged" in (tmp_path / "live.html").read_text(encoding="utf-8")
 
 
-def test_what_it_keeps_is_bounded(tmp_path: Path) -> None:
+def test_the_page_remembers_a_bounded_number_of_rows(tmp_path: Path) -> None:
     page = LivePage(tmp_path / "live.html")
     page.add(0, [broken("fifo", f"break {number}.") for number in range(3 * BREAKS)])
     page.add(1, [judged(1, process=f"r{number}") for number in range(MEMBERS + 10)])
@@ -139,6 +139,6 @@ def test_what_it_keeps_is_bounded(tmp_path: Path) -> None:
     assert len(text) < 200_000
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere/live.html cannot be written"):
         LivePage(tmp_path / "nowhere" / "live.html")

@@ -33,7 +33,7 @@ def test_the_command_writes_the_page_of_a_lake(
         assert words in html
 
 
-def test_a_run_that_broke_a_law_is_shown_with_what_broke(lake: Path) -> None:
+def test_a_run_that_broke_a_law_is_shown_with_the_witness(lake: Path) -> None:
     trace = simulate(MEMBERS, 2).trace
     twice = next(row for row in trace.rows if row.kind == "deliver")
     last = max(row.step for row in trace.rows if row.process == twice.process)

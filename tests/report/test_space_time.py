@@ -11,7 +11,7 @@ from ordercast.report.space_time import MOST_ROWS, draw
 from ordercast.trace.text import parse_history
 
 
-def test_lines_dots_and_arrows() -> None:
+def test_processes_are_lines_events_dots_and_messages_arrows() -> None:
     rows = [row for row in history("broken-fifo", "x").rows if row.kind in ("submit", "deliver")]
     svg = draw(rows)
     assert svg.count('class="lane"') == len({row.process for row in rows})
@@ -29,12 +29,12 @@ def test_time_goes_to_the_right() -> None:
     assert svg.count('class="dot bad"') == 1, "a crash looks like one"
 
 
-def test_who_has_nothing_to_show_has_a_line_if_asked_for() -> None:
+def test_a_process_without_events_has_a_line_if_requested() -> None:
     rows = [row for row in history("broken-fifo", "x").rows if row.kind == "submit"]
     assert draw(rows, ("n1", "n7")).count('class="lane"') == draw(rows).count('class="lane"') + 1
 
 
-def test_names_are_escaped_and_too_much_is_not_drawn() -> None:
+def test_names_are_escaped_and_rows_beyond_the_limit_are_not_drawn() -> None:
     row = next(row for row in history("broken-fifo", "x").rows if row.kind == "submit")
     assert "a&lt;b" in draw([msgspec.structs.replace(row, process="a<b")])
     many = [msgspec.structs.replace(row, step=step) for step in range(MOST_ROWS + 1)]

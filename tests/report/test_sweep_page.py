@@ -14,7 +14,7 @@ from ordercast.spark.outcome import FILE, read_outcome
 from ordercast.spark.trials import manifest_path
 
 
-def test_a_sound_sweep_says_so_and_has_nothing_broken(tmp_path: Path) -> None:
+def test_a_sound_sweep_says_so_and_lists_no_broken_run(tmp_path: Path) -> None:
     page = sweep_page(folder_of_a_sweep(tmp_path, sound=True))
     assert (page.lead, page.tone) == ("All promised laws hold in all 4 runs.", "good")
     assert [section.id for section in page.sections] == [
@@ -30,7 +30,7 @@ def test_a_sound_sweep_says_so_and_has_nothing_broken(tmp_path: Path) -> None:
     assert {(row[2].text, row[3].text) for row in laws.rows} == {("4", f"{rows}")}
 
 
-def test_what_broke_is_shown_with_its_picture_and_its_command(tmp_path: Path) -> None:
+def test_a_broken_run_is_shown_with_its_diagram_and_its_command(tmp_path: Path) -> None:
     out = folder_of_a_sweep(tmp_path, sound=False)
     page = sweep_page(out)
     assert page.lead == "1 of 4 runs broke a law. 1 run could not be finished."
@@ -59,7 +59,7 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     assert render(sweep_page(out)) == render(sweep_page(out))
 
 
-def test_runs_that_are_not_done_are_told(tmp_path: Path) -> None:
+def test_unfinished_runs_are_counted(tmp_path: Path) -> None:
     out = folder_of_a_sweep(tmp_path, sound=True)
     manifest_path(out, read_outcome(out).manifests[1].id).unlink()
     page = sweep_page(out)

@@ -46,7 +46,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_a_document_with_anything_in_it_loads_or_is_told(data: st.DataObject) -> None:
+def test_any_document_loads_or_is_rejected_with_a_sentence(data: st.DataObject) -> None:
     document = copy.deepcopy(DOCUMENT)
     for _ in range(data.draw(st.integers(1, 4))):
         container, key = data.draw(st.sampled_from(places(document)))
@@ -63,7 +63,7 @@ def test_a_document_with_anything_in_it_loads_or_is_told(data: st.DataObject) ->
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_a_text_with_anything_in_it_loads_or_is_told(
+def test_any_text_loads_or_is_rejected_with_a_sentence(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     begin = data.draw(st.integers(0, len(EVERYTHING)))

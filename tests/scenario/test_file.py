@@ -254,7 +254,7 @@ UNKNOWN_KEYS = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN_KEYS)
-def test_an_unknown_key_is_told_with_its_line_and_the_nearest_key(
+def test_an_unknown_key_is_reported_with_its_line_and_the_nearest_key(
     tmp_path: Path, case: str
 ) -> None:
     text, what = UNKNOWN_KEYS[case]
@@ -319,12 +319,12 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("text", "what"), VALUES)
-def test_a_wrong_value_is_told(tmp_path: Path, text: str, what: str) -> None:
+def test_a_wrong_value_is_rejected_with_a_sentence(tmp_path: Path, text: str, what: str) -> None:
     name = "" if text.startswith("name") else 'name = "x"\n'
     assert_told(tmp_path, f"{name}{text}\n", what)
 
 
-def test_two_groups_of_one_name_are_told_at_the_second(tmp_path: Path) -> None:
+def test_two_groups_of_one_name_are_rejected_at_the_second(tmp_path: Path) -> None:
     group = 'name = "a"\nmembers = ["n1"]\n'
     text = f'name = "x"\n[[group]]\n{group}[[group]] # here\n{group}'
     assert_told(tmp_path, text, "two groups are named 'a'")
@@ -341,7 +341,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-1"])
 @pytest.mark.parametrize("place", NUMBERS)
-def test_numbers_that_are_none_are_refused(tmp_path: Path, place: str, number: str) -> None:
+def test_nan_and_infinity_are_rejected(tmp_path: Path, place: str, number: str) -> None:
     key = place.rpartition("\n")[2]
     assert_told(tmp_path, f'name = "x"\n{place} = {number} # here\n', f"{key}: give a number")
 
@@ -368,18 +368,20 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("fault", "what"), WRONG)
-def test_an_impossible_fault_is_told(tmp_path: Path, fault: str, what: str) -> None:
+def test_an_impossible_fault_is_rejected_with_a_sentence(
+    tmp_path: Path, fault: str, what: str
+) -> None:
     header = "[[fault]]" if "# here" in fault else "[[fault]] # here"
     fine = '[[fault]]\nat = "1s"\nkind = "crash"\nnodes = ["n1"]\n'
     assert_told(tmp_path, f'name = "x"\n{fine}{header}\nat = "2s"\n{fault}\n', what)
 
 
-def test_a_fault_after_the_end_is_told(tmp_path: Path) -> None:
+def test_a_fault_after_the_end_is_rejected(tmp_path: Path) -> None:
     text = 'name = "x"\nduration = "3s"\n[[fault]]\nkind = "loss"\nat = "3001ms" # here\n'
     assert_told(tmp_path, text, "fault 1 (loss): at 3001ms is after the load ends (3s)")
 
 
-def test_who_crashed_for_good_cannot_be_restarted(tmp_path: Path) -> None:
+def test_a_process_that_crashed_for_good_cannot_be_restarted(tmp_path: Path) -> None:
     text = """name = "x"
 [[fault]]
 at = "2s"
@@ -432,24 +434,26 @@ ENORMOUS = [
 
 
 @pytest.mark.parametrize(("text", "what"), ENORMOUS, ids=[text[:40] for text, _ in ENORMOUS])
-def test_what_no_machine_could_hold_is_refused(tmp_path: Path, text: str, what: str) -> None:
+def test_sizes_that_no_computer_could_hold_are_rejected(
+    tmp_path: Path, text: str, what: str
+) -> None:
     assert_told(tmp_path, f'name = "x"\n{text}\n', what)
 
 
 # --- files that are none ---------------------------------------------------------------------
 
 
-def test_bad_toml_is_told_with_its_line(tmp_path: Path) -> None:
+def test_invalid_toml_is_reported_with_its_line(tmp_path: Path) -> None:
     assert_told(tmp_path, 'name = "x"\nprocesses = = 3 # here\n', "not TOML: Invalid value")
     assert_told(tmp_path, 'name = "x"\nname = "y" # here', "not TOML: Cannot overwrite")
     assert_told(tmp_path, 'name = "x"\n\noptions = [1, # here', "not TOML: ")
 
 
-def test_a_file_that_is_not_utf8_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     assert told(tmp_path, b'name = "\xff"') == "x.toml: not a text file in UTF-8"
 
 
-def test_a_missing_file_and_a_folder_are_told(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no\.toml: cannot be read: No such file"):
         load_scenario(tmp_path / "no.toml")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
@@ -462,9 +466,9 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["x = " + "[" * 5000, "x = " + "1" * 9000])
-def test_what_the_parser_cannot_bear_is_told(tmp_path: Path, text: str) -> None:
+def test_errors_of_the_parser_are_reported(tmp_path: Path, text: str) -> None:
     assert told(tmp_path, text) == "x.toml: a number is too long, or tables lie too deep"
 
 
-def test_an_empty_file_lacks_a_name(tmp_path: Path) -> None:
+def test_an_empty_file_is_rejected_because_it_has_no_name(tmp_path: Path) -> None:
     assert told(tmp_path, "") == "x.toml: name is missing"

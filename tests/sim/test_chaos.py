@@ -80,12 +80,12 @@ def test_every_kind_occurs_and_none_that_was_not_asked_for() -> None:
     assert {fault.kind for fault in few} == {"loss"}
 
 
-def test_a_fault_comes_every_so_often() -> None:
+def test_faults_come_at_the_mean_interval_of_the_scenario() -> None:
     count = sum(len(drawn(scenario(every="100ms"), seed)) for seed in range(100))
     assert 4000 < count < 6000  # 5 s, 100 seeds
 
 
-def test_what_is_drawn_could_stand_in_a_file() -> None:
+def test_drawn_faults_are_valid_in_a_file() -> None:
     """The rules for listed faults hold for the drawn ones too."""
     names = set(scenario().names)
     for seed in range(100):
@@ -100,7 +100,7 @@ def test_what_is_drawn_could_stand_in_a_file() -> None:
                 assert fault.nodes
 
 
-def test_a_one_way_cut_lies_on_either_way() -> None:
+def test_a_one_way_cut_may_go_in_either_direction() -> None:
     one_way = scenario(faults=["one-way"])
     cuts = [fault for seed in range(20) for fault in drawn(one_way, seed)]
     sides = [cut.sides for cut in cuts if isinstance(cut, Cut)]
@@ -110,7 +110,7 @@ def test_a_one_way_cut_lies_on_either_way() -> None:
 
 
 @pytest.mark.parametrize("survivors", [1, 2, 4, 5, 99])
-def test_so_many_never_crash_for_good(survivors: int) -> None:
+def test_the_configured_number_of_processes_never_crash_for_good(survivors: int) -> None:
     most = 0
     for seed in range(50):
         crashes = gone(drawn(scenario(faults=["crash"], survivors=survivors), seed))
@@ -120,7 +120,7 @@ def test_so_many_never_crash_for_good(survivors: int) -> None:
     assert most == max(0, 5 - survivors)  # and with bad luck no more than those are left
 
 
-def test_a_process_alone_has_nobody_to_be_cut_off_from() -> None:
+def test_a_single_process_gets_no_network_cut() -> None:
     alone = scenario(processes=1, faults=["partition", "one-way"])
     assert not any(drawn(alone, seed) for seed in range(20))
 
@@ -128,7 +128,7 @@ def test_a_process_alone_has_nobody_to_be_cut_off_from() -> None:
 MEMBERS = {"leave": "500ms", "join": "500ms", "slow-reader": "500ms"}
 
 
-def test_kinds_beside_the_others_shift_nothing() -> None:
+def test_kinds_in_also_do_not_change_the_other_faults() -> None:
     for seed in range(50):
         plain = drawn(scenario(), seed)
         assert drawn(scenario(also=MEMBERS), seed)[: len(plain)] == plain
@@ -139,7 +139,7 @@ def test_kinds_beside_the_others_shift_nothing() -> None:
         )
 
 
-def test_members_that_come_and_go_leave_so_many_that_are_there_throughout() -> None:
+def test_the_configured_number_of_members_stays_throughout() -> None:
     seen = Counter()
     for seed in range(50):
         faults = drawn(scenario(also=MEMBERS), seed)
@@ -156,7 +156,7 @@ def test_members_that_come_and_go_leave_so_many_that_are_there_throughout() -> N
 
 # In runs 35 and 41 a short crash that lasts beyond the end hits a process that is gone for good.
 @pytest.mark.parametrize("seed", [*range(13), 35, 41])
-def test_at_the_end_everything_is_healed_and_only_who_crashed_for_good_is_down(seed: int) -> None:
+def test_at_the_end_only_processes_that_crashed_for_good_are_down(seed: int) -> None:
     world = World(scenario(), seed)
     assert world.run().error is None
     network = world.network
@@ -186,7 +186,7 @@ def runs_true(clock: Clock) -> bool:
     ],
     ids=["crash", "restart"],
 )
-def test_who_crashed_for_good_is_not_brought_back_by_the_end_of_a_shorter_crash(
+def test_the_end_of_a_shorter_crash_does_not_restart_a_process_that_crashed_for_good(
     later: Fault,
 ) -> None:
     """The later fault hits a process that is down already, and lasts beyond the end."""

@@ -35,13 +35,13 @@ def slow_disk(node: str = "n1", at: int = SECOND, lasts: int | None = None) -> F
 # --- what is left ---------------------------------------------------------------------------
 
 
-def test_a_kept_disk_gives_back_what_was_kept_in_order() -> None:
+def test_a_restarted_process_finds_its_records_in_order() -> None:
     stage = Stage(1, faults=[fault("restart", 3 * SECOND, "n1")])
     stage.at(SECOND, "n1", keep("a", "b")).at(2 * SECOND, "n1", keep("c")).run()
     assert stage.kept == [(NodeId("n1", 0), []), (NodeId("n1", 1), ["a", "b", "c"])]
 
 
-def test_every_later_incarnation_finds_what_all_earlier_ones_kept() -> None:
+def test_every_later_incarnation_finds_the_records_of_all_earlier_ones() -> None:
     stage = Stage(1, faults=[fault("restart", at * SECOND, "n1") for at in (2, 4, 6)])
     for at in (1, 3, 5):
         stage.at(at * SECOND, "n1", keep(str(at)))
@@ -49,7 +49,7 @@ def test_every_later_incarnation_finds_what_all_earlier_ones_kept() -> None:
     assert [found for _, found in stage.kept] == [[], ["1"], ["1", "3"], ["1", "3", "5"]]
 
 
-def test_a_lost_disk_gives_nothing_back_but_keeps_again() -> None:
+def test_a_lost_disk_is_empty_and_persists_new_records() -> None:
     faults = [fault("restart", 2 * SECOND, "n1", disk="lost"), fault("restart", 4 * SECOND, "n1")]
     stage = Stage(1, faults=faults)
     stage.at(SECOND, "n1", keep("old")).at(3 * SECOND, "n1", keep("new")).run()
@@ -86,7 +86,7 @@ def test_nothing_of_a_step_leaves_before_its_record_is_durable() -> None:
     assert [rang.at for rang in stage.rang] == [3 * SECOND + SYNC], "a timer runs from there"
 
 
-def test_later_steps_wait_behind_it_and_order_is_kept() -> None:
+def test_later_steps_wait_behind_a_commit_in_order() -> None:
     stage = Stage(2, faults=[slow_disk()])
     stage.at(2 * SECOND, "n1", keep("a"), say(first("n2"), "kept", LINK), deliver(1))
     stage.at(2 * SECOND + MILLISECOND, "n1", say(first("n2"), "not kept", LINK), deliver(2))
@@ -98,7 +98,7 @@ def test_later_steps_wait_behind_it_and_order_is_kept() -> None:
     assert [row.number for row in stage.rows_of("deliver")] == [1, 2]
 
 
-def test_a_step_that_keeps_nothing_does_not_wait_for_a_slow_disk() -> None:
+def test_a_step_without_a_record_does_not_wait_for_a_slow_disk() -> None:
     stage = Stage(2, faults=[slow_disk()])
     stage.at(2 * SECOND, "n1", say("n2", "word", DATAGRAM)).run()
     assert [heard.at for heard in stage.heard] == [2 * SECOND + 2 * MILLISECOND]
@@ -112,7 +112,7 @@ def test_order_is_kept_when_the_disk_is_quick_again() -> None:
     assert stage.texts("n2") == ["slow", "quick"]
 
 
-def test_what_was_not_yet_durable_at_a_crash_was_never_kept_and_never_said() -> None:
+def test_a_step_that_was_not_durable_at_a_crash_had_no_effect() -> None:
     faults = [slow_disk(), fault("restart", 2 * SECOND + SYNC + 50 * MILLISECOND, "n1")]
     stage = Stage(2, faults=faults)
     stage.at(2 * SECOND, "n1", keep("a"), say(first("n2"), "a", LINK), deliver(1))
@@ -136,7 +136,7 @@ def test_a_new_incarnation_does_not_wait_for_the_syncs_of_the_old_one() -> None:
     assert [heard.at for heard in stage.heard] == [3 * SECOND + SYNC + 2 * MILLISECOND]
 
 
-def test_nor_does_a_sync_of_the_old_incarnation_make_durable_what_the_new_one_keeps() -> None:
+def test_a_sync_of_the_old_incarnation_makes_no_record_of_the_new_one_durable() -> None:
     faults = [slow_disk(), fault("restart", 2 * SECOND + SYNC // 4, "n1", SYNC // 4)]
     stage = Stage(2, faults=faults).at(2 * SECOND, "n1", keep("old"))
     later = 2 * SECOND + 3 * SYNC // 4  # the sync of the old record would end in between
@@ -175,7 +175,7 @@ def test_a_disk_that_refuses_a_record_stops_the_process(mode: str) -> None:
     assert stage.rows_of("deliver") == []
 
 
-def test_it_can_be_restarted_when_the_disk_is_well_again() -> None:
+def test_a_process_can_be_restarted_when_its_disk_works_again() -> None:
     faults = [fault("disk", SECOND, "n1", SECOND, mode="fail"), fault("restart", 3 * SECOND, "n1")]
     stage = Stage(1, faults=faults)
     stage.at(SECOND // 2, "n1", keep("before")).at(SECOND + MILLISECOND, "n1", keep("refused"))
@@ -184,7 +184,7 @@ def test_it_can_be_restarted_when_the_disk_is_well_again() -> None:
     assert [row.cause for row in stage.rows_of("crash")] == ["disk"]
 
 
-def test_a_step_that_keeps_nothing_meets_no_failing_disk() -> None:
+def test_a_step_without_a_record_does_not_notice_a_failing_disk() -> None:
     """Not even while an earlier record is still on its way."""
     faults = [slow_disk(), fault("disk", 2 * SECOND + MILLISECOND, "n1", mode="fail")]
     stage = Stage(2, faults=faults)

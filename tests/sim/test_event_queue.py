@@ -70,13 +70,13 @@ def play(queue: EventQueue | Plain, script: list[tuple[int, list[int]]], runs: l
     st.lists(spans, min_size=1, max_size=5),
 )
 @settings(deadline=None)
-def test_it_agrees_with_the_obvious_one(
+def test_the_event_queue_agrees_with_an_obvious_one(
     script: list[tuple[int, list[int]]], runs: list[int]
 ) -> None:
     assert play(EventQueue(), script, runs) == play(Plain(), script, runs)
 
 
-def test_what_happens_at_the_same_time_happens_in_the_order_in_which_it_was_added() -> None:
+def test_events_at_the_same_time_happen_in_the_order_in_which_they_were_added() -> None:
     happened: list[str] = []
     queue = EventQueue()
     for name in ("b", "a", "c"):
@@ -86,7 +86,7 @@ def test_what_happens_at_the_same_time_happens_in_the_order_in_which_it_was_adde
     assert happened == ["b", "a", "c", "d"]
 
 
-def test_until_is_included_and_what_is_later_waits() -> None:
+def test_events_at_the_end_happen_and_later_ones_wait() -> None:
     happened: list[int] = []
     queue = EventQueue()
     for at in (9, 10, 11):
@@ -98,7 +98,7 @@ def test_until_is_included_and_what_is_later_waits() -> None:
 
 
 @pytest.mark.parametrize(("at_most", "enough"), [(2, False), (3, True), (4, True)])
-def test_it_stops_when_it_took_too_many_entries(at_most: int, enough: bool) -> None:
+def test_the_queue_stops_after_too_many_events(at_most: int, enough: bool) -> None:
     happened: list[int] = []
     queue = EventQueue()
     for at in (1, SLOT, 2 * SLOT):
@@ -107,7 +107,7 @@ def test_it_stops_when_it_took_too_many_entries(at_most: int, enough: bool) -> N
     assert queue.done == len(happened) == min(at_most, 3)
 
 
-def test_what_raised_ends_the_run_and_the_count_is_right() -> None:
+def test_an_event_that_raises_ends_the_run_and_is_counted() -> None:
     queue = EventQueue()
     for at in (1, 2):
         queue.add(at, lambda _: None, None)

@@ -276,7 +276,7 @@ def test_a_machine_that_raises_is_a_break_with_a_schedule() -> None:
     assert again.trace == report.broken.trace
 
 
-def test_a_machine_that_raises_while_settling_is_a_break_too() -> None:
+def test_a_machine_that_raises_while_a_run_settles_is_a_break_too() -> None:
     where = with_mutant(fifo_setting(2, TWO_TICKS), Fragile)
     report = explore(where, Bounds(submissions=0, crashes=1), check, settle=True)
     assert report.broken is not None
@@ -425,7 +425,7 @@ def test_no_path_goes_beyond_its_bounds() -> None:
     assert found == {"submit": 3, "submit n1": 2, "crash": 2, "start": 3}
 
 
-def test_a_search_that_is_cut_says_so() -> None:
+def test_a_truncated_search_says_so() -> None:
     bounds = Bounds(submissions=2, crashes=1, max_states=100)
     report = explore(fifo_setting(2), bounds, check)
     assert report.states == 100

@@ -36,7 +36,7 @@ def times(where: Setting, bounds: Bounds = TIMERS) -> set[tuple[int, ...]]:
     return found
 
 
-def test_each_clock_goes_by_its_own_timers_unless_they_go_together() -> None:
+def test_each_clock_advances_by_its_own_timers_unless_clocks_advance_together() -> None:
     alone = times(toy_stage(Watch, clocks=True, prelude=False))
     assert (10, 0) in alone
     assert (100, 10) in alone
@@ -44,7 +44,7 @@ def test_each_clock_goes_by_its_own_timers_unless_they_go_together() -> None:
     assert together == {(0, 0), (10, 10), (100, 100)}
 
 
-def test_a_timer_that_runs_out_late_does_not_turn_time_back() -> None:
+def test_a_timer_that_expires_late_does_not_turn_time_back() -> None:
     where = toy_stage(Watch, 1, clocks=True, together=True, prelude=False)
     moments = []
 
@@ -78,7 +78,7 @@ class Counter(Toy):
         step.set_timer("count", 1)
 
 
-def test_an_invariant_is_asked_in_every_state_and_its_break_has_the_shortest_schedule() -> None:
+def test_an_invariant_is_checked_in_every_state_and_its_break_has_the_shortest_schedule() -> None:
     def one_at_most(present: Sequence[Present]) -> str | None:
         machines = [(one.node.name, one.machines[0]) for one in present]
         counted = [name for name, it in machines if isinstance(it, Counter) and it.made]
@@ -97,7 +97,7 @@ def test_an_invariant_is_asked_in_every_state_and_its_break_has_the_shortest_sch
     assert not report.complete
 
 
-def test_an_invariant_may_break_in_the_first_state_and_sees_the_living_alone() -> None:
+def test_an_invariant_may_break_in_the_first_state_and_sees_only_live_members() -> None:
     seen = []
 
     def look(present: Sequence[Present]) -> str | None:

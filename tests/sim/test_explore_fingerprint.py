@@ -128,7 +128,7 @@ def test_sharing_matters() -> None:
     assert alike([pair, pair], [(1, 2), (1, 2)])
 
 
-def test_a_circle_has_an_end() -> None:
+def test_objects_that_refer_to_each_other_can_be_fingerprinted() -> None:
     one, two = Open(), Open()
     one.__dict__["to"], two.__dict__["to"] = two, one
     assert alike(one, copy.deepcopy(one))
@@ -147,7 +147,7 @@ def test_attributes_that_slots_hide_and_subclasses_add_are_seen() -> None:
     assert not alike(late, Slotted(1))
 
 
-def test_chance_is_state() -> None:
+def test_the_state_of_a_random_generator_counts() -> None:
     drawn = Random(1)
     assert alike(drawn, Random(1))
     drawn.random()
@@ -177,7 +177,7 @@ def test_functions_are_known_by_name() -> None:
         lambda: object.__new__(object).__repr__,
     ],
 )
-def test_what_cannot_be_seen_is_refused(make: Callable[[], object]) -> None:
+def test_objects_whose_state_is_hidden_are_rejected(make: Callable[[], object]) -> None:
     with pytest.raises(TypeError):
         encode([make()])
 

@@ -131,13 +131,13 @@ def test_links_keep_the_order_and_lose_nothing() -> None:
     assert all_heard(toy_stage(Toy), bounds, "n2", settle=True) == {BOTH}
 
 
-def test_what_a_dead_sender_had_underway_arrives_up_to_any_point() -> None:
+def test_packets_of_a_dead_sender_arrive_up_to_any_point() -> None:
     bounds = Bounds(submissions=N1_TWICE, crashes=1)
     # The other sender is n2 itself, which wrote nothing when it crashed before.
     assert all_heard(toy_stage(Toy), bounds, "n2", settle=True) == {NOTHING, ONE, BOTH}
 
 
-def test_a_link_joins_lives() -> None:
+def test_a_link_connects_two_incarnations() -> None:
     """The new incarnation of n2 hears nothing: all pings are for its first."""
     bounds = Bounds(submissions=N1_TWICE, crashes=1, restarts=1)
 
@@ -149,7 +149,7 @@ def test_a_link_joins_lives() -> None:
     assert explore(toy_stage(Toy), bounds, judge, settle=True).complete
 
 
-def test_a_cut_holds_links_until_it_is_mended() -> None:
+def test_a_network_cut_holds_links_until_it_is_healed() -> None:
     where = toy_stage(Toy)
     with pytest.raises(UsageError, match="cannot happen there"):
         replay(where, ["n1 submits", "cut: n1 and n2", "n1 → n2: toy.ping n1:1"], no_judge)
@@ -177,7 +177,7 @@ def test_datagrams_come_in_any_order() -> None:
     assert found == {NOTHING, ONE, TWO, BOTH, TWO + ONE}
 
 
-def test_losses_and_copies_cost() -> None:
+def test_losses_and_copies_happen_as_often_as_the_bounds_allow() -> None:
     where = toy_stage(ByDatagram)
 
     def ends(**more: int) -> set[Any]:
@@ -196,7 +196,7 @@ def test_only_the_latest_datagram_is_left_where_that_is_asked_for() -> None:
     assert found == {NOTHING, ONE, TWO, BOTH}  # never the second before the first
 
 
-def test_a_name_is_borne_by_the_next_incarnation_too() -> None:
+def test_a_bare_name_reaches_the_next_incarnation_too() -> None:
     lines = ["n1 submits", "n2 crashes", "n2 restarts", "n1 → n2: toy.ping n1:1"]
     assert heard(replay(toy_stage(ByName), lines, no_judge).trace, "n2") == ONE
     with pytest.raises(UsageError, match="cannot happen there"):
@@ -253,7 +253,7 @@ class Reads(Timed):
         step.note("recover", cause=f"{timer} at {step.now}")
 
 
-def test_timers_run_out_in_any_order_and_once_a_setting() -> None:
+def test_timers_expire_in_any_order_and_once_per_setting() -> None:
     found = all_heard(toy_stage(Timed, 1, prelude=False), Bounds(submissions=0, timers=9), "n1")
     assert found == {NOTHING, ("soon",), ("late",), ("soon", "late"), ("late", "soon")}
     found = all_heard(toy_stage(Timed, 1, prelude=False), Bounds(submissions=0, timers=1), "n1")
@@ -292,7 +292,7 @@ class Keeps(Toy):
         return event
 
 
-def test_a_new_incarnation_finds_what_the_old_one_kept() -> None:
+def test_a_new_incarnation_finds_the_records_of_the_old_one() -> None:
     bounds = Bounds(submissions=N1_TWICE, crashes=1, restarts=1)
     found = all_heard(toy_stage(Keeps), bounds, "n1")
     assert found == {NOTHING, ("found 1",), ("found 2",)}
@@ -335,7 +335,7 @@ class Deaf(Toy):
 
 
 @pytest.mark.parametrize("settle", [False, True])
-def test_nothing_to_do_is_one_state(settle: bool) -> None:
+def test_a_setting_without_actions_has_one_state(settle: bool) -> None:
     report = explore(toy_stage(Deaf, prelude=False), Bounds(), no_judge, settle=settle)
     assert (report.states, report.transitions, report.depth) == (1, 0, 0)
     assert report.complete

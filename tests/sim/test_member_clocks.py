@@ -115,7 +115,7 @@ def test_a_new_incarnation_has_the_clock_of_the_machine_that_it_runs_on() -> Non
     assert clock_at(Stage(2, faults=faults), 5 * SECOND) == SECOND
 
 
-def test_a_packet_is_dated_by_the_clock_of_who_receives_it() -> None:
+def test_a_packet_is_dated_by_the_clock_of_its_receiver() -> None:
     faults = [fault("skew", 0, "n1", by=5 * SECOND), fault("skew", 0, "n2", by=SECOND)]
     stage = Stage(2, faults=faults).at(SECOND, "n1", say("n2", "late?", DATAGRAM))
     stage.run()
@@ -166,7 +166,7 @@ def test_a_drift_makes_a_timer_early_or_late_by_as_much(drift: float, takes: int
     }
 
 
-def test_drifts_that_overlap_make_it_so_by_the_newest() -> None:
+def test_of_overlapping_drifts_the_newest_moves_a_timer() -> None:
     stage = Stage(2, faults=OVERLAPPING)
     for at in (0, 1, 3, 5, 7):
         stage.at(at * SECOND + MILLISECOND, "n2", ring(f"set at {at}", 100 * MILLISECOND))

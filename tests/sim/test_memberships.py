@@ -89,7 +89,7 @@ def test_a_member_joins_later_than_the_others(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", [family for family in OPTIONS if family != "gossip"])
-def test_a_reader_that_stops_holds_the_senders_back(family: str) -> None:
+def test_a_reader_that_stops_blocks_the_senders(family: str) -> None:
     slow = {"kind": "slow-reader", "for": "1s"}
     options = OPTIONS[family] | ({"window": 4} if family not in ("causal",) else {})
     run = ran(slow, family=family, options=options)
@@ -118,14 +118,14 @@ def test_no_incarnation_of_a_process_is_in_a_group_that_it_has_left() -> None:
     assert [row.incarnation for row in rows_of(run, "join")] == [0]
 
 
-def test_who_leaves_one_group_stays_in_the_others() -> None:
+def test_a_member_that_leaves_one_group_stays_in_the_others() -> None:
     groups = [{"name": name, "members": ["n1", "n2", "n3"]} for name in ("a", "b")]
     run = ran({"kind": "leave", "group": "a"}, family="total", group=groups)
     late = [row for row in rows_of(run, "deliver") if row.at > 3 * SECOND]
     assert {name_of(row.group or "") for row in late} == {"b"}
 
 
-def test_who_stands_still_leaves_when_it_goes_on() -> None:
+def test_a_paused_member_leaves_when_it_continues() -> None:
     still = {"kind": "pause", "at": "900ms", "for": "600ms"}
     (left,) = rows_of(ran(still, {"kind": "leave"}), "leave")
     assert left.at >= 1500 * MILLISECOND
@@ -153,6 +153,6 @@ def test_leaves_that_overlap_end_with_the_last() -> None:
         ({"kind": "leave", "disk": "lost"}, "disk belongs to crash and restart"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fault: dict[str, Any], what: str) -> None:
+def test_impossible_faults_are_rejected(fault: dict[str, Any], what: str) -> None:
     with pytest.raises(UsageError, match=what):
         ran(fault)

@@ -58,7 +58,7 @@ def test_the_channels_of_one_sender_share_its_line() -> None:
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_what_is_not_yet_on_the_line_dies_with_its_sender(channel: Channel) -> None:
+def test_packets_that_wait_for_bandwidth_die_with_their_sender(channel: Channel) -> None:
     """The last byte would leave after half a second. By then the next incarnation has its line."""
     narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(100_000))
     restart = fault("restart", SECOND + 100 * MILLISECOND, "n1", 100 * MILLISECOND)
@@ -83,7 +83,7 @@ def test_a_slow_process_is_slow_on_every_channel(channel: Channel) -> None:
 @pytest.mark.parametrize(
     ("channel", "arrives"), [(DATAGRAM, None), (LINK, 2 * SECOND + DELAY), (STATUS, None)]
 )
-def test_what_is_sent_into_a_cut_waits_on_a_link_and_is_lost_elsewhere(
+def test_packets_sent_into_a_cut_wait_on_links_and_are_lost_elsewhere(
     channel: Channel, arrives: int | None
 ) -> None:
     stage = Stage(2, faults=[cut(SECOND, "n1 | n2", SECOND)])
@@ -92,7 +92,7 @@ def test_what_is_sent_into_a_cut_waits_on_a_link_and_is_lost_elsewhere(
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-def test_a_packet_to_an_incarnation_reaches_that_incarnation_or_nobody(channel: Channel) -> None:
+def test_a_packet_to_an_incarnation_reaches_no_other(channel: Channel) -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", MILLISECOND // 2)])
     for at in (SECOND // 2, SECOND - MILLISECOND, 2 * SECOND):
         stage.at(at, "n1", say(first("n2"), f"old at {at}", channel))

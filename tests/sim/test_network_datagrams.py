@@ -107,7 +107,7 @@ def spread_out(network: NetworkSettings, count: int = COUNT) -> Stage:
 
 
 @pytest.mark.parametrize("loss", [0.05, 0.5])
-def test_the_share_that_is_lost(loss: float) -> None:
+def test_the_configured_share_of_datagrams_is_lost(loss: float) -> None:
     stage = spread_out(NetworkSettings(jitter=0.0, loss=loss))
     assert 1 - len(stage.heard) / COUNT == pytest.approx(loss, abs=0.03)
     numbers = [int(heard.text) for heard in stage.heard]
@@ -115,7 +115,7 @@ def test_the_share_that_is_lost(loss: float) -> None:
 
 
 @pytest.mark.parametrize("duplicate", [0.05, 0.5])
-def test_the_share_that_is_doubled(duplicate: float) -> None:
+def test_the_configured_share_of_datagrams_is_duplicated(duplicate: float) -> None:
     stage = spread_out(NetworkSettings(jitter=0.0, duplicate=duplicate))
     texts = stage.texts("n2")
     assert len(set(texts)) == COUNT, "none is lost"
@@ -126,7 +126,7 @@ def test_the_share_that_is_doubled(duplicate: float) -> None:
 
 
 @pytest.mark.parametrize("reorder", [0.05, 0.3])
-def test_the_share_that_is_overtaken(reorder: float) -> None:
+def test_the_configured_share_of_datagrams_is_reordered(reorder: float) -> None:
     stage = spread_out(NetworkSettings(jitter=0.0, reorder=reorder))
     late = [heard for heard in stage.heard if heard.at - SECOND > (int(heard.text) + 1) * MEDIAN]
     assert len(stage.heard) == COUNT
@@ -135,7 +135,7 @@ def test_the_share_that_is_overtaken(reorder: float) -> None:
     assert any(later < earlier for earlier, later in pairwise(numbers))
 
 
-def test_a_loss_fault_lies_on_packets_from_and_to_its_nodes_while_it_lasts() -> None:
+def test_a_loss_fault_affects_packets_from_and_to_its_nodes_while_it_lasts() -> None:
     lossy = fault("loss", 2 * SECOND, "n2", 2 * SECOND, rate=1.0)
     stage = Stage(3, faults=[lossy])
     for second in (1, 3, 5):
@@ -148,7 +148,7 @@ def test_a_loss_fault_lies_on_packets_from_and_to_its_nodes_while_it_lasts() -> 
     assert through == every - {"n1n2 at 3", "n2n3 at 3"}
 
 
-def test_a_loss_fault_without_nodes_lies_on_everybody() -> None:
+def test_a_loss_fault_without_nodes_affects_all() -> None:
     stage = Stage(2, faults=[fault("loss", SECOND, rate=1.0)])
     stage.at(2 * SECOND, "n1", say("n2", "lost", DATAGRAM)).run()
     assert stage.heard == []
@@ -184,7 +184,7 @@ def test_bytes_cost_time_and_leave_one_sender_one_after_the_other() -> None:
     assert other.at - SECOND - MEDIAN < 1.01 * a_packet, "each sender has a line of its own"
 
 
-def test_a_line_that_was_idle_owes_nothing() -> None:
+def test_an_idle_sender_has_its_full_bandwidth() -> None:
     network = NetworkSettings(jitter=0.0, bandwidth=Rate(1_000_000))
     stage = Stage(2, network=network)
     for second in (1, 2):
@@ -197,7 +197,7 @@ def test_a_line_that_was_idle_owes_nothing() -> None:
 # --- addresses and limits -------------------------------------------------------------------
 
 
-def test_what_is_too_large_for_a_datagram_is_a_bug_of_the_sender() -> None:
+def test_a_datagram_that_is_too_large_is_a_bug_of_the_sender() -> None:
     stage = Stage(2, round_trip=True)
     stage.at(SECOND, "n1", say("n2", "small enough", DATAGRAM, padding=LARGEST_DATAGRAM - 100))
     stage.at(2 * SECOND, "n1", say("n2", "too large", DATAGRAM, padding=LARGEST_DATAGRAM))
@@ -207,7 +207,7 @@ def test_what_is_too_large_for_a_datagram_is_a_bug_of_the_sender() -> None:
     assert "a datagram of" in outcome.error
 
 
-def test_a_bare_name_means_whoever_bears_it_and_an_incarnation_means_that_incarnation() -> None:
+def test_a_bare_name_means_the_current_incarnation() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", SECOND)])
     for second in (0.5, 3):
         at = int(second * SECOND)

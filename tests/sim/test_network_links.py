@@ -36,7 +36,7 @@ def talk(stage: Stage, count: int, every: int = 10 * MILLISECOND) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
+def test_links_lose_duplicate_and_reorder_nothing(seed: int) -> None:
     stage = Stage(2, network=WILD, seed=seed)
     said = talk(stage, 500, MILLISECOND)
     stage.run()
@@ -44,7 +44,7 @@ def test_nothing_is_lost_doubled_or_overtaken(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nor_across_cuts_losses_pauses_and_slowness(seed: int) -> None:
+def test_links_keep_order_across_cuts_losses_pauses_and_slow_paths(seed: int) -> None:
     faults = [
         cut(500 * MILLISECOND, "n1 | n2", 700 * MILLISECOND),
         cut(SECOND, "n1 | n2", 900 * MILLISECOND, "one-way"),
@@ -60,7 +60,7 @@ def test_nor_across_cuts_losses_pauses_and_slowness(seed: int) -> None:
     assert stage.texts("n2") == said
 
 
-def test_loss_shows_as_time() -> None:
+def test_loss_on_a_link_shows_as_delay() -> None:
     def last_arrival(loss: float) -> int:
         stage = Stage(2, network=NetworkSettings(jitter=0.0, loss=loss))
         stage.at(SECOND, "n1", *say_many(first("n2"), 50)).run()
@@ -93,7 +93,7 @@ def test_a_bare_name_on_a_link_is_a_bug_of_the_sender() -> None:
 # --- cuts ------------------------------------------------------------------------------------
 
 
-def test_a_link_holds_what_is_underway_and_goes_on_after_the_cut() -> None:
+def test_a_link_holds_its_packets_during_a_cut_and_continues_after_it() -> None:
     stage = Stage(2, faults=[cut(SECOND, "n1 | n2", SECOND)])
     stage.at(SECOND - MILLISECOND, "n1", say(first("n2"), "underway", LINK))
     stage.at(SECOND + MILLISECOND, "n1", say(first("n2"), "during", LINK))
@@ -142,7 +142,7 @@ def pairs(*joined: str) -> set[tuple[str, str]]:
     }
 
 
-def test_who_is_on_no_side_of_a_partition_reaches_everybody() -> None:
+def test_a_process_on_no_side_of_a_partition_reaches_all() -> None:
     reached = ask_everybody(Stage(5, faults=[cut(SECOND, "n1 n2 | n3 n4")]), 5)
     assert reached == pairs("n1 n2 n5", "n3 n4 n5")
 
@@ -162,7 +162,7 @@ def test_a_one_way_cut_by_nodes_is_from_them_to_the_rest() -> None:
     assert reached == pairs("n1 n2 n3") - {("n1", "n2"), ("n1", "n3")}
 
 
-def test_a_path_is_open_again_only_when_the_last_cut_on_it_is_mended() -> None:
+def test_a_path_is_open_again_only_when_the_last_cut_on_it_is_healed() -> None:
     faults = [cut(SECOND, "n1 | n2", 2 * SECOND), cut(2 * SECOND, "n1 | n2", 2 * SECOND)]
     stage = Stage(2, faults=faults)
     stage.at(SECOND + MILLISECOND, "n1", say(first("n2"), "held", LINK))
@@ -171,7 +171,7 @@ def test_a_path_is_open_again_only_when_the_last_cut_on_it_is_mended() -> None:
     assert [(heard.text, heard.at // SECOND) for heard in stage.heard] == [("held", 4)]
 
 
-def test_a_link_that_is_cut_again_before_it_went_on_holds_on() -> None:
+def test_a_link_that_is_cut_again_before_it_continued_holds_its_packets() -> None:
     """The second cut comes while the connection is being made again."""
     faults = [cut(SECOND, "n1 | n2", SECOND), cut(2 * SECOND + MILLISECOND, "n1 | n2", SECOND)]
     stage = Stage(2, faults=faults)
@@ -182,7 +182,7 @@ def test_a_link_that_is_cut_again_before_it_went_on_holds_on() -> None:
     assert all(heard.at > 3 * SECOND for heard in stage.heard)
 
 
-def test_a_protocol_that_queues_without_end_for_who_is_cut_off_fails_its_run(
+def test_a_protocol_that_queues_without_a_limit_during_a_cut_fails_its_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(network_room, "HELD_LIMIT", 100)
@@ -215,7 +215,7 @@ def is_prefix(texts: list[str]) -> bool:
     return texts == [str(number) for number in range(len(texts))]
 
 
-def test_when_the_sender_dies_a_part_of_what_is_underway_arrives_up_to_some_point() -> None:
+def test_when_the_sender_dies_a_prefix_of_its_packets_arrives() -> None:
     lengths = []
     for seed in range(40):
         texts = crash_while_talking(seed).texts("n2")
@@ -239,7 +239,9 @@ def test_when_the_sender_dies_a_part_of_what_is_underway_arrives_up_to_some_poin
         (6.5, 7),
     ],
 )
-def test_what_the_dead_left_is_a_prefix_across_a_cut_too(begins: float, ends: float) -> None:
+def test_when_the_sender_dies_during_a_cut_a_prefix_of_its_packets_arrives(
+    begins: float, ends: float
+) -> None:
     """Whether it was held by the cut or still on its way when the sender died, at 6 ms."""
     at, lasts = SECOND + int(begins * MILLISECOND), int((ends - begins) * MILLISECOND)
     for seed in range(40):
@@ -247,7 +249,7 @@ def test_what_the_dead_left_is_a_prefix_across_a_cut_too(begins: float, ends: fl
         assert is_prefix(texts)
 
 
-def test_a_new_incarnation_of_the_receiver_never_gets_what_was_sent_to_the_old_one() -> None:
+def test_a_new_incarnation_of_the_receiver_gets_no_packet_of_the_old_one() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", MILLISECOND)])
     stage.at(SECOND - MILLISECOND, "n1", say(first("n2"), "underway", LINK))
     stage.at(SECOND + 2 * MILLISECOND, "n1", say(first("n2"), "to the dead", LINK))
@@ -256,7 +258,7 @@ def test_a_new_incarnation_of_the_receiver_never_gets_what_was_sent_to_the_old_o
     assert [(heard.by, heard.text) for heard in stage.heard] == [(NodeId("n2", 1), "to the living")]
 
 
-def test_nor_after_a_cut_that_held_it() -> None:
+def test_a_new_incarnation_of_the_receiver_gets_no_packet_that_a_cut_held() -> None:
     faults = [cut(SECOND, "n1 | n2", 2 * SECOND), fault("restart", 2 * SECOND, "n2")]
     stage = Stage(2, faults=faults)
     stage.at(SECOND + MILLISECOND, "n1", say(first("n2"), "held", LINK)).run()

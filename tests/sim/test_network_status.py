@@ -46,7 +46,7 @@ def ask(trouble: str, seed: int = 1, network: NetworkSettings = CALM) -> Stage:
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("seed", range(3))
-def test_every_question_is_answered_once_within_the_bound(trouble: str, seed: int) -> None:
+def test_every_status_send_is_answered_once_within_the_bound(trouble: str, seed: int) -> None:
     stage = ask(trouble, seed)
     end = stage.now
     asked = {question.token: question.at for question in stage.asked}
@@ -58,7 +58,7 @@ def test_every_question_is_answered_once_within_the_bound(trouble: str, seed: in
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_ok_means_that_it_arrived(trouble: str) -> None:
+def test_ok_means_that_the_packet_arrived(trouble: str) -> None:
     stage = ask(trouble)
     arrived = {heard.text: heard.at for heard in stage.heard}
     for answer in stage.told:
@@ -86,7 +86,9 @@ def fates(stage: Stage) -> set[tuple[bool, bool]]:
         ("slow", False, True),
     ],
 )
-def test_not_ok_says_nothing(trouble: str, lost_too: bool, arrived_too: bool) -> None:
+def test_not_ok_does_not_mean_that_the_packet_was_lost(
+    trouble: str, lost_too: bool, arrived_too: bool
+) -> None:
     expected = {(True, True)}
     expected |= {(False, False)} if lost_too else set()
     expected |= {(False, True)} if arrived_too else set()
@@ -96,7 +98,7 @@ def test_not_ok_says_nothing(trouble: str, lost_too: bool, arrived_too: bool) ->
     assert found == expected
 
 
-def test_it_is_lost_like_a_datagram_but_never_doubled() -> None:
+def test_a_status_send_may_be_lost_but_is_never_duplicated() -> None:
     wild = NetworkSettings(
         jitter=0.3, loss=0.3, duplicate=1.0, reorder=0.5, answer_within=Duration(BOUND)
     )
@@ -107,7 +109,7 @@ def test_it_is_lost_like_a_datagram_but_never_doubled() -> None:
     assert told_ok / len(stage.told) == pytest.approx(0.7 * 0.7, abs=0.06)
 
 
-def test_the_bound_runs_from_the_question_not_from_when_it_leaves() -> None:
+def test_the_bound_runs_from_the_call_and_not_from_the_departure() -> None:
     """It takes a second to be on the line: it arrives, long after the asker was told."""
     narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(100_000), answer_within=Duration(BOUND))
     stage = Stage(2, network=narrow)
@@ -116,14 +118,14 @@ def test_the_bound_runs_from_the_question_not_from_when_it_leaves() -> None:
     assert [heard.at > 2 * SECOND for heard in stage.heard] == [True]
 
 
-def test_an_asker_that_died_is_told_nothing_and_its_next_incarnation_neither() -> None:
+def test_a_sender_that_died_gets_no_answer_and_neither_does_its_next_incarnation() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n1", MILLISECOND)], network=CALM)
     stage.at(SECOND - MILLISECOND, "n1", say("n2", "asked", STATUS, token=1)).run()
     assert stage.texts("n2") == ["asked"]
     assert stage.told == []
 
 
-def test_a_word_comes_from_the_incarnation_that_sent_it() -> None:
+def test_a_packet_names_the_incarnation_that_sent_it() -> None:
     """Even if that incarnation is over, and the next has begun, when it arrives."""
     faults = [
         fault("slow", SECOND - 2 * MILLISECOND, "n2", 100 * MILLISECOND, factor=10.0),
@@ -136,7 +138,7 @@ def test_a_word_comes_from_the_incarnation_that_sent_it() -> None:
     assert heard.sender == first("n1")
 
 
-def test_to_an_incarnation_that_is_over_it_does_not_arrive() -> None:
+def test_a_status_send_to_an_ended_incarnation_does_not_arrive() -> None:
     stage = Stage(2, faults=[fault("restart", SECOND, "n2", MILLISECOND)], network=CALM)
     stage.at(2 * SECOND, "n1", say(first("n2"), "to the dead", STATUS, token="dead"))
     stage.at(2 * SECOND, "n1", say("n2", "to the living", STATUS, token="living"))
@@ -148,7 +150,7 @@ def test_to_an_incarnation_that_is_over_it_does_not_arrive() -> None:
     }
 
 
-def test_to_a_group_that_the_target_is_not_in_it_does_not_arrive() -> None:
+def test_a_status_send_to_a_non_member_does_not_arrive() -> None:
     foreign = Word("another group", "who?", "status")
     stage = Stage(2, network=CALM)
     stage.at(SECOND, "n1", lambda step: step.send("n2", foreign, STATUS, "t")).run()

@@ -63,7 +63,7 @@ def test_a_crash_without_for_is_for_good() -> None:
     assert stage.heard == []
 
 
-def test_a_crash_with_for_starts_again_and_at_the_latest_when_all_is_healed() -> None:
+def test_a_crash_with_for_ends_at_the_latest_when_all_is_healed() -> None:
     stage = Stage(
         3, faults=[fault("crash", SECOND, "n2", SECOND), fault("crash", SECOND, "n3", 60 * SECOND)]
     )
@@ -92,19 +92,19 @@ def test_steps_of_an_incarnation_are_numbered_from_one() -> None:
 # --- timers ----------------------------------------------------------------------------------
 
 
-def test_a_timer_rings_once_when_it_is_due() -> None:
+def test_a_timer_expires_once_when_it_is_due() -> None:
     stage = Stage(1).at(SECOND, "n1", ring("tea", 3 * SECOND))
     stage.run()
     assert [(rang.at, rang.timer) for rang in stage.rang] == [(4 * SECOND, "tea")]
 
 
-def test_a_timer_of_nothing_rings_at_once_but_in_a_step_of_its_own() -> None:
+def test_a_timer_of_zero_expires_at_once_in_a_step_of_its_own() -> None:
     stage = Stage(1).at(SECOND, "n1", ring("now", 0))
     stage.run()
     assert [rang.at for rang in stage.rang] == [SECOND]
 
 
-def test_timers_that_are_due_at_once_run_out_in_the_order_in_which_they_were_set() -> None:
+def test_timers_due_at_the_same_time_expire_in_the_order_in_which_they_were_set() -> None:
     stage = Stage(1)
     stage.at(SECOND, "n1", *(ring(name, SECOND) for name in ("third", "first", "second"))).run()
     assert [rang.timer for rang in stage.rang] == ["third", "first", "second"]
@@ -181,7 +181,7 @@ class Diary(Probe):
         self.stage.rang.append(Rang(heard.at, heard.clock, self.me, heard.text))
 
 
-def test_what_a_pause_held_comes_in_the_order_of_its_times() -> None:
+def test_inputs_held_by_a_pause_come_in_the_order_of_their_times() -> None:
     pause = fault("pause", 50 * MILLISECOND, "n2", 100 * MILLISECOND)
     stage = Stage(2, probe=Diary, faults=[pause])
     words = [str(number) for number in range(20)]
@@ -197,7 +197,7 @@ def test_what_a_pause_held_comes_in_the_order_of_its_times() -> None:
     assert next(at for at, what in order if at > 150 and what == "tick") == 250
 
 
-def test_a_link_that_goes_on_after_a_cut_waits_for_a_pause_to_end_too() -> None:
+def test_a_link_that_continues_after_a_cut_waits_for_the_end_of_a_pause() -> None:
     faults = [cut(SECOND, "n1 | n2", SECOND), fault("pause", SECOND, "n2", 2 * SECOND)]
     stage = Stage(2, faults=faults)
     for number in range(5):
@@ -207,7 +207,7 @@ def test_a_link_that_goes_on_after_a_cut_waits_for_a_pause_to_end_too() -> None:
     assert stage.heard[0].at == 3 * SECOND
 
 
-def test_what_a_pause_held_is_not_overtaken_by_what_comes_after() -> None:
+def test_inputs_held_by_a_pause_come_before_later_ones() -> None:
     stage = Stage(2, faults=[fault("pause", SECOND, "n2", SECOND)])
     stage.at(2 * SECOND - MILLISECOND, "n1", say(first("n2"), "held", LINK))
     stage.at(2 * SECOND, "n1", say(first("n2"), "after", LINK))
@@ -215,7 +215,7 @@ def test_what_a_pause_held_is_not_overtaken_by_what_comes_after() -> None:
     assert stage.texts("n2") == ["held", "after"]
 
 
-def test_a_paused_process_is_told_of_its_status_sends_when_it_goes_on() -> None:
+def test_a_paused_process_gets_its_status_results_when_it_continues() -> None:
     stage = Stage(2, faults=[fault("pause", SECOND, "n1", 2 * SECOND)])
     stage.at(SECOND - MILLISECOND, "n1", say("n2", "asked", STATUS, token="t")).run()
     assert [(told.at, told.token, told.arrived) for told in stage.told] == [(3 * SECOND, "t", True)]
@@ -235,7 +235,7 @@ def test_a_pause_is_over_at_the_latest_when_all_is_healed() -> None:
     assert [heard.at for heard in stage.heard] == [10 * SECOND]
 
 
-def test_a_crash_ends_a_pause_and_what_it_held_is_gone() -> None:
+def test_a_crash_ends_a_pause_and_loses_what_the_pause_held() -> None:
     faults = [fault("pause", SECOND, "n2", 5 * SECOND), fault("restart", 2 * SECOND, "n2")]
     stage = Stage(2, faults=faults)
     stage.at(SECOND // 2, "n2", ring("tea", SECOND))
@@ -264,7 +264,7 @@ def test_a_paused_process_does_nothing_even_when_its_disk_is_done() -> None:
 # --- a step ----------------------------------------------------------------------------------
 
 
-def test_outputs_come_in_the_order_in_which_they_were_said() -> None:
+def test_outputs_come_in_the_order_of_the_step() -> None:
     def act(step: Step) -> None:
         step.deliver(Event(GROUP, first("n1"), 1, [b"a"]))
         step.install(View(GROUP, 7, (first("n1"), first("n2"))))
@@ -297,7 +297,7 @@ class Giver(Probe):
         step.deliver(Event(given.group, self.me, 9, [given.state or b""]))
 
 
-def test_what_comes_of_an_answer_comes_after_the_rest_of_the_step() -> None:
+def test_the_effects_of_an_answer_come_after_the_rest_of_the_step() -> None:
     def act(step: Step) -> None:
         step.deliver(Event(GROUP, first("n1"), 1, [b"before"]))
         step.ask_state(GROUP, "token")
@@ -316,7 +316,7 @@ def test_what_comes_of_an_answer_comes_after_the_rest_of_the_step() -> None:
     assert known == [b"before", b"after", b"before"]
 
 
-def test_a_door_that_raises_did_nothing() -> None:
+def test_an_input_that_raises_had_no_effect() -> None:
     def act(step: Step) -> None:
         step.send("n2", stage.world.network, DATAGRAM)  # type: ignore[arg-type]
         step.deliver(Event(GROUP, first("n1"), 1, []))
@@ -331,7 +331,7 @@ def test_a_door_that_raises_did_nothing() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_one_packet_to_many_is_a_packet_to_each(count: int) -> None:
+def test_a_packet_to_many_is_one_packet_for_each(count: int) -> None:
     stage = Stage(4, network=NetworkSettings(jitter=0.0))
     to = tuple(f"n{number}" for number in range(2, 5))
     stage.at(SECOND, "n1", *[say(to, "all", DATAGRAM)] * count)

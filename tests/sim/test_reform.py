@@ -47,19 +47,19 @@ def first_views(rows: list[Row], label: str) -> dict[str, int]:
     return {row.process: row.at for row in rows if row.kind == "view" and row.group == label}
 
 
-def test_a_group_is_formed_anew_when_it_is_asked_for() -> None:
+def test_a_group_re_forms_on_request() -> None:
     views = first_views(rows_of(scenario({})), "g+n1.0.1")
     assert set(views) == {"n1", "n2", "n3"}
     assert all(SECOND < at < SECOND + 200 * MILLISECOND for at in views.values())
 
 
-def test_who_stands_still_asks_when_it_goes_on() -> None:
+def test_a_paused_process_asks_when_it_continues() -> None:
     still = {"at": "900ms", "kind": "pause", "for": "500ms"}
     views = first_views(rows_of(scenario(still, {})), "g+n1.0.1")
     assert min(views.values()) > 1400 * MILLISECOND
 
 
-def test_who_is_down_asks_for_nothing() -> None:
+def test_a_crashed_process_asks_for_nothing() -> None:
     down = {"at": "900ms", "kind": "crash"}
     assert not any("+" in (row.group or "") for row in rows_of(scenario(down, {})))
 
@@ -95,7 +95,7 @@ TWO = [{"name": "a", "members": ["n1", "n2"]}, {"name": "b", "members": ["n2", "
         ({"kind": "crash", "group": "g"}, {}, "group belongs to reform"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_impossible_reforms_are_rejected(
     fault: dict[str, Any], given: dict[str, Any], what: str
 ) -> None:
     with pytest.raises(UsageError, match=what):
@@ -118,7 +118,7 @@ def test_groups_that_cannot_form_are_refused(given: dict[str, Any], what: str) -
         scenario(**given)
 
 
-def test_chaos_may_ask_for_it_too() -> None:
+def test_chaos_may_re_form_groups() -> None:
     stormy = scenario(group=TWO, chaos={"faults": ["reform", "pause"], "every": "100ms"})
     asked = [fault for fault in draw_chaos(stormy, 1) if isinstance(fault, Reform)]
     members = {group.name: group.members for group in stormy.groups()}
@@ -139,7 +139,7 @@ def ends_with(rows: list[Row], group: str) -> set[tuple[str, ...] | None]:
     return {members for _, members in last.values()} - {None}
 
 
-def test_the_scenarios_show_what_they_say() -> None:
+def test_the_scenarios_show_what_their_comments_say() -> None:
     everybody = tuple(f"n{number}" for number in range(1, 6))
     parted = rows_of(load_scenario(SCENARIOS / "total-reform.toml"))
     assert len({row.members for row in parted if row.kind == "view"}) >= 3
@@ -151,7 +151,7 @@ def test_the_scenarios_show_what_they_say() -> None:
     assert ends_with(rows_of(returning), "orders") == {("n1", "n2", "n3")}
 
 
-def test_what_shares_a_machine_is_built_together() -> None:
+def test_groups_that_share_a_machine_are_built_together() -> None:
     sharing = scenario(
         group=[
             {"name": "a", "members": ["n1"]},

@@ -12,7 +12,7 @@ def submissions(stage: Stage, group: str) -> int:
     return sum(row.group == group for row in stage.rows_of("submit"))
 
 
-def test_so_many_messages_a_round_and_sender() -> None:
+def test_a_sender_submits_the_configured_messages_per_round() -> None:
     """Rounds of 100 ms over 10 s: 100 of them, two messages in each, by two senders."""
     load = WorkloadSettings(per_round=2, pattern="steady")
     stage = Stage(2, workload=load)

@@ -56,12 +56,12 @@ PATIENT = {"suspicion_limit": "30s"}
         ([], set()),
     ],
 )
-def test_those_send_who_should(senders: Any, who: set[str]) -> None:
+def test_only_the_configured_senders_send(senders: Any, who: set[str]) -> None:
     submits = rows_of(scenario(workload={"senders": senders}), "submit")
     assert {row.process for row in submits} == who
 
 
-def test_some_begin_later() -> None:
+def test_senders_may_begin_later() -> None:
     load = {"begins": {"n2": "2s", "n4": "4s"}, "rate": 100}
     first: dict[str, int] = {}
     for row in rows_of(scenario(workload=load), "submit"):
@@ -71,7 +71,7 @@ def test_some_begin_later() -> None:
     assert 4 * SECOND <= first["n4"] < 4.2 * SECOND
 
 
-def test_who_begins_later_wants_its_ticket_later() -> None:
+def test_a_sender_that_begins_later_requests_its_ticket_later() -> None:
     options = {"tickets": 2, "lease": "400ms", "round": "20ms"}
     load = {"senders": 3, "begins": {"n3": "2s"}}
     settings = scenario(family="causal", options=options, workload={**load, "rate": 10})
@@ -87,7 +87,7 @@ def test_a_tenure_ends_and_another_begins() -> None:
     assert causes["released"] > 4
 
 
-def test_who_is_in_no_group_sends_nothing() -> None:
+def test_a_process_without_a_group_sends_nothing() -> None:
     groups = [{"name": "a", "members": ["n1", "n2"]}, {"name": "b", "members": ["n2", "n3"]}]
     submits = rows_of(scenario(group=groups), "submit")
     assert {(row.process, row.group) for row in submits} == {
@@ -98,7 +98,7 @@ def test_who_is_in_no_group_sends_nothing() -> None:
     }
 
 
-def test_a_steady_sender_submits_as_a_clock_ticks() -> None:
+def test_a_steady_sender_submits_at_even_intervals() -> None:
     load = {"senders": 1, "rate": 100, "pattern": "steady"}
     times = [row.at for row in rows_of(scenario(workload=load), "submit")]
     after_forming = [at for at in times if at > SECOND]
@@ -150,7 +150,7 @@ class Gate(Probe):
         return bool(self.stage.heard)
 
 
-def test_the_load_is_asked_again_after_a_step_that_only_made_room() -> None:
+def test_a_step_that_only_makes_room_lets_the_load_continue() -> None:
     load = WorkloadSettings(senders=["n2"], rate=1, pattern="steady")
     stage = Stage(2, probe=Gate, workload=load)
     stage.at(2 * SECOND + SECOND // 2, "n1", say("n2", "open", DATAGRAM)).run()
@@ -159,7 +159,7 @@ def test_the_load_is_asked_again_after_a_step_that_only_made_room() -> None:
     assert [row.at // SECOND for row in later] == list(range(3, 10))
 
 
-def test_nothing_is_submitted_after_the_load_not_even_what_waited() -> None:
+def test_nothing_is_submitted_after_the_load_not_even_waiting_messages() -> None:
     """The cut ends with the load. Then there is room again, but no load."""
     waiting = scenario(workload={"rate": 100}, options={"window": 10, **PATIENT}, fault=[cut_off()])
     assert rows_of(waiting, "blocked")
@@ -174,7 +174,7 @@ def test_a_paused_process_submits_nothing() -> None:
     assert [at for at in times if at > 3 * SECOND]
 
 
-def test_much_that_waited_leaves_at_once_through_a_wide_window() -> None:
+def test_waiting_messages_leave_at_once_through_a_wide_window() -> None:
     """Messages too large to share a batch, so each is a submission of its own."""
     wide = scenario(
         processes=2,
@@ -248,7 +248,7 @@ def run_until(queue: EventQueue, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 64, 5000])
-def test_a_blocked_application_makes_no_more_at_its_limit(batch: int) -> None:
+def test_a_blocked_application_creates_no_more_than_its_limit(batch: int) -> None:
     desk, queue = Desk(room=0), EventQueue()
     one_application(desk, queue, batch=batch, rate=10.0 * batch)
     run_until(queue, 999)
@@ -256,7 +256,7 @@ def test_a_blocked_application_makes_no_more_at_its_limit(batch: int) -> None:
     assert BACKLOG_LIMIT <= sum(desk.counts) < BACKLOG_LIMIT + batch
 
 
-def test_what_waited_leaves_in_batches_of_a_limited_size() -> None:
+def test_waiting_messages_leave_in_batches_of_a_limited_size() -> None:
     desk, queue = Desk(room=0), EventQueue()
     one_application(desk, queue, payload=Size(BATCH_SIZE // 10))
     run_until(queue, 4)
@@ -285,7 +285,7 @@ def test_a_thousand_batches_leave_one_after_the_other_not_one_inside_the_other()
     assert desk.counts == [1] * BACKLOG_LIMIT
 
 
-def test_a_restarted_process_begins_with_nothing_that_waits() -> None:
+def test_a_restarted_process_has_no_waiting_messages() -> None:
     desk, queue = Desk(room=0), EventQueue()
     one_application(desk, queue)
     run_until(queue, 50)
@@ -296,7 +296,7 @@ def test_a_restarted_process_begins_with_nothing_that_waits() -> None:
     assert desk.counts == [1]
 
 
-def test_an_application_that_is_down_or_paused_makes_nothing() -> None:
+def test_a_crashed_or_paused_application_creates_nothing() -> None:
     desk, queue = Desk(room=1000), EventQueue()
     one_application(desk, queue)
     desk.alive = False

@@ -49,7 +49,7 @@ def test_a_run_that_has_its_time_is_finished() -> None:
 
 
 @pytest.mark.parametrize("most_events", [0, 1, 100, 500])
-def test_a_run_that_takes_too_many_events_is_cut(most_events: int) -> None:
+def test_a_run_with_too_many_events_is_truncated(most_events: int) -> None:
     outcome, rows = run(scenario(), most_events=most_events)
     assert outcome.header.ending is Ending.CUT
     assert outcome.queue_events == most_events
@@ -99,12 +99,12 @@ def test_a_machine_that_raises_fails_the_run_which_keeps_its_rows() -> None:
     assert kept == whole[: len(kept)]
 
 
-def test_a_scenario_that_cannot_be_run_is_a_mistake_of_its_writer() -> None:
+def test_a_scenario_that_cannot_be_run_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="does not fit the window of 1KiB"):
         run(scenario(options={"window_size": "1KiB"}, workload={"payload": "2kB"}))
 
 
-def test_nobody_may_send() -> None:
+def test_a_scenario_may_have_no_sender() -> None:
     outcome, rows = run(scenario(workload={"senders": 0}))
     assert outcome.header.ending is Ending.FINISHED
     assert outcome.submitted == 0
@@ -114,7 +114,7 @@ def test_nobody_may_send() -> None:
 # --- the header ------------------------------------------------------------------------------
 
 
-def test_the_header_says_all_that_it_takes_to_run_it_again() -> None:
+def test_the_header_has_everything_to_repeat_the_run() -> None:
     one = scenario(name="One Run", fault=[{"at": "1s", "kind": "crash", "nodes": ["n3"]}])
     header = run(one, seed=7, level=Level.WIRE)[0].header
     assert header.run == "one-run-7"
@@ -150,7 +150,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_is_named_by_what_a_folder_can_be_called(name: str) -> None:
+def test_the_name_of_a_run_is_a_valid_folder_name(name: str) -> None:
     found = scenario(name=name).run_name(1)
     assert found == NAMES[name]
     assert check_run_id(found) == found

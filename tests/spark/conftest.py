@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: starting one costs more than most of them."""
+"""What the tests of Spark share: quick queries, `ordercast lab` as a process, a small disk."""
 
 from __future__ import annotations
 
@@ -13,18 +13,11 @@ import pytest
 
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.results import write_results
-from ordercast.spark.session import open_session
 from ordercast.spark.sweep import sweep
 from ordercast.spark.trials import Manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOK_SECONDS = 0.05
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    with open_session("local[2,4]", **{"spark.sql.shuffle.partitions": "2"}) as session:
-        yield session
 
 
 QUICK = {

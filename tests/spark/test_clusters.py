@@ -70,7 +70,7 @@ def test_a_standalone_cluster_loses_an_executor_and_then_everything(
     assert lab.results("two") == undisturbed
 
 
-def test_connect_gives_the_same_and_its_death_is_told(lab, undisturbed: bytes) -> None:
+def test_connect_gives_the_same_results_and_its_death_is_reported(lab, undisturbed: bytes) -> None:
     with connect_server() as cluster:
         code, _, narrated = lab.run("one", "--master", cluster.url)
         assert code == 0, narrated
@@ -166,7 +166,7 @@ def kill_executors(cluster: Cluster, lines: Iterator[str], folder: Path, log: Re
 
 
 @pytest.mark.long
-def test_each_offset_reaches_the_sink_once_though_executors_are_killed(tmp_path: Path) -> None:
+def test_each_offset_reaches_the_sink_once_when_executors_are_killed(tmp_path: Path) -> None:
     total, deadly = 80_000, 35_500
     log = recording(tmp_path / "recording", 20_000)
     with (

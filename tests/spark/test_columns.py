@@ -82,7 +82,7 @@ FOREIGN: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_what_others_write_is_read(tmp_path: Path, name: str) -> None:
+def test_files_of_other_writers_are_read(tmp_path: Path, name: str) -> None:
     folder, trace = lake_of_one(tmp_path)
     rewritten(folder, FOREIGN[name])
     assert judge(folder, ALL).verdicts == check(read_run(folder), ALL) == check(trace, ALL)
@@ -127,7 +127,9 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_what_is_damaged_is_refused_in_the_same_words(tmp_path: Path, name: str) -> None:
+def test_damaged_files_are_rejected_in_the_words_of_the_plain_reader(
+    tmp_path: Path, name: str
+) -> None:
     folder, _ = lake_of_one(tmp_path)
     DAMAGE[name](folder)
     with pytest.raises(TraceError) as plain:

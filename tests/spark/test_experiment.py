@@ -30,7 +30,7 @@ def test_every_combination_with_every_seed_is_a_trial(tmp_path: Path) -> None:
     assert len({trial.id for trial in trials}) == len(trials)
 
 
-def test_a_trial_is_known_by_what_it_runs_and_not_by_its_place(tmp_path: Path) -> None:
+def test_the_id_of_a_trial_depends_on_what_it_runs(tmp_path: Path) -> None:
     wide = load_experiment(written(tmp_path, '[grid]\n"workload.rate" = [1, 2, 3]\n'))[1]
     narrow = load_experiment(written(tmp_path, '[grid]\n"workload.rate" = [3]\n'))[1]
     assert narrow[0].id == wide[2].id
@@ -65,13 +65,15 @@ def test_without_a_grid_there_is_one_combination(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_runs(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_experiment_is_rejected_before_anything_runs(
+    tmp_path: Path, text: str, told: str
+) -> None:
     with pytest.raises(UsageError) as raised:
         load_experiment(written(tmp_path, text))
     assert told in str(raised.value)
 
 
-def test_a_scenario_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_scenario_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text('name = "e"\nscenario = "none.toml"\n', encoding="utf-8")
     with pytest.raises(UsageError, match=r"none\.toml: cannot be read"):

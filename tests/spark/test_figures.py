@@ -118,21 +118,21 @@ def test_figures_of_an_experiment_have_names_and_say_how_sure_they_are() -> None
     assert drawn[0].caption == "Means of 3 seeds with 95 % confidence."
 
 
-def test_lines_beyond_the_limit_are_told() -> None:
+def test_lines_beyond_the_limit_are_counted() -> None:
     [drawn] = figures_of(
         Experiment(name="e", scenario="s", figure=[LOSS]), combinations(MOST_LINES + 2)
     )
     assert "2 more lines are left out." in drawn.caption
 
 
-def test_without_wishes_the_usual_is_drawn() -> None:
+def test_without_figures_a_standard_set_is_drawn() -> None:
     grid = {"variant": ["v0", "v1"], "load": [1, 2, 3]}
     [drawn] = figures_of(Experiment(name="e", scenario="s", grid=grid), combinations())
     assert drawn.title == "Lost share"
     assert not figures_of(Experiment(name="e", scenario="s"), combinations())
 
 
-def test_what_has_no_results_is_left_out_or_refused() -> None:
+def test_figures_without_results_are_left_out_or_rejected() -> None:
     nothing = Figure(title="none", x="load", y="view_change_mean")
     assert not figures_of(Experiment(name="e", scenario="s", figure=[nothing]), combinations())
     with pytest.raises(UsageError, match="nothing to draw"):
@@ -166,7 +166,7 @@ def test_the_table_of_results_draws_the_same(tmp_path: Path) -> None:
         ('x = "workload.rate"\ny = "lost_share"\nline = "a"', "did you mean 'lines'?"),
     ],
 )
-def test_a_figure_that_cannot_be_drawn_is_told_before_anything_runs(
+def test_a_figure_that_cannot_be_drawn_is_rejected_before_anything_runs(
     tmp_path: Path, text: str, told: str
 ) -> None:
     (tmp_path / "base.toml").write_text('name = "base"\n', encoding="utf-8")

@@ -107,7 +107,7 @@ def test_where_no_java_is_installed_the_one_from_pip_runs_a_job_and_spark_says_n
     assert told == "45"
 
 
-def test_where_no_java_can_be_had_it_ends_2_with_a_sentence(tmp_path: Path) -> None:
+def test_without_any_java_the_command_exits_2_with_a_sentence(tmp_path: Path) -> None:
     command = WITHOUT + "from ordercast.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     out = str(tmp_path / "out")
     ran = python(command, tmp_path / "cache", "lab", "experiments/small.toml", "--out", out)
@@ -161,7 +161,7 @@ def test_a_damaged_cache_is_not_used(tmp_path: Path, damage) -> None:
 
 
 @pytest.mark.long
-def test_a_cache_that_java_itself_refuses_breaks_nothing(tmp_path: Path) -> None:
+def test_a_cache_that_java_rejects_breaks_nothing(tmp_path: Path) -> None:
     """It has a right checksum, and something else in it: as if another Java had written it."""
     cache = tmp_path / ".cache" / "ordercast-spark"
     cache.mkdir(parents=True, mode=0o700)

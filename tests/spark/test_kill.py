@@ -26,7 +26,7 @@ World.run = run
 """
 
 
-def test_a_sweep_that_was_killed_goes_on_where_it_was(lab, undisturbed: bytes) -> None:
+def test_a_killed_sweep_resumes(lab, undisturbed: bytes) -> None:
     """Two cores, killed; then one core: the same bytes, and what was done is not touched."""
     with lab.start("out", "--master", "local[2]") as program:
         lab.wait_for("out", 3, program)
@@ -44,7 +44,7 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(lab, undisturbed: bytes) -
 
 
 @pytest.mark.long
-def test_trials_that_kill_their_workers_are_told_and_the_others_are_done(
+def test_trials_that_kill_their_workers_are_reported_and_the_others_finish(
     lab, spark: Any, tmp_path: Path, undisturbed: bytes
 ) -> None:
     """Four of fourteen die each time; the rest is done, and the next sweep does those four."""

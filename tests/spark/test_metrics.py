@@ -47,7 +47,7 @@ def options_of(run: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_every_metric_of_every_run_is_that_of_the_plain_functions(
+def test_spark_measures_every_run_as_the_plain_functions_do(
     quick: Any, lake: tuple[Path, dict[str, Trace]]
 ) -> None:
     folder, traces = lake
@@ -86,7 +86,7 @@ def test_a_metric_from_elsewhere_goes_to_the_tasks_by_value(quick: Any) -> None:
 
 
 @pytest.mark.slow
-def test_breakdowns_have_a_row_for_what_they_say(
+def test_a_breakdown_has_one_row_per_record(
     quick: Any, lake: tuple[Path, dict[str, Trace]]
 ) -> None:
     folder, traces = lake
@@ -111,7 +111,7 @@ def test_breakdowns_have_a_row_for_what_they_say(
     rows.unpersist()
 
 
-def test_a_lake_without_complete_runs_is_told(tmp_path: Path) -> None:
+def test_a_lake_without_complete_runs_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "run=x").mkdir()
     (tmp_path / "run=x" / "part-00000.parquet.tmp").write_bytes(b"")
     with pytest.raises(UsageError, match="no complete runs"):

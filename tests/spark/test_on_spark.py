@@ -42,9 +42,7 @@ def experiment(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_sweep_goes_on_where_it_was_and_gives_the_same_metrics(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_a_sweep_resumes_and_gives_the_same_metrics(spark: Any, tmp_path: Path) -> None:
     _, trials = load_experiment(experiment(tmp_path))
     told: list[int] = []
     first = sweep(spark, trials, tmp_path / "one", "none", told.append)
@@ -86,7 +84,9 @@ def test_spark_and_the_plain_reference_agree_on_broken_and_sound_runs(
 
 
 @pytest.mark.slow
-def test_what_a_sweep_cannot_use_is_done_again_and_told_once(spark: Any, tmp_path: Path) -> None:
+def test_unusable_results_of_a_sweep_are_repeated_and_reported_once(
+    spark: Any, tmp_path: Path
+) -> None:
     _, trials = load_experiment(experiment(tmp_path))
     out = tmp_path / "out"
     first = sweep(spark, trials, out, "none")
@@ -110,7 +110,7 @@ def test_what_a_sweep_cannot_use_is_done_again_and_told_once(spark: Any, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_a_sweep_with_a_sentence_and_keeps_what_is_done(
+def test_a_full_disk_ends_a_sweep_with_a_sentence_and_loses_no_finished_run(
     spark: Any, tmp_path: Path, small_disk: Path
 ) -> None:
     _, trials = load_experiment(experiment(tmp_path))
@@ -139,7 +139,7 @@ def test_two_sweeps_do_not_write_to_one_folder(tmp_path: Path) -> None:
             sweep(None, trials, tmp_path, "none")
 
 
-def test_what_runs_in_workers_travels_by_name() -> None:
+def test_functions_for_workers_are_sent_by_name() -> None:
     """Workers import it, so that nothing of ours is sent along."""
     sent = cloudpickle.dumps(partial(do_tasks, "out", "none"))
     assert len(sent) < 200
@@ -147,7 +147,7 @@ def test_what_runs_in_workers_travels_by_name() -> None:
 
 
 @pytest.mark.parametrize("url", ["nowhere", "http://x", "spark:/x", "sc://", "local[x]", "locals"])
-def test_a_url_that_makes_no_sense_is_told(url: str) -> None:
+def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(UsageError, match="--master"), open_session(url):
         pass
 
@@ -170,7 +170,7 @@ UNREACHABLE = ["spark", "sc", "k8s", "k8s://https"]
 
 
 @pytest.mark.parametrize("url", [f"{kind}://127.0.0.1:1" for kind in UNREACHABLE])
-def test_a_cluster_that_is_not_there_is_told_at_once(url: str) -> None:
+def test_an_unreachable_cluster_is_reported_at_once(url: str) -> None:
     with pytest.raises(UnreachableError, match=r"no Spark at 127\.0\.0\.1:1"), open_session(url):
         pass
 
@@ -185,7 +185,7 @@ def yarn_site(folder: Path, **properties: str) -> Path:
     return file
 
 
-def test_yarn_that_is_not_there_is_told_at_once(
+def test_an_unreachable_yarn_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hadoop itself would try for a quarter of an hour."""

@@ -45,19 +45,19 @@ def told(found: list[Break]) -> list[tuple[str, int]]:
 # --- the laws themselves -----------------------------------------------------------------------
 
 
-def test_fifo_tells_every_event_that_comes_too_late() -> None:
+def test_fifo_reports_every_event_that_comes_too_late() -> None:
     stream = [delivery(at, "n1", number) for at, number in enumerate([1, 5, 3, 4, 6])]
     found = judge(Memory(), stream)
     assert told(found) == [("fifo", 2), ("fifo", 3)]
     assert found[0].why == "after n1:5"
 
 
-def test_a_second_time_is_duplication_and_the_other_origin_is_another_matter() -> None:
+def test_a_repeated_event_is_a_duplicate_only_for_its_own_origin() -> None:
     stream = [delivery(0, "n1", 1), delivery(1, "n2", 1), delivery(2, "n1", 1)]
     assert told(judge(Memory(), stream)) == [("no-duplication", 2)]
 
 
-def test_order_begins_anew_with_a_life_of_the_recorder_and_duplication_does_not() -> None:
+def test_order_starts_again_with_an_incarnation_of_the_recorder_and_duplication_does_not() -> None:
     stream = [
         delivery(0, "n1", 1),
         delivery(1, "n1", 5),
@@ -67,7 +67,7 @@ def test_order_begins_anew_with_a_life_of_the_recorder_and_duplication_does_not(
     assert told(judge(Memory(), stream)) == [("no-duplication", 3)]
 
 
-def test_an_event_after_one_that_knew_it_breaks_causality() -> None:
+def test_an_event_after_one_that_depends_on_it_breaks_causality() -> None:
     cause = {"index": 0, "stamp": (1, 0)}
     effect = {"index": 1, "stamp": (1, 1)}
     sound = [delivery(0, "n1", 1, **cause), delivery(1, "n2", 1, **effect)]
@@ -84,7 +84,7 @@ def test_only_the_laws_that_were_asked_for_are_judged() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_the_reference_agrees(seed: int) -> None:
+def test_the_plain_reference_agrees_with_the_stream(seed: int) -> None:
     """A small group makes events; an observer is handed some of them, in any order and twice.
 
     A law is broken on the observer's rows by the reference exactly if the stream tells a break.
@@ -148,7 +148,7 @@ def test_batches_and_restarts_change_nothing(numbers: list[int], cuts: list[int]
     assert found == judge(Memory(), stream)
 
 
-def test_what_is_remembered_is_bounded_and_forgetting_breaks_nothing() -> None:
+def test_the_state_is_bounded_and_forgetting_reports_no_false_break() -> None:
     memory = Memory()
     gaps = [delivery(at, "n1", 2 * at + 2) for at in range(5 * SPANS)]
     crowd = [delivery(1000 + at, f"p{at}", 1) for at in range(2 * ORIGINS)]
@@ -163,7 +163,7 @@ def test_what_is_remembered_is_bounded_and_forgetting_breaks_nothing() -> None:
     assert told(judge(late, [delivery(9001, "n1", 10 * SPANS)])) == [("no-duplication", 9001)]
 
 
-def test_a_law_that_no_stream_can_judge_is_told() -> None:
+def test_a_law_without_a_streaming_form_is_rejected() -> None:
     with pytest.raises(UsageError, match="total has no streaming form"):
         judged(None, ["total"])
     with pytest.raises(UsageError, match="unknown law 'totl': did you mean 'total'"):
@@ -192,7 +192,7 @@ def test_a_quantile_is_right_to_a_fifth(values: list[int]) -> None:
     assert exact <= found <= max(BUCKETS[0], exact * 2**0.25 + 1)
 
 
-def test_of_nothing_there_is_no_quantile() -> None:
+def test_an_empty_histogram_has_no_quantile() -> None:
     assert quantile(count_latencies([]), 0.5) is None
 
 
@@ -200,9 +200,7 @@ def test_of_nothing_there_is_no_quantile() -> None:
 
 
 @pytest.mark.slow
-def test_a_stream_tells_its_breaks_and_remembers_across_restarts(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_a_stream_reports_breaks_and_remembers_across_restarts(spark: Any, tmp_path: Path) -> None:
     """Two runs of one query: the second knows what the first has seen. The page counts both."""
     register(spark)
     log = RecordLog(tmp_path / "recording")

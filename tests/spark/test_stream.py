@@ -75,7 +75,7 @@ def test_a_range_of_offsets_comes_as_arrow_batches_of_the_columns(tmp_path: Path
     log.close()
 
 
-def test_a_stream_goes_from_offset_to_offset_within_its_limit(tmp_path: Path) -> None:
+def test_a_micro_batch_takes_at_most_the_limit_of_records(tmp_path: Path) -> None:
     log = recording(tmp_path, 1000)
     stream = Stream(Options(tmp_path))
     start = stream.initial()
@@ -89,7 +89,7 @@ def test_a_stream_goes_from_offset_to_offset_within_its_limit(tmp_path: Path) ->
     log.close()
 
 
-def test_a_stream_that_takes_what_is_there_takes_no_more(tmp_path: Path) -> None:
+def test_available_now_reads_what_exists_and_no_more(tmp_path: Path) -> None:
     log = recording(tmp_path, 10)
     stream = Stream(Options(tmp_path))
     stream.end_here()
@@ -99,7 +99,7 @@ def test_a_stream_that_takes_what_is_there_takes_no_more(tmp_path: Path) -> None
     log.close()
 
 
-def test_many_records_are_shared_out_and_each_is_read_once(tmp_path: Path) -> None:
+def test_many_records_are_divided_among_tasks_and_each_is_read_once(tmp_path: Path) -> None:
     log = recording(tmp_path, 45_000)
     stream = Stream(Options(tmp_path, partitions=3))
     start = stream.initial()
@@ -118,7 +118,7 @@ def test_another_recording_in_the_same_place_is_refused(tmp_path: Path) -> None:
         Stream(Options(tmp_path / "b")).latest(start, None)
 
 
-def test_a_recording_that_lost_what_was_read_is_refused(tmp_path: Path) -> None:
+def test_a_recording_that_lost_records_already_read_is_rejected(tmp_path: Path) -> None:
     recording(tmp_path, 10).close()
     stream = Stream(Options(tmp_path))
     start = stream.initial()
@@ -139,7 +139,7 @@ def test_a_recording_that_lost_what_was_read_is_refused(tmp_path: Path) -> None:
         ({"path": "x", "startAt": "ealiest"}, "did you mean 'earliest'"),
     ],
 )
-def test_options_that_make_no_sense_are_told(given: dict[str, str], said: str) -> None:
+def test_invalid_options_are_rejected(given: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read_options(given)
 
@@ -161,7 +161,7 @@ def test_a_lake_is_read_as_the_plain_reader_reads_it(tmp_path: Path) -> None:
     assert columns_of(tmp_path) == TRACE_COLUMNS
 
 
-def test_what_is_neither_lake_nor_recording_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_neither_lake_nor_recording_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="does not exist: give a lake"):
         columns_of(tmp_path / "nowhere")
     with pytest.raises(TraceError, match="holds no trace"):
@@ -181,9 +181,7 @@ def test_what_is_neither_lake_nor_recording_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spark_reads_lakes_and_recordings_and_passes_on_what_is_wrong(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_spark_reads_lakes_and_recordings_and_passes_errors_on(spark: Any, tmp_path: Path) -> None:
     register(spark)
     write_trace(tmp_path / "lake", parse_history(HISTORY, "x"))
     log = recording(tmp_path / "recording", 25_000)

@@ -33,7 +33,7 @@ def trial(seed: int = 1, place: int = 0, **changes: Any) -> Trial:
     return Trial(f"a-{seed}", place, {}, seed, {**DOCUMENT, **changes})
 
 
-def test_a_trial_is_simulated_judged_measured_and_kept(tmp_path: Path) -> None:
+def test_a_trial_is_simulated_judged_measured_and_stored(tmp_path: Path) -> None:
     manifest = run_trial(trial(), tmp_path, "all")
     assert manifest.error is None
     assert set(manifest.laws.values()) == {"holds"}
@@ -56,7 +56,7 @@ def test_the_same_trial_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: P
     assert {path.name for path in one} == {"a-1.json", "part-00000.parquet", "run.json"}
 
 
-def test_a_trial_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+def test_a_finished_trial_is_not_repeated(tmp_path: Path) -> None:
     first = run_trial(trial(), tmp_path, "none")
     impossible = Trial("a-1", 3, {"y": 2}, 1, {"name": "cannot be run"})
     again = run_trial(impossible, tmp_path, "none")
@@ -76,7 +76,7 @@ def test_a_trial_that_is_done_is_not_done_again(tmp_path: Path) -> None:
     ],
     ids=["cut", "empty", "garbage", "its version", "the trace's version", "the release"],
 )
-def test_a_manifest_that_cannot_be_used_is_none_and_written_again(tmp_path: Path, damage) -> None:
+def test_an_unusable_manifest_is_ignored_and_written_again(tmp_path: Path, damage) -> None:
     run_trial(trial(), tmp_path, "all")
     path = manifest_path(tmp_path, "a-1")
     whole = path.read_bytes()
@@ -97,7 +97,7 @@ def test_half_a_run_that_a_kill_left_in_the_lake_is_replaced(tmp_path: Path) -> 
     assert len(read_run(left).rows) == manifest.rows
 
 
-def test_a_trial_that_breaks_is_told_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_trial_that_raises_is_reported_and_the_sweep_continues(tmp_path: Path) -> None:
     manifest = run_trial(trial(family="none"), tmp_path, "none")
     assert (manifest.ending, manifest.done) == ("failed", False)
     assert "unknown family" in (manifest.error or "")
@@ -116,7 +116,7 @@ def test_a_trial_that_was_started_three_times_without_an_end_is_given_up(tmp_pat
     assert "its process ended in the middle of it, 3 times" in (manifest.error or "")
 
 
-def test_a_full_disk_is_no_trials_fault_and_keeps_what_is_done(small_disk: Path) -> None:
+def test_a_full_disk_is_no_trials_fault_and_loses_no_finished_trial(small_disk: Path) -> None:
     first = run_trial(trial(), small_disk, "none")
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="No space left"):
@@ -130,7 +130,7 @@ def test_a_full_disk_is_no_trials_fault_and_keeps_what_is_done(small_disk: Path)
     assert run_trial(trial(2), small_disk, "none").error is None
 
 
-def test_a_table_that_does_not_fit_on_the_disk_is_told_and_the_old_one_stays(
+def test_a_table_that_does_not_fit_on_the_disk_is_reported_and_the_old_one_stays(
     small_disk: Path,
 ) -> None:
     manifests = [run_trial(trial(), small_disk, "none")]
@@ -152,13 +152,13 @@ def test_a_trace_that_does_not_fit_on_the_disk_leaves_nothing(small_disk: Path) 
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_to_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(DiskError, match="Permission denied"):
         run_trial(trial(), tmp_path, "none")
 
 
-def test_a_disk_that_may_only_be_read_is_told(small_disk: Path) -> None:
+def test_a_read_only_disk_is_reported(small_disk: Path) -> None:
     """Even root may not write there."""
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(DiskError, match="cannot be written to: Read-only file system"):
@@ -181,7 +181,7 @@ def test_metrics_of_seeds_become_a_mean_and_a_margin(tmp_path: Path) -> None:
     assert write_results(tmp_path, manifests).read_bytes() == before
 
 
-def test_a_margin_is_students() -> None:
+def test_a_margin_uses_students_distribution() -> None:
     value, margin = estimate([1.0, 2.0, 3.0])
     assert value == 2.0
     assert margin == pytest.approx(4.303 / 3**0.5, rel=1e-3)

@@ -66,7 +66,7 @@ def test_families_that_share_a_machine_still_share_it_when_watched() -> None:
     assert machines(Answers().watch(FAMILIES)) == machines(FAMILIES)
 
 
-def test_what_follows_the_round_follows_it() -> None:
+def test_settings_that_depend_on_the_round_follow_it() -> None:
     found = tuned(DOCUMENT, 1, TUNE)
     unit = Duration.parse(found["options"]["round"])
     assert Duration.parse(found["network"]["answer_within"]) == unit
@@ -89,13 +89,13 @@ def test_a_trial_carries_its_rules_and_finds_the_same_again() -> None:
     assert settled(DOCUMENT, 1) is DOCUMENT
 
 
-def test_without_connections_there_is_nothing_to_tune_by() -> None:
+def test_tuning_without_connections_is_rejected() -> None:
     datagrams = {**DOCUMENT, "options": {"fan_out": 3}}
     with pytest.raises(UsageError, match="no status sends"):
         tuned(datagrams, 1, TUNE)
 
 
-def test_a_range_that_is_none_is_told() -> None:
+def test_an_empty_range_is_rejected() -> None:
     with pytest.raises(UsageError, match="is no range"):
         tuned(DOCUMENT, 1, msgspec.structs.replace(TUNE, high=Duration(1)))
 
@@ -155,7 +155,9 @@ def test_keys_that_go_together_are_one_line_of_the_grid(tmp_path: Path) -> None:
         ('[tune]\nkey = "options.round"\nat = 0.1\nfrom = "3"\nto = "2ms"\n', "tune.from: '3' is"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_runs(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_experiment_is_rejected_before_anything_runs(
+    tmp_path: Path, text: str, told: str
+) -> None:
     with pytest.raises(UsageError) as raised:
         load_experiment(written(tmp_path, text))
     assert told in str(raised.value)

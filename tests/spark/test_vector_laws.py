@@ -44,7 +44,7 @@ def compare(trace: Trace, what: object) -> Vectors:
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=[path.stem for path in HISTORIES])
-def test_every_handwritten_history(path: Path) -> None:
+def test_vectors_judge_every_handwritten_history_as_the_reference(path: Path) -> None:
     trace = parse_history(path.read_text(encoding="utf-8"), path.name)
     compare(trace, path.name)
     for family in ("feed", "causal"):
@@ -52,7 +52,7 @@ def test_every_handwritten_history(path: Path) -> None:
             compare(with_header(trace, family=family, ending=ending), (family, ending))
 
 
-def test_random_traces() -> None:
+def test_vectors_judge_random_traces_as_the_reference() -> None:
     answers: Counter[tuple[str, Answer]] = Counter()
     for seed in range(RANDOM):
         for trace in (
@@ -68,7 +68,7 @@ def test_random_traces() -> None:
         assert answers[law, Answer.HOLDS] > 20, law
 
 
-def test_of_a_sound_run_the_reference_sees_hardly_a_row() -> None:
+def test_vectors_leave_hardly_a_row_of_a_sound_run_to_the_reference() -> None:
     """Neither for want of a proof nor because proofs are vague: the whole run is never asked for,
     and where deliveries are judged not one row is left."""
     for seed in range(120):
@@ -85,7 +85,7 @@ def test_of_a_sound_run_the_reference_sees_hardly_a_row() -> None:
                 assert np.array_equal(rows_seen, vectors.facts.skeleton), (seed, law)
 
 
-def test_spoilt_runs() -> None:
+def test_vectors_judge_runs_with_planted_mistakes_as_the_reference() -> None:
     broken: Counter[str] = Counter()
     whole = 0
     for seed in range(SPOILT):
@@ -102,7 +102,9 @@ def test_spoilt_runs() -> None:
 @pytest.mark.parametrize(
     "mutation", {one.__name__: one for _, one in MUTATIONS}.values(), ids=lambda one: one.__name__
 )
-def test_known_ways_to_break_a_law(mutation: Callable[..., list[Row] | None]) -> None:
+def test_vectors_judge_known_mistakes_as_the_reference(
+    mutation: Callable[..., list[Row] | None],
+) -> None:
     tried = 0
     for seed in range(8):
         trace = sound(seed, size=40, faults=seed % 2 == 1 and "view" in mutation.__name__)
@@ -113,7 +115,7 @@ def test_known_ways_to_break_a_law(mutation: Callable[..., list[Row] | None]) ->
     assert tried
 
 
-def test_order_in_the_file_and_clocks_do_not_matter() -> None:
+def test_the_order_of_rows_and_the_clocks_do_not_matter() -> None:
     """Logs one after the other, logs backwards, and clocks that are off by more than a message
     takes: pasts are those of the rows."""
     for seed in range(60):
@@ -128,7 +130,7 @@ def test_order_in_the_file_and_clocks_do_not_matter() -> None:
             assert Vectors(columns_of(Trace(trace.header, by_process))).facts.has_clock
 
 
-def test_numbers_far_apart_and_many_lives() -> None:
+def test_distant_numbers_and_many_incarnations_are_judged_as_by_the_reference() -> None:
     rows: list[Row] = []
     for life in range(40):
         for counter in (1, 1 << 39):
@@ -142,7 +144,7 @@ def test_numbers_far_apart_and_many_lives() -> None:
     assert vectors.judge(LAWS["causal"]).answer is Answer.BROKEN
 
 
-def test_gaps_are_seen_through() -> None:
+def test_gaps_in_numbers_are_judged_as_by_the_reference() -> None:
     """n3 never got n1:1, and passes on what depends on it; n4 delivers them the wrong way round.
     Direct deliveries do not show it: the past has to be followed."""
     text = "run gap ending=finished\nn1 submit n1:1\nn2 deliver n1:1\nn2 submit n2:1\n"
@@ -162,13 +164,13 @@ def test_total_without_a_known_order_is_merged() -> None:
     assert not len(vectors.select(LAWS["total"]))
 
 
-def test_two_orders_within_one_instant_are_no_order() -> None:
+def test_contradicting_orders_at_one_time_prove_nothing() -> None:
     text = "run tie ending=finished\nn1 deliver n9:1 at=5\nn1 deliver n9:2 at=5\n"
     text += "n2 deliver n9:2 at=5\nn2 deliver n9:1 at=5\n"
     assert compare(parse_history(text), "tie").judge(LAWS["total"]).answer is Answer.BROKEN
 
 
-def test_what_was_submitted_in_the_instant_of_a_join_is_not_exempt() -> None:
+def test_an_event_submitted_at_the_time_of_a_join_is_not_exempt() -> None:
     text = "run instant ending=finished\nn1 submit n1:1 at=5\nn2 join at=5\n"
     text += "n1 submit n1:2 at=6\nn2 deliver n1:2 at=7\n"
     assert compare(parse_history(text), "instant").judge(LAWS["causal"]).answer is Answer.BROKEN
@@ -176,7 +178,7 @@ def test_what_was_submitted_in_the_instant_of_a_join_is_not_exempt() -> None:
     assert compare(parse_history(earlier), "before it").judge(LAWS["causal"]).answer is Answer.HOLDS
 
 
-def test_what_was_openly_given_up_is_not_looked_at_again() -> None:
+def test_events_reported_as_lost_are_not_left_to_the_reference() -> None:
     text = "run given-up ending=finished\nn1 join\nn2 join\nn3 join\n"
     for number in range(1, 9):
         text += f"n1 submit n1:{number}\nn1 deliver n1:{number}\nn3 deliver n1:{number}\n"
@@ -198,7 +200,7 @@ def test_an_exemption_in_the_middle_hides_no_later_gap() -> None:
     assert compare(trace, "two left out").judge(LAWS["causal"]).answer is Answer.BROKEN
 
 
-def test_what_was_given_up_decides_whom_agreement_names() -> None:
+def test_events_reported_as_lost_decide_which_member_agreement_names() -> None:
     """n1 and n2 lack the same events. n1 gave up one that nobody delivered, so it is looked at by
     itself, and first; it is not connected with n3."""
     text = "run given-up ending=finished\nn0 join\nn1 join\nn2 join\nn3 join\nn4 join\n"
@@ -211,7 +213,7 @@ def test_what_was_given_up_decides_whom_agreement_names() -> None:
     assert "n2, which stayed" in vectors.judge(LAWS["agreement"]).why
 
 
-def test_who_stopped_before_the_last_submission_is_bound_by_nothing() -> None:
+def test_a_member_that_stopped_before_the_last_submission_has_to_deliver_nothing() -> None:
     """The last is delivered by nobody, and so no law about deliveries would keep its rows."""
     text = "run stopped ending=finished\nn1 join at=1\nn2 join at=1\nn3 join at=1\n"
     text += "n1 submit n1:1 at=40\nn1 deliver n1:1 at=40\nn3 deliver n1:1 at=45\n"
@@ -222,7 +224,7 @@ def test_who_stopped_before_the_last_submission_is_bound_by_nothing() -> None:
     assert vectors.judge(LAWS["agreement"]).answer is Answer.BROKEN
 
 
-def test_a_circle_within_one_instant_is_seen() -> None:
+def test_a_cycle_at_one_time_is_found() -> None:
     """Each delivers the other's event before it submits its own: no clock allows that, and one that
     stands still does not show that nothing is wrong."""
     text = "run circle ending=finished\nn1 deliver n2:1 at=5\nn1 submit n1:1 at=5\n"
@@ -258,7 +260,7 @@ def test_one_loss_in_the_middle_is_a_failure() -> None:
     assert asked[1] < asked[0]
 
 
-def test_of_a_large_broken_run_little_is_judged_again() -> None:
+def test_vectors_leave_few_rows_of_a_large_broken_run_to_the_reference() -> None:
     trace = sound(4, size=600, faults=False)
     rows = list(trace.rows)
     places = [at for at, row in enumerate(rows) if row.kind == "deliver"]
@@ -274,7 +276,7 @@ def test_of_a_large_broken_run_little_is_judged_again() -> None:
     assert len(rows_seen) < len(rows) / 4
 
 
-def test_families_of_their_own_groups() -> None:
+def test_each_group_is_judged_by_its_own_family() -> None:
     for seed in range(40):
         trace = spoilt(3 * seed + 2)
         groups = [{"name": f"g{n}", "family": ["causal", "feed", "total"][n]} for n in range(3)]
@@ -285,7 +287,7 @@ def test_families_of_their_own_groups() -> None:
         assert judge_columns(columns_of(trace)).verdicts == check(trace), seed
 
 
-def test_what_was_not_traced_is_unknown_and_what_did_not_happen_holds() -> None:
+def test_laws_about_untraced_rows_are_unknown_and_about_absent_ones_hold() -> None:
     vectors = compare(with_header(sound(1), level=Level.OFF), "off")
     assert {vectors.judge(LAWS[law]).answer for law in ALL} == {Answer.UNKNOWN}
     vectors = compare(Trace(Header("nothing", ending=Ending.FINISHED), []), "empty")

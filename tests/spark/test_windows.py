@@ -59,7 +59,7 @@ def written(lake: Path, name: str, trace: Trace, **fields: Any) -> tuple[Path, T
 
 
 @pytest.mark.slow
-def test_slices_settle_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> None:
+def test_slices_prove_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> None:
     folder, trace = written(tmp_path, "sound", sound(1))
     settled = settle(spark, folder, EVERY)
     assert settled is not None
@@ -123,7 +123,7 @@ def spoilt(law: str, count: int) -> list[Trace]:
 
 
 @pytest.mark.parametrize("law", ALL)
-def test_no_pass_holds_what_is_broken(tmp_path: Path, law: str) -> None:
+def test_no_pass_proves_a_broken_law(tmp_path: Path, law: str) -> None:
     """Whatever is settled of a broken run, of all laws, is what the reference says."""
     for number, trace in enumerate(spoilt(law, 6)):
         folder, named = written(tmp_path, f"broken-{number}", trace)
@@ -137,7 +137,7 @@ def test_no_pass_holds_what_is_broken(tmp_path: Path, law: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_passes_settle_runs_with_faults_and_groups_as_the_reference(
+def test_passes_judge_runs_with_faults_and_groups_as_the_reference(
     tmp_path: Path, seed: int
 ) -> None:
     """In whatever order the rows stand in the file, and for families that outlive a crash."""
@@ -165,7 +165,7 @@ def anything(count: int) -> Iterator[Trace]:
         yield (random_trace, lambda seed: SmallGroups(seed).trace(), random_tickets)[seed % 3](seed)
 
 
-def test_whatever_is_settled_of_any_run_is_what_the_reference_says(tmp_path: Path) -> None:
+def test_every_proof_agrees_with_the_reference(tmp_path: Path) -> None:
     read, broken = 0, 0
     for number, trace in enumerate(anything(200)):
         folder, named = written(tmp_path, f"any-{number}", trace)
@@ -196,7 +196,7 @@ HARD = {
 
 
 @pytest.mark.parametrize("law", HARD)
-def test_what_happens_within_one_instant_is_no_proof(tmp_path: Path, law: str) -> None:
+def test_rows_at_one_time_prove_nothing(tmp_path: Path, law: str) -> None:
     folder, trace = written(tmp_path, "tie", parse_history(f"run r ending=finished\n{HARD[law]}"))
     assert check(trace, [law])[0].answer is Answer.BROKEN
     run = passed(folder, EVERY, cores=2)
@@ -204,7 +204,7 @@ def test_what_happens_within_one_instant_is_no_proof(tmp_path: Path, law: str) -
     assert law not in run.settle(EVERY)
 
 
-def test_what_is_delivered_twice_between_two_views_proves_nothing(tmp_path: Path) -> None:
+def test_an_event_delivered_twice_between_two_views_proves_nothing(tmp_path: Path) -> None:
     """Twice the same cancels itself out in a digest."""
     text = "run r ending=finished\nn3 submit n3:1 at=1\nn3 submit n3:2 at=1\n"
     for member, number in (("n1", 1), ("n2", 2)):
@@ -227,7 +227,7 @@ def test_a_task_that_does_not_answer_proves_nothing(tmp_path: Path, silent: int)
         assert (unproved in run.settle(EVERY)) == (task == -1)
 
 
-def test_an_event_of_a_later_life_is_not_known_before(tmp_path: Path) -> None:
+def test_an_event_of_a_later_incarnation_is_not_known_before(tmp_path: Path) -> None:
     text = "run r ending=finished\nn1 deliver n1#1:1 at=1\nn1#1 submit n1#1:1 at=2\n"
     folder, trace = written(tmp_path, "lives", parse_history(text))
     assert check(trace, ["no-creation"])[0].answer is Answer.BROKEN
@@ -247,7 +247,9 @@ def test_tickets_of_one_group_prove_nothing_about_another(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_is_broken_in_a_huge_run_is_told_with_its_witness(spark: Any, tmp_path: Path) -> None:
+def test_a_broken_law_of_a_huge_run_is_reported_with_its_witness(
+    spark: Any, tmp_path: Path
+) -> None:
     for law in ("fifo", "causal", "total", "ticket-uniqueness"):
         folder, named = written(tmp_path, f"broken-{law}", spoilt(law, 1)[-1])
         (judged,) = judge_lake(spark, [folder], [law], Limits(huge=0))
@@ -270,7 +272,7 @@ def doubtful(trace: Trace) -> dict[str, list[Row]]:
 
 
 @pytest.mark.slow
-def test_flaws_and_gaps_are_left_to_the_vectors_or_told_alike(spark: Any, tmp_path: Path) -> None:
+def test_flaws_and_gaps_are_left_to_the_vectors_or_judged_alike(spark: Any, tmp_path: Path) -> None:
     for name, rows in doubtful(sound(5)).items():
         folder, trace = written(tmp_path, name, Trace(sound(5).header, rows))
         (judged,) = judge_lake(spark, [folder], ALL, Limits(huge=0))

@@ -48,7 +48,7 @@ def test_a_new_store_is_empty_and_stays_so(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
-def test_what_is_synced_is_found_again_in_the_order_of_writing(tmp_path: Path) -> None:
+def test_synced_records_are_found_again_in_the_order_of_writing(tmp_path: Path) -> None:
     store = opened(tmp_path)
     keep(store, [Counted("g", 1, b"\x00\xff" * 100), Latest("h", "a", 1)])
     keep(store, counted(2, 2))
@@ -74,7 +74,7 @@ def test_the_records_of_one_group_can_be_asked_for(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_group_that_is_forgotten_stays_so(tmp_path: Path) -> None:
+def test_a_forgotten_group_stays_forgotten(tmp_path: Path) -> None:
     store = opened(tmp_path)
     keep(store, [*counted(1), Latest("h", "a", 1), Latest("g", "a", 1)])
     store.forget("g")
@@ -99,7 +99,7 @@ def test_groups_that_come_and_are_forgotten_do_not_fill_the_disk(tmp_path: Path)
     assert found_in(tmp_path) == counted(1)
 
 
-def test_a_record_is_kept_after_a_sync_and_not_before(tmp_path: Path) -> None:
+def test_a_record_is_durable_after_a_sync_and_not_before(tmp_path: Path) -> None:
     store = opened(tmp_path)
     keep(store, counted(1))
     store.append(counted(2))
@@ -144,7 +144,7 @@ def test_records_may_be_appended_while_another_thread_syncs(tmp_path: Path) -> N
 # --- making room ---------------------------------------------------------------------------------
 
 
-def test_a_file_is_written_anew_when_more_is_garbage_than_counts(tmp_path: Path) -> None:
+def test_a_file_is_rewritten_when_most_of_it_is_garbage(tmp_path: Path) -> None:
     store = opened(tmp_path, least_garbage=SMALL)
     keep(store, counted(*range(5)))
     largest = 0
@@ -158,7 +158,7 @@ def test_a_file_is_written_anew_when_more_is_garbage_than_counts(tmp_path: Path)
     assert found_in(tmp_path) == [*counted(*range(5)), Latest("g", "a", 199)]
 
 
-def test_a_large_file_is_not_written_anew_for_little_garbage(tmp_path: Path) -> None:
+def test_a_large_file_is_not_rewritten_for_little_garbage(tmp_path: Path) -> None:
     """Each time all that counts is written, so as much garbage has to be worth it."""
     store = opened(tmp_path, least_garbage=SMALL)
     keep(store, [Counted("g", 0, b"x" * 10_000)])
@@ -170,7 +170,7 @@ def test_a_large_file_is_not_written_anew_for_little_garbage(tmp_path: Path) -> 
     store.close()
 
 
-def test_what_is_written_anew_may_be_larger_than_one_write(tmp_path: Path) -> None:
+def test_a_rewritten_file_may_be_larger_than_one_write(tmp_path: Path) -> None:
     store = opened(tmp_path, least_garbage=SMALL)
     large: list[Packet] = [Counted("g", number, bytes([number]) * 300_000) for number in range(9)]
     keep(store, large)
@@ -192,7 +192,7 @@ Batches = list[list[Packet] | None]
     st.lists(st.none() | st.lists(RECORDS, max_size=6), max_size=20),
     st.sampled_from([0, 100, 1 << 20]),
 )
-def test_a_file_and_a_simulated_disk_keep_exactly_what_counts(
+def test_a_file_and_a_simulated_disk_persist_the_same_records(
     batches: Batches, least_garbage: int
 ) -> None:
     """Against a plain list of all that was ever kept; None is a crash and a new process."""
@@ -219,7 +219,7 @@ def test_a_file_and_a_simulated_disk_keep_exactly_what_counts(
 # --- limits --------------------------------------------------------------------------------------
 
 
-def test_a_full_store_refuses_a_batch_and_keeps_others(tmp_path: Path) -> None:
+def test_a_full_store_rejects_a_batch_and_persists_others(tmp_path: Path) -> None:
     """Nothing was written, so another group's small record is still welcome."""
     store = opened(tmp_path, largest=1000)
     keep(store, [Counted("g", 1, b"x" * 500)])
@@ -230,7 +230,7 @@ def test_a_full_store_refuses_a_batch_and_keeps_others(tmp_path: Path) -> None:
     assert found_in(tmp_path) == [Counted("g", 1, b"x" * 500), *counted(4)]
 
 
-def test_what_is_appended_and_not_synced_counts_too(tmp_path: Path) -> None:
+def test_records_that_are_not_synced_count_towards_the_limit(tmp_path: Path) -> None:
     store = opened(tmp_path, largest=1000)
     store.append([Latest("g", "x" * 600, 1)])
     with pytest.raises(DiskError, match="is full"):
@@ -264,7 +264,7 @@ def test_a_file_that_is_too_long_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [1, 20, 60, 150])
-def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, after: int) -> None:
+def test_acknowledged_records_outlive_a_kill(tmp_path: Path, after: int) -> None:
     """Whatever it was doing, writing anew included: at most its last step is found in part."""
     command = [sys.executable, "-m", "tests.store.stored", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -286,7 +286,7 @@ def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, after: int) -> No
     assert every in (tens, [*tens, said + 1])
 
 
-def test_a_file_that_was_not_finished_is_taken_away(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_deleted(tmp_path: Path) -> None:
     store = opened(tmp_path)
     keep(store, counted(1))
     store.close()

@@ -44,7 +44,7 @@ def written(folder: Path, *batches: list[Packet]) -> tuple[Path, list[int]]:
 # --- torn tails ----------------------------------------------------------------------------------
 
 
-def test_a_tail_torn_at_any_byte_is_cut_and_nothing_before_it_is_lost(
+def test_a_tail_torn_at_any_byte_is_truncated_and_nothing_before_it_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, ends = written(tmp_path, counted(1), counted(2), counted(3))
@@ -66,7 +66,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_nothing_before_it_is_lost(
         assert found_in(tmp_path)[-2:] == (counted(3, 4) if cut >= last else counted(2, 4))
 
 
-def test_a_step_that_is_torn_is_found_up_to_there(tmp_path: Path) -> None:
+def test_the_whole_records_of_a_torn_step_are_found(tmp_path: Path) -> None:
     path, ends = written(tmp_path, counted(1), counted(2, 3, 4))
     size = (ends[2] - ends[1] - COMMIT_SIZE) // 3
     path.write_bytes(path.read_bytes()[: ends[1] + 2 * size + 5])
@@ -82,7 +82,7 @@ def test_blocks_of_an_unsynced_step_may_reach_the_disk_in_any_order(tmp_path: Pa
     assert found_in(tmp_path) == counted(1)
 
 
-def test_a_record_cannot_feign_that_what_is_torn_was_synced(tmp_path: Path) -> None:
+def test_a_record_cannot_make_a_torn_tail_look_synced(tmp_path: Path) -> None:
     """It holds marks of another file, and the beginning of its own: checksums are salted."""
     (tmp_path / "other").mkdir()
     other, _ = written(tmp_path / "other", counted(1))
@@ -95,7 +95,7 @@ def test_a_record_cannot_feign_that_what_is_torn_was_synced(tmp_path: Path) -> N
     assert found_in(tmp_path) == counted(1)
 
 
-def test_what_is_found_when_a_file_is_opened_is_synced_then(tmp_path: Path) -> None:
+def test_records_found_when_a_file_is_opened_are_synced(tmp_path: Path) -> None:
     """A record without its mark may not be on the disk; once it was read it has to be."""
     path, ends = written(tmp_path, counted(1), counted(2))
     whole = path.read_bytes()
@@ -134,7 +134,7 @@ def test_a_byte_that_changed_anywhere_in_what_was_synced_is_an_error(
         assert path.read_bytes() == data  # for whoever looks into it
 
 
-def test_a_piece_that_is_gone_or_doubled_or_elsewhere_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_repeated_or_moved_piece_is_an_error(tmp_path: Path) -> None:
     path, ends = written(tmp_path, counted(1), counted(2), counted(3))
     whole = path.read_bytes()
     head, one, two, three = (whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
@@ -175,14 +175,14 @@ def test_a_huge_length_is_damage_in_the_middle_and_torn_at_the_end(tmp_path: Pat
         (HEADER.pack(MAGIC, 1, 7, 7, 0, 7), "damaged at byte 0: the checksum of its header"),
     ],
 )
-def test_what_is_no_store_of_ours_is_told(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_store_is_rejected(tmp_path: Path, content: bytes, said: str) -> None:
     (tmp_path / NAME).write_bytes(content)
     with pytest.raises(DiskError, match=said):
         opened(tmp_path)
     assert (tmp_path / NAME).read_bytes() == content
 
 
-def test_a_record_that_nobody_knows_is_never_left_out(tmp_path: Path) -> None:
+def test_a_record_of_an_unknown_type_is_an_error(tmp_path: Path) -> None:
     store = FileStore(tmp_path, codec_of(Counted, Foreign))
     keep(store, [*counted(1), Foreign("g"), *counted(2)])
     store.close()
@@ -190,7 +190,7 @@ def test_a_record_that_nobody_knows_is_never_left_out(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_a_place_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DiskError, match="nowhere/records cannot be used: No such file"):
         opened(tmp_path / "nowhere")
     (tmp_path / NAME).mkdir()
@@ -201,7 +201,7 @@ def test_a_place_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 # --- a disk that fails ---------------------------------------------------------------------------
 
 
-def test_a_full_disk_ends_the_store_and_loses_nothing_that_was_kept(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_store_and_loses_no_durable_record(tmp_path: Path) -> None:
     store = opened(tmp_path)
     keep(store, counted(1))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -237,9 +237,7 @@ class Breaking:
         return self.call(*arguments)
 
 
-def test_a_sync_that_failed_is_not_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system forgets what it could not write: the next sync would be a lie."""
     store = opened(tmp_path)
     keep(store, counted(1))
@@ -264,7 +262,7 @@ FAILURES = [(call, at) for call, count in CALLS.items() for at in range(count)]
 
 
 @pytest.mark.parametrize(("call", "at"), FAILURES)
-def test_a_failure_at_any_call_of_the_system_loses_nothing(
+def test_a_failure_of_any_system_call_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, at: int
 ) -> None:
     """The step in which it fails is found or not; all before it is, and it goes on from there."""
@@ -286,7 +284,7 @@ def test_a_failure_at_any_call_of_the_system_loses_nothing(
     assert found_in(tmp_path) == [Latest("g", "a", 1000)]
 
 
-def test_a_failure_while_it_is_opened_is_told(
+def test_a_failure_while_a_store_is_opened_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, counted(1))

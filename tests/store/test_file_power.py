@@ -90,7 +90,7 @@ def platter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Platter:
     return Platter(tmp_path / "store", tmp_path / "scratch", monkeypatch)
 
 
-def test_what_was_acknowledged_outlives_a_power_failure(platter: Platter) -> None:
+def test_acknowledged_records_outlive_a_power_failure(platter: Platter) -> None:
     """After any step, the first and those with which the file is written anew included."""
     store = opened(platter.folder, least_garbage=SMALL)
     assert platter.found() == []
@@ -105,7 +105,7 @@ def test_what_was_acknowledged_outlives_a_power_failure(platter: Platter) -> Non
     store.close()
 
 
-def test_a_process_that_finds_a_new_file_makes_sure_of_its_name(platter: Platter) -> None:
+def test_opening_a_new_file_syncs_its_folder(platter: Platter) -> None:
     """The one before it died between giving the file its name and knowing that it has it."""
     store = opened(platter.folder, least_garbage=SMALL)
     keep(store, [Latest("g", "a", 0)])
@@ -120,7 +120,7 @@ def test_a_process_that_finds_a_new_file_makes_sure_of_its_name(platter: Platter
     again.close()
 
 
-def test_what_a_process_finds_is_on_the_disk_before_it_is_told(platter: Platter) -> None:
+def test_records_are_on_the_disk_before_a_process_is_given_them(platter: Platter) -> None:
     """A sync has failed. The system still shows the record, and takes it for written: only what
     is written once more will be on the disk."""
     store = opened(platter.folder)

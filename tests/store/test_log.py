@@ -159,7 +159,7 @@ def is_prefix(some: list[object], every: list[object]) -> bool:
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_every_prefix_holds_what_was_whole_and_can_be_carried_on(
+def test_every_prefix_of_a_log_gives_its_whole_records_and_can_be_continued(
     policy: Policy, folder: Path
 ) -> None:
     """Records replace each other, so of those only all that there were can be compared."""
@@ -195,7 +195,7 @@ def flipped(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 @pytest.mark.usefixtures("quick_disk")
-def test_every_flipped_bit_is_refused_by_readers_and_writers_and_nothing_is_cut(
+def test_every_flipped_bit_is_rejected_by_readers_and_writers_and_nothing_truncated(
     policy: Policy, folder: Path
 ) -> None:
     """But in the last frame, behind which there is nothing: that looks torn.
@@ -226,7 +226,7 @@ def carried_on(policy: Policy, folder: Path) -> list[object]:
     return policy.read(folder)
 
 
-def test_a_commit_that_is_elsewhere_is_damage(folder: Path) -> None:
+def test_a_commit_in_the_wrong_place_is_damage(folder: Path) -> None:
     """All frames are whole, and still some are missing: commits count them."""
     write_recording(folder)
     path = find_segments(folder)[0][1]
@@ -265,7 +265,7 @@ LAST_OF_VERSION_1 = {"records": NAME, "recording": f"{10:020}.segment", "rows": 
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_files_of_version_1_are_read_and_carried_on(name: str, folder: Path) -> None:
+def test_files_of_version_1_are_read_and_continued(name: str, folder: Path) -> None:
     version_1_in(folder, name)
     policy = POLICIES[name]
     assert policy.read(folder) == FOUND_IN_VERSION_1[name]
@@ -277,7 +277,7 @@ def test_files_of_version_1_are_read_and_carried_on(name: str, folder: Path) -> 
         assert len(after) == len(before) + 1
 
 
-def test_a_recording_of_version_1_goes_on_in_version_2(folder: Path) -> None:
+def test_a_recording_of_version_1_continues_in_version_2(folder: Path) -> None:
     """In its own version to the end of its last segment, which a reader need not know."""
     version_1_in(folder, "recording")
     log = RecordLog(folder, segment_bytes=1 << 12)
@@ -295,7 +295,7 @@ def test_a_recording_of_version_1_goes_on_in_version_2(folder: Path) -> None:
     assert numbers == list(range(9, 40))
 
 
-def test_a_store_of_version_1_is_written_anew_and_loses_nothing(folder: Path) -> None:
+def test_a_store_of_version_1_is_rewritten_and_loses_nothing(folder: Path) -> None:
     version_1_in(folder, "records")
     opened(folder).close()
     assert Walk(folder / NAME, file.RECORDS).header.version == 2
@@ -304,7 +304,7 @@ def test_a_store_of_version_1_is_written_anew_and_loses_nothing(folder: Path) ->
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.usefixtures("quick_disk")
-def test_every_prefix_of_version_1_can_be_carried_on(name: str, folder: Path) -> None:
+def test_every_prefix_of_a_version_1_log_can_be_continued(name: str, folder: Path) -> None:
     version_1_in(folder, name)
     policy, path = POLICIES[name], folder / LAST_OF_VERSION_1[name]
     whole = path.read_bytes()
@@ -356,7 +356,7 @@ def test_flipped_bits_of_version_1_are_refused(name: str, folder: Path) -> None:
         ),
     ],
 )
-def test_a_writer_refuses_what_a_reader_would(
+def test_a_writer_rejects_what_a_reader_would(
     module: object,
     kind: str,
     write: Callable[[Path], None],
@@ -407,7 +407,7 @@ def open_umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_files_and_folders_are_their_owners_alone(policy: Policy, tmp_path: Path) -> None:
+def test_files_and_folders_are_private_to_their_owner(policy: Policy, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "log"
     Identity(folder, "n1").release()
     assert {path.name for path in folder.iterdir()} == {"lock", "incarnation"}
@@ -425,7 +425,7 @@ def test_files_and_folders_are_their_owners_alone(policy: Policy, tmp_path: Path
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_what_is_written_anew_is_its_owners_alone_too(folder: Path) -> None:
+def test_a_rewritten_file_is_private_to_its_owner(folder: Path) -> None:
     version_1_in(folder, "records")
     version_1_in(folder, "rows")
     (folder / "n1.rows").chmod(0o644)
@@ -434,7 +434,7 @@ def test_what_is_written_anew_is_its_owners_alone_too(folder: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
-def test_a_file_that_a_killed_process_was_writing_anew_is_no_obstacle(folder: Path) -> None:
+def test_a_half_rewritten_file_of_a_killed_process_is_no_obstacle(folder: Path) -> None:
     version_1_in(folder, "rows")
     (folder / "n1.rows.tmp").write_bytes(b"half")
     write_one_more_row(folder)

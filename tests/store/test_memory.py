@@ -30,7 +30,7 @@ def test_a_record_is_durable_after_a_sync_and_not_before() -> None:
     assert disk.records() == records(1, 2)
 
 
-def test_a_sync_of_so_many_takes_the_oldest() -> None:
+def test_a_sync_of_some_records_takes_the_oldest() -> None:
     disk = SimulatedDisk(10)
     disk.append(records(1, 2))
     disk.append(records(3))
@@ -62,7 +62,7 @@ def test_a_disk_that_is_lost_has_nothing() -> None:
     assert disk.records() == []
 
 
-def test_whoever_reads_the_records_cannot_change_them() -> None:
+def test_reading_the_records_cannot_change_them() -> None:
     disk = SimulatedDisk(10)
     disk.append(records(1))
     disk.sync()
@@ -80,7 +80,7 @@ def test_the_callers_list_stays_its_own() -> None:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.FAIL, Trouble.FULL])
-def test_a_disk_in_trouble_refuses_the_next_record_and_keeps_the_earlier(
+def test_a_failing_disk_rejects_the_next_record_and_has_the_earlier_ones(
     trouble: Trouble,
 ) -> None:
     disk = SimulatedDisk(10)
@@ -116,7 +116,7 @@ def test_a_disk_takes_as_many_records_as_fit_and_never_half_a_step() -> None:
     assert disk.records() == records(1, 2, 5)
 
 
-def test_a_crash_gives_back_the_room_of_what_it_lost() -> None:
+def test_a_crash_frees_the_room_of_lost_records() -> None:
     disk = SimulatedDisk(2)
     disk.append(records(1, 2))
     disk.crash()

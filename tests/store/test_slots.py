@@ -56,7 +56,7 @@ def test_the_newest_of_each_slot_counts_in_the_order_of_writing(records: list[Pa
         assert kept(records, group) == [one for one in newest(records) if one.group == group]
 
 
-def test_who_puts_is_told_what_is_gone() -> None:
+def test_putting_a_record_returns_what_it_replaces() -> None:
     slots: Slots[int] = Slots()
     assert slots.put(Latest("g", "a", 1), 1) is None
     assert slots.put(Latest("g", "b", 2), 2) is None

@@ -52,7 +52,7 @@ def average(runs: list[Seen]) -> Seen:
     [(25, 4, 2, 0.002, 0, 150), (25, 3, 3, 0.05, 0, 150), (60, 4, 3, 0.02, 6, 80),
      (250, 4, 4, 0.002, 0, 30)],
 )  # fmt: skip
-def test_in_step_the_model_is_what_is_seen(
+def test_with_synchronised_rounds_the_model_is_what_is_measured(
     processes: int, fan_out: int, hops: int, loss: float, dead: int, rounds: int
 ) -> None:
     def crowd(seed: int) -> Crowd:
@@ -76,7 +76,9 @@ def test_in_step_the_model_is_what_is_seen(
     [(25, 4, "oldest", 150), (25, 6, "oldest", 150), (125, 5, "oldest", 50),
      (250, 8, "oldest", 30), (125, 3, "youngest", 40)],
 )  # fmt: skip
-def test_out_of_step_the_model_is_close(processes: int, hops: int, keep: str, rounds: int) -> None:
+def test_without_synchronised_rounds_the_model_is_close(
+    processes: int, hops: int, keep: str, rounds: int
+) -> None:
     def crowd(seed: int) -> Crowd:
         return Crowd(processes, 4, hops, loss=0.002, youngest=keep == "youngest", seed=seed)
 
@@ -90,7 +92,7 @@ def test_out_of_step_the_model_is_close(processes: int, hops: int, keep: str, ro
 
 
 @pytest.mark.parametrize("load", [12, 20])
-def test_too_many_events_for_a_message(load: int) -> None:
+def test_the_model_is_right_when_messages_are_full(load: int) -> None:
     """Youngest first, the oldest suffer: the model says so, and on the safe side."""
     runs = [Crowd(60, 4, 5, loss=0.002, room=20, in_step=True, seed=s) for s in range(3)]
     seen = average([crowd.run(load, 50) for crowd in runs])
@@ -102,7 +104,7 @@ def test_too_many_events_for_a_message(load: int) -> None:
     assert told.message_events <= 20 < free.message_events
 
 
-def test_a_history_as_planned_knows_doubles_and_a_short_one_does_not() -> None:
+def test_the_planned_history_recognises_duplicates_and_a_shorter_one_does_not() -> None:
     group = Group(processes=60, events_per_round=6, loss=0.002, keep="youngest")
     enough = settings_for(group, 4, 5).history
     few = minimum_history(6, 5)
@@ -121,12 +123,14 @@ def test_a_history_as_planned_knows_doubles_and_a_short_one_does_not() -> None:
 @pytest.mark.parametrize(
     ("relays", "low", "high"), [(5, 0.93, 1.0), (6, 0.015, 0.025), (7, 0, 0.002)]
 )
-def test_two_hundred_and_fifty_in_step(relays: int, low: float, high: float) -> None:
+def test_the_model_predicts_how_many_of_250_processes_are_missed(
+    relays: int, low: float, high: float
+) -> None:
     group = Group(processes=250, events_per_round=6, loss=0.002, in_step=True)
     assert low <= expect(group, settings(4, relays - 1)).missed <= high
 
 
-def test_out_of_step_the_oldest_age_costs_many_hops() -> None:
+def test_without_synchronised_rounds_the_oldest_age_costs_many_hops() -> None:
     """Five hops, which are plenty in step, miss some 15 of 250 when the oldest age counts."""
     oldest = Group(processes=250, events_per_round=6, loss=0.002, keep="oldest")
     youngest = Group(processes=250, events_per_round=6, loss=0.002)
@@ -135,7 +139,7 @@ def test_out_of_step_the_oldest_age_costs_many_hops() -> None:
     assert plan(oldest).settings.hops > 2 * plan(youngest).settings.hops
 
 
-def test_a_pair_of_processes() -> None:
+def test_with_two_processes_only_the_loss_of_every_message_misses_one() -> None:
     """One message a round, each lost with the same chance."""
     group = Group(processes=2, events_per_round=0.01, loss=0.1, in_step=True)
     for hops in range(4):
@@ -144,7 +148,7 @@ def test_a_pair_of_processes() -> None:
         assert told.reach_all == pytest.approx(1 - told.missed)
 
 
-def test_everybody_is_told_at_once() -> None:
+def test_with_a_fan_out_of_all_one_round_misses_only_lost_messages() -> None:
     """Fan-out to all others: the first round reaches whom its messages reach."""
     group = Group(processes=11, events_per_round=1, loss=0.3, in_step=True, eager=False)
     told = expect(group, settings(10, 0))
@@ -167,7 +171,7 @@ def test_recovery_needs_a_live_holder_and_two_messages() -> None:
     assert small.recovery_success < 0.01 < small.buffer_overflow
 
 
-def test_the_papers_bounds() -> None:
+def test_bounds_are_those_of_the_paper() -> None:
     """The load of section 6.2: 6 events a round, 5 hops counted as 6 relays."""
     group = Group(processes=250, events_per_round=6, failure=0.04, creators=25)
     told = bounds(group, settings(4, 5, asked=4))
@@ -261,12 +265,12 @@ def test_more_of_anything_good_never_misses_more() -> None:
         ({"delay": 100.0}, "delay must be"),
     ],
 )
-def test_a_group_that_cannot_be(wrong: dict[str, float], said: str) -> None:
+def test_impossible_groups_are_rejected(wrong: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Group(**{"processes": 10, "events_per_round": 1.0, **wrong})
 
 
-def test_settings_and_wishes_that_cannot_be() -> None:
+def test_impossible_settings_and_wishes_are_rejected() -> None:
     group = Group(processes=10, events_per_round=1)
     for chosen in (settings(0, 3), settings(10, 3), settings(3, -1), settings(3, 101)):
         with pytest.raises(ValueError, match="must be"):
@@ -307,7 +311,7 @@ def test_advice_names_what_cannot_work() -> None:
 # --- tails -----------------------------------------------------------------------------------
 
 
-def test_tails_are_sums() -> None:
+def test_tails_agree_with_sums_of_probabilities() -> None:
     for mean in (0.1, 3.0, 40.0):
         chances = [math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(200)]
         for count in (0, 1, 3, 40, 60):

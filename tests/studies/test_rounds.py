@@ -139,7 +139,7 @@ def test_views_that_cyclon_shuffles_are_like_views_that_last_two_rounds() -> Non
     assert not differences(seen, counted(journey, 300))
 
 
-def test_the_comparison_finds_what_is_a_little_wrong() -> None:
+def test_the_comparison_finds_small_errors() -> None:
     """What `differences` must see, or the tests above say nothing: runs of the model itself."""
     right = Journey(processes=60, fan_out=4, hops=3, loss=0.1, crash=10 / 59)
     seen = counted(right, 450)[300:]
@@ -186,7 +186,7 @@ def test_views_that_are_hashed_are_like_views_that_are_drawn(size: int) -> None:
     assert not differences(seen, counted(journey, 1000))
 
 
-def test_a_view_that_is_drawn_anew_in_each_round_is_as_good_as_everybody() -> None:
+def test_a_view_drawn_anew_each_round_reaches_as_many_as_knowing_all() -> None:
     everybody = Journey(processes=60, fan_out=4, hops=3)
     anew = msgspec.structs.replace(everybody, view_size=5, view_lasts=1)
     assert not differences(counted(anew, 500), counted(everybody, 1000)[500:])
@@ -194,7 +194,7 @@ def test_a_view_that_is_drawn_anew_in_each_round_is_as_good_as_everybody() -> No
     assert differences(counted(fixed, 500), counted(everybody, 1000)[500:])
 
 
-def test_in_step_the_planner_predicts_the_curve() -> None:
+def test_with_synchronised_rounds_the_planner_predicts_the_curve() -> None:
     relay = Relay(processes=20_001, live=18_001.0, fan_out=4, hops=7, loss=0.05)
     shares = [share for _, _, share in spread_in_step(relay).arrivals]
     predicted = 1 + np.cumsum([0, *shares]) * (relay.live - 1)
@@ -204,7 +204,7 @@ def test_in_step_the_planner_predicts_the_curve() -> None:
     assert means[-1] == pytest.approx(predicted[-1], rel=1e-3)
 
 
-def test_out_of_step_the_planner_predicts_who_is_reached_at_last() -> None:
+def test_without_synchronised_rounds_the_planner_predicts_the_final_reach() -> None:
     relay = Relay(processes=100_000, live=100_000.0, fan_out=4, hops=8, loss=0.05, keep="youngest")
     predicted = relay.live - spread_phased(relay).missed
     ends = [curve(100_000, 4, 8, loss=0.05, slots=16, seed=seed)[-1] for seed in range(3)]
@@ -232,7 +232,7 @@ def test_targets_are_distinct_even_and_never_oneself(view: int | None) -> None:
         assert len(counts) == view  # the same few for ever
 
 
-def test_the_share_that_is_lost_is_what_was_asked_for() -> None:
+def test_the_configured_share_of_messages_is_lost() -> None:
     journey = Journey(processes=100_000, fan_out=4, hops=1, loss=0.25, crash=0.2)
     hit = Draw(journey).targets(1, np.arange(50_000))
     assert hit.size / 200_000 == pytest.approx(0.75 * 0.8, abs=0.005)
@@ -254,7 +254,7 @@ def test_an_event_is_relayed_at_ages_zero_to_hops() -> None:
     assert curve(50, 4, 2, crash=0.999) == [1, 1, 1, 1]
 
 
-def test_what_has_terminated_does_not_start_again() -> None:
+def test_a_terminated_event_does_not_start_again() -> None:
     """Nor does what came too old to be relayed; a younger copy makes an active one younger."""
     journey = Journey(processes=5, fan_out=1, hops=3)
     population = Population(journey)
@@ -280,6 +280,6 @@ def test_what_has_terminated_does_not_start_again() -> None:
         ({"seed": -1}, "seed must be"),
     ],
 )
-def test_what_cannot_be_is_told(wrong: dict[str, Any], said: str) -> None:
+def test_impossible_settings_are_rejected(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         reach(Journey(**({"processes": 10, "fan_out": 4, "hops": 2} | wrong)))

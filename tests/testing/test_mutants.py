@@ -35,7 +35,7 @@ def test_every_law_of_fifo_has_a_mutant() -> None:
     assert {BREAKS[name] for name in bugs} == set(PROMISES["fifo"].laws)
 
 
-def test_the_laws_that_only_clusters_promise_have_one() -> None:
+def test_every_law_that_only_clusters_promise_has_a_mutant() -> None:
     bugs = [name for name, family in FAMILY_OF.items() if family == "causal"]
     assert {BREAKS[name] for name in bugs} == {
         "optimistic-causal",

@@ -17,7 +17,7 @@ SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 SHORT = Scenario(name="short", processes=3, duration=Duration(SECOND), quiet=Duration(SECOND))
 
 
-def test_what_applications_were_handed_begins_with_a_view() -> None:
+def test_the_outputs_of_an_application_begin_with_a_view() -> None:
     run = simulate(SCENARIOS / "one_crash.toml", 1)
     for name in ("n1", "n2", "n3"):
         assert isinstance(run.heard[name][0], View)

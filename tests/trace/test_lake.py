@@ -93,7 +93,7 @@ def test_leftovers_beside_a_whole_run_are_ignored(tmp_path: Path) -> None:
     assert read_run(folder).rows == ROWS
 
 
-def test_places_without_a_trace(tmp_path: Path) -> None:
+def test_a_folder_without_a_trace_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"nowhere does not exist: give a lake folder"):
         find_runs(tmp_path / "nowhere")
     (tmp_path / "file").touch()
@@ -108,7 +108,7 @@ def test_places_without_a_trace(tmp_path: Path) -> None:
     assert "run=r was cut while it was being written" in complaint(tmp_path / "run=r")
 
 
-def test_files_that_are_not_whole(tmp_path: Path) -> None:
+def test_incomplete_files_are_rejected(tmp_path: Path) -> None:
     part = write(tmp_path) / "part-00000.parquet"
     whole = part.read_bytes()
     for data, said in (
@@ -127,7 +127,7 @@ def test_files_that_are_not_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_damage_anywhere_is_a_sentence_or_harmless(tmp_path: Path, ours: bool) -> None:
+def test_damage_anywhere_is_reported_in_a_sentence_or_harmless(tmp_path: Path, ours: bool) -> None:
     # Five names, so that a damaged index into them can point to a sixth.
     written = [Row(f"p{i}", 0, i, i, "submit", "g", f"p{i}", stamp=(i,)) for i in range(5)]
     part = write(tmp_path, rows=written) / "part-00000.parquet"
@@ -166,7 +166,7 @@ def test_damage_anywhere_is_a_sentence_or_harmless(tmp_path: Path, ours: bool) -
     ],
     ids=range(10),
 )
-def test_headers_that_are_not_right(tmp_path: Path, data: bytes, said: str) -> None:
+def test_wrong_headers_are_rejected(tmp_path: Path, data: bytes, said: str) -> None:
     folder = write(tmp_path)
     (folder / "run.json").write_bytes(data)
     assert said in complaint(folder)
@@ -187,7 +187,7 @@ def test_a_foreign_trace_needs_no_more_than_the_required_columns(tmp_path: Path)
     assert read_run(foreign(tmp_path, "s", drop=("run",))).rows == trace.rows
 
 
-def test_other_types_for_the_same_values_are_taken(tmp_path: Path) -> None:
+def test_other_column_types_for_the_same_values_are_accepted(tmp_path: Path) -> None:
     folder = foreign(
         tmp_path,
         process=pa.array(["a", "b"], pa.large_string()),
@@ -226,11 +226,13 @@ def test_other_types_for_the_same_values_are_taken(tmp_path: Path) -> None:
     ],
     ids=range(13),
 )
-def test_values_that_break_the_contract(tmp_path: Path, columns: Any, said: str) -> None:
+def test_values_that_break_the_contract_are_rejected(
+    tmp_path: Path, columns: Any, said: str
+) -> None:
     assert said in complaint(foreign(tmp_path, **columns))
 
 
-def test_columns_that_break_the_contract(tmp_path: Path) -> None:
+def test_columns_that_break_the_contract_are_rejected(tmp_path: Path) -> None:
     for name in ("process", "incarnation", "step", "at", "kind"):
         folder = foreign(tmp_path, f"no-{name}", drop=(name,))
         assert f"part-0.parquet lacks the column {name!r}" in complaint(folder)
@@ -243,7 +245,7 @@ def test_columns_that_break_the_contract(tmp_path: Path) -> None:
     assert "has the column 'kind' more than once" in complaint(folder)
 
 
-def test_another_version_of_the_contract(tmp_path: Path) -> None:
+def test_a_newer_version_of_the_contract_is_rejected(tmp_path: Path) -> None:
     folder = foreign(tmp_path)
     table = pq.ParquetFile(folder / "part-0.parquet").read()
     table = table.replace_schema_metadata({"schema_version": "3"})
@@ -284,14 +286,14 @@ def test_equal_names_are_one_object(tmp_path: Path) -> None:
     assert rows[1].process is rows[2].process
 
 
-def test_more_rows_than_memory_should_hold_are_refused_at_once(tmp_path: Path) -> None:
+def test_too_many_rows_for_memory_are_rejected_at_once(tmp_path: Path) -> None:
     folder = write(tmp_path, rows_per_group=1, rows_per_part=1)
     assert read_run(folder, rows_limit=4).rows == ROWS
     said = complaint(folder, rows_limit=3)
     assert "run=r has 4 rows, more than the 3 that are read into memory: use a smaller" in said
 
 
-def test_without_pyarrow_it_says_what_to_install(
+def test_without_pyarrow_reading_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(tmp_path)

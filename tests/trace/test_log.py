@@ -45,7 +45,7 @@ def row(step: int, **more: object) -> Row:
 
 @SAME_FOLDER
 @given(ROWS, ROWS)
-def test_rows_come_back_as_they_were_also_over_two_lives(
+def test_rows_of_two_incarnations_are_read_back_as_written(
     tmp_path: Path, first: list[Row], second: list[Row]
 ) -> None:
     path = tmp_path / "n1.rows"
@@ -57,7 +57,7 @@ def test_rows_come_back_as_they_were_also_over_two_lives(
 
 @SAME_FOLDER
 @given(ROWS, st.integers(0, 1000))
-def test_a_log_that_was_cut_anywhere_tells_all_that_is_whole(
+def test_a_log_truncated_anywhere_gives_all_whole_rows(
     tmp_path: Path, rows: list[Row], kept: int
 ) -> None:
     path = tmp_path / "n1.rows"
@@ -75,7 +75,7 @@ def test_a_log_that_was_cut_anywhere_tells_all_that_is_whole(
 
 @SAME_FOLDER
 @given(ROWS, st.integers(0, 1000), ROWS)
-def test_a_new_life_goes_on_after_the_last_whole_row(
+def test_a_new_incarnation_continues_after_the_last_whole_row(
     tmp_path: Path, old: list[Row], kept: int, new: list[Row]
 ) -> None:
     path = tmp_path / "n1.rows"
@@ -87,7 +87,7 @@ def test_a_new_life_goes_on_after_the_last_whole_row(
     assert list(read_log(path)) == whole + new
 
 
-def test_what_was_flushed_is_there_without_a_close(tmp_path: Path) -> None:
+def test_flushed_rows_are_in_the_file_without_a_close(tmp_path: Path) -> None:
     path = tmp_path / "n1.rows"
     log = RowLog(path)
     log.write(row(1))
@@ -108,7 +108,7 @@ def test_many_rows_do_not_wait_for_a_flush(tmp_path: Path) -> None:
     assert list(read_log(tmp_path / "n1.rows")) == [row(step) for step in range(1, 10_001)]
 
 
-def test_a_disk_that_is_full_for_a_while_doubles_nothing(
+def test_a_disk_that_is_full_for_a_while_repeats_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "n1.rows"
@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_for_a_while_doubles_nothing(
 
 @SAME_FOLDER
 @given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda b: len(b).to_bytes(4) + b))
-def test_garbage_is_an_error_or_nothing_but_never_a_row(tmp_path: Path, data: bytes) -> None:
+def test_garbage_is_an_error_or_ignored_but_never_a_row(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "garbage"
     path.write_bytes(data)
     try:
@@ -147,7 +147,7 @@ def test_garbage_is_an_error_or_nothing_but_never_a_row(tmp_path: Path, data: by
     [b"", b"\x91" * 5000 + b"\x01", b"\xc0", b"\xa3abc", b"\x95\x01\x02\x03\x04\x05"],
     ids=["nothing", "deep", "nil", "text", "five numbers"],
 )
-def test_what_is_no_row_is_refused(tmp_path: Path, body: bytes) -> None:
+def test_frames_that_are_no_rows_are_rejected(tmp_path: Path, body: bytes) -> None:
     path = tmp_path / "garbage"
     path.write_bytes(len(body).to_bytes(4) + body)
     with pytest.raises(TraceError, match="is not a log of rows"):
@@ -161,7 +161,7 @@ def test_a_row_from_before_the_last_column_was_added_is_read(tmp_path: Path) -> 
     assert list(read_log(path)) == [Row("n1", 0, 1, 5, "deliver", "g", "n2", 7)]
 
 
-def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_or_written_are_reported(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="nowhere cannot be read: No such file"):
         list(read_log(tmp_path / "nowhere"))
     with pytest.raises(TraceError, match="cannot be written: Is a directory"):

@@ -74,7 +74,7 @@ contents = st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(names, st.sampled_from(sorted(KINDS)), contents), max_size=30))
 @settings(deadline=None, max_examples=50)
-def test_rows_come_back_as_they_were(drawn: list) -> None:
+def test_rows_are_read_back_as_written(drawn: list) -> None:
     rows = [
         Row(process, 0, step, -step, kind, **columns)
         for step, (process, kind, columns) in enumerate(drawn)
@@ -140,7 +140,7 @@ def test_kinds_may_be_written_as_members_of_the_enumeration(tmp_path: Path) -> N
     assert read_run(folder).rows == [Row("a", 0, 1, 1, "start")]
 
 
-def test_run_json_says_everything_plainly(tmp_path: Path) -> None:
+def test_run_json_describes_the_run_in_plain_values(tmp_path: Path) -> None:
     folder = write(tmp_path, [])
     assert json.loads((folder / "run.json").read_bytes()) == {
         "run": "r",
@@ -240,7 +240,7 @@ def test_at_no_time_does_a_header_stand_beside_parts_that_are_not_its_own(
     assert seen[-1] == files(folder) != before
 
 
-def test_a_row_after_the_end_is_our_mistake(tmp_path: Path) -> None:
+def test_a_row_after_the_end_is_an_assertion_error(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path, "r")
     sink.close(HEADER)
     with pytest.raises(AssertionError, match="after the end"):
@@ -249,7 +249,7 @@ def test_a_row_after_the_end_is_our_mistake(tmp_path: Path) -> None:
         sink.close(HEADER)
 
 
-def test_a_value_that_does_not_fit_aborts(tmp_path: Path) -> None:
+def test_a_value_that_does_not_fit_its_column_aborts_the_run(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path, "r")
     sink.write(Row("a", 0, 1, 1, "send", size=1 << 31))
     with pytest.raises(ValueError, match="2147483648"):
@@ -257,7 +257,7 @@ def test_a_value_that_does_not_fit_aborts(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lake_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_lake_that_cannot_be_created_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"cannot be written to .*run=r: Not a directory\."):
         ParquetSink(tmp_path / "file", "r")
@@ -297,7 +297,7 @@ def test_a_full_disk_while_writing_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_pyarrow_it_says_what_to_install(
+def test_without_pyarrow_writing_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -12,7 +12,7 @@ HEADER = Header("r", ending=Ending.FINISHED)
 ROW = Row("a", 0, 1, 10, "start")
 
 
-def test_memory_keeps_the_rows_in_order() -> None:
+def test_a_memory_sink_has_the_rows_in_order() -> None:
     sink = MemorySink()
     rows = [Row("a", 0, step, 10, "start") for step in (1, 2, 3)]
     for row in rows:
@@ -32,7 +32,7 @@ def test_an_aborted_run_leaves_no_rows() -> None:
     assert sink.trace(HEADER).rows == []
 
 
-def test_no_sink_takes_everything() -> None:
+def test_the_sink_of_an_untraced_run_accepts_every_call() -> None:
     sink: Sink = NoSink()
     sink.write(ROW)
     sink.close(HEADER)
@@ -40,13 +40,13 @@ def test_no_sink_takes_everything() -> None:
 
 
 @pytest.mark.parametrize("run", ["a", "A-1_b.c", "-", "0", "x" * 200])
-def test_run_ids_that_name_a_folder_everywhere(run: str) -> None:
+def test_run_ids_that_are_folder_names_everywhere_are_accepted(run: str) -> None:
     assert check_run_id(run) == run
 
 
 @pytest.mark.parametrize(
     "run", ["", ".", "..", ".hidden", "a/b", "a\\b", "a b", "a\n", "ä", "a=b", "%41", "x" * 201]
 )
-def test_run_ids_that_do_not(run: str) -> None:
+def test_run_ids_that_are_no_folder_names_are_rejected(run: str) -> None:
     with pytest.raises(UsageError, match="cannot name a run"):
         check_run_id(run)

@@ -71,7 +71,7 @@ def packed(*fields: object) -> bytes:
 
 
 @given(st.one_of(letters, st.builds(Bell, st.text())))
-def test_what_is_encoded_comes_back_equal(packet: Packet) -> None:
+def test_an_encoded_packet_decodes_to_an_equal_one(packet: Packet) -> None:
     assert CODEC.decode(CODEC.encode(packet)) == packet
 
 
@@ -109,7 +109,7 @@ def test_a_tag_that_nobody_here_knows_is_refused() -> None:
         CODEC.decode(stranger)
 
 
-def test_every_packet_that_is_cut_short_is_refused() -> None:
+def test_every_truncated_packet_is_rejected() -> None:
     data = CODEC.encode(LETTER)
     for length in range(len(data)):
         with pytest.raises(PeerError):
@@ -146,7 +146,7 @@ def test_garbage_is_refused(data: bytes) -> None:
         CODEC.decode(data)
 
 
-def test_what_lies_too_deep_for_a_field_of_any_kind_is_refused() -> None:
+def test_values_nested_too_deep_are_rejected() -> None:
     class Loose(Packet, frozen=True, tag="test.loose"):
         anything: object
 
@@ -160,7 +160,7 @@ def test_what_lies_too_deep_for_a_field_of_any_kind_is_refused() -> None:
 
 
 @given(st.binary())
-def test_whatever_a_peer_sends_is_a_packet_or_its_mistake(data: bytes) -> None:
+def test_any_bytes_are_a_packet_or_the_peers_fault(data: bytes) -> None:
     try:
         packet = CODEC.decode(data)
     except PeerError:
@@ -169,7 +169,7 @@ def test_whatever_a_peer_sends_is_a_packet_or_its_mistake(data: bytes) -> None:
 
 
 @given(letters, st.data())
-def test_a_packet_with_one_byte_changed_is_a_packet_or_a_mistake(
+def test_a_packet_with_one_changed_byte_is_a_packet_or_the_peers_fault(
     letter: Letter, data: st.DataObject
 ) -> None:
     spoilt = bytearray(CODEC.encode(letter))
@@ -198,12 +198,12 @@ def test_the_largest_packet_passes_both_ways() -> None:
     assert CODEC.decode(data) == largest
 
 
-def test_to_send_a_packet_over_the_limit_is_a_mistake_of_ours() -> None:
+def test_sending_a_packet_over_the_limit_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError, match=f"a packet of {LARGEST_PACKET + 1} bytes"):
         CODEC.encode(letter_of_exactly(LARGEST_PACKET + 1))
 
 
-def test_to_receive_a_packet_over_the_limit_is_the_peers_mistake() -> None:
+def test_receiving_a_packet_over_the_limit_is_the_peers_fault() -> None:
     data = msgspec.msgpack.encode(letter_of_exactly(LARGEST_PACKET + 1))
     with pytest.raises(PeerError, match=f"the limit is {LARGEST_PACKET}"):
         CODEC.decode(data)

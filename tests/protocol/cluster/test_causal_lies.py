@@ -72,7 +72,7 @@ WRONG = {
 
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_the_peers_fault_and_leaves_no_mark(name: str, joined: bool) -> None:
+def test_an_invalid_packet_is_the_peers_fault_and_changes_nothing(name: str, joined: bool) -> None:
     stage = cluster(joined=joined)
     before = state(stage, "n3")
     with pytest.raises(PeerError):
@@ -110,7 +110,7 @@ def test_a_copy_that_differs_is_not_spread_by_a_member_that_has_the_original() -
     assert all(one == update(0, 1, 0) for one in spread)
 
 
-def test_an_absurd_stamp_costs_one_request_and_is_done_without() -> None:
+def test_an_event_with_an_absurd_stamp_costs_one_request_and_is_then_delivered() -> None:
     stage = cluster(waiting=100)
     gossip(stage, "n3", update(1, 1 << 31, 1))
     rounds(stage, "n3", 3)
@@ -186,7 +186,7 @@ conversations = st.lists(st.tuples(packets, st.integers(0, 4), st.booleans()), m
 
 @settings(derandomize=True, max_examples=200, phases=[Phase.generate])
 @given(conversations, st.booleans(), st.sampled_from(["any-2", "originator"]))
-def test_whatever_a_peer_says_is_taken_or_is_its_fault_and_left_no_mark(
+def test_any_packet_is_taken_or_rejected_without_effect(
     conversation: list[tuple[Packet, int, bool]], joined: bool, recovery: str
 ) -> None:
     """And whatever was taken, the reader goes on."""

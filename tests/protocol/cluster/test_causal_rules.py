@@ -143,13 +143,13 @@ def test_a_new_incarnation_has_an_epoch_of_its_own_and_says_what_it_follows() ->
 # --- 2: what comes by gossip is kept for others, and put into order ---------------------------
 
 
-def test_what_comes_is_delivered_if_it_can_be() -> None:
+def test_an_event_whose_predecessors_were_delivered_is_delivered() -> None:
     stage = cluster()
     gossip(stage, "n3", update(0, 1, 0))
     assert heard(stage, N3) == [(0, 1)]
 
 
-def test_what_comes_too_early_waits_but_others_can_have_it() -> None:
+def test_an_event_that_waits_is_available_to_others() -> None:
     stage = cluster()
     gossip(stage, "n3", update(0, 2, 0))
     assert heard(stage, N3) == []
@@ -187,7 +187,7 @@ def waiting(**options: Any) -> Stage:
     return hush(stage)
 
 
-def test_when_gossip_must_be_over_what_an_event_waits_for_is_asked_for() -> None:
+def test_missing_predecessors_are_requested_when_gossip_must_be_over() -> None:
     stage = waiting()
     stage.fire("n3")
     assert said(stage, Recover) == [Recover("g", [(0, 1, 1)])] * 2
@@ -195,14 +195,14 @@ def test_when_gossip_must_be_over_what_an_event_waits_for_is_asked_for() -> None
     assert heard(stage, N3) == []
 
 
-def test_it_is_asked_for_once_however_many_wait_for_it() -> None:
+def test_a_missing_event_is_requested_once_however_many_wait_for_it() -> None:
     stage = cluster()
     gossip(stage, "n3", update(1, 1, 1), update(1, 1, 2), update(0, 2, 0))
     rounds(stage, "n3", TERMINATED + RECOVERED - 1)
     assert said(stage, Recover) == [Recover("g", [(0, 1, 1)])] * 2
 
 
-def test_what_was_asked_for_is_delivered_and_then_what_waited_for_it() -> None:
+def test_a_recovered_event_is_delivered_before_those_that_waited_for_it() -> None:
     stage = waiting()
     stage.fire("n3")
     stage.inject(N1, "n3", Recovered("g", [(update(0, 1, 0), 0)]))
@@ -212,7 +212,7 @@ def test_what_was_asked_for_is_delivered_and_then_what_waited_for_it() -> None:
     assert lost(stage, N3) == []
 
 
-def test_what_does_not_come_in_time_is_skipped_and_said_to_be_lost() -> None:
+def test_an_event_that_is_not_recovered_in_time_is_skipped_and_reported_as_lost() -> None:
     stage = waiting()
     rounds(stage, "n3", RECOVERED)
     assert heard(stage, N3) == []
@@ -223,7 +223,7 @@ def test_what_does_not_come_in_time_is_skipped_and_said_to_be_lost() -> None:
     assert recoveries(stage, N3) == [("n1", "asked"), ("n1", "failed")]
 
 
-def test_what_comes_after_it_was_skipped_is_never_delivered() -> None:
+def test_an_event_that_arrives_after_it_was_skipped_is_not_delivered() -> None:
     stage = waiting()
     rounds(stage, "n3", RECOVERED + 1)
     gossip(stage, "n3", update(0, 1, 0))
@@ -231,7 +231,7 @@ def test_what_comes_after_it_was_skipped_is_never_delivered() -> None:
     assert heard(stage, N3) == [(1, 1)]
 
 
-def test_the_maker_is_asked_where_that_is_set() -> None:
+def test_recovery_from_the_originator_asks_the_originator() -> None:
     stage = waiting(recovery="originator")
     stage.fire("n3")
     assert [one.path for one in stage.underway() if isinstance(one.packet, Recover)] == [
@@ -239,14 +239,14 @@ def test_the_maker_is_asked_where_that_is_set() -> None:
     ]
 
 
-def test_no_member_is_asked_where_recovery_is_off() -> None:
+def test_no_member_is_asked_if_recovery_is_off() -> None:
     stage = waiting(recovery="off")
     rounds(stage, "n3", RECOVERED + 1)
     assert said(stage, Recover) == []
     assert lost(stage, N3) == [("n1", 1)]
 
 
-def test_too_many_that_wait_make_the_oldest_go_on_without_what_is_missing() -> None:
+def test_beyond_the_limit_of_waiting_events_the_oldest_are_delivered_with_gaps() -> None:
     stage = cluster(waiting=2)
     gossip(stage, "n3", update(0, 2, 0), update(0, 3, 0))
     assert heard(stage, N3) == []
@@ -287,7 +287,7 @@ def test_a_clock_that_is_ahead_of_ours_makes_us_ask_its_bearer_when_gossip_must_
     assert heard(stage, N3) == [(0, 1)]
 
 
-def test_what_a_clock_names_is_asked_for_again_and_again_and_nothing_is_forced() -> None:
+def test_events_that_a_clock_names_are_requested_repeatedly_and_never_skipped() -> None:
     stage = behind()
     asked = 0
     for _ in range(4):
@@ -447,7 +447,7 @@ def test_a_slow_application_is_handed_nothing_and_then_all_that_came() -> None:
     assert heard(stage, N3) == [(0, 1), (0, 2)]
 
 
-def test_what_comes_to_a_slow_member_is_there_for_others() -> None:
+def test_events_that_a_slow_member_received_are_available_to_others() -> None:
     stage = cluster()
     stage.throttle("n3", True)
     gossip(stage, "n3", update(0, 1, 0))
@@ -462,7 +462,7 @@ def test_nothing_is_forced_on_a_slow_application() -> None:
     assert heard(stage, N3) == []
 
 
-def test_what_came_while_the_application_was_slow_is_not_given_up() -> None:
+def test_events_that_arrived_while_the_application_was_slow_are_delivered() -> None:
     stage = waiting()
     stage.throttle("n3", True)
     gossip(stage, "n3", update(0, 1, 0))
@@ -471,7 +471,7 @@ def test_what_came_while_the_application_was_slow_is_not_given_up() -> None:
     assert (heard(stage, N3), lost(stage, N3)) == ([(0, 1), (1, 1)], [])
 
 
-def test_what_no_member_buffers_any_more_is_reported_as_lost_after_catching_up() -> None:
+def test_events_that_no_member_buffers_are_reported_as_lost_after_catching_up() -> None:
     stage = cluster(recovery_buffer=2)
     stage.throttle("n3", True)
     gossip(stage, "n3", *(update(0, entry, 0) for entry in range(1, 5)))

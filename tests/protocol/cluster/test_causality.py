@@ -39,19 +39,19 @@ def admit(order: CausalOrder, *updates: Update) -> list[tuple[int, int]]:
 # --- one rule each ----------------------------------------------------------------------------
 
 
-def test_what_waits_for_nothing_is_delivered_at_once() -> None:
+def test_an_event_without_missing_predecessors_is_delivered_at_once() -> None:
     order = CausalOrder(2, ROOMY)
     assert admit(order, update(0, 1, 0)) == [(0, 1)]
     assert order.stamp == (1, 0)
 
 
-def test_what_came_too_early_is_delivered_behind_what_it_waited_for() -> None:
+def test_an_early_event_is_delivered_after_its_predecessors() -> None:
     order = CausalOrder(2, ROOMY)
     assert admit(order, update(1, 2, 1), update(0, 2, 0)) == []
     assert admit(order, update(0, 1, 0)) == [(0, 1), (0, 2), (1, 1)]
 
 
-def test_only_the_last_of_a_ticket_is_waited_for_and_that_is_enough() -> None:
+def test_waiting_for_the_last_event_of_each_ticket_is_enough() -> None:
     order = CausalOrder(2, ROOMY)
     assert admit(order, update(1, 3, 1)) == []
     assert order.missing(update(1, 3, 1)) == [Span(0, 1, 3)]
@@ -67,7 +67,7 @@ def test_an_event_is_obsolete_once_it_or_a_later_one_was_delivered() -> None:
     assert not order.is_obsolete(update(0, 3))
 
 
-def test_forcing_skips_what_is_missing_and_says_what_that_was() -> None:
+def test_forcing_skips_missing_events_and_returns_them() -> None:
     order = CausalOrder(2, ROOMY)
     late = update(1, 3, 2)
     assert admit(order, late) == []
@@ -77,7 +77,7 @@ def test_forcing_skips_what_is_missing_and_says_what_that_was() -> None:
     assert order.is_obsolete(update(0, 2, 0))
 
 
-def test_forcing_delivers_all_that_wait_and_precede_it_in_causal_order() -> None:
+def test_forcing_first_delivers_the_waiting_predecessors_in_causal_order() -> None:
     """The paper's text, section 5.1; its pseudocode would leave out those that are blocked."""
     order = CausalOrder(3, ROOMY)
     second, third = update(1, 2, 1, 0), update(2, 2, 1, 1)
@@ -87,14 +87,14 @@ def test_forcing_delivers_all_that_wait_and_precede_it_in_causal_order() -> None
     assert [one.skipped for one in delivered] == [(Span(0, 1, 1),), (), ()]
 
 
-def test_what_waited_for_a_skipped_event_waits_no_more() -> None:
+def test_events_that_waited_for_a_skipped_event_are_delivered() -> None:
     order = CausalOrder(2, ROOMY)
     forced, other = update(0, 2, 0), update(1, 1, 1)
     assert admit(order, other, forced) == []
     assert keys(order.force(forced.key)) == [(0, 2), (1, 1)]
 
 
-def test_what_is_forced_twice_is_delivered_once() -> None:
+def test_forcing_an_event_twice_delivers_it_once() -> None:
     order = CausalOrder(1, ROOMY)
     late = update(0, 2)
     admit(order, late)
@@ -126,7 +126,7 @@ def test_the_tail_of_a_former_owner_is_delivered_where_the_new_epoch_is_not_know
     assert admit(order, update(0, epoch(1, 1), base=2)) == [(0, epoch(1, 1))]
 
 
-def test_what_waits_for_a_zombies_event_goes_on_when_the_new_epoch_comes() -> None:
+def test_events_that_wait_for_a_former_owner_are_delivered_with_the_new_epoch() -> None:
     order = CausalOrder(2, ROOMY)
     admit(order, update(0, 1, 0))
     assert admit(order, update(1, 3, 1)) == []  # saw the zombie's 2 and 3
@@ -134,7 +134,7 @@ def test_what_waits_for_a_zombies_event_goes_on_when_the_new_epoch_comes() -> No
     assert delivered == [(0, epoch(1, 1)), (1, 1)]
 
 
-def test_stamps_that_contradict_each_other_hold_nothing_up() -> None:
+def test_contradicting_stamps_block_nothing() -> None:
     """Two owners in two epochs, on two tickets, can make events that precede each other."""
     order = CausalOrder(2, ROOMY)
     one, other = update(0, 2, 2), update(1, 2, 2)
@@ -179,7 +179,7 @@ def history(draw: Random, tickets: int, events: int) -> tuple[list[Update], Past
 
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, 1 << 32), st.integers(1, 6), st.integers(1, 40))
-def test_whatever_comes_in_whatever_order_nothing_is_delivered_too_late(
+def test_no_order_of_arrival_breaks_optimistic_causal_order(
     seed: int, tickets: int, events: int
 ) -> None:
     draw = Random(seed)
@@ -201,7 +201,7 @@ def test_whatever_comes_in_whatever_order_nothing_is_delivered_too_late(
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 1 << 32), st.integers(1, 6), st.integers(1, 40))
-def test_if_everything_comes_everything_is_delivered_in_causal_order(
+def test_if_every_event_arrives_all_are_delivered_in_causal_order(
     seed: int, tickets: int, events: int
 ) -> None:
     """Lemma 5.1: without loss the order is causal, and nothing is missing."""
@@ -222,7 +222,7 @@ def test_if_everything_comes_everything_is_delivered_in_causal_order(
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 1 << 32), st.integers(1, 5), st.integers(1, 30))
-def test_every_event_is_delivered_or_skipped_once_its_successors_were(
+def test_before_an_event_is_delivered_its_predecessors_were_delivered_or_skipped(
     seed: int, tickets: int, events: int
 ) -> None:
     """Without changes of hands, so that everything skipped has a number that can be told."""
@@ -271,7 +271,7 @@ class Process:
 
 @settings(deadline=None, max_examples=400)
 @given(st.integers(0, 1 << 32), st.integers(1, 3), st.integers(2, 5))
-def test_owners_that_were_replaced_and_do_not_know_it_break_nothing(
+def test_former_owners_that_do_not_know_it_break_nothing(
     seed: int, tickets: int, members: int
 ) -> None:
     """Several processes hold one ticket at once, each in its own epoch, and all hear of some."""

@@ -69,7 +69,7 @@ def test_a_member_that_knows_the_names_already_keeps_its_own() -> None:
     assert cyclon.known() == ("a", "b", "c", "d")
 
 
-def test_what_was_promised_is_not_given_away_twice() -> None:
+def test_entries_of_an_open_shuffle_are_not_sent_to_another_member() -> None:
     cyclon = member("abcdefg", view_size=7, shuffle=4)
     _, sent = only(cyclon.round(), Kind.SHUFFLE)
     shuffle = Roster(Kind.SHUFFLE, entries("qxy"), [])

@@ -51,7 +51,7 @@ def came(member: Spreading[Word], *entries: tuple[str, int]) -> list[tuple[Word,
 # --- rule 1: an event is relayed at ages 0 to hops, and then terminates -----------------------
 
 
-def test_its_maker_relays_an_event_in_hops_and_one_rounds_each_time_a_hop_older() -> None:
+def test_an_originator_sends_its_event_in_hops_plus_one_rounds_each_time_a_hop_older() -> None:
     member = spreading(hops=2)
     make(member, "a")
     assert [member.round() for _ in range(4)] == [[("a", 1)], [("a", 2)], [("a", 3)], []]
@@ -106,7 +106,7 @@ def test_a_copy_that_is_over_ends_an_event_only_where_the_oldest_counts() -> Non
     assert oldest.round() == []
 
 
-def test_what_has_terminated_is_not_relayed_again_for_a_younger_copy() -> None:
+def test_a_terminated_event_is_not_relayed_again_for_a_younger_copy() -> None:
     member = spreading(hops=1)
     came(member, ("a", 1))
     assert member.round() == [("a", 2)]
@@ -175,7 +175,7 @@ def test_a_message_holds_the_youngest_and_counts_what_had_no_room() -> None:
     assert member.not_relayed == 2
 
 
-def test_what_had_no_room_grows_older_all_the_same_and_dies_in_its_time() -> None:
+def test_events_that_do_not_fit_into_a_message_age_and_terminate_all_the_same() -> None:
     member = spreading(hops=3, most=1)
     came(member, ("young", 1), ("old", 3))
     assert [member.round() for _ in range(4)] == [
@@ -223,13 +223,13 @@ def test_an_event_is_new_again_when_its_id_is_forgotten() -> None:
     assert came(member, ("a", 1)) == [("a", 1)]
 
 
-def test_what_is_still_spread_is_known_even_if_its_id_is_forgotten() -> None:
+def test_an_event_that_is_still_relayed_is_known_even_if_its_id_is_forgotten() -> None:
     member = spreading(hops=3, history=1)
     came(member, ("a", 1), ("b", 1))
     assert came(member, ("a", 1)) == []
 
 
-def test_what_came_by_another_way_is_not_new_and_not_relayed() -> None:
+def test_an_event_received_in_another_way_is_not_new_and_not_relayed() -> None:
     member = spreading(hops=3)
     member.remember("a")
     assert came(member, ("a", 1)) == []
@@ -328,20 +328,20 @@ def test_spreading_is_what_the_rules_say(
 # --- who has seen what ------------------------------------------------------------------------
 
 
-def test_nothing_is_seen_for_the_first_time_twice() -> None:
+def test_no_event_counts_as_new_twice() -> None:
     seen = Seen()
     assert [seen.first_time(NodeId("n1"), number) for number in (1, 3, 3, 2, 1, 2)] == [
         True, True, False, True, False, False,
     ]  # fmt: skip
 
 
-def test_makers_have_nothing_to_do_with_each_other() -> None:
+def test_originators_are_remembered_separately() -> None:
     seen = Seen()
     assert seen.first_time(NodeId("n1"), 7)
     assert seen.first_time(NodeId("n2"), 7)
 
 
-def test_what_is_older_than_the_window_counts_as_seen() -> None:
+def test_events_older_than_the_window_count_as_seen() -> None:
     seen = Seen()
     newest = REMEMBERED + 10
     assert seen.first_time(NodeId("n1"), newest)
@@ -375,7 +375,7 @@ events = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.one_of(near, far
 
 @settings(derandomize=True, max_examples=300)
 @given(st.lists(events, max_size=60))
-def test_seen_is_a_plain_set_with_a_window_and_no_second_thoughts(
+def test_seen_agrees_with_a_plain_set_and_a_window(
     arrivals: list[tuple[str, int, int]],
 ) -> None:
     seen, plain = Seen(), set()

@@ -35,7 +35,7 @@ def waited(joining: Joining, tickets: int = 2) -> tuple[int, list[int]]:
 
 
 @pytest.mark.parametrize("patience", [1, 2, 7])
-def test_without_an_answer_and_without_events_we_are_the_first_and_begin_at_nothing(
+def test_without_an_answer_and_without_events_a_member_starts_as_the_first(
     patience: int,
 ) -> None:
     assert waited(Joining(patience), 3) == (patience, [0, 0, 0])
@@ -44,7 +44,7 @@ def test_without_an_answer_and_without_events_we_are_the_first_and_begin_at_noth
 # --- late -------------------------------------------------------------------------------------
 
 
-def test_an_event_shows_that_another_member_is_there_so_we_go_on_asking() -> None:
+def test_an_event_shows_that_another_member_exists_so_the_newcomer_asks_again() -> None:
     joining = Joining(5)
     for _ in range(4):
         assert joining.round(2) is None
@@ -52,7 +52,7 @@ def test_an_event_shows_that_another_member_is_there_so_we_go_on_asking() -> Non
     assert waited(joining)[0] == 5
 
 
-def test_only_the_first_event_gives_us_more_time() -> None:
+def test_only_the_first_event_extends_the_wait() -> None:
     """Or a busy cluster whose members do not answer would never let anybody in."""
     joining = Joining(3)
     joining.early(update(0, 1, 0), 1)
@@ -62,7 +62,7 @@ def test_only_the_first_event_gives_us_more_time() -> None:
     assert joining.round(2) is not None
 
 
-def test_our_time_begins_right_before_the_event_that_no_other_precedes() -> None:
+def test_a_newcomer_starts_right_before_the_first_event_without_a_predecessor() -> None:
     joining = Joining(1)
     first, second, third = update(1, 7, 5), update(0, 8, 5), update(1, 8, 6)
     for one in (third, first, second):
@@ -71,20 +71,20 @@ def test_our_time_begins_right_before_the_event_that_no_other_precedes() -> None
     assert joining.updates() == [(third, 1), (first, 1), (second, 1)]
 
 
-def test_the_first_event_of_an_incarnation_begins_behind_what_it_follows() -> None:
+def test_the_first_event_of_an_incarnation_starts_after_its_base() -> None:
     joining = Joining(1)
     joining.early(update(0, 1 << SEQUENCE_BITS | 1, 3, base=9), 1)
     assert waited(joining) == (1, [9, 3])
 
 
-def test_what_comes_again_is_stored_once() -> None:
+def test_a_duplicate_event_is_stored_once() -> None:
     joining = Joining(1)
     joining.early(update(0, 1, 0), 1)
     joining.early(update(0, 1, 0), 4)
     assert [one for one, _ in joining.updates()] == [update(0, 1, 0)]
 
 
-def test_only_the_latest_so_many_are_stored() -> None:
+def test_only_a_limited_number_of_latest_events_is_stored() -> None:
     joining = Joining(1)
     for number in range(1, MOST_EARLY + 3):
         joining.early(update(0, number, 0), 1)
@@ -95,7 +95,7 @@ def test_only_the_latest_so_many_are_stored() -> None:
 
 @settings(derandomize=True, max_examples=200)
 @given(st.integers(1, 4), st.integers(1, 25), st.integers(0, 10**6))
-def test_beginning_there_the_first_event_is_deliverable_and_none_that_followed_it_is_too_old(
+def test_from_the_chosen_start_the_first_event_is_deliverable_and_no_later_one_obsolete(
     tickets: int, events: int, seed: int
 ) -> None:
     """A random run of updaters. What comes is any part of what they made, in any order."""

@@ -94,7 +94,7 @@ def pass_time(stage: Stage, name: str, ticks: int) -> None:
 # --- our lease ----------------------------------------------------------------------------------
 
 
-def test_an_acquisition_is_announced_before_any_event_and_is_none() -> None:
+def test_an_acquisition_is_announced_before_any_event_and_not_delivered() -> None:
     stage = owned_by_n2()
     announcement, first = updates(stage, N2)
     assert (announcement.entry, announcement.payloads) == (entry(1, 1), [])
@@ -105,7 +105,7 @@ def test_an_acquisition_is_announced_before_any_event_and_is_none() -> None:
     assert notified(stage, N3) == []
 
 
-def test_a_member_without_a_ticket_makes_nothing() -> None:
+def test_a_member_without_a_ticket_creates_no_event() -> None:
     stage = owned_by_n2()
     assert not stage.accepts("n3")
     assert stage.submit("n3", [b"x"]) is None
@@ -139,7 +139,7 @@ def test_the_new_owner_goes_on_with_the_entry_and_receivers_follow() -> None:
         assert found == [("n2", (entry(1, 2),)), ("n3", (entry(2, 2),))]
 
 
-def test_a_new_owner_waits_for_what_was_made_before_it() -> None:
+def test_a_new_owner_waits_for_the_events_of_earlier_owners() -> None:
     """But not for ever: as long as for any recovery."""
     stage = cluster()
     stage.seek("n2", True)
@@ -180,7 +180,7 @@ def test_events_of_a_former_owner_are_obsolete_where_the_new_epoch_was_seen() ->
     assert [one.payloads for one in stage.deliveries(N1)] == [[b"a"]]
 
 
-def test_and_are_delivered_where_they_came_first() -> None:
+def test_events_of_a_former_owner_are_delivered_where_they_arrive_first() -> None:
     stage = takeover()
     deliver(stage, "n2", "n4")
     deliver(stage, "n3", "n4")
@@ -243,7 +243,7 @@ def update(
         (Update(0, (entry(2, 2), 1), N3, 1, [b"x"], 1), "a stamp of 2 entries"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(given: Update, why: str) -> None:
+def test_impossible_inputs_are_rejected_and_change_nothing(given: Update, why: str) -> None:
     stage = owned_by_n2()
     machine, step = member(stage, "n2"), Step(stage.now)
     before = encode(machine)
@@ -254,7 +254,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(given: Update, why: str) 
     assert not step.outputs
 
 
-def test_a_lease_has_one_maker_and_the_first_event_says_which() -> None:
+def test_the_first_event_of_a_lease_decides_who_created_its_events() -> None:
     stage = owned_by_n2()
     machine = member(stage, "n4")
     lies = [

@@ -131,7 +131,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_an_owner_says_is_taken(name: str) -> None:
+def test_a_valid_event_of_an_owner_is_taken(name: str) -> None:
     owned(made=3).refuse_nonsense(SENDER, GOOD[name])
 
 
@@ -182,7 +182,7 @@ entries = st.sampled_from([0, 1, 2, 3, 4, epoch(1, 0), epoch(1, 1), epoch(2, 3),
     st.integers(0, 4), st.lists(entries, min_size=3, max_size=6),
     st.sampled_from(["n1", "n2", "n3", "n4"]), st.integers(0, 2), st.integers(0, 4), entries,
 )  # fmt: skip
-def test_whatever_is_said_is_taken_or_refused_and_nothing_else(
+def test_any_event_is_taken_or_rejected(
     index: int, stamp: list[int], name: str, incarnation: int, number: int, base: int
 ) -> None:
     if index >= len(stamp):

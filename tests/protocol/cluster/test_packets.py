@@ -67,29 +67,29 @@ def messages(draw: st.DrawFn) -> list[tuple[Update, int]]:
 
 @settings(derandomize=True, max_examples=300)
 @given(messages())
-def test_thinned_and_made_whole_again_is_the_same(updates: list[tuple[Update, int]]) -> None:
+def test_stamps_survive_being_stored_as_differences(updates: list[tuple[Update, int]]) -> None:
     assert whole(*thinned(updates)) == updates
 
 
 @settings(derandomize=True, max_examples=300)
 @given(messages())
-def test_what_is_sent_is_what_is_received(updates: list[tuple[Update, int]]) -> None:
+def test_packets_round_trip_through_their_bytes(updates: list[tuple[Update, int]]) -> None:
     for packet in (Updates("g", updates), Recovered("g", updates)):
         assert CODEC.decode(CODEC.encode(packet)) == packet
 
 
-def test_one_event_alone_differs_from_nothing() -> None:
+def test_the_stamp_of_a_single_event_has_no_differences() -> None:
     common, [one] = thinned([(update(1, (4, 5, 6)), 2)])
     assert (common, one.changes) == ((4, 5, 6), [])
 
 
-def test_what_all_have_in_common_is_said_once_and_then_only_what_differs() -> None:
+def test_the_common_part_of_stamps_is_sent_once_and_then_only_differences() -> None:
     common, [one, two] = thinned([(update(0, (9, 5, 6)), 1), (update(1, (8, 7, 6)), 1)])
     assert common == (8, 5, 6)
     assert (one.changes, two.changes) == ([0, 1], [1, 2])
 
 
-def test_no_events_are_no_stamp() -> None:
+def test_without_events_no_stamp_is_sent() -> None:
     assert thinned([]) == ((), [])
     assert whole((), []) == []
 
@@ -143,7 +143,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_thinning_cannot_have_made_is_the_peers_fault(name: str) -> None:
+def test_impossible_differences_are_the_peers_fault(name: str) -> None:
     common, one = HOSTILE[name]
     with pytest.raises(PeerError):
         whole(common, [one])
@@ -166,7 +166,7 @@ def test_what_thinning_cannot_have_made_is_the_peers_fault(name: str) -> None:
         max_size=3,
     ),
 )
-def test_whatever_comes_is_refused_or_could_be_sent_on(
+def test_any_received_packet_is_rejected_or_can_be_sent_again(
     common: list[int], said: list[tuple[int, list[int]]]
 ) -> None:
     """A member relays what it receives: what it cannot send on, others would blame it for."""

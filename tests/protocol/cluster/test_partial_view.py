@@ -85,7 +85,7 @@ def test_views_stay_connected_under_loss(make: Make, seed: int) -> None:
 
 
 @EVERY
-def test_views_are_full_and_nobody_is_known_by_far_too_many_or_too_few(make: Make) -> None:
+def test_views_are_full_and_in_degrees_are_even(make: Make) -> None:
     town = Town(make).found(150).run(40)
     degrees = town.in_degrees()
     average = sum(degrees) / len(degrees)
@@ -173,7 +173,7 @@ def test_a_leaver_is_forgotten_and_stays_forgotten(make: Make) -> None:
 @EVERY
 @pytest.mark.parametrize("rough", [{}, ROUGH], ids=["smooth", "rough"])
 @pytest.mark.parametrize("count", [10, 70])
-def test_the_crashed_are_forgotten_in_time(make: Make, rough: dict, count: int) -> None:
+def test_crashed_members_are_forgotten_in_time(make: Make, rough: dict, count: int) -> None:
     """Whatever is lost, and though names are always underway."""
     town = Town(make, **rough).found(count).run(30)
     crashed = [f"n{number}" for number in range(max(3, count // 10))]  # with all the contacts
@@ -211,7 +211,7 @@ def test_a_farewell_removes_its_own_incarnation_and_no_later_one(make: Make) -> 
 
 
 @EVERY
-def test_halves_that_forgot_each_other_find_together(make: Make) -> None:
+def test_two_halves_that_forgot_each_other_unite_again(make: Make) -> None:
     town = Town(make).found(40, contacts=40).run(20)
     left, right = ([f"n{number}" for number in range(at, 40, 2)] for at in (0, 1))
     town.cut(left, right)
@@ -414,7 +414,7 @@ def test_gossip_names_its_sender_and_the_members_that_the_view_lost() -> None:
     assert len(sampler.known()) == 2
 
 
-def test_where_too_many_are_to_be_named_the_youngest_are() -> None:
+def test_of_too_many_names_the_youngest_are_sent() -> None:
     sampler = Lpbcast(ME, (), Random(1), 2, named=2)
     for age, name in enumerate("abcd"):
         sampler.receive(NodeId("x"), roster(Kind.GOSSIP, name, age=age))
@@ -438,7 +438,7 @@ def test_ages_travel_and_grow() -> None:
 # --- everybody -------------------------------------------------------------------------------
 
 
-def test_everybody_knows_all_but_itself_and_says_nothing() -> None:
+def test_a_full_view_has_all_other_members_and_sends_nothing() -> None:
     sampler: Sampler = Everybody(ME, ["b", "me", "a", "b"], Random(1))
     assert sampler.known() == ("a", "b")
     assert [sampler.start(), sampler.round(), sampler.leave(), sampler.piggyback()] == [
@@ -453,7 +453,7 @@ def test_everybody_knows_all_but_itself_and_says_nothing() -> None:
         sampler.receive(NodeId("a"), roster(Kind.GOSSIP, "a"))
 
 
-def test_everybody_samples_evenly_from_ten_thousand() -> None:
+def test_a_full_view_samples_evenly_from_ten_thousand() -> None:
     sampler = Everybody(ME, (f"n{number}" for number in range(10_000)), Random(1))
     drawn = [sampler.sample(4) for _ in range(10_000)]
     assert all(len({*sample}) == 4 for sample in drawn)

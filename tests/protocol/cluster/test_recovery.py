@@ -45,33 +45,33 @@ def filled(kept: RecoveryBuffer, *entries: tuple[int, int, int]) -> RecoveryBuff
 # --- rule 1: what goes first ------------------------------------------------------------------
 
 
-def test_first_in_goes_first() -> None:
+def test_first_in_is_dropped_first() -> None:
     kept = filled(buffer(2), (0, 1, 1), (1, 1, 9), (0, 2, 1))
     assert ids(kept.all()) == [(1, 1), (0, 2)]
 
 
-def test_what_travelled_furthest_goes_first_where_age_decides() -> None:
+def test_by_age_the_event_with_most_hops_is_dropped_first() -> None:
     kept = filled(buffer(2, by_age=True), (0, 1, 1), (1, 1, 9), (0, 2, 1))
     assert ids(kept.all()) == [(0, 1), (0, 2)]
 
 
-def test_among_equally_old_ones_first_in_goes_first() -> None:
+def test_of_equally_old_events_first_in_is_dropped_first() -> None:
     kept = filled(buffer(2, by_age=True), (0, 1, 5), (0, 2, 5), (1, 1, 1))
     assert sorted(ids(kept.all())) == [(0, 2), (1, 1)]
 
 
-def test_the_newest_goes_at_once_if_it_is_the_oldest() -> None:
+def test_by_age_a_new_event_with_most_hops_is_dropped_at_once() -> None:
     kept = filled(buffer(1, by_age=True), (0, 1, 1), (1, 1, 9))
     assert ids(kept.all()) == [(0, 1)]
     assert kept.floor == [0, 1, 0]
 
 
-def test_very_old_is_as_old_as_it_gets() -> None:
+def test_ages_beyond_the_limit_count_as_the_limit() -> None:
     kept = filled(buffer(2, by_age=True), (0, 1, OLDEST_AGE), (0, 2, OLDEST_AGE + 900), (1, 1, 1))
     assert sorted(ids(kept.all())) == [(0, 2), (1, 1)]
 
 
-def test_bytes_have_a_limit_as_well() -> None:
+def test_the_bytes_of_a_buffer_have_a_limit() -> None:
     kept = buffer(10, size=10)
     for entry, size in ((1, 4), (2, 4), (3, 4)):
         kept.add(update(0, entry, size), 1)
@@ -79,7 +79,7 @@ def test_bytes_have_a_limit_as_well() -> None:
     assert kept.size == 8
 
 
-def test_what_is_larger_than_the_buffer_leaves_it_empty_and_says_so() -> None:
+def test_an_event_larger_than_the_buffer_empties_it_and_is_reported() -> None:
     kept = buffer(10, size=10)
     kept.add(update(0, 1, 4), 1)
     kept.add(update(1, 1, 11), 1)
@@ -87,7 +87,7 @@ def test_what_is_larger_than_the_buffer_leaves_it_empty_and_says_so() -> None:
     assert kept.floor == [1, 1, 0]
 
 
-def test_what_comes_again_is_buffered_once_and_keeps_its_place() -> None:
+def test_a_duplicate_event_is_buffered_once_and_keeps_its_place() -> None:
     kept = filled(buffer(2), (0, 1, 1), (0, 2, 1), (0, 1, 1), (0, 3, 1))
     assert ids(kept.all()) == [(0, 2), (0, 3)]
     assert kept.size == 2
@@ -96,14 +96,14 @@ def test_what_comes_again_is_buffered_once_and_keeps_its_place() -> None:
 # --- asking it --------------------------------------------------------------------------------
 
 
-def test_found_is_what_is_buffered_of_what_was_asked_for_in_order() -> None:
+def test_a_request_finds_the_buffered_events_in_order() -> None:
     kept = filled(buffer(), (0, 3, 1), (0, 1, 1), (1, 2, 1), (0, 4, 1), (0, 5, 1))
     assert ids(kept.find([Span(0, 1, 4)], 10)) == [(0, 1), (0, 3), (0, 4)]
     assert ids(kept.find([Span(1, 1, 9), Span(0, 5, 5)], 10)) == [(0, 5), (1, 2)]
     assert kept.find([Span(2, 1, 9)], 10) == []
 
 
-def test_at_most_so_many_are_found_over_all_that_was_asked_for() -> None:
+def test_a_request_finds_a_limited_number_of_events() -> None:
     kept = filled(buffer(), *((ticket, entry, 1) for ticket in (0, 1) for entry in range(1, 6)))
     found = kept.find([Span(0, 1, 5), Span(1, 1, 5)], 7)
     assert ids(found) == [*((0, entry) for entry in range(1, 6)), (1, 1), (1, 2)]
@@ -111,7 +111,7 @@ def test_at_most_so_many_are_found_over_all_that_was_asked_for() -> None:
 
 
 @pytest.mark.parametrize("by_age", [False, True])
-def test_a_request_for_all_that_could_ever_be_costs_no_more_than_there_is(by_age: bool) -> None:
+def test_a_request_for_everything_costs_no_more_than_the_buffer_holds(by_age: bool) -> None:
     """If it took a step for each entry that was asked for, this would take years."""
     kept = filled(buffer(by_age=by_age), (0, 7, 2), (1, 1, 1), (0, LAST - 1, 1), (0, 3, 1))
     assert ids(kept.find([Span(0, 0, LAST)] * 3, 4)) == [(0, 3), (0, 7), (0, LAST - 1)]
@@ -121,12 +121,12 @@ def test_a_request_for_all_that_could_ever_be_costs_no_more_than_there_is(by_age
 # --- rule 3: beyond its floor it has everything -----------------------------------------------
 
 
-def test_the_floor_is_the_last_of_each_ticket_that_was_let_go() -> None:
+def test_the_floor_is_the_last_dropped_event_of_each_ticket() -> None:
     kept = filled(buffer(1), (0, 2, 1), (0, 1, 1), (1, 5, 1), (2, 1, 1))
     assert kept.floor == [2, 5, 0]
 
 
-def test_what_was_before_our_time_is_below_the_floor_and_it_never_sinks() -> None:
+def test_events_from_before_the_start_are_below_the_floor_which_never_sinks() -> None:
     kept = buffer()
     kept.begin([3, 0, 1])
     kept.begin([1, 2, 0])
@@ -166,7 +166,7 @@ arrivals = st.lists(st.tuples(tickets, entries, st.integers(0, 5), st.integers(0
 
 @settings(derandomize=True, max_examples=300)
 @given(arrivals, st.integers(1, 12), st.integers(1, 40), st.booleans(), tickets, entries, entries)
-def test_a_buffer_is_a_plain_list_with_limits(
+def test_a_buffer_agrees_with_a_plain_list_with_limits(
     came: list[tuple[int, int, int, int]],
     count: int,
     size: int,
@@ -190,7 +190,7 @@ def test_a_buffer_is_a_plain_list_with_limits(
 
 @settings(derandomize=True, max_examples=300)
 @given(arrivals, st.integers(1, 12), st.booleans())
-def test_beyond_its_floor_a_buffer_has_everything_that_ever_came(
+def test_above_its_floor_a_buffer_has_every_event_that_arrived(
     came: list[tuple[int, int, int, int]], count: int, by_age: bool
 ) -> None:
     kept, ever = buffer(count, by_age=by_age), []
@@ -220,7 +220,7 @@ def test_an_event_is_asked_for_once() -> None:
     assert len(requests) == 5
 
 
-def test_what_is_here_is_not_asked_for() -> None:
+def test_events_that_are_present_are_not_requested() -> None:
     requests = Requests(100)
     is_here = here((0, 2), (0, 4))
     assert requests.new([Span(0, 1, 5)], is_here, 1) == [
@@ -236,7 +236,7 @@ def test_ranges_that_touch_are_one_request_but_not_those_of_two_tickets() -> Non
     assert asked == [Span(0, 1, 4), Span(1, 5, 6)]
 
 
-def test_whether_an_event_that_came_was_asked_for_is_reported_once() -> None:
+def test_whether_an_arrived_event_was_requested_is_reported_once() -> None:
     requests = Requests(100)
     requests.new([Span(0, 1, 2)], nothing, 1)
     assert requests.came(update(0, 1).key)
@@ -245,7 +245,7 @@ def test_whether_an_event_that_came_was_asked_for_is_reported_once() -> None:
     assert len(requests) == 1
 
 
-def test_what_was_asked_for_too_long_ago_is_given_up_and_may_be_asked_for_again() -> None:
+def test_old_requests_are_given_up_and_may_be_repeated() -> None:
     requests = Requests(100)
     requests.new([Span(0, 1, 2)], nothing, 1)
     requests.new([Span(1, 1, 1)], nothing, 2)
@@ -254,14 +254,14 @@ def test_what_was_asked_for_too_long_ago_is_given_up_and_may_be_asked_for_again(
     assert requests.new([Span(0, 1, 1), Span(1, 1, 1)], nothing, 3) == [Span(0, 1, 1)]
 
 
-def test_of_more_than_the_limit_the_latest_are_asked_for() -> None:
+def test_beyond_the_limit_the_latest_events_are_requested() -> None:
     requests = Requests(3)
     assert requests.new([Span(0, 1, 10)], nothing, 1) == [Span(0, 8, 10)]
     assert requests.new([Span(1, 1, 10)], nothing, 1) == []
     assert len(requests) == 3
 
 
-def test_what_had_no_room_beside_other_requests_is_asked_for_when_there_is_room() -> None:
+def test_an_event_without_room_in_the_requests_is_requested_later() -> None:
     requests = Requests(3)
     assert requests.new([Span(0, 1, 2)], nothing, 1) == [Span(0, 1, 2)]
     assert requests.new([Span(1, 1, 3)], nothing, 1) == [Span(1, 3, 3)]
@@ -284,7 +284,7 @@ def test_a_span_of_nothing_is_nothing() -> None:
     assert len(requests) == 0
 
 
-def test_what_a_request_has_no_room_for_was_not_asked_for() -> None:
+def test_events_that_did_not_fit_into_a_request_do_not_count_as_requested() -> None:
     """A packet holds so many ranges. What is left over may be asked for the next time."""
     requests = Requests(10_000)
     odd = Span(0, 1, 4 * MOST_RANGES)
@@ -309,7 +309,7 @@ turns = st.tuples(
 
 @settings(derandomize=True, max_examples=300)
 @given(st.lists(turns, max_size=10))
-def test_requests_are_a_plain_set_of_what_is_underway(
+def test_requests_agree_with_a_plain_set(
     played: list[tuple[list[tuple[int, int]], list[tuple[int, int]], tuple[int, int]]],
 ) -> None:
     """Whoever asks looks at all between his clock and what a stamp names, and at nothing else."""

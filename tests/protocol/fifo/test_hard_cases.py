@@ -66,7 +66,7 @@ def test_a_relay_with_a_gap_says_where_the_stream_goes_on() -> None:
     assert lost(stage, N3) == [3, 4]
 
 
-def test_who_is_heard_one_way_only_is_relayed_too() -> None:
+def test_events_of_a_member_heard_one_way_are_relayed() -> None:
     stage = formed()
     stage.cut("n3", "n1", one_way=True)
     stage.settle(ticks=12)
@@ -75,7 +75,7 @@ def test_who_is_heard_one_way_only_is_relayed_too() -> None:
     assert numbers(stage, N2) == numbers(stage, N3) == [1]
 
 
-def test_what_all_have_is_let_go_when_the_last_member_returns() -> None:
+def test_events_are_discarded_when_the_last_member_that_lacked_them_returns() -> None:
     stage = formed()
     stage.cut("n1", "n2", one_way=True)
     stage.submit("n1", [b"a"])
@@ -86,7 +86,7 @@ def test_what_all_have_is_let_go_when_the_last_member_returns() -> None:
     assert member.streams[N1].held.count == 0
 
 
-def test_what_is_lost_of_a_life_that_began_in_our_time_is_said() -> None:
+def test_lost_events_of_an_incarnation_that_we_saw_begin_are_reported() -> None:
     stage = formed(window=1, retain=2)
     stage.crash("n2")
     stage.cut("n1", "n2")
@@ -103,7 +103,7 @@ def test_what_is_lost_of_a_life_that_began_in_our_time_is_said() -> None:
     assert {*numbers(stage, N1), *lost(stage, N1)} == {*numbers(stage, N3)}
 
 
-def test_what_waits_for_the_first_view_has_a_limit() -> None:
+def test_events_that_wait_for_the_first_view_have_a_limit() -> None:
     stage = Stage.of("fifo", "n1 n2 n3", window=4, retain=4)
     stage.cut("n2", "n3")  # n2 goes on forming
     stage.settle(ticks=1)
@@ -114,7 +114,7 @@ def test_what_waits_for_the_first_view_has_a_limit() -> None:
     assert len(member.early) <= member.options.retain
 
 
-def test_nobody_is_sent_the_events_of_its_own_old_life_for_ever() -> None:
+def test_a_member_is_not_sent_the_events_of_its_old_incarnation_for_ever() -> None:
     stage = formed()
     for name in ("n1", "n2"):
         stage.crash(name)
@@ -139,7 +139,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("packets", FORGED)
-def test_a_peer_that_makes_things_up_is_told_so(packets: list[Packet]) -> None:
+def test_invented_events_are_the_peers_fault(packets: list[Packet]) -> None:
     stage = formed()
 
     def say_all() -> None:
@@ -150,7 +150,7 @@ def test_a_peer_that_makes_things_up_is_told_so(packets: list[Packet]) -> None:
         say_all()
 
 
-def test_lives_without_end_are_not_all_remembered() -> None:
+def test_the_remembered_incarnations_of_a_member_are_bounded() -> None:
     stage = formed()
     for life in range(99):
         stage.inject(N2, "n1", Start("g", NodeId("n3", life), 0))
@@ -158,7 +158,7 @@ def test_lives_without_end_are_not_all_remembered() -> None:
     assert len(member.streams) <= 3 * LIVES_REMEMBERED
 
 
-def test_what_a_peer_says_about_lives_without_end_is_not_all_remembered() -> None:
+def test_the_remembered_incarnations_in_a_peers_reports_are_bounded() -> None:
     stage = formed()
     for life in range(999):
         stage.inject(N2, "n1", Alive("g", [(NodeId("n3", life), 5)], [N1]))
@@ -168,12 +168,12 @@ def test_what_a_peer_says_about_lives_without_end_is_not_all_remembered() -> Non
     assert NodeId("n3", 998) in remembered
 
 
-def test_a_peer_that_tells_of_strangers_is_told_so() -> None:
+def test_reports_about_unknown_members_are_the_peers_fault() -> None:
     with pytest.raises(PeerError, match="not in g"):
         formed().inject(N2, "n1", Alive("g", [(NodeId("stranger"), 1)], [N1]))
 
 
-def test_a_jump_over_a_million_events_is_told_little_by_little() -> None:
+def test_a_jump_over_a_million_events_is_reported_in_parts() -> None:
     stage = formed()
     far = 1_000_000
     stage.inject(N2, "n1", Start("g", N2, far))
@@ -184,7 +184,7 @@ def test_a_jump_over_a_million_events_is_told_little_by_little() -> None:
     assert lost(stage, N1) == list(range(1, 2 * LOSSES_AT_ONCE + 1))
 
 
-def test_jumps_without_end_are_refused() -> None:
+def test_endless_jumps_are_rejected() -> None:
     stage = formed()
     far = 1 << 20
 
@@ -198,7 +198,7 @@ def test_jumps_without_end_are_refused() -> None:
         jump(UNTOLD_LOSSES + 1)
 
 
-def test_who_cannot_take_more_is_not_sent_the_same_again() -> None:
+def test_a_full_member_is_not_sent_the_same_events_again() -> None:
     stage = formed()
     stage.throttle("n3", True)
     stage.submit("n1", [b"a"])
@@ -214,14 +214,14 @@ def test_who_cannot_take_more_is_not_sent_the_same_again() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1_000_000])
-def test_a_size_that_cannot_be_does_not_get_past_the_codec(size: int) -> None:
+def test_impossible_sizes_do_not_pass_the_codec(size: int) -> None:
     codec = Codec([FAMILY])
     with pytest.raises(PeerError, match="says it carries"):
         codec.decode(codec.encode(Data("g", N1, 1, [b"x" * 100] * 100, size)))
 
 
 @pytest.mark.parametrize("incarnation", [-7, 1 << 30])
-def test_a_life_that_cannot_be_does_not_get_past_the_codec(incarnation: int) -> None:
+def test_impossible_incarnations_do_not_pass_the_codec(incarnation: int) -> None:
     codec = Codec([FAMILY])
     with pytest.raises(PeerError):
         codec.decode(codec.encode(Start("g", NodeId("n3", incarnation), 0)))
@@ -242,11 +242,11 @@ class Foreign(Packet, tag="elsewhere.foreign"):
     pass
 
 
-def test_a_new_life_whose_first_packet_is_refused_has_not_been_met() -> None:
+def test_an_incarnation_whose_first_packet_is_rejected_stays_unknown() -> None:
     assert unchanged_by(formed(), NodeId("n2", 1), Foreign("g"))
 
 
-def test_an_impossible_acknowledgement_leaves_no_mark() -> None:
+def test_an_impossible_acknowledgement_changes_nothing() -> None:
     stage = formed()
     member: Any = stage.machine("n1")
     with pytest.raises(PeerError):

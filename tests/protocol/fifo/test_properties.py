@@ -146,7 +146,7 @@ def test_each_senders_events_are_delivered_in_order_and_once(
 
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(steady)
-def test_without_overflow_everything_accepted_gets_to_everybody(schedule: list[Move]) -> None:
+def test_without_overflow_every_accepted_event_reaches_every_member(schedule: list[Move]) -> None:
     stage = come_to_rest(play(on_stage(ROOMY), schedule))
     made = {pair for life in stayers(stage) for pair in delivered(stage, life) if pair[0] == life}
     for life in stayers(stage):
@@ -164,7 +164,7 @@ def test_survivors_deliver_the_same(schedule: list[Move]) -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(stormy)
-def test_what_a_survivor_lacks_of_another_it_has_openly_given_up(schedule: list[Move]) -> None:
+def test_events_that_a_survivor_lacks_were_reported_as_lost(schedule: list[Move]) -> None:
     stage = come_to_rest(play(on_stage(TIGHT), schedule))
     heard = {pair for life in stayers(stage) for pair in delivered(stage, life)}
     for life in stayers(stage):
@@ -174,7 +174,7 @@ def test_what_a_survivor_lacks_of_another_it_has_openly_given_up(schedule: list[
 
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(stormy)
-def test_everybody_accepts_again_and_sees_everybody(schedule: list[Move]) -> None:
+def test_after_the_faults_every_member_accepts_and_sees_all_members(schedule: list[Move]) -> None:
     stage = come_to_rest(play(on_stage(TIGHT), schedule))
     for name, actor in stage.actors.items():
         if actor.alive:
@@ -284,7 +284,7 @@ def test_no_window_and_no_buffer_goes_over_its_limit(schedule: list[Move]) -> No
 
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(stormy)
-def test_a_deep_copy_is_a_member_that_goes_on_in_the_same_way(schedule: list[Move]) -> None:
+def test_a_deep_copy_of_a_member_continues_in_the_same_way(schedule: list[Move]) -> None:
     shadowed = play(on_stage(TIGHT, wrapped(Shadowed)), schedule)
     assert shadowed.log == play(on_stage(TIGHT), schedule).log
 
@@ -352,7 +352,7 @@ packets = st.one_of(
 
 @settings(deadline=None, derandomize=True, max_examples=60, phases=[Phase.generate])
 @given(steady, st.lists(st.tuples(lives, packets), min_size=1, max_size=6))
-def test_a_packet_is_taken_or_is_the_peers_fault_and_then_left_no_mark(
+def test_a_rejected_packet_changes_nothing(
     schedule: list[Move], said: list[tuple[NodeId, Packet]]
 ) -> None:
     stage = play(on_stage(ROOMY), schedule[:20])
@@ -366,7 +366,7 @@ def test_a_packet_is_taken_or_is_the_peers_fault_and_then_left_no_mark(
             assert sender.name in ("n2", "n3")
 
 
-def test_a_packet_of_another_family_is_refused_and_left_no_mark() -> None:
+def test_a_packet_of_another_family_is_rejected_and_changes_nothing() -> None:
     stage = on_stage(ROOMY)
     before = state(stage.machine("n1"))
     with pytest.raises(PeerError, match="which fifo does not know"):

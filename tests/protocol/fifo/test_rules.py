@@ -62,7 +62,7 @@ def test_an_own_event_is_delivered_before_any_packet_moves() -> None:
     assert texts(stage, "n2") == []
 
 
-def test_an_own_event_is_sent_once_to_all_who_are_present() -> None:
+def test_an_own_event_is_sent_once_to_all_present_members() -> None:
     stage = formed()
     stage.submit("n1", [b"a"])
     [(who, posted)] = sent(stage, Data)
@@ -87,7 +87,7 @@ def test_an_event_beyond_a_gap_or_a_second_time_is_not_delivered() -> None:
     assert texts(stage, "n2") == [b"1"]
 
 
-def test_nothing_orders_two_streams() -> None:
+def test_events_of_two_senders_have_no_order() -> None:
     stage = formed()
     stage.submit("n1", [b"a"])
     stage.submit("n2", [b"b"])
@@ -96,7 +96,7 @@ def test_nothing_orders_two_streams() -> None:
     assert texts(stage, "n2") == [b"b", b"a"]
 
 
-def test_nobody_hears_an_event_before_a_view() -> None:
+def test_no_event_is_delivered_before_the_first_view() -> None:
     stage = Stage.of("fifo", "n1 n2 n3", suspicion_limit="200ms")
     stage.cut("n2", "n3")  # n2 goes on forming while n1 is done
     stage.settle(ticks=1)
@@ -138,7 +138,7 @@ def test_the_window_opens_when_the_slowest_has_acknowledged() -> None:
     assert stage.accepts("n1")
 
 
-def test_a_member_that_is_set_aside_is_not_waited_for() -> None:
+def test_a_suspected_member_is_not_waited_for() -> None:
     stage = formed(window=1)
     isolate(stage, "n3")
     stage.submit("n1", [b"a"])
@@ -160,7 +160,7 @@ def test_a_batch_that_can_never_fit_is_refused_before_anything_changes() -> None
 # --- 4. who is silent or deaf is set aside ----------------------------------------------------
 
 
-def test_silence_for_the_limit_and_not_less() -> None:
+def test_a_member_is_suspected_after_silence_for_the_limit_and_not_earlier() -> None:
     stage = formed()
     stage.crash("n3")
     stage.settle(ticks=LIMIT - 1)
@@ -170,7 +170,7 @@ def test_silence_for_the_limit_and_not_less() -> None:
     assert [note.columns["peer"] for note in stage.notes(N1, "suspect")] == ["n3"]
 
 
-def test_one_way_deafness_sets_aside_on_both_sides() -> None:
+def test_members_that_hear_one_way_suspect_each_other() -> None:
     stage = formed()
     stage.cut("n1", "n2", one_way=True)
     stage.settle(ticks=3 * LIMIT)
@@ -179,7 +179,7 @@ def test_one_way_deafness_sets_aside_on_both_sides() -> None:
     assert view(stage, "n3") == (N1, N2, N3)
 
 
-def test_a_member_that_was_stalled_itself_blames_nobody() -> None:
+def test_a_member_that_was_stalled_suspects_nobody() -> None:
     stage = formed()
     for _ in range(LIMIT - 1):  # n1's timers do not run, nor do its packets move
         stage.fire("n2")
@@ -188,7 +188,7 @@ def test_a_member_that_was_stalled_itself_blames_nobody() -> None:
     assert stage.notes(N1, "suspect") == []
 
 
-def test_nothing_is_queued_for_who_is_away() -> None:
+def test_nothing_is_queued_for_an_absent_member() -> None:
     stage = formed()
     isolate(stage, "n3")
     stage.settle(ticks=LIMIT)
@@ -217,7 +217,7 @@ def test_a_returned_member_gets_exactly_what_it_missed() -> None:
     assert [note.columns["peer"] for note in stage.notes(N1, "refute")] == ["n3"]
 
 
-def test_what_is_held_no_longer_is_lost_openly() -> None:
+def test_events_that_are_no_longer_retained_are_reported_as_lost() -> None:
     stage = formed(window=1, retain=2)
     isolate(stage, "n3")
     stage.settle(ticks=LIMIT)
@@ -234,7 +234,7 @@ def test_what_is_held_no_longer_is_lost_openly() -> None:
 # --- 6. who holds relays ----------------------------------------------------------------------
 
 
-def test_the_last_event_of_a_crashed_sender_gets_to_all_through_one_survivor() -> None:
+def test_one_survivor_relays_the_last_event_of_a_crashed_sender_to_all() -> None:
     stage = formed("n1 n2 n3 n4")
     stage.submit("n1", [b"last"])
     stage.deliver(stage.underway("n1", "n3")[0])
@@ -266,7 +266,7 @@ def test_a_relayed_start_may_not_jump_while_the_origin_is_present() -> None:
 # --- 7. a restarted member is a new life ------------------------------------------------------
 
 
-def test_a_new_life_proves_the_old_one_dead_and_receives_from_then_on() -> None:
+def test_a_new_incarnation_ends_the_old_one_and_receives_from_then_on() -> None:
     stage = formed()
     stage.submit("n1", [b"before"])
     stage.settle(ticks=2)
@@ -280,7 +280,7 @@ def test_a_new_life_proves_the_old_one_dead_and_receives_from_then_on() -> None:
     assert texts(stage, "n3") == [b"after"]
 
 
-def test_an_old_life_is_ignored_once_the_new_one_was_heard() -> None:
+def test_an_old_incarnation_is_ignored_once_the_new_one_was_heard() -> None:
     stage = formed()
     stage.crash("n1")
     stage.start("n1")
@@ -289,7 +289,7 @@ def test_an_old_life_is_ignored_once_the_new_one_was_heard() -> None:
     assert texts(stage, "n2") == []
 
 
-def test_a_new_life_is_never_mistaken_for_the_old_one() -> None:
+def test_a_new_incarnation_is_never_mistaken_for_the_old_one() -> None:
     stage = formed()
     stage.submit("n1", [b"old"])
     stage.settle(ticks=2)

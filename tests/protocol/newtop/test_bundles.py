@@ -96,14 +96,14 @@ def test_whatever_goes_wrong_all_laws_hold(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(4001, 4041, 10))
-def test_the_same_with_groups_of_all_kinds(first: int) -> None:
+def test_bundles_in_groups_of_all_kinds_keep_all_laws(first: int) -> None:
     for seed in range(first, first + 10):
         run = storm(seed, family=POSTPONES, sequenced=0.4, atomic=0.3)
         assert not run.broken, f"seed {seed} of {run.groups}: {run.broken}"
 
 
 @pytest.mark.parametrize("first", range(5001, 5031, 10))
-def test_the_same_while_groups_form_and_re_form(first: int) -> None:
+def test_bundles_while_groups_form_and_re_form_keep_all_laws(first: int) -> None:
     families = {
         name: family._replace(build=build) if family.one_machine else family
         for name, family in FAMILIES.items()

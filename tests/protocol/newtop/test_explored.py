@@ -26,14 +26,14 @@ def assert_sound(states: int, **bounds: Any) -> None:
     assert report.states >= states
 
 
-def test_two_senders_and_a_timer_in_every_order() -> None:
+def test_two_senders_and_a_timer_keep_all_laws_in_every_order() -> None:
     assert_sound(150, submissions=TWO_SENDERS, timers=1)
 
 
-def test_a_crash_at_every_moment() -> None:
+def test_a_crash_at_every_moment_keeps_all_laws() -> None:
     assert_sound(10, submissions={"n1": 1}, crashes=1)
 
 
 @pytest.mark.long
-def test_two_senders_and_two_timers_in_every_order() -> None:
+def test_two_senders_and_two_timers_keep_all_laws_in_every_order() -> None:
     assert_sound(2000, submissions=TWO_SENDERS, timers=2)

@@ -42,19 +42,19 @@ def assert_sound(
     assert report.states >= states
 
 
-def test_two_senders_and_a_sequencer_in_every_order() -> None:
+def test_two_senders_and_a_sequencer_keep_all_laws_in_every_order() -> None:
     plan = Plan("a", NAMES, SequencedOptions(**TIMES))
     judge = by_promise("total")
     assert_sound(((SEQUENCED, (plan,)),), judge, 300, submissions={"n2": 1, "n3": 1})
 
 
-def test_a_crash_at_every_moment_the_sequencers_included() -> None:
+def test_a_crash_at_every_moment_keeps_the_laws_of_sequenced_groups() -> None:
     plan = Plan("a", NAMES, SequencedOptions(**TIMES))
     judge = by_promise("sequenced")
     assert_sound(((SEQUENCED, (plan,)),), judge, 50, submissions={"n2": 1}, crashes=1)
 
 
-def test_a_group_with_a_sequencer_and_one_without_share_a_process() -> None:
+def test_groups_with_and_without_a_sequencer_in_one_process_keep_all_laws() -> None:
     parts = (
         (SEQUENCED, (Plan("a", ("n1", "n2"), SequencedOptions(**TIMES)),)),
         (FAMILY, (Plan("b", ("n2", "n3"), Options(**TIMES)),)),
@@ -62,7 +62,7 @@ def test_a_group_with_a_sequencer_and_one_without_share_a_process() -> None:
     assert_sound(parts, by_promise("total"), 100, submissions={"n2": 2, "n3": 1})
 
 
-def test_without_order_a_crash_at_every_moment() -> None:
+def test_a_crash_at_every_moment_keeps_the_laws_of_atomic_groups() -> None:
     plan = Plan("a", NAMES, AtomicOptions(**TIMES))
     judge = by_promise("atomic")
     assert_sound(((ATOMIC, (plan,)),), judge, 200, submissions={"n2": 1, "n3": 1}, crashes=1)

@@ -47,7 +47,7 @@ def test_a_group_forms_when_all_members_are_reachable() -> None:
     assert all(known(stage, name) == ["hello"] for name in ("n1", "n2", "n3"))
 
 
-def test_it_waits_for_missing_members_unless_an_application_asks() -> None:
+def test_a_group_waits_for_missing_members_unless_an_application_asks() -> None:
     stage = stage_of("n1 n2 n3")
     stage.crash("n3")
     run(stage)

@@ -35,7 +35,7 @@ PAIR = Setting(
         pytest.param(9000, {"timers": 1, "losses": 1}, marks=pytest.mark.long),
     ],
 )
-def test_every_schedule_of_a_formation(states: int, bounds: dict[str, Any]) -> None:
+def test_every_schedule_of_a_formation_keeps_all_laws(states: int, bounds: dict[str, Any]) -> None:
     bound = Bounds(max_states=20_000, submissions={"n1": 1}, **bounds)
     report = explore(PAIR, bound, check, settle=True)
     assert report.broken is None, str(report)

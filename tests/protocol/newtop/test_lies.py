@@ -73,7 +73,7 @@ def test_more_events_than_any_window_allows_are_rejected() -> None:
         stage.inject(N2, "n1", flood[9])
 
 
-def test_copies_change_nothing() -> None:
+def test_duplicate_packets_change_nothing() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.inject(N2, "n1", data(1))
     waiting = len(member(stage, "n1").order.queue)

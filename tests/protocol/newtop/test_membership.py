@@ -50,7 +50,7 @@ def test_views_of_one_exclusion_have_one_identity() -> None:
     assert one.id != group(staged({"g": "n1 n2"}), "n1").views.current().id
 
 
-def test_what_one_survivor_has_of_a_crashed_sender_reaches_all() -> None:
+def test_events_that_one_survivor_has_of_a_crashed_sender_reach_all() -> None:
     """Atomicity (MD3): a suspicion without it is refuted, and the refutation carries it."""
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n3", [b"a"])

@@ -108,7 +108,7 @@ def accepted(stage: Stage) -> set[str]:
 SCRIPT = [("n2", "a"), ("n3", "b"), ("n1", "c"), ("n3", "d"), ("n2", "e"), ("n1", "f")]
 
 
-def test_while_it_orders_events() -> None:
+def test_a_sequencer_may_crash_anywhere_while_it_orders_events() -> None:
     ends = crash_after_each_action(staged("n1 n2 n3"), SCRIPT, 60)
     assert len(ends) > 70
     for stage in ends:
@@ -117,7 +117,7 @@ def test_while_it_orders_events() -> None:
 
 
 @pytest.mark.parametrize("gone", ["n4", "n2"])
-def test_while_another_is_excluded(gone: str) -> None:
+def test_a_sequencer_may_crash_anywhere_while_another_member_is_excluded(gone: str) -> None:
     """n4 fails first, or the next sequencer."""
     stage = staged("n1 n2 n3 n4")
     names = {"n4": {}, "n2": {"n2": "n4"}}[gone]

@@ -164,7 +164,7 @@ CONTESTS = {
 
 
 @pytest.mark.parametrize("name", CONTESTS)
-def test_there_is_never_a_second_owner(name: str) -> None:
+def test_no_schedule_gives_a_ticket_two_owners(name: str) -> None:
     which = CONTESTS[name]
     report = which.search(2 * MOST if which.complete else MOST)
     print(name, report)
@@ -175,7 +175,7 @@ def test_there_is_never_a_second_owner(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, which in CONTESTS.items() if not which.complete])
-def test_nor_among_many_more_schedules(name: str) -> None:
+def test_many_more_schedules_give_no_ticket_two_owners(name: str) -> None:
     report = CONTESTS[name].search(MOST_IN_A_LONG_ONE)
     print(name, report)
     assert report.broken is None, str(report)
@@ -204,7 +204,9 @@ CAUGHT: dict[Mutant, tuple[Contest, str]] = {
 
 
 @pytest.mark.parametrize("mutant", CAUGHT, ids=lambda mutant: mutant.__name__)
-def test_without_it_there_is_one(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_one_safeguard_a_schedule_gives_a_ticket_two_owners(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     which, why = CAUGHT[mutant]
     mutant(monkeypatch)
     report = which.search()

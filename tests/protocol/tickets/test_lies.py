@@ -138,7 +138,7 @@ NEXT = Next(sets(2, A, B, D), TABLE)
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, About) else "",
 )
-def test_what_a_lease_replica_refuses(sender: NodeId, packet: About, why: str) -> None:
+def test_a_lease_replica_rejects_invalid_packets(sender: NodeId, packet: About, why: str) -> None:
     assert_refused(member(), sender, packet, why)
 
 
@@ -189,7 +189,7 @@ def test_a_replayed_grant_does_not_extend_the_lease() -> None:
     assert (who.valid_until(), who.owner.stale) == (until, 1)
 
 
-def test_stale_epochs_and_other_owners_are_refused_in_words_and_change_nothing() -> None:
+def test_stale_epochs_and_other_owners_are_rejected_with_the_reason() -> None:
     replica = member()
     table = replica.replica.register.table()
     for claim in (
@@ -221,7 +221,7 @@ def test_a_claim_that_is_replayed_after_the_release_is_refused() -> None:
     assert replica.replica.register.entries[1].last == 1 << 32 | 9
 
 
-def test_other_clusters_are_counted_and_not_answered() -> None:
+def test_packets_of_other_clusters_are_counted_and_not_answered() -> None:
     replica = member()
     table, step = replica.replica.register.table(), Step(10)
     other = CLUSTER + 1
@@ -266,7 +266,7 @@ def test_a_member_that_agreed_to_become_a_replica_stays_until_that_is_decided() 
     assert newcomer.may_go()
 
 
-def test_a_member_that_agreed_leaves_when_nothing_comes_of_it() -> None:
+def test_a_member_that_agreed_leaves_when_the_proposal_fails() -> None:
     newcomer = member(D)
     newcomer.receive(Step(5), B, Offer(*G, 1, BALLOT))
     newcomer.retire(Step(6))

@@ -22,7 +22,7 @@ def assert_sound(found: Storm, seed: int) -> None:
     assert found.verdict.answer is Answer.HOLDS, (seed, found.verdict.why)
 
 
-def test_with_disks_that_keep_there_is_one_owner_and_work_goes_on() -> None:
+def test_with_durable_disks_a_ticket_has_one_owner_and_work_continues() -> None:
     acquired = lost = 0
     for seed in SEEDS[:30]:
         found = storm(seed, fickle=0.0)
@@ -33,13 +33,13 @@ def test_with_disks_that_keep_there_is_one_owner_and_work_goes_on() -> None:
     assert acquired > 120 and lost > 5, "or this shows nothing"  # noqa: PT018
 
 
-def test_with_disks_that_are_lost_there_is_one_owner() -> None:
+def test_with_lost_disks_a_ticket_has_one_owner() -> None:
     """Then work may end for good: lost lease replicas look like ones that cannot be reached."""
     for seed in SEEDS[80:100]:
         assert_sound(storm(seed, disks=("kept", "lost")), seed)
 
 
-def test_clocks_may_differ_by_as_much_as_was_stated() -> None:
+def test_clocks_may_drift_by_as_much_as_was_configured() -> None:
     for seed in SEEDS[:12]:
         assert_sound(storm(seed, drift=0.3), seed)
 
@@ -57,7 +57,7 @@ def test_clocks_may_differ_by_as_much_as_was_stated() -> None:
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_without_it_there_are_two_owners(
+def test_without_any_one_safeguard_a_storm_gives_a_ticket_two_owners(
     mutant: Callable[[pytest.MonkeyPatch], None],
     seeds: Sequence[int],
     drift: float,
@@ -81,14 +81,14 @@ MANY: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", MANY)
-def test_a_hundred_short_storms(kind: str) -> None:
+def test_a_hundred_short_storms_give_no_ticket_two_owners(kind: str) -> None:
     weather(kind, range(200, 225))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(1000, 11_000, 500))
 @pytest.mark.parametrize("kind", MANY)
-def test_tens_of_thousands_of_short_storms(kind: str, first: int) -> None:
+def test_tens_of_thousands_of_short_storms_give_no_ticket_two_owners(kind: str, first: int) -> None:
     weather(kind, range(first, first + 500))
 
 

@@ -126,7 +126,7 @@ def messages(
     ]
 
 
-def test_ce1_one_of_the_three_who_agree_was_excluded_itself() -> None:
+def test_ce1_one_of_the_three_that_agree_was_excluded_itself() -> None:
     run = ran("ce1")
     agreed = [who for who, to in messages(run, "send", "Ackcoord", 10_200, 10_500) if to == "n6"]
     assert sorted(agreed) == ["n3", "n5"]  # n6 agrees with itself
@@ -136,14 +136,14 @@ def test_ce1_one_of_the_three_who_agree_was_excluded_itself() -> None:
     assert sorted(heard) == ["n1", "n2", "n4"]  # k + 1 = 3
 
 
-def test_ce2_what_keeps_the_excluded_one_was_said_before_anybody_agreed() -> None:
+def test_ce2_the_message_that_keeps_the_excluded_member_is_older_than_the_agreement() -> None:
     run = ran("ce2")
     assert messages(run, "send", "Ackcoord", 5_120, 5_400) == [("n2", "n4")]
     heard = [who for to, who in messages(run, "receive", "Alive", 5_000, 6_000) if to == "n1"]
     assert heard == ["n2", "n3"]  # at 5.05 and 5.10 s, and it is out at 5.3 s
 
 
-def test_ce3_both_givers_are_right_as_far_as_they_know() -> None:
+def test_ce3_both_givers_are_right_by_what_they_know() -> None:
     (found,) = overlaps(ran("ce3").trace.rows)
     assert (found.earlier.granter, found.later.granter) == ("n1", "n4")
 
@@ -161,7 +161,7 @@ def is_alive(row: Any, kind: str, process: str, peer: str) -> bool:
     return (row.kind, row.message, row.process, row.peer) == (kind, "Alive", process, peer)
 
 
-def test_ce5_it_owns_the_ticket_when_it_goes_on_though_its_epoch_is_over() -> None:
+def test_ce5_a_paused_owner_uses_the_ticket_after_its_epoch_has_ended() -> None:
     """Only the epochs of the causal layer, which the paper has not, keep it from making events."""
     run = ran("ce5")
     goes_on = 7_620 * MILLISECOND
@@ -190,7 +190,7 @@ def test_the_command_ends_with_1_and_shows_the_witness(
 
 
 @CASES
-def test_it_is_not_run_live(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_published_ring_is_rejected_live(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = ROOT / "scenarios" / f"tickets-published-{name}.toml"
     assert main(["live", str(path)]) == 2
     assert "runs in the simulator only, as it can give one ticket to two" in capsys.readouterr().err

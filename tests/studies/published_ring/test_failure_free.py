@@ -56,12 +56,12 @@ def assert_every_ticket_has_one_coordinator(found: Run) -> None:
 # --- joining -------------------------------------------------------------------------------------
 
 
-def test_who_is_alone_coordinates_all_tickets_from_its_own_downwards() -> None:
+def test_a_single_member_coordinates_all_tickets_from_its_own_downwards() -> None:
     """Section 4.1, the definition of S_p."""
     assert ranges(ring({}, {"n1": 2})) == {"n1": (2, 1, 0, 5, 4, 3)}
 
 
-def test_a_newcomer_coordinates_what_lies_between_its_ticket_and_the_next() -> None:
+def test_a_newcomer_coordinates_the_tickets_between_its_own_and_the_next() -> None:
     """Section 4.1: whoever grants a ticket has the newcomer as its successor."""
     found = ring({"n2": [10], "n3": [20]}, {"n1": 5, "n2": 2, "n3": 4})
     assert ranges(found) == {"n1": (5,), "n3": (4, 3), "n2": (2, 1, 0)}
@@ -76,7 +76,7 @@ def test_a_newcomer_owns_its_ticket_once_its_successor_knows_it() -> None:
     assert found.timeline() == ["0 n1 acquired 0", "16 n2 acquired 2", "36 n3 acquired 4"]
 
 
-def test_who_has_no_ticket_to_give_says_so_and_the_newcomer_goes_on_asking() -> None:
+def test_a_coordinator_without_a_free_ticket_says_so_and_the_newcomer_asks_again() -> None:
     options = {**BY_HAND, "tickets": 2, "ticking": True, "wants": {"n2": [10], "n3": [20]}}
     found = run(3, options, network=PATIENT, duration="2s")
     assert found.count("acquired") == 2
@@ -86,7 +86,7 @@ def test_who_has_no_ticket_to_give_says_so_and_the_newcomer_goes_on_asking() -> 
 # --- leaving -------------------------------------------------------------------------------------
 
 
-def test_who_leaves_leaves_its_tickets_to_its_predecessor() -> None:
+def test_a_member_that_leaves_hands_its_tickets_to_its_predecessor() -> None:
     """Section 4.1: CLEAVE names its successor, whom the predecessor then tells (NEWSUCC)."""
     found = ring({"n2": [10, 100], "n3": [20]}, {"n1": 5, "n2": 4, "n3": 2})
     assert ranges(found) == {"n1": (5, 4, 3), "n3": (2, 1, 0)}
@@ -112,7 +112,7 @@ def test_a_leave_that_meets_a_join_is_served_by_the_newcomer() -> None:
     assert ranges(found) == {"n1": (5,), "n3": (4, 3, 2, 1, 0)}
 
 
-def test_the_last_one_stays() -> None:
+def test_the_last_member_cannot_leave() -> None:
     """Section 4.1, Theorem 4.1 asks for it: it has nobody to leave its tickets to."""
     found = ring({"n2": [10, 100]}, {"n1": 5, "n2": 2})
     assert found.parts["n1"].may_go()
@@ -152,7 +152,7 @@ SLOW = {"kind": "slow", "nodes": ["n2"], "for": "1ms"}
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_who_owns_its_ticket_until_it_may_go_owns_it_together_with_another(late: bool) -> None:
+def test_a_member_that_uses_its_ticket_until_it_has_left_shares_it(late: bool) -> None:
     """The pseudocode of CLEAVE takes the ticket away with ACKCLEAVE only, but whoever sent that may
     have given the ticket away already. Here ACKCLEAVE takes a tenth of a second. It is right only
     if a leaver makes no more events."""
@@ -179,7 +179,7 @@ def stale_cleave(factor: float, level: Level = Level.APP) -> Run:
     )
 
 
-def test_a_cleave_that_is_late_takes_the_ticket_of_who_came_back() -> None:
+def test_a_late_cleave_takes_the_ticket_of_a_member_that_came_back() -> None:
     """Theorem 4.1 is wrong: nothing fails, nothing is lost, and links are FIFO. n2 wants to leave.
     Its CLEAVE to n1 is slow; n4, which has come between them, serves another. n2 joins again, n4
     leaves, so n1's successor is n2: and now the first CLEAVE arrives. It has no number."""
@@ -208,7 +208,7 @@ def churn(seed: int) -> Run:
 
 
 @pytest.mark.parametrize("seed", [31, 150])
-def test_seeds_find_it_too_where_delays_vary_widely(seed: int) -> None:
+def test_seeds_with_widely_varying_delays_find_it_too(seed: int) -> None:
     """Two of the first 218."""
     assert churn(seed).verdict.answer is Answer.BROKEN
 
@@ -232,13 +232,13 @@ def test_a_ticket_that_does_not_exist_is_refused() -> None:
         member().receive(Step(0), SOMEBODY, Newsucc("g", 6))
 
 
-def test_what_belongs_to_the_other_algorithm_is_refused() -> None:
+def test_packets_of_the_other_algorithm_are_rejected() -> None:
     with pytest.raises(PeerError, match="sent Alive, which this ring does not know"):
         member().receive(Step(0), SOMEBODY, Alive("g"))
 
 
 @pytest.mark.parametrize("packet", [Newsucc("g", 1), Cleave("g", Seat(0, "n2"))])
-def test_a_queue_has_an_end(packet: Any) -> None:
+def test_queues_are_bounded(packet: Any) -> None:
     """A newcomer keeps what it cannot use yet, and an owner what it cannot serve yet."""
     part = member(founder=isinstance(packet, Cleave))
     part.start(Step(0))

@@ -71,7 +71,7 @@ def owners(found: Run) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_in_every_round_a_coordinator_tells_its_2k_plus_1_closest_successors_that_it_lives(
+def test_in_every_round_a_coordinator_sends_alive_to_its_2k_plus_1_closest_successors(
     k: int,
 ) -> None:
     """Section 4.2, Algorithm 2; section 4.4: so many messages a round are its whole overhead."""
@@ -85,7 +85,7 @@ def test_in_every_round_a_coordinator_tells_its_2k_plus_1_closest_successors_tha
     assert told == Counter(expected)
 
 
-def test_in_every_round_a_coordinator_tells_its_successor_who_is_before_it() -> None:
+def test_in_every_round_a_coordinator_sends_its_predecessors_to_its_successor() -> None:
     """Section 4.2, Algorithm 2: UPDATE carries R, which is L of who receives it."""
     found = ring(6, level=Level.WIRE)
     updates = Counter(sent(found, "Update", 10_000, 11_000))
@@ -95,7 +95,7 @@ def test_in_every_round_a_coordinator_tells_its_successor_who_is_before_it() -> 
     assert [seat.name for seat in part.told_next] == ["n4", "n3", "n2"]
 
 
-def test_those_behind_a_newcomer_learn_of_it_one_from_the_other() -> None:
+def test_the_successors_of_a_newcomer_learn_of_it_one_from_the_other() -> None:
     """Section 4.2: with UPDATE, which everybody sends in a round of its own. n8 comes between n3
     and n4, and tells n4 in its first round; n4 tells n5 in its next, and that n6 right after."""
     seats = {"n1": 7, "n2": 6, "n3": 5, "n4": 3, "n5": 2, "n6": 1, "n7": 0, "n8": 4}
@@ -111,14 +111,14 @@ def knows(part: FaultTolerant, name: str) -> bool:
     return any(seat.name == name for seat in part.known_before)
 
 
-def test_who_hears_of_too_few_thinks_that_it_has_failed() -> None:
+def test_a_coordinator_that_hears_too_few_predecessors_stops() -> None:
     """Section 4.2: fewer than k + 1 ALIVE of those in L in a round. n4 hears n1 alone."""
     cut = {"at": "6500ms", "kind": "one-way", "sides": [["n2", "n3"], ["n4"]]}
     found = ring(6, cut, duration="8s")
     assert "7175 n4 disconnected 2" in found.timeline(since=6000)
 
 
-def test_who_hears_of_just_enough_stays() -> None:
+def test_a_coordinator_that_hears_just_enough_predecessors_continues() -> None:
     """Section 4.2, the first invariant: k of those before it may fail. The cut is that of ALIVE
     and not of UPDATE, which n3 sends."""
     cut = {"at": "6500ms", "kind": "one-way", "sides": [["n2"], ["n4"]]}
@@ -132,7 +132,7 @@ def test_who_hears_of_just_enough_stays() -> None:
 DEAD = {"at": "6500ms", "kind": "crash", "nodes": ["n4"]}
 
 
-def test_the_ticket_of_who_crashed_is_reclaimed_and_given_again() -> None:
+def test_the_ticket_of_a_crashed_owner_is_reclaimed_and_given_again() -> None:
     """Section 4.2, the second invariant. n3 finds in its round that n4 does not answer, asks n5 for
     L and n2 for leave, waits 2δ; and waits dist(n3, n5) - 1 = 1 round before it gives ticket 2."""
     found = ring(6, DEAD, late={"n7": [8200]}, duration="10s")
@@ -141,7 +141,7 @@ def test_the_ticket_of_who_crashed_is_reclaimed_and_given_again() -> None:
     assert found.verdict.answer is Answer.HOLDS
 
 
-def test_an_exclusion_asks_those_who_are_in_l_of_the_next_and_were_told_to_the_last() -> None:
+def test_an_exclusion_asks_the_members_that_both_neighbours_of_the_gap_know() -> None:
     """Section 4.2, Algorithm 4: L_q and R_p; n3 need not ask itself."""
     found = ring(6, DEAD, level=Level.WIRE, duration="8s")
     assert sent(found, "Exclude", 7000, 8000) == [("n3", "n5")]
@@ -150,14 +150,14 @@ def test_an_exclusion_asks_those_who_are_in_l_of_the_next_and_were_told_to_the_l
     assert sent(found, "Ackcoord", 7000, 8000) == [("n2", "n3")]
 
 
-def test_whoever_agreed_forgets_those_who_are_excluded() -> None:
+def test_a_member_that_agreed_forgets_the_excluded_ones() -> None:
     """Section 4.2: and does not take them up again for dist(p, q) rounds."""
     found = ring(6, DEAD, duration="8s")
     assert [found.parts[name].view.owner(2) for name in ("n2", "n3")] == [None, None]
     assert found.parts["n6"].view.owner(2) == "n4"  # was not asked
 
 
-def test_with_fewer_than_k_plus_1_who_agree_the_one_who_asks_stops() -> None:
+def test_with_fewer_than_k_plus_1_agreements_the_initiator_stops() -> None:
     """Section 4.2, Algorithm 4: n3 agrees with itself, and does not reach n2."""
     cut = {"at": "7010ms", "kind": "one-way", "sides": [["n3"], ["n2"]]}
     found = ring(6, DEAD, cut, duration="7900ms")
@@ -176,7 +176,7 @@ def test_with_several_silent_successors_the_next_that_answers_is_found() -> None
     assert sorted(owners(found).values()) == ["n1", "n2", "n3", "n6", "n7", "n8"]
 
 
-def test_a_temporary_coordinator_gives_no_tickets_and_tells_its_successor_nothing() -> None:
+def test_a_temporary_coordinator_gives_no_tickets_and_sends_its_successor_nothing() -> None:
     """Section 4.2: for dist - 1 of its rounds. It still says that it lives."""
     found = ring(6, DEAD, late={"n7": [7400]}, level=Level.WIRE)
     assert ("n3", "n7") in sent(found, "Reject", 7400, 8100)
@@ -193,7 +193,7 @@ def test_of_two_coordinators_neither_outlives_the_other() -> None:
     assert owners(found) == {}
 
 
-def test_who_was_excluded_looks_for_a_ticket_again() -> None:
+def test_an_excluded_member_asks_for_a_ticket_again() -> None:
     cut = {"at": "6500ms", "kind": "partition", "sides": [["n4"], ["n1", "n2", "n3"]], "for": "2s"}
     found = ring(6, cut, options={"contacts": {"n4": ["n3"]}, "ticking": True}, duration="14s")
     assert found.count("disconnected") >= 1
@@ -250,7 +250,7 @@ def test_a_ticket_that_does_not_exist_is_refused(packet: Any) -> None:
         owner().receive(Step(0), SOMEBODY, packet)
 
 
-def test_what_belongs_to_the_other_algorithm_is_refused() -> None:
+def test_packets_of_the_other_algorithm_are_rejected() -> None:
     with pytest.raises(PeerError, match="sent Cleave, which this ring does not know"):
         owner().receive(Step(0), SOMEBODY, Cleave("g", Seat(0, "x")))
 
@@ -263,11 +263,13 @@ def test_a_ticket_that_nobody_asked_for_is_sent_back() -> None:
     ("packet", "answer"),
     [(Update("g", 2, ()), Gone("g", "update")), (Exclude("g", 2), Gone("g", "exclude"))],
 )
-def test_who_does_not_own_the_ticket_says_that_its_owner_is_gone(packet: Any, answer: Any) -> None:
+def test_a_member_that_does_not_own_the_ticket_answers_that_its_owner_is_gone(
+    packet: Any, answer: Any
+) -> None:
     assert answers(owner(), packet) == [answer]
 
 
-def test_anybody_agrees_to_anything_that_does_not_concern_itself() -> None:
+def test_a_member_agrees_to_every_request_that_does_not_concern_itself() -> None:
     """Section 4.2, Algorithm 4: neither the state of who is asked nor who asks matters. So a
     process agrees that owns nothing, and to a rival's request as well."""
     outside = member()
@@ -275,11 +277,11 @@ def test_anybody_agrees_to_anything_that_does_not_concern_itself() -> None:
     assert answers(outside, Reqcoord("g", 4, 1)) == [Ackcoord("g")]
 
 
-def test_nobody_agrees_to_its_own_exclusion() -> None:
+def test_a_member_does_not_agree_to_its_own_exclusion() -> None:
     assert answers(owner(), Reqcoord("g", 1, 5)) == []
 
 
-def test_an_update_is_taken_from_anybody() -> None:
+def test_an_update_is_taken_from_any_sender() -> None:
     """Section 4.2, Algorithm 3: the sender is not compared with the predecessor."""
     part = owner()
     part.receive(Step(0), SOMEBODY, Update("g", 0, (Seat(3, "x"),)))

@@ -47,7 +47,7 @@ def test_algorithm_1_can_be_chosen() -> None:
     assert isinstance(part(NodeId("n2"), PublishedOptions(algorithm="failure-free")), FailureFree)
 
 
-def test_one_life_of_one_process_begins_with_all_tickets() -> None:
+def test_one_incarnation_of_one_process_begins_with_all_tickets() -> None:
     lives = (NodeId("n1"), NodeId("n1", 1), NodeId("n2"))
     assert [part(life).founder for life in lives] == [True, False, False]
     assert part(NodeId("n2"), founder="n2").founder
@@ -64,7 +64,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "what"), WRONG, ids=[what for _, what in WRONG])
-def test_what_does_not_fit_is_refused(options: dict[str, Any], what: str) -> None:
+def test_options_that_do_not_fit_are_rejected(options: dict[str, Any], what: str) -> None:
     document = {"name": "x", "family": RING, "options": options}
     with pytest.raises(UsageError) as refused:
         parse_scenario(document)
@@ -98,7 +98,7 @@ def test_a_cluster_in_which_nothing_fails_keeps_every_law(algorithm: str) -> Non
     assert len({row.process for row in late}) == 4
 
 
-def test_a_live_node_refuses_it_and_says_why(
+def test_a_live_node_rejects_the_family_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "node.toml"
@@ -113,7 +113,7 @@ def test_a_live_node_refuses_it_and_says_why(
     assert "one ticket to two processes" in told
 
 
-def test_the_live_codec_knows_nothing_of_it() -> None:
+def test_the_live_codec_does_not_know_its_packets() -> None:
     live = {kind for family in FAMILIES.values() for kind in family.packets}
     assert not live & set(PACKETS)
     assert set(PACKETS) < set(FAMILY.packets)

@@ -45,7 +45,7 @@ def test_seeds_find_two_owners() -> None:
 @pytest.mark.parametrize(
     ("seed", "shape"), [(99, "lost status"), (198, "lost status"), (198, "stays on")]
 )
-def test_these_seeds_find_other_shapes(seed: int, shape: str) -> None:
+def test_these_seeds_find_other_kinds_of_double_ownership(seed: int, shape: str) -> None:
     assert search(seed, seed)[shape]
 
 
