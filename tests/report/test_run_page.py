@@ -12,6 +12,7 @@ from ordercast.report.run_page import run_page
 from ordercast.testing import simulate
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.schema import Trace
+from ordercast.trace.text import parse_history
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMBERS = ROOT / "scenarios" / "total-members.toml"
@@ -45,3 +46,35 @@ def test_a_run_that_broke_a_law_is_shown_with_the_witness(lake: Path) -> None:
     assert [section.id for section in page.sections if section.id.startswith("broken-")] == [
         f"broken-{trace.header.run}"
     ]
+
+
+def test_a_run_with_an_undecided_law_is_in_doubt_and_not_broken(tmp_path: Path) -> None:
+    """Without a view row nobody can say whether the laws about views hold."""
+    text = "run r family=total ending=finished\nn1 submit n1:1\nn1 deliver n1:1\n"
+    write_trace(tmp_path, parse_history(text))
+    page = run_page(tmp_path)
+    assert page.tone == "doubt"
+    assert page.lead == "No law was broken, but not every law of the run could be decided."
+    write_trace(tmp_path, simulate(MEMBERS, 1).trace)
+    assert "but not every law of 1 of 2 runs could be decided" in run_page(tmp_path).lead
+
+
+def test_a_run_that_was_cut_off_has_a_page_too(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (header,) = lake.glob("run=*/run.json")
+    header.unlink()
+    assert main(["report", str(lake)]) == 0
+    assert "broke a law or did not finish" in (lake / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", ["empty", "absent"])
+def test_a_folder_without_runs_is_refused_with_both_ways_to_get_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["report", str(tmp_path / folder)]) == 2
+    said = capsys.readouterr().err
+    assert "that ordercast lab has written, or one that ordercast live or sim has written" in said
+    assert ("does not exist" in said) == (folder == "absent")
+    assert not (tmp_path / folder / "report.html").exists()

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ordercast.check.explain import explain
 from ordercast.check.history import PROMISES
-from ordercast.check.laws import check, judge_run
+from ordercast.check.laws import judge_run, named
 from ordercast.check.promise import NotAsked
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
@@ -25,7 +25,7 @@ LARGEST_HISTORY = 16 << 20
 
 
 class Judged(NamedTuple):
-    """One run, as far as it is told."""
+    """One run and its verdicts, or why it could not be read."""
 
     run: str
     family: str | None
@@ -44,7 +44,9 @@ def add_to(commands: Any) -> None:
         "history written by hand (a .history file).",
     )
     parser.add_argument("lake", type=Path, metavar="LAKE", help="a folder of traces, or a history")
-    parser.add_argument("--laws", help="these laws, by comma, instead of those of its family")
+    parser.add_argument(
+        "--laws", help="these laws, separated by commas, instead of those that its family promises"
+    )
     parser.add_argument(
         "--engine", choices=["plain", "spark"], default="plain", help="spark: a task a run (plain)"
     )
@@ -59,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         laws = [name.strip() for name in arguments.laws.split(",") if name.strip()]
         if not laws:
             raise UsageError("--laws names no law")
-        check(_EMPTY, laws)  # a wrong name is told before anything is read
+        named(laws)  # a wrong name is refused before anything is read
     answers: list[Answer] = []
     spark = arguments.engine == "spark" and arguments.lake.suffix != HISTORY
     for judged in _judged_by_spark(arguments, laws) if spark else _judged(arguments.lake, laws):
@@ -67,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise TraceError(judged.error)
         family = judged.family
         if family is not None and family not in PROMISES and laws is None:
-            told = unknown_word("family", family, PROMISES)
-            screen.stderr().print(f"{judged.run}: {told} All laws are judged.", markup=False)
+            why = unknown_word("family", family, PROMISES)
+            screen.stderr().print(f"{judged.run}: {why} All laws are judged.", markup=False)
         verdicts = judged.verdicts
         answers += [verdict.answer for verdict in verdicts]
         if arguments.json:
@@ -113,8 +115,8 @@ def _judged_by_spark(arguments: argparse.Namespace, laws: list[str] | None) -> I
 def _print_run(judged: Judged) -> None:
     """A line a run, and below it what is wrong, in full."""
     out = screen.stdout()
-    told = f"{judged.run}: {judged.rows} rows, {judged.ending}; "
-    out.print(Text(told) + screen.laws_in_short(judged.verdicts))
+    start = f"{judged.run}: {judged.rows} rows, {judged.ending}; "
+    out.print(Text(start) + screen.laws_in_short(judged.verdicts))
     for left_out in judged.not_asked:
         out.print(f"    {left_out}", markup=False)
     for verdict in judged.verdicts:
@@ -138,6 +140,3 @@ def _traces(path: Path) -> Iterator[Trace]:
     if len(data) > LARGEST_HISTORY:
         raise TraceError(f"{path}: over {LARGEST_HISTORY} bytes; long traces belong in a lake")
     yield parse_history(text, str(path))
-
-
-_EMPTY = parse_history("run nothing ending=finished")

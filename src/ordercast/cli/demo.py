@@ -113,7 +113,7 @@ fault = [ { at = "2s", kind = "crash", nodes = ["n4"], for = "1s" } ]
 """
 BUG = "forgets-the-dead"
 MOST_SEEDS = 50
-COLOURS = {"bad": "red", "good": "green", "view": "cyan", "load": "dim", "": ""}
+TONE_COLOURS = {"bad": "red", "good": "green", "view": "cyan", "load": "dim", "": ""}
 
 
 def add_to(commands: Any) -> None:
@@ -202,7 +202,7 @@ def _live(out: Console, seed: int, folder: Path) -> Lived:
     _title(
         out,
         "A live group",
-        "Three tickets to update with: n1, n2 and n3 take them, n4 will want one. Twelve seconds.",
+        "Three tickets permit updates: n1, n2 and n3 take them, n4 waits. Twelve seconds.",
     )
     scenario = parse_scenario(tomllib.loads(LIVE))
 
@@ -224,28 +224,30 @@ def _print_narrative(out: Console, lines: list[Line]) -> None:
     _title(out, "What happened")
     table = Table.grid(padding=(0, 2))
     for line in lines:
-        table.add_row(Text(f"{line.at / 1e9:7.3f} s", "dim"), Text(line.text, COLOURS[line.tone]))
+        table.add_row(
+            Text(f"{line.at / 1e9:7.3f} s", "dim"), Text(line.text, TONE_COLOURS[line.tone])
+        )
     out.print(table)
 
 
 def _print_members(out: Console, trace: Trace) -> None:
     _title(out, "Who has what at the end")
-    lives = {row.process: row.incarnation for row in trace.rows if row.kind == "start"}
-    names = sorted(lives)
+    last = {row.process: row.incarnation for row in trace.rows if row.kind == "start"}
+    names = sorted(last)
     counts: dict[tuple[str, str], int] = {}
     for row in trace.rows:
-        if row.kind == "deliver" and row.origin and row.incarnation == lives[row.process]:
+        if row.kind == "deliver" and row.origin and row.incarnation == last[row.process]:
             counts[row.origin, row.process] = counts.get((row.origin, row.process), 0) + 1
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("events of")
     for name in names:
-        table.add_column(f"at {NodeId(name, lives[name])}", justify="right")
+        table.add_column(f"at {NodeId(name, last[name])}", justify="right")
     for origin in sorted({origin for origin, _ in counts}):
         table.add_row(origin, *(str(counts.get((origin, name), 0)) for name in names))
     out.print(table)
     out.print(
-        "[dim]n2#1 is the second life of n2: it has what the others still held when it came,\n"
-        "and all since.[/]"
+        "[dim]n2#1 is the second incarnation of n2: it has what the others still held when it\n"
+        "joined, and all since.[/]"
     )
 
 

@@ -15,7 +15,14 @@ from ordercast.cli import screen
 from ordercast.errors import UsageError
 from ordercast.settings import read_source
 
-SHOWN = ("lost_share", "rounds_mean", "rounds_p99", "throughput", "recover_success", "packet_bytes")
+METRICS_SHOWN = (
+    "lost_share",
+    "rounds_mean",
+    "rounds_p99",
+    "throughput",
+    "recover_success",
+    "packet_bytes",
+)
 """The metrics that are shown; all of them are in results.parquet."""
 
 
@@ -95,7 +102,7 @@ def print_combinations(combinations: list[Any]) -> None:
 
 def _table(combinations: list[Any]) -> Table:
     keys = list(combinations[0].settings) if combinations else []
-    shown = [name for name in SHOWN if any(name in each.metrics for each in combinations)]
+    shown = [name for name in METRICS_SHOWN if any(name in each.metrics for each in combinations)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for key in keys:
         table.add_column(key.rpartition(".")[2], no_wrap=True)

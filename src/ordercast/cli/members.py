@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ordercast.cli import screen
-from ordercast.cli.main import UNREACHABLE
+from ordercast.errors import UnreachableError, UsageError
 from ordercast.net.control import ask
 
 
@@ -39,9 +38,7 @@ def add_to(commands: Any) -> None:
 
 
 def _members(arguments: argparse.Namespace) -> int:
-    status = _ask(arguments.socket)
-    if status is None:
-        return UNREACHABLE
+    status = asyncio.run(_ask(arguments.socket))
     if arguments.json:
         screen.json_line(status)
     else:
@@ -50,21 +47,19 @@ def _members(arguments: argparse.Namespace) -> int:
 
 
 def _monitor(arguments: argparse.Namespace) -> int:
-    looks = arguments.count
-    return asyncio.run(_watch(arguments.socket, arguments.json, looks))
+    if arguments.count is not None and arguments.count < 1:
+        raise UsageError(f"--count is {arguments.count}: give a whole number from 1 on")
+    asyncio.run(_watch(arguments.socket, arguments.json, arguments.count))
+    return 0
 
 
-async def _watch(path: Path, json: bool, looks: int | None) -> int:
+async def _watch(path: Path, json: bool, looks: int | None) -> None:
     out = screen.stdout()
     # Off a terminal every look is printed; on one they take each other's place.
     quiet = Console(file=io.StringIO())
     with Live(console=out if out.is_terminal else quiet, auto_refresh=False) as live:
         while looks is None or looks > 0:
-            try:
-                status = await ask(path)
-            except OSError as error:
-                _tell(path, error)
-                return UNREACHABLE
+            status = await _ask(path)
             if json:
                 screen.json_line(status)
             elif out.is_terminal:
@@ -74,20 +69,14 @@ async def _watch(path: Path, json: bool, looks: int | None) -> int:
             looks = None if looks is None else looks - 1
             if looks != 0:
                 await asyncio.sleep(1)
-    return 0
 
 
-def _ask(path: Path) -> dict[str, Any] | None:
+async def _ask(path: Path) -> dict[str, Any]:
     try:
-        return asyncio.run(ask(path))
+        return await ask(path)
     except OSError as error:
-        _tell(path, error)
-        return None
-
-
-def _tell(path: Path, error: OSError) -> None:
-    why = error.strerror or "no answer"
-    print(f"ordercast: {path}: no node answers there: {why}", file=sys.stderr)
+        why = error.strerror or "no answer"
+        raise UnreachableError(f"{path}: no node answers there: {why}") from error
 
 
 def _updates(group: dict[str, Any]) -> str:

@@ -23,8 +23,7 @@ import msgspec
 from ordercast import Group, Message, Subgroup, TicketLost, Updating
 from ordercast import open as open_node
 from ordercast.cli import screen
-from ordercast.cli.main import UNREACHABLE
-from ordercast.errors import DiskError, OrdercastError, UsageError
+from ordercast.errors import DiskError, OrdercastError, UnreachableError, UsageError
 from ordercast.kernel.family import Level
 from ordercast.kernel.step import Heard
 from ordercast.kernel.wording import told_text
@@ -32,7 +31,10 @@ from ordercast.levels import level_of
 from ordercast.net.config import table_of
 from ordercast.types import View
 
-MOST_LINES = 1000
+LINES_AHEAD = 1000
+"""The most lines of standard input that wait to be sent."""
+LONGEST_LINE = 16 << 20
+"""The most bytes of a line: what has no end would be read until there is no memory left."""
 
 
 def add_to(commands: Any) -> None:
@@ -61,8 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     except DiskError as error:
         raise UsageError(str(error)) from error
     except OrdercastError as error:
-        print(f"ordercast: {error}", file=sys.stderr)
-        return UNREACHABLE
+        raise UnreachableError(str(error)) from error
 
 
 def _runner() -> Any:
@@ -162,15 +163,21 @@ async def _send_lines(group: Group) -> None:
     Where it takes a ticket to send, one is had from the first line on.
     """
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_LINES)
+    lines: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(LINES_AHEAD)
 
     def read() -> None:
-        for line in _lines_of(sys.stdin.fileno()):
-            asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()  # waits for room
-        asyncio.run_coroutine_threadsafe(lines.put(None), loop)
+        end: Exception | None = None
+        try:
+            for line in _lines_of(sys.stdin.fileno()):
+                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()  # waits for room
+        except (OSError, UsageError) as error:
+            end = error
+        asyncio.run_coroutine_threadsafe(lines.put(end), loop)
 
     threading.Thread(target=read, daemon=True).start()
     while (line := await lines.get()) is not None:
+        if isinstance(line, Exception):
+            raise line
         if group.permit is None:
             await group.send(line)
         else:
@@ -183,6 +190,8 @@ def _lines_of(descriptor: int) -> Iterator[bytes]:
     while chunk := os.read(descriptor, 1 << 16):
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
+        if len(rest) > LONGEST_LINE:
+            raise UsageError(f"standard input has a line of over {LONGEST_LINE} bytes")
     if rest:
         yield rest
 

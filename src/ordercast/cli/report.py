@@ -8,6 +8,7 @@ from typing import Any
 
 from ordercast.cli import screen
 from ordercast.errors import UsageError
+from ordercast.trace.parquet import HEADER_FILE
 
 
 def add_to(commands: Any) -> None:
@@ -34,9 +35,18 @@ def write_report(folder: Path) -> Path:
         from ordercast.report.page import write_page
         from ordercast.report.run_page import run_page
         from ordercast.report.sweep_page import PAGE, sweep_page
+        from ordercast.spark.outcome import FILE
     except ModuleNotFoundError as error:
         raise UsageError(f'pages need {error.name}: pip install "ordercast[spark,web]"') from error
-    path = folder / PAGE
-    is_lake = any(folder.glob("run=*/run.json")) or (folder / "run.json").exists()
-    write_page(path, run_page(folder) if is_lake else sweep_page(folder))
-    return path
+    if any(folder.glob("run=*")) or (folder / HEADER_FILE).exists():
+        page = run_page(folder)
+    elif (folder / FILE).exists():
+        page = sweep_page(folder)
+    else:
+        raise UsageError(
+            f"{folder} {'holds' if folder.exists() else 'does not exist, so it holds'} neither an "
+            "experiment nor a run: give a folder that ordercast lab has written, or one that "
+            "ordercast live or sim has written with --out"
+        )
+    write_page(folder / PAGE, page)
+    return folder / PAGE

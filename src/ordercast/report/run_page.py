@@ -24,7 +24,7 @@ from ordercast.trace.schema import Ending, Trace
 
 RUNS_SHOWN = 20
 """The page of more would be read by nobody: `ordercast check` judges them all."""
-MOST_LINES = 500
+NARRATIVE_LINES = 500
 
 
 def run_page(lake: Path) -> Page:
@@ -32,29 +32,38 @@ def run_page(lake: Path) -> Page:
     folders = find_runs(lake)
     traces = [read_run(folder) for folder in folders[:RUNS_SHOWN]]
     verdicts = [check(trace) for trace in traces]
-    wrong = sum(_is_wrong(*judged) for judged in zip(traces, verdicts, strict=True))
-    several = len(traces) > 1
-    lead = f"{len(traces)} runs" if several else f"The run {traces[0].header.run}"
-    lead += " kept every law." if not wrong else " broke a law or did not finish."
-    if several and wrong:
-        lead = f"{wrong} of {len(traces)} runs broke a law or did not finish."
+    lead, tone = _lead(traces, verdicts)
     about = []
     if len(folders) > RUNS_SHOWN:
         about.append(f"The first {RUNS_SHOWN} of {len(folders)} runs.")
     sections = [
         section
         for trace, judged in zip(traces, verdicts, strict=True)
-        for section in _sections(trace, judged, several)
+        for section in _sections(trace, judged, several=len(traces) > 1)
     ]
-    return Page(f"ordercast: {lake.name}", lead, "bad" if wrong else "good", about, sections)
+    return Page(f"ordercast: {lake.name}", lead, tone, about, sections)
 
 
-def _is_wrong(trace: Trace, verdicts: Sequence[Verdict]) -> bool:
-    answers = {one.answer for one in verdicts}
-    return trace.header.ending != Ending.FINISHED or answers != {Answer.HOLDS}
+def _lead(traces: Sequence[Trace], verdicts: Sequence[Sequence[Verdict]]) -> tuple[str, str]:
+    """How the runs went, in one sentence, and its tone."""
+    answers = [{one.answer for one in judged} for judged in verdicts]
+    wrong = sum(
+        Answer.BROKEN in found or trace.header.ending != Ending.FINISHED
+        for trace, found in zip(traces, answers, strict=True)
+    )
+    unknown = sum(Answer.UNKNOWN in found for found in answers)
+    several = len(traces) > 1
+    alone = f"The run {traces[0].header.run}"
+    if wrong:
+        some = f"{wrong} of {len(traces)} runs" if several else alone
+        return f"{some} broke a law or did not finish.", "bad"
+    if unknown:
+        some = f"{unknown} of {len(traces)} runs" if several else "the run"
+        return f"No law was broken, but not every law of {some} could be decided.", "doubt"
+    return f"{f'{len(traces)} runs' if several else alone} kept every law.", "good"
 
 
-def _sections(trace: Trace, verdicts: Sequence[Verdict], several: bool) -> list[Section]:
+def _sections(trace: Trace, verdicts: Sequence[Verdict], *, several: bool) -> list[Section]:
     run = trace.header.run
     of_run = f" of {run}" if several else ""
     sections = [
@@ -75,7 +84,7 @@ def narrative_section(narrative: Sequence[Line], id: str, title: str) -> Section
     tones = {"bad": "bad", "good": "good", "load": "soft"}
     lines = [
         NarrativeLine(f"{line.at / 1e9:.3f} s", line.text, tones.get(line.tone, ""))
-        for line in narrative[:MOST_LINES]
+        for line in narrative[:NARRATIVE_LINES]
     ]
     left_out = len(narrative) - len(lines)
     about = [f"{left_out} later lines are left out."] if left_out else []

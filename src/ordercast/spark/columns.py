@@ -30,7 +30,7 @@ from ordercast.trace.schema import (
     COLUMN_TYPES,
     COLUMNS,
     KINDS,
-    READABLE,
+    READABLE_TRACES,
     REQUIRED,
     Header,
     Row,
@@ -346,7 +346,7 @@ def read_part(
         names = file.schema_arrow.names
         present = [name for name in COLUMN_TYPES if name in names]
         known = [name for name in names if name in COLUMN_TYPES]
-        if version not in (b"%d" % one for one in READABLE) or len(known) != len(present):
+        if version not in (b"%d" % one for one in READABLE_TRACES) or len(known) != len(present):
             raise Doubt
         if not set(REQUIRED) <= set(names):
             raise Doubt

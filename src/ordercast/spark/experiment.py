@@ -43,7 +43,7 @@ from ordercast.settings import Source, read_source
 from ordercast.spark.tune import Tune, carried, checked, put
 
 MOST_COMBINATIONS = 10_000
-MOST_RUNS = 1_000_000
+MOST_TRIALS = 1_000_000
 VARIANT = "variant"
 """The key of the grid that names variants. Without variants it is a mere label."""
 LABEL = "label."
@@ -123,11 +123,11 @@ def _trials(experiment: Experiment, source: Source, path: Path) -> Iterator[Tria
     base = read_source(file, "a scenario")
     axes = [_axis(experiment, source, key) for key in experiment.grid]
     count = math.prod(len(axis) for axis in axes)
-    if count > MOST_COMBINATIONS or count * experiment.seeds > MOST_RUNS:
+    if count > MOST_COMBINATIONS or count * experiment.seeds > MOST_TRIALS:
         raise source.error(
             ("grid",),
             f"{count} combinations of {experiment.seeds} seeds: at most {MOST_COMBINATIONS} "
-            f"combinations and {MOST_RUNS} runs",
+            f"combinations and {MOST_TRIALS} runs",
         )
     for place, chosen in enumerate(itertools.product(*axes)):
         settings = {key: value for part in chosen for key, value in part.items()}

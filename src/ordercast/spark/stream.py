@@ -34,7 +34,7 @@ from ordercast.spark.recording import RECORD_COLUMNS, arrow_columns, ddl, record
 from ordercast.trace.lake import find_runs, read_header
 from ordercast.trace.parquet import PARTS
 from ordercast.trace.recording import Follower, Place, find_segments, is_recording
-from ordercast.trace.schema import COLUMN_TYPES, READABLE, REQUIRED
+from ordercast.trace.schema import COLUMN_TYPES, READABLE_TRACES, REQUIRED
 
 NAME = "ordercast"
 ROWS_LIMIT = 100_000
@@ -229,10 +229,10 @@ def _trace_batches(part: Path) -> Iterator[Any]:
 
 def _present(part: Path, file: Any) -> Sequence[str]:
     version = (file.metadata.metadata or {}).get(b"schema_version")
-    if version is not None and version not in (b"%d" % one for one in READABLE):
+    if version is not None and version not in (b"%d" % one for one in READABLE_TRACES):
         raise TraceError(
             f"{part} follows version {version[:20].decode(errors='replace')} of the trace contract,"
-            f" and this ordercast reads versions {READABLE[0]} to {READABLE[-1]}."
+            f" and this ordercast reads versions {READABLE_TRACES[0]} to {READABLE_TRACES[-1]}."
         )
     names: list[str] = file.schema_arrow.names
     for name in REQUIRED:

@@ -54,7 +54,7 @@ from ordercast.errors import OrdercastError
 log = logging.getLogger("ordercast.store")
 
 VERSION = 2
-READABLE = (1, 2)
+READABLE_LOGS = (1, 2)
 HEADER = Struct("!16sIIQQI")  # magic, version, salt, identity, first position, checksum
 HEAD = Struct("!4sII")  # mark, length, checksum
 HEAD_SIZE = HEAD.size
@@ -108,8 +108,8 @@ def read_header(path: Path, kind: Kind) -> Header:
     if len(data) < HEADER.size:
         raise kind.error(f"{path} is damaged: it is cut off in its header")
     _, version, salt, identity, first, checksum = HEADER.unpack(data)
-    if version not in READABLE:
-        known = " and ".join(map(str, READABLE))
+    if version not in READABLE_LOGS:
+        known = " and ".join(map(str, READABLE_LOGS))
         raise kind.error(
             f"{path} is {kind.name} of version {version}, and this ordercast reads versions {known}"
         )

@@ -19,13 +19,14 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import TraceError
+from ordercast.store.log import TEMPORARY
 from ordercast.trace.columns import to_lists
-from ordercast.trace.parquet import HEADER_FILE, PARTS, TEMPORARY, Pyarrow, load_pyarrow
+from ordercast.trace.parquet import HEADER_FILE, PARTS, Pyarrow, load_pyarrow
 from ordercast.trace.schema import (
     COLUMN_TYPES,
     COLUMNS,
     KINDS,
-    READABLE,
+    READABLE_TRACES,
     REQUIRED,
     SCHEMA_VERSION,
     Header,
@@ -163,10 +164,10 @@ def _find_parts(folder: Path) -> list[Path]:
 
 
 def _check_version(path: Path, version: str) -> None:
-    if version not in map(str, READABLE):
+    if version not in map(str, READABLE_TRACES):
         raise TraceError(
             f"{path} follows version {version} of the trace contract, and this ordercast reads "
-            f"versions {READABLE[0]} to {SCHEMA_VERSION}."
+            f"versions {READABLE_TRACES[0]} to {SCHEMA_VERSION}."
         )
 
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import UsageError
+from ordercast.store.log import TEMPORARY
 from ordercast.trace.schema import (
     COLUMN_TYPES,
     COLUMNS,
@@ -34,7 +35,6 @@ from ordercast.trace.schema import (
 )
 from ordercast.trace.sinks import check_run_id
 
-TEMPORARY = ".tmp"
 HEADER_FILE = "run.json"
 PARTS = "part-*.parquet"
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 import msgspec
 
 SCHEMA_VERSION = 2
-READABLE = (1, 2)
+READABLE_TRACES = (1, 2)
 """Versions that can be read: what a newer one has more, an older trace does not hold."""
 
 
