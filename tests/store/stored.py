@@ -14,8 +14,10 @@ from ordercast.kernel.packet import Packet
 from ordercast.protocol import fifo
 from ordercast.protocol.tickets.packets import RECORDS
 from ordercast.store.file import FileStore
+from ordercast.store.log import HEAD_SIZE, POSITION
 from ordercast.wire.codec import Codec
 
+COMMIT_SIZE = HEAD_SIZE + POSITION.size
 SMALL = 300
 """Bytes of garbage from which on these tests let a file be written anew."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.store.stored import (
+    COMMIT_SIZE,
     SMALL,
     Counted,
     Foreign,
@@ -25,7 +26,7 @@ from tests.store.stored import (
 from ordercast.errors import DiskError
 from ordercast.kernel.packet import Packet
 from ordercast.store.file import NAME, RECORDS, FileStore
-from ordercast.store.log import COMMIT, COMMIT_SIZE, HEAD, HEADER
+from ordercast.store.log import COMMIT, HEAD, HEADER
 
 MAGIC = RECORDS.magic
 

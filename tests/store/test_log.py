@@ -14,14 +14,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.store.stored import Counted, Foreign, Latest, codec_of, counted, found_in, keep, opened
+from tests.store.stored import (
+    COMMIT_SIZE,
+    Counted,
+    Foreign,
+    Latest,
+    codec_of,
+    counted,
+    found_in,
+    keep,
+    opened,
+)
 
 from ordercast.errors import DiskError, OrdercastError, TraceError
 from ordercast.kernel.packet import Packet
 from ordercast.net.identity import Identity
 from ordercast.store import file
 from ordercast.store.file import NAME, FileStore
-from ordercast.store.log import COMMIT_SIZE, ENTRY, HEADER, Kind, Walk, begin_segment, new_header
+from ordercast.store.log import ENTRY, HEADER, LogKind, Walk, begin_segment, new_header
 from ordercast.trace import log as rows
 from ordercast.trace import record_log
 from ordercast.trace.log import RowLog, read_log
@@ -39,7 +49,7 @@ class Policy(NamedTuple):
     write: Callable[[Path], None]
     read: Callable[[Path], list[object]]
     carry_on: Callable[[Path], None]  # opens it to append one more
-    kind: Kind
+    kind: LogKind
 
 
 def put(path: Path, data: bytes) -> None:
@@ -112,6 +122,8 @@ def write_rows(folder: Path) -> None:
     log = RowLog(folder / "n1.rows")
     for step in range(1, 6):
         log.write(row(step))
+        if step != 2:  # the second and the third are one block
+            log.flush()
     log.close()
 
 
@@ -363,7 +375,7 @@ def test_a_writer_rejects_what_a_reader_would(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    small: Kind = getattr(module, kind)._replace(largest=100)
+    small: LogKind = getattr(module, kind)._replace(largest=100)
     monkeypatch.setattr(module, kind, small)
     with pytest.raises(small.error, match=r"a record of \d+ bytes; the limit is 100"):
         write(folder)

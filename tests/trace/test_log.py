@@ -1,4 +1,4 @@
-"""A log of rows survives whatever moment its process dies at."""
+"""A log of rows survives the death of its process at any moment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ordercast.errors import TraceError
+from ordercast.store.log import ENTRY, Walk
+from ordercast.trace import log as log_module
 from ordercast.trace.log import RowLog, read_log
 from ordercast.trace.schema import Row
 
@@ -58,7 +60,7 @@ def test_rows_of_two_incarnations_are_read_back_as_written(
 @SAME_FOLDER
 @given(ROWS, st.integers(0, 1000))
 def test_a_log_truncated_anywhere_gives_all_whole_rows(
-    tmp_path: Path, rows: list[Row], kept: int
+    tmp_path: Path, rows: list[Row], size: int
 ) -> None:
     path = tmp_path / "n1.rows"
     path.unlink(missing_ok=True)
@@ -68,20 +70,20 @@ def test_a_log_truncated_anywhere_gives_all_whole_rows(
         log.flush()
         ends.append(path.stat().st_size)
     log.close()
-    path.write_bytes(path.read_bytes()[:kept])
-    whole = [count for count, end in enumerate(ends) if end <= kept]
+    path.write_bytes(path.read_bytes()[:size])
+    whole = [count for count, end in enumerate(ends) if end <= size]
     assert list(read_log(path)) == rows[: whole[-1]]
 
 
 @SAME_FOLDER
 @given(ROWS, st.integers(0, 1000), ROWS)
 def test_a_new_incarnation_continues_after_the_last_whole_row(
-    tmp_path: Path, old: list[Row], kept: int, new: list[Row]
+    tmp_path: Path, old: list[Row], size: int, new: list[Row]
 ) -> None:
     path = tmp_path / "n1.rows"
     path.unlink(missing_ok=True)
     write(path, old)
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(path.read_bytes()[:size])
     whole = list(read_log(path))
     write(path, new)
     assert list(read_log(path)) == whole + new
@@ -97,6 +99,46 @@ def test_flushed_rows_are_in_the_file_without_a_close(tmp_path: Path) -> None:
     assert list(read_log(path)) == [row(1)]
     log.close()
     assert list(read_log(path)) == [row(1), row(2)]
+
+
+def test_the_rows_of_a_flush_are_whole_or_torn_together(tmp_path: Path) -> None:
+    path = tmp_path / "n1.rows"
+    log = RowLog(path)
+    for steps in ((1,), (2, 3, 4)):
+        for step in steps:
+            log.write(row(step))
+        log.flush()
+    log.close()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert list(read_log(path)) == [row(1)]
+    write(path, [row(5)])
+    assert list(read_log(path)) == [row(1), row(5)]
+
+
+def test_a_row_that_is_too_long_takes_no_other_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "n1.rows"
+    log = RowLog(path)
+    log.write(row(1))
+    log.write(row(2, cause="x" * (log_module.ROWS.largest - 100)))
+    with pytest.raises(TraceError, match=r"a record of 16777\d+ bytes; the limit is 16777216"):
+        log.write(row(3, cause="x" * log_module.ROWS.largest))
+    log.write(row(4))
+    log.close()
+    assert [each.step for each in read_log(path)] == [1, 2, 4]
+
+
+def test_a_row_with_columns_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "n1.rows"
+    write(path, [row(1)])
+    columns = [*msgspec.structs.astuple(row(2)), 7]
+    walk = Walk(path, log_module.ROWS)
+    assert len(list(walk)) == 1
+    segment = walk.carry_on()
+    segment.add(ENTRY, msgspec.msgpack.encode(columns))
+    segment.write()
+    segment.close()
+    with pytest.raises(TraceError, match="is not a log of rows"):
+        list(read_log(path))
 
 
 def test_many_rows_do_not_wait_for_a_flush(tmp_path: Path) -> None:

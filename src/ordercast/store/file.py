@@ -31,7 +31,7 @@ from ordercast.store.log import (
     STATE,
     TEMPORARY,
     Frame,
-    Kind,
+    LogKind,
     Segment,
     Walk,
     begin_segment,
@@ -43,7 +43,7 @@ from ordercast.store.slots import Slots
 from ordercast.store.version1 import frames_of_version_1, is_version_1
 
 NAME = "records"
-RECORDS = Kind(b"ordercast stored", "a store of records", 64 << 20, DiskError)
+RECORDS = LogKind(b"ordercast stored", "a store of records", 64 << 20, DiskError)
 LARGEST = 256 << 20
 """Bytes of all records that count, on the disk and in memory."""
 LEAST_GARBAGE = 1 << 20
@@ -163,7 +163,9 @@ class FileStore:
         assert segment is not None
         before = segment.size
         for change, bodies in batch:
-            segment.add(FORGET if isinstance(change, str) else STATE, bodies)
+            mark = FORGET if isinstance(change, str) else STATE
+            for body in bodies:
+                segment.add(mark, body)
         added = segment.size - before
         segment.commit()
         with self._lock:

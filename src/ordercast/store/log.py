@@ -40,10 +40,9 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple, TypeAlias
@@ -60,19 +59,17 @@ HEAD = Struct("!4sII")  # mark, length, checksum
 HEAD_SIZE = HEAD.size
 POSITION = Struct("!Q")
 ENTRY, STATE, FORGET, SUMMARY, COMMIT = MARKS = (b"oREC", b"oSTA", b"oFGT", b"oSUM", b"oCOM")
-COMMIT_SIZE = HEAD_SIZE + POSITION.size
 TEMPORARY = ".tmp"
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
 
 _CHUNK = 1 << 20
-_TOGETHER = 64  # frames of one write
 _Checks: TypeAlias = dict[bytes, tuple[int, int, int]]
 """By mark: what its checksums begin with, which bits of the place come in, and whether it has a
 position."""
 
 
-class Kind(NamedTuple):
+class LogKind(NamedTuple):
     """What a log is for."""
 
     magic: bytes
@@ -82,7 +79,7 @@ class Kind(NamedTuple):
     synced: bool = True
 
 
-class Header(NamedTuple):
+class SegmentHeader(NamedTuple):
     version: int
     salt: int
     identity: int
@@ -96,7 +93,7 @@ class Frame(NamedTuple):
     body: bytes
 
 
-def read_header(path: Path, kind: Kind) -> Header:
+def read_header(path: Path, kind: LogKind) -> SegmentHeader:
     """What a segment says of itself. It raises the kind's error if it is none that we read."""
     try:
         with path.open("rb") as file:
@@ -115,15 +112,15 @@ def read_header(path: Path, kind: Kind) -> Header:
         )
     if crc32(data[:-4]) != checksum:
         raise kind.error(f"{path} is damaged at byte 0: the checksum of its header is wrong")
-    return Header(version, salt, identity, first)
+    return SegmentHeader(version, salt, identity, first)
 
 
-def pack_header(kind: Kind, header: Header) -> bytes:
+def pack_header(kind: LogKind, header: SegmentHeader) -> bytes:
     unchecked = HEADER.pack(kind.magic, *header, 0)[:-4]
     return unchecked + crc32(unchecked).to_bytes(4)
 
 
-def _checks_of(header: Header) -> _Checks:
+def _checks_of(header: SegmentHeader) -> _Checks:
     placed = 0xFFFFFFFF if header.version > 1 else 0
     return {
         mark: (
@@ -144,7 +141,7 @@ class Walk:
     `place` is where the last of them ends, and `position` the one that comes next.
     """
 
-    def __init__(self, path: Path, kind: Kind, place: int = 0, position: int = 0) -> None:
+    def __init__(self, path: Path, kind: LogKind, place: int = 0, position: int = 0) -> None:
         """From the first frame on, or from a place of which the position is known."""
         self.path = path
         self.header = read_header(path, kind)
@@ -271,7 +268,7 @@ class Segment:
 
     __slots__ = ("_checks", "_file", "_kind", "_unwritten", "header", "path", "position", "size")
 
-    def __init__(self, path: Path, kind: Kind, header: Header, file: int) -> None:
+    def __init__(self, path: Path, kind: LogKind, header: SegmentHeader, file: int) -> None:
         self.path = path
         self.header = header
         self.size = 0
@@ -279,35 +276,30 @@ class Segment:
         self._kind = kind
         self._file = file
         self._checks = _checks_of(header)
-        self._unwritten: list[bytes] = []
+        self._unwritten = bytearray()
 
     def begin(self) -> None:
         """Puts the header into a file that is empty."""
-        self._unwritten.append(pack_header(self._kind, self.header))
+        self._unwritten += pack_header(self._kind, self.header)
         self.size += HEADER.size
 
-    def add(self, mark: bytes, bodies: Sequence[bytes]) -> None:
-        """Frames, to be written by the next `write` or `commit`: all, or none."""
+    def add(self, mark: bytes, body: bytes) -> None:
+        """A frame, to be written by the next `write` or `commit`."""
+        length = len(body)
+        if length > self._kind.largest:
+            raise too_long(self.path, self._kind, length)
         start, placed, counts = self._checks[mark]
-        pack, largest, size = HEAD.pack, self._kind.largest, self.size
-        parts: list[bytes] = []
-        for body in bodies:
-            length = len(body)
-            if length > largest:
-                raise too_long(self.path, self._kind, length)
-            parts += pack(mark, length, crc32(body, start ^ (size & placed))), body
-            size += HEAD_SIZE + length
-        self._unwritten += parts
-        self.size = size
-        self.position += counts * len(bodies)
+        self._unwritten += HEAD.pack(mark, length, crc32(body, start ^ (self.size & placed)))
+        self._unwritten += body
+        self.size += HEAD_SIZE + length
+        self.position += counts
 
     def write(self) -> None:
         """What was added is the operating system's now: killing us does not lose it."""
-        data = b"".join(self._unwritten)
-        while data:
+        unwritten = self._unwritten
+        while unwritten:
             # What is written is gone even if the rest is not: no frame may be there twice.
-            data = data[os.write(self._file, data) :]
-            self._unwritten = [data] if data else []
+            del unwritten[: os.write(self._file, unwritten)]
 
     def commit(self) -> None:
         """When it returns, all that was added is on the disk, and the segment says so."""
@@ -318,10 +310,7 @@ class Segment:
 
     def add_commit(self) -> None:
         """To be written when all before it is on the disk, or gets its name when it is."""
-        body = POSITION.pack(self.position)
-        checksum = crc32(body, self._checks[COMMIT][0])
-        self._unwritten.append(HEAD.pack(COMMIT, POSITION.size, checksum) + body)
-        self.size += COMMIT_SIZE
+        self.add(COMMIT, POSITION.pack(self.position))
 
     def sync(self) -> None:
         """All that was written, the last commit too, is on the disk."""
@@ -335,7 +324,7 @@ class Segment:
 
 
 def begin_segment(
-    path: Path, kind: Kind, header: Header, mark: bytes, bodies: Iterable[bytes]
+    path: Path, kind: LogKind, header: SegmentHeader, mark: bytes, bodies: Iterable[bytes]
 ) -> Segment:
     """A new segment with these frames, in place of what has this name. OSError: nothing is there.
 
@@ -345,12 +334,12 @@ def begin_segment(
     fresh.unlink(missing_ok=True)  # of a process that was killed right here
     file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE)
     segment = Segment(path, kind, header, file)
-    left = iter(bodies)
     try:
         segment.begin()
-        while some := list(islice(left, _TOGETHER)):
-            segment.add(mark, some)
-            segment.write()
+        for body in bodies:
+            segment.add(mark, body)
+            if len(segment._unwritten) >= _CHUNK:
+                segment.write()
         segment.add_commit()
         segment.write()
         segment.sync()
@@ -364,15 +353,15 @@ def begin_segment(
     return segment
 
 
-def new_header(identity: int, first: int = 0) -> Header:
-    return Header(VERSION, secrets.randbits(32), identity, first)
+def new_header(identity: int, first: int = 0) -> SegmentHeader:
+    return SegmentHeader(VERSION, secrets.randbits(32), identity, first)
 
 
 def new_identity() -> int:
     return secrets.randbits(63)
 
 
-def too_long(path: Path, kind: Kind, length: int) -> OrdercastError:
+def too_long(path: Path, kind: LogKind, length: int) -> OrdercastError:
     return kind.error(f"{path}: a record of {length} bytes; the limit is {kind.largest}")
 
 
@@ -399,5 +388,5 @@ def _write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def _unreadable(path: Path, kind: Kind, error: OSError) -> OrdercastError:
+def _unreadable(path: Path, kind: LogKind, error: OSError) -> OrdercastError:
     return kind.error(f"{path} cannot be read: {error.strerror or error}")

@@ -1,13 +1,14 @@
 """Rows appended to a file as they happen, for processes that may be killed at any moment.
 
-Parquet is complete only when it is closed. A live member that is to survive its own death in the
-records appends rows here, and says `flush` before what they tell of leaves the process: then the
-operating system has them, whatever becomes of us. A supervisor turns the logs into a lake. The last
-row of a log may be cut off; what is before it is whole. Who appends to such a log takes the piece
-away first.
+Parquet is complete only when it is closed. A live member appends its rows here, and calls `flush`
+before it sends what they tell of: then the operating system has them, whatever becomes of the
+process. A supervisor turns the logs into a lake. The rows of one flush are a block, which has one
+checksum. The last block of a log may be torn; what is before it is whole. Whoever appends to such a
+log removes the torn block first.
 
-The form is store/log.py's, never synced: an entry is a row. Version 1 had neither header nor
-checksums, only rows with their lengths. It is read too; who appends to it writes it anew before.
+The form is store/log.py's, never synced. An entry is a block: a row, or a MessagePack list of rows.
+Version 1 had neither header nor checksums, only rows with their lengths. It is read too; whoever
+appends to it writes it anew before.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ordercast.store.log import (
     HEADER,
     PRIVATE,
     VERSION,
-    Kind,
+    LogKind,
     Segment,
     Walk,
     begin_segment,
@@ -33,11 +34,13 @@ from ordercast.store.log import (
     new_identity,
     too_long,
 )
-from ordercast.trace.schema import COLUMNS, Row
+from ordercast.trace.schema import Row
 
-ROWS = Kind(b"ordercast trace\0", "a log of rows", 1 << 24, TraceError, synced=False)
-_LENGTH = Struct("!I")  # of a row of version 1
+ROWS = LogKind(b"ordercast trace\0", "a log of rows", 1 << 24, TraceError, synced=False)
 _BUFFER = 1 << 16
+_LENGTH = Struct("!I")  # of a row of version 1
+_LIST = Struct("!cI")  # how MessagePack begins a list: its type, and how many values follow
+_LIST_TYPE = b"\xdd"  # no row begins like this: it has fewer than 65,536 columns
 
 
 class RowLog:
@@ -49,25 +52,27 @@ class RowLog:
             raise self._unwritable(error) from error
         self._encode = msgspec.msgpack.Encoder().encode
         self._gathered: list[bytes] = []
-        self._size = 0  # of what is not written
+        self._size = 0  # bytes of what is not written
 
     def write(self, row: Row) -> None:
         """TraceError: the row is too long, and is not written; or the disk fails."""
-        body = self._encode(msgspec.structs.astuple(row))
+        body = self._encode(row)
         length = len(body)
         if length > ROWS.largest:
             raise too_long(self._path, ROWS, length)
+        if self._size + length > _BUFFER:
+            self.flush()  # before, so that a row that needs all the room is alone in its block
         self._gathered.append(body)
         self._size += length
-        if self._size > _BUFFER:
-            self.flush()
 
     def flush(self) -> None:
         """What was written is the operating system's now: killing us does not lose it."""
         if not self._size:
             return
-        self._segment.add(ENTRY, self._gathered)
-        self._gathered.clear()
+        rows = self._gathered
+        if rows:
+            self._segment.add(ENTRY, _block(rows) if len(rows) > 1 else rows[0])
+            rows.clear()
         try:
             self._segment.write()
         except OSError as error:
@@ -84,21 +89,29 @@ class RowLog:
         return TraceError(f"{self._path} cannot be written: {error.strerror}")
 
 
+def _block(rows: list[bytes]) -> bytes:
+    return _LIST.pack(_LIST_TYPE, len(rows)) + b"".join(rows)
+
+
+_ROW = msgspec.msgpack.Decoder(Row)
+_ROW_LIST = msgspec.msgpack.Decoder(list[Row])
+
+
 def read_log(path: Path) -> Iterator[Row]:
-    """The rows of a log, up to the last whole one. TraceError: it is none, or is damaged."""
-    for body in _bodies(path):
+    """The rows of a log, up to the last whole block. TraceError: it is none, or is damaged."""
+    for block in _blocks(path):
         try:
-            values = msgspec.msgpack.decode(body)
-            names = COLUMNS[: len(values)]  # a row of an older contract has fewer
-            yield msgspec.convert(dict(zip(names, values, strict=True)), Row)
-        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            many = block.startswith(_LIST_TYPE)
+            rows = _ROW_LIST.decode(block) if many else [_ROW.decode(block)]
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"{path} is not a log of rows: {error}") from error
+        yield from rows
 
 
-def _bodies(path: Path) -> Iterator[bytes]:
+def _blocks(path: Path) -> Iterator[bytes]:
     version = _version_of(path)
     if version == 1:
-        yield from _bodies_of_version_1(path)
+        yield from _rows_of_version_1(path)
     elif version is not None:
         walk = Walk(path, ROWS)
         for frame in walk:
@@ -119,7 +132,7 @@ def _version_of(path: Path) -> int | None:
     return VERSION if len(head) == HEADER.size else None
 
 
-def _bodies_of_version_1(path: Path) -> Iterator[bytes]:
+def _rows_of_version_1(path: Path) -> Iterator[bytes]:
     data = path.read_bytes()
     place = 0
     while place + _LENGTH.size <= len(data):
@@ -133,10 +146,10 @@ def _bodies_of_version_1(path: Path) -> Iterator[bytes]:
 
 
 def _opened(path: Path) -> Segment:
-    """For appending behind the last whole row."""
+    """For appending behind the last whole block."""
     version = _version_of(path) if path.is_file() else None
     if version == 1:
-        rows = _bodies_of_version_1(path)
+        rows = _rows_of_version_1(path)
         return begin_segment(path, ROWS, new_header(new_identity()), ENTRY, rows)
     if version is not None:
         walk = Walk(path, ROWS)

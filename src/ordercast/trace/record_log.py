@@ -27,6 +27,7 @@ from ordercast.store.log import (
     new_header,
     new_identity,
     read_header,
+    too_long,
 )
 from ordercast.trace.recording import (
     RECORDING,
@@ -88,10 +89,14 @@ class RecordLog:
             for offset, record in enumerate(records, self.next_offset)
         ]
         bodies = [self._encode(record) for record in numbered]
+        for body in bodies:
+            if len(body) > RECORDING.largest:
+                raise too_long(self.folder, RECORDING, len(body))
         with self._writing():
             if self._segment.size > self._segment_bytes:
                 self._begin_segment(self._segment.header.identity)
-            self._segment.add(ENTRY, bodies)
+            for body in bodies:
+                self._segment.add(ENTRY, body)
             try:
                 self._segment.commit()
             except BaseException:

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.errors import TraceError
-from ordercast.store.log import COMMIT, ENTRY, HEADER, Frame, Kind, Walk, read_header
+from ordercast.store.log import COMMIT, ENTRY, HEADER, Frame, LogKind, Walk, read_header
 
-RECORDING = Kind(b"ordercast record", "a segment of a recording", 1 << 28, TraceError)
+RECORDING = LogKind(b"ordercast record", "a segment of a recording", 1 << 28, TraceError)
 SUFFIX = ".segment"
 SPANS = 64
 """Gaps in the numbers of one origin that are told apart; older ones count as filled."""

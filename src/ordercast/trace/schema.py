@@ -62,7 +62,7 @@ Short: TypeAlias = Annotated[int, "32 bits"]
 Time: TypeAlias = Annotated[int, "nanoseconds"]
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class Row(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     """One thing that happened at one process. Which run it belongs to is said by its trace.
 
     Local order is (incarnation, step), never `at`. Everything after `kind` may be absent. A column
