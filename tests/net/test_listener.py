@@ -224,7 +224,7 @@ async def test_a_system_without_room_for_a_connection_is_asked_again(cluster: Cl
     (plain,) = listener.sockets
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listener_module, "REST_SECONDS", 0.01)
-        node.mesh.loop.remove_reader(plain)
+        asyncio.get_running_loop().remove_reader(plain)
         tired = Tired(fileno=plain.detach())
         tired.setblocking(False)
         listener.sockets = [tired]

@@ -65,5 +65,5 @@ async def test_garbage_does_not_flood_the_log_but_is_counted(cluster: Cluster) -
 @live
 async def test_text_of_a_peer_cannot_break_a_log_line(cluster: Cluster) -> None:
     node = await cluster.open("n1")
-    node.mesh.warn("%s refused us: %s", "n2", "so\nordercast.net: all is \x1b[1mwell")
+    node.mesh.incidents.warn("%s refused us: %s", "n2", "so\nordercast.net: all is \x1b[1mwell")
     assert cluster.log.messages == ["n2 refused us: so?ordercast.net: all is ?[1mwell"]

@@ -110,7 +110,7 @@ async def node(
 
 async def dial(mesh: Mesh, port: int, context: ssl.SSLContext | None) -> Connection:
     """One connection, as the mesh makes it. The error says why it was refused."""
-    _, connection = await mesh.loop.create_connection(
+    _, connection = await asyncio.get_running_loop().create_connection(
         lambda: Connection(mesh, dialled=True),
         "127.0.0.1",
         port,

@@ -1,26 +1,30 @@
 """One TCP connection: frames in, frames out, and the greeting that opens it.
 
-It decides nothing: what a greeting is answered with, and what becomes of packets, is the mesh's
-business. A connection is of use between `ready` and its end; the link that it carries lives on.
+It decides nothing: the handshake answers greetings, and the receiver takes packets. A connection is
+of use between `ready` and its end; the link that it carries outlives it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ordercast.errors import PeerError
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.codec import LARGEST_PACKET
 from ordercast.wire.framing import HEADER, LARGEST_GREETING, FrameReader, Kind, frame
-from ordercast.wire.greeting import Hello, Refuse, Resume
+from ordercast.wire.greeting import Hello, NewKey, Refuse, Resume
 
 if TYPE_CHECKING:
+    from ordercast.net.accept_limiter import AcceptLimiter
     from ordercast.net.contact import Contact
+    from ordercast.net.handshake import Handshake
+    from ordercast.net.incidents import Incidents
     from ordercast.net.link import Link
-    from ordercast.net.mesh import Mesh
 
 GREETING_SECONDS = 5.0
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
@@ -31,18 +35,50 @@ ACKNOWLEDGE_BYTES = 256 << 10
 WRITE_BUFFER = 1 << 20
 
 
+class Receiver(Protocol):
+    """Takes what peers send."""
+
+    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> None: ...
+
+    def receive_status(
+        self, sender: NodeId, body: memoryview, answer: Callable[[], None]
+    ) -> None: ...
+
+    def answered(self, sender: NodeId, key: int) -> None: ...
+
+    def acknowledged(self, contact: Contact) -> None:
+        """Room was made on the link to this contact."""
+
+    def met(self, contact: Contact) -> None:
+        """A connection with this contact is ready."""
+
+
+class ConnectionOwner(Protocol):
+    """What a connection uses of its mesh."""
+
+    handshake: Handshake
+    receiver: Receiver
+    incidents: Incidents
+    accept_limiter: AcceptLimiter
+    connections: set[Connection]  # those that are made and have not ended
+    closing: bool  # no more are made
+
+
 class Connection(asyncio.Protocol):
-    def __init__(self, mesh: Mesh, dialled: bool, source: str = "") -> None:
+    def __init__(self, owner: ConnectionOwner, dialled: bool, source: str = "") -> None:
         """With a source: it has passed the accept limiter, and counts as half open from now on."""
-        self.mesh = mesh
+        self._owner = owner
+        self._handshake, self._receiver = owner.handshake, owner.receiver
+        self._incidents = owner.incidents
+        self._loop = asyncio.get_running_loop()
         self.dialled = dialled
         self.source = source
         self.contact: Contact | None = None  # set when the peer has greeted
         self.ready = False
         self.is_made = False
-        self.heard_at = mesh.now()
-        self.ended: asyncio.Future[None] = mesh.loop.create_future()
-        self.greeted: asyncio.Future[NodeId] = mesh.loop.create_future()
+        self.heard_at = monotonic_ns()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.greeted: asyncio.Future[NodeId] = self._loop.create_future()
         self.transport: asyncio.Transport
         self._reader = FrameReader()
         self._entered = bool(source)  # it counts as half open
@@ -63,16 +99,16 @@ class Connection(asyncio.Protocol):
         if not self.source:
             address = transport.get_extra_info("peername")
             self.source = str(address[0]) if address else "local"
-        self.mesh.connections.add(self)
-        if self.mesh.closing:
+        self._owner.connections.add(self)
+        if self._owner.closing:
             self.abort()
             return
-        self._greeting_timer = self.mesh.loop.call_later(GREETING_SECONDS, self._too_slow)
+        self._greeting_timer = self._loop.call_later(GREETING_SECONDS, self._too_slow)
         if self.dialled:
-            self.write(Kind.HELLO, self.mesh.handshake.hello())
+            self.write(Kind.HELLO, self._handshake.hello())
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self.mesh.now()
+        self.heard_at = monotonic_ns()
         packets: list[memoryview] = []  # of the link: those in a row are handed over together
         self._reading = True
         try:
@@ -96,7 +132,7 @@ class Connection(asyncio.Protocol):
                 replies, self._replies = self._replies, []
                 self.put(b"".join(replies))
         except PeerError as error:
-            self.mesh.count("refused_frames")
+            self._incidents.count("refused_frames")
             self.refuse(str(error))
         finally:
             self._reading = False
@@ -108,12 +144,9 @@ class Connection(asyncio.Protocol):
         for timer in (self._ack_timer, self._greeting_timer):
             if timer is not None:
                 timer.cancel()
-        self.mesh.connections.discard(self)
-        self.mesh.lost(self)
-        if not self.greeted.done():
-            why = f": {error}" if error else ""
-            self.greeted.set_exception(PeerError(f"the connection ended before the greeting{why}"))
-            self.greeted.exception()  # whoever waits sees it; nobody has to
+        self._owner.connections.discard(self)
+        why = f": {error}" if error else ""
+        self._lost(f"the connection ended before the greeting{why}")
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -125,34 +158,49 @@ class Connection(asyncio.Protocol):
             if len(body) != 8:
                 raise PeerError("an acknowledgement is a number of eight bytes")
             self.contact.link.acknowledge(int.from_bytes(body))
-            self.mesh.on_acknowledged(self.contact)
+            self._receiver.acknowledged(self.contact)
         elif kind == Kind.HELLO and self.contact is None:
-            self.mesh.handshake.greeted(self, greeting.decode(body, Hello))
+            self._handshake.greeted(self, greeting.decode(body, Hello))
         elif kind == Kind.RESUME and self.contact and not (self.dialled or self.ready):
             self._leave_limiter()
-            self.mesh.handshake.resumed(self, greeting.decode(body, Resume).received)
+            self._handshake.resumed(self, greeting.decode(body, Resume).received)
         elif kind == Kind.REFUSE:
             reason = greeting.decode(body, Refuse).reason
-            self.mesh.warn("%s refused us: %s", self.contact or self.source, reason)
-            self.mesh.refused_by(self, reason)
+            self._incidents.warn("%s refused us: %s", self.contact or self.source, reason)
+            self._incidents.count("refused_by_peers")
+            self._fail_greeting(reason)
             self.abort()
         elif kind == Kind.PING:
             pass  # that it came is all it says
         elif kind in (Kind.STATUS, Kind.ANSWER, Kind.KEY) and self.ready:
             assert self.contact is not None
-            self.mesh.receive_other(self.contact, Kind(kind), body)
+            self._receive_other(self.contact, Kind(kind), body)
         else:
             raise PeerError(f"a frame of kind {kind} that has no place here")
+
+    def _receive_other(self, contact: Contact, kind: Kind, body: memoryview) -> None:
+        assert contact.node is not None
+        if kind == Kind.STATUS:
+            if len(body) < 8:
+                raise PeerError("a status frame without its number")
+            answer = partial(_answer, contact, contact.node, bytes(body[:8]))
+            self._receiver.receive_status(contact.node, body[8:], answer)
+        elif kind == Kind.ANSWER:
+            if len(body) != 8:
+                raise PeerError("an answer is a number of eight bytes")
+            self._receiver.answered(contact.node, int.from_bytes(body))
+        else:
+            self._handshake.take_key(contact, greeting.decode(body, NewKey))
 
     def _receive_packets(self, packets: list[memoryview]) -> None:
         contact = self.contact
         assert contact is not None and contact.link is not None and contact.node is not None
-        self.mesh.receiver.receive(contact.node, self._counted(contact.link, packets))
+        self._receiver.receive(contact.node, self._counted(contact.link, packets))
         self._unacknowledged += sum(map(len, packets))
         if self._unacknowledged >= ACKNOWLEDGE_BYTES:
             self.acknowledge()
         elif self._ack_timer is None:
-            self._ack_timer = self.mesh.loop.call_later(ACKNOWLEDGE_SECONDS, self.acknowledge)
+            self._ack_timer = self._loop.call_later(ACKNOWLEDGE_SECONDS, self.acknowledge)
 
     def _counted(self, link: Link, packets: list[memoryview]) -> Iterator[memoryview]:
         """Each counts when it is taken: after one that is refused the peer sends the rest again."""
@@ -209,16 +257,23 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Ends the connection and says why, at both ends."""
-        self.mesh.warn("refusing %s: %s", self.contact or self.source, reason)
+        self._incidents.warn("refusing %s: %s", self.contact or self.source, reason)
         if not self.transport.is_closing():
             self.write(Kind.REFUSE, greeting.encode(Refuse(reason[:500])))
             self.transport.close()
             self._end_in_time()
         self.ready = False
-        self.mesh.lost(self)
+        self._lost(reason)
+
+    def _lost(self, why: str) -> None:
+        if self.contact is not None:
+            self.contact.lost(self)
+        self._fail_greeting(why)
+
+    def _fail_greeting(self, why: str) -> None:
         if not self.greeted.done():
-            self.greeted.set_exception(PeerError(reason))
-            self.greeted.exception()
+            self.greeted.set_exception(PeerError(why))
+            self.greeted.exception()  # whoever waits sees it; nobody has to
 
     def abort(self) -> None:
         self.ready = False
@@ -228,14 +283,20 @@ class Connection(asyncio.Protocol):
         """A peer that reads nothing must not keep a refused connection open."""
         if self._greeting_timer is not None:
             self._greeting_timer.cancel()
-        self._greeting_timer = self.mesh.loop.call_later(GREETING_SECONDS, self.abort)
+        self._greeting_timer = self._loop.call_later(GREETING_SECONDS, self.abort)
 
     def _too_slow(self) -> None:
         if not self.ready:
-            self.mesh.count("slow_greetings")
+            self._incidents.count("slow_greetings")
             self.abort()
 
     def _leave_limiter(self) -> None:
         if self._entered:
             self._entered = False
-            self.mesh.accept_limiter.leave(self.source)
+            self._owner.accept_limiter.leave(self.source)
+
+
+def _answer(contact: Contact, node: NodeId, key: bytes) -> None:
+    """What the peer asked about has arrived, if it is still the one that asked."""
+    if contact.connection is not None and contact.node == node:
+        contact.connection.reply(Kind.ANSWER, key)

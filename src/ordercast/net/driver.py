@@ -200,8 +200,8 @@ class Driver:
         try:
             self.receive(sender, (body,))
         except PeerError as error:
-            self.mesh.count("refused_datagrams")
-            self.mesh.warn("%s sent a datagram that is refused: %s", sender, error)
+            self.mesh.incidents.count("refused_datagrams")
+            self.mesh.incidents.warn("%s sent a datagram that is refused: %s", sender, error)
 
     def _permitted(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> Iterator[Packet]:
         """Packets of permitted members only. A relayed event needs its origin's permission."""
@@ -210,7 +210,7 @@ class Driver:
             packet = decode(body)
             group = packet.group
             if group not in seats:
-                self.mesh.count("packets_of_other_groups")
+                self.mesh.incidents.count("packets_of_other_groups")
                 continue
             permitted = may(sender.name, group, "join")
             for name in packet.makers():
@@ -218,7 +218,7 @@ class Driver:
             if permitted:
                 yield packet
             else:
-                self.mesh.count("packets_not_permitted")
+                self.mesh.incidents.count("packets_not_permitted")
 
     def answered(self, sender: NodeId, key: int) -> None:
         """A peer has what we asked it about. Nobody can answer for another."""

@@ -114,7 +114,7 @@ class Handshake:
         return False
 
     def _meet(self, contact: Contact, connection: Connection, hello: Hello) -> None:
-        key = checked_key(hello.key_id, hello.key) if hello.key else None
+        key = _checked_key(hello.key_id, hello.key) if hello.key else None
         received = contact.meet(hello.node).received
         contact.greet(connection)
         contact.udp = (_host_of(contact, connection), hello.port)
@@ -150,6 +150,10 @@ class Handshake:
         log.info("%s is connected with %s", self._me, contact)
         self._met(contact)
 
+    def take_key(self, contact: Contact, new: NewKey) -> None:
+        """The other end replaces the key for our datagrams to it."""
+        contact.key = _checked_key(new.key_id, new.key)
+
 
 def _host_of(contact: Contact, connection: Connection) -> str:
     """Where datagrams go until the first one from this contact shows its address.
@@ -161,7 +165,7 @@ def _host_of(contact: Contact, connection: Connection) -> str:
     return configured or connection.source
 
 
-def checked_key(key_id: bytes, key: bytes) -> tuple[bytes, bytes]:
+def _checked_key(key_id: bytes, key: bytes) -> tuple[bytes, bytes]:
     """A key for datagrams to a peer, or it would wait for datagrams that nobody can seal."""
     if len(key_id) != KEY_ID_BYTES or len(key) != KEY_BYTES:
         raise PeerError(f"a key of {len(key)} bytes with an id of {len(key_id)}")

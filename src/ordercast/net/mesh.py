@@ -10,46 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterable
-from functools import partial
+from contextlib import suppress
 from random import Random
-from typing import Protocol
 
-from ordercast.errors import OrdercastError, PeerError, UsageError
+from ordercast.errors import OrdercastError, UsageError
 from ordercast.net.accept_limiter import AcceptLimiter
-from ordercast.net.connection import Connection
+from ordercast.net.connection import Connection, Receiver
 from ordercast.net.contact import Contact, Contacts
 from ordercast.net.dialler import Dialler
-from ordercast.net.handshake import INSECURE, Handshake, Security, checked_key
+from ordercast.net.handshake import INSECURE, Handshake, Security
 from ordercast.net.incidents import Incidents
 from ordercast.net.keepalive import Keepalive
 from ordercast.net.link import LinkFull
 from ordercast.net.listener import Listener
 from ordercast.types import NodeId
-from ordercast.wire import greeting
 from ordercast.wire.framing import Kind
 
 log = logging.getLogger("ordercast.net")
 
 MOST_UNSENT = 16 << 20
 """Bytes that may wait for a slow peer before status frames to it are left out."""
-
-
-class Receiver(Protocol):
-    """What the mesh hands on."""
-
-    def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> None: ...
-
-    def receive_status(
-        self, sender: NodeId, body: memoryview, answer: Callable[[], None]
-    ) -> None: ...
-
-    def answered(self, sender: NodeId, key: int) -> None: ...
-
-    def acknowledged(self, contact: Contact) -> None: ...
-
-    def met(self, contact: Contact) -> None: ...
+DRAIN_SECONDS = 0.01
+"""How often we look whether peers have acknowledged everything."""
 
 
 class Mesh:
@@ -62,12 +44,9 @@ class Mesh:
         security: Security = INSECURE,
     ) -> None:
         self.me = me
-        self.loop = asyncio.get_running_loop()
         self.receiver = receiver
         self.incidents = Incidents()
         self.counters = self.incidents.counters
-        self.count = self.incidents.count
-        self.warn = self.incidents.warn
         self.contacts = Contacts(me, self.incidents, chance)
         self.connections: set[Connection] = set()  # in no order
         self.closing = False
@@ -86,9 +65,6 @@ class Mesh:
     def port(self) -> int:
         """Where we listen; 0: nowhere yet."""
         return self.handshake.port
-
-    def now(self) -> int:
-        return time.monotonic_ns()
 
     # --- start and stop ----------------------------------------------------------------------
 
@@ -134,12 +110,13 @@ class Mesh:
 
     async def drain(self, seconds: float) -> None:
         """Waits until peers have acknowledged all that is underway, for so long at the most."""
-        deadline = self.loop.time() + seconds
-        while self.loop.time() < deadline and any(
-            contact.connection and contact.link and contact.link.underway
-            for contact in self.contacts.values()
-        ):
-            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while any(
+                    contact.connection and contact.link and contact.link.underway
+                    for contact in self.contacts.values()
+                ):
+                    await asyncio.sleep(DRAIN_SECONDS)
 
     def set_cuts(self, incoming: frozenset[str], outgoing: frozenset[str]) -> None:
         """For tests and live scenarios: as if the network were cut, from and to these names."""
@@ -160,7 +137,7 @@ class Mesh:
         try:
             link.keep(data)
         except LinkFull as error:
-            self.count("links_broken")
+            self.incidents.count("links_broken")
             log.error("breaking the link: %s", error)
             contact.break_with(to)
             return
@@ -173,44 +150,7 @@ class Mesh:
         if connection is None:
             return False
         if connection.transport.get_write_buffer_size() > MOST_UNSENT:
-            self.count("frames_not_sent")  # nobody waits for it, so it must not pile up
+            self.incidents.count("frames_not_sent")  # nobody waits for it, so it must not pile up
             return False
         connection.put_parts(kind, *parts)
         return True
-
-    # --- what connections report ---------------------------------------------------------------
-
-    def receive_other(self, contact: Contact, kind: Kind, body: memoryview) -> None:
-        assert contact.node is not None
-        if kind == Kind.STATUS:
-            if len(body) < 8:
-                raise PeerError("a status frame without its number")
-            key = bytes(body[:8])
-            answer = partial(self._answer, contact, contact.node, key)
-            self.receiver.receive_status(contact.node, body[8:], answer)
-        elif kind == Kind.ANSWER:
-            if len(body) != 8:
-                raise PeerError("an answer is a number of eight bytes")
-            self.receiver.answered(contact.node, int.from_bytes(body))
-        else:
-            new = greeting.decode(body, greeting.NewKey)
-            contact.key = checked_key(new.key_id, new.key)
-
-    def _answer(self, contact: Contact, node: NodeId, key: bytes) -> None:
-        """What the peer asked about has arrived, if it is still the one that asked."""
-        if contact.connection is not None and contact.node == node:
-            contact.connection.reply(Kind.ANSWER, key)
-
-    def on_acknowledged(self, contact: Contact) -> None:
-        """Room was made on a link."""
-        self.receiver.acknowledged(contact)
-
-    def lost(self, connection: Connection) -> None:
-        if connection.contact is not None:
-            connection.contact.lost(connection)
-
-    def refused_by(self, connection: Connection, reason: str) -> None:
-        self.count("refused_by_peers")
-        if not connection.greeted.done():
-            connection.greeted.set_exception(PeerError(reason))
-            connection.greeted.exception()
