@@ -106,7 +106,7 @@ async def test_a_failed_group_raises_after_its_last_event(cluster: Cluster) -> N
     (n1,) = await cluster.nodes("n1")
     one, two = [n1.join(name, Fifo(), ["n1"]) for name in ("one", "two")]
     await one.send(b"a", until="delivered")
-    n1.eject(one, "as a test")
+    n1.end(one, Ejected("put out, as a test"))
     stream = Together(one, two)
     assert isinstance(await anext(stream), View)
     assert await read(stream, 1) == [b"a"]

@@ -113,7 +113,7 @@ def _shown(status: dict[str, Any]) -> Stack:
         peers.add_column(column, justify="right" if column == "bytes underway" else "left")
     for name, peer in sorted(status["peers"].items()):
         connected = "[green]yes[/]" if peer["connected"] else "[red]no[/]"
-        shown = peer["life"] or name
+        shown = peer["incarnation"] or name
         underway = f"{peer['link_bytes']}{' (full)' if peer.get('full') else ''}"
         peers.add_row(shown, peer["place"] or "it dials", connected, underway)
     refused = {key: value for key, value in status["counters"].items() if "refused" in key}

@@ -104,7 +104,8 @@ class Formations:
 
     def _end(self, why: str) -> None:
         if self._progress.ended is None:
-            self._refuse(UsageError(why))
+            me, name = self._driver.me, self._group
+            self._refuse(UsageError(f"{me} is not taken into {name}: {why}"))
 
     def _answer(self, invitation: Invitation) -> None:
         if self._progress.ended is None:

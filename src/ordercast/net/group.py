@@ -18,45 +18,73 @@ was accepted and not sent when it is lost is given up. Where groups are formed a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.inputs import GIVEN_BY_HOST, Backpressure, Input
 from ordercast.kernel.outbox import AS_PLANNED, Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
-from ordercast.net.message import (
-    LARGEST_BATCH,
-    Handover,
-    Hooks,
-    as_bytes,
-)
+from ordercast.net.message import LARGEST_BATCH, Ejected, Handover, Hooks, as_bytes
 from ordercast.net.progress import Progress
 from ordercast.net.receipt import Receipt, Until, check_until
 from ordercast.net.send_permit import SendPermit
 from ordercast.net.send_queue import SendQueue
 from ordercast.net.slow_consumer import SlowConsumerMonitor
 from ordercast.net.stream import Stream
-from ordercast.types import Event, Invitation, Payloads, Refused, StateWanted, Updating, View
+from ordercast.types import (
+    Event,
+    Invitation,
+    NodeId,
+    Payloads,
+    Refused,
+    StateWanted,
+    Updating,
+    View,
+)
 
 if TYPE_CHECKING:
     from ordercast.kernel.family import Family, Plan
-    from ordercast.net.node import Node
+    from ordercast.net.condition import Condition
+    from ordercast.net.driver import Driver
 
 LEAVE_SECONDS = 2.0
+
+
+class GroupNode(Protocol):
+    """What a group uses of its node."""
+
+    me: NodeId
+    driver: Driver
+    arrivals: Iterator[int]  # numbers what is delivered in any group of the node
+    arrived: Condition  # of something in any group of the node
+
+    def leave(self, group: Group) -> None:
+        """The others are notified, and the group is closed."""
+
+    def end(self, group: Group, why: OrdercastError, *, sound: bool = True) -> None:
+        """The same, but not because the application wants it. Not sound: its machine is broken."""
 
 
 class Group:
     """Made by `node.join`; an async context manager and an async iterator."""
 
     def __init__(
-        self, node: Node, family: Family, plan: Plan, may_send: bool, hooks: Hooks
+        self,
+        node: GroupNode,
+        family: Family,
+        plan: Plan,
+        hooks: Hooks,
+        *,
+        may_send: bool,
+        eject_after: float,  # seconds
     ) -> None:
         self.name = plan.group
         self.family = family.name
         self.node = node
+        self._me, self._driver = node.me, node.driver
         self.may_send = may_send and family.may_send(plan, node.me.name)
         self._installed: View | None = None  # the last one that the machine installed
         self._leaving = False
@@ -68,7 +96,7 @@ class Group:
         self.stream = Stream(node.arrivals, self._handover, progress)
         self.monitor = SlowConsumerMonitor(
             self.stream.inbox,
-            node.config.eject_after / 1e9,
+            eject_after,
             lambda: self.stream.position,
             self._throttle,
             self._eject,
@@ -131,7 +159,7 @@ class Group:
         check_until(until, self._progress)
 
     def _only_reads(self) -> UsageError:
-        return UsageError(f"{self.node.me.name} may not send in {self.name!r}: it only reads")
+        return UsageError(f"{self._me.name} may not send in {self.name!r}: it only reads")
 
     async def _wait_for_credit(self, size: int, count: int) -> Batch[Receipt]:
         batch = await self.queue.wait_for_credit(size, count)
@@ -145,7 +173,7 @@ class Group:
 
     def room(self) -> int | None:
         """The time, if one more batch may be submitted now; when leaving, always one more."""
-        driver, view = self.node.driver, self._installed
+        driver, view = self._driver, self._installed
         if not self._leaving:
             if self.monitor.is_throttled:
                 return None  # our own events would lie in our own queue, without a bound
@@ -156,7 +184,7 @@ class Group:
 
     def submit(self, now: int, batch: Batch[Receipt]) -> None:
         try:
-            event = self.node.driver.submit(now, self.name, batch.payloads, batch.size)
+            event = self._driver.submit(now, self.name, batch.payloads, batch.size)
             batch.receipt.number = event.number
             if self.formations is not None:
                 self.formations.sent(event, batch.receipt)
@@ -192,7 +220,7 @@ class Group:
         """Anything else that the family takes of an application."""
         if self.ended is not None:
             raise self.ended
-        if isinstance(given, GIVEN_BY_HOST) or not self.node.driver.give(self.name, given):
+        if isinstance(given, GIVEN_BY_HOST) or not self._driver.give(self.name, given):
             raise UsageError(f"{self.name!r} is {self.family}: no {type(given).__name__} is taken")
 
     async def change(self) -> None:
@@ -204,7 +232,7 @@ class Group:
     def take(self, item: Heard) -> None:
         """The driver hands over what the machine delivered, or asks of the application."""
         if isinstance(item, Event):
-            if item.origin == self.node.me:
+            if item.origin == self._me:
                 self._progress.delivered_up_to = item.number
                 self._progress.changed.notify()  # a step that had to wait for the disk comes later
         elif isinstance(item, View):
@@ -237,7 +265,7 @@ class Group:
             return  # that flush has failed, and this member is out
         if self._leaving and self.permit is not None:
             progress.changed.notify()  # perhaps we may go
-        stable = self.node.driver.host.stable_up_to(self.name)
+        stable = self._driver.host.stable_up_to(self.name)
         if stable != progress.stable_up_to:
             progress.stable_up_to = stable
             if self.formations is not None:
@@ -247,7 +275,9 @@ class Group:
     def failed(self, error: Exception) -> None:
         """The driver could not do what the machine decided: this member cannot go on."""
         if self.is_open:
-            self.node.fail(self, error)
+            why = OrdercastError(f"{self._me} cannot go on in {self.name}: {error}")
+            why.__cause__ = error
+            self.node.end(self, why, sound=False)
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -270,7 +300,7 @@ class Group:
     def status(self) -> dict[str, Any]:
         """How the group is, as plain values."""
         members = self._installed.members if self._installed else ()
-        machine = self.node.driver.machine(self.name)
+        machine = self._driver.machine(self.name)
         return {
             "members": [str(member) for member in members],
             "formation": self._installed.formation if self._installed else "",
@@ -340,13 +370,14 @@ class Group:
     # --- what the parts ask ------------------------------------------------------------------
 
     def _give(self, given: Input) -> None:
-        self.node.driver.give(self.name, given)
+        self._driver.give(self.name, given)
 
     def _throttle(self, full: bool) -> None:
         self._give(Backpressure(self.name, full))
 
     def _eject(self) -> None:
-        self.node.eject(self, "the application took nothing for too long")
+        why = f"{self._me} is put out of {self.name}: the application took nothing for too long"
+        self.node.end(self, Ejected(why))
 
     def _refused(self, why: UsageError) -> None:
-        self.node.refuse(self, why)
+        self.node.end(self, why)

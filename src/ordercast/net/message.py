@@ -11,23 +11,17 @@ import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.inputs import LARGEST_STATE, Input, StateProvided
-from ordercast.types import (
-    Invitation,
-    NodeId,
-    StateGiven,
-    StateWanted,
-)
+from ordercast.types import Invitation, NodeId, StateGiven, StateWanted
 from ordercast.wire.codec import LARGEST_PACKET
 
 log = logging.getLogger("ordercast.net")
 
-"""Bytes of an application's state that a newcomer is given in one packet."""
 LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
 """Bytes of the messages of one batch: what is around them is at most a few bytes a message."""
 
 
 class GroupClosed(OrdercastError):
-    """The group was left, or this member was put out of it."""
+    """The group was left, or its node was closed."""
 
 
 class Ejected(OrdercastError):

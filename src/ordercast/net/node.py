@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from enum import Enum
 from functools import lru_cache, partial
@@ -39,7 +39,7 @@ from ordercast.net.identity import Identity
 from ordercast.net.joining import plan_of
 from ordercast.net.machines import Machines
 from ordercast.net.mesh import Mesh
-from ordercast.net.message import Ejected, GroupClosed, Hooks
+from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
 from ordercast.net.protection import Protection, protection_of
 from ordercast.net.security import may
@@ -75,7 +75,7 @@ class Node:
         self.state = NodeState.NEW
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
-        self.arrivals = count(1)  # what was delivered in any group, numbered
+        self.arrivals: Iterator[int] = count(1)  # what was delivered in any group, numbered
         self._plans: dict[str, tuple[Family, Plan]] = {}  # of the groups that we are in
         self._broken: DiskError | None = None  # BROKEN, and then CLOSED: why
         # Since it was entered; what must be closed is on the stack.
@@ -196,18 +196,18 @@ class Node:
         log.error("%s stops: %s", self.me, error)
         self._broken = DiskError(f"{self.me} stops: {error}")
         self._broken.__cause__ = error
-        self.driver.host.row("crash", cause="disk")
         self.state = NodeState.BROKEN
         self.driver.close()
         for group in list(self.groups.values()):
             group.close(self._broken)
         self.groups.clear()
+        self.driver.host.row("crash", cause="disk")  # last: it fails if the trace cannot be written
 
     def status(self) -> dict[str, Any]:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""
         peers = {
             contact.name: {
-                "life": str(contact.node) if contact.node else None,
+                "incarnation": str(contact.node) if contact.node else None,
                 "place": contact.place,
                 "connected": contact.connection is not None,
                 "link_bytes": contact.link.size if contact.link else 0,
@@ -254,7 +254,14 @@ class Node:
         hooks = Hooks(snapshot, restore, vote)
         family, plan = plan_of(self.config, self.families, name, level, members, hooks)
         machine, seat = self._machines.take(family, plan)
-        group = Group(self, family, plan, may(self.config, self.me.name, name, "send"), hooks)
+        group = Group(
+            self,
+            family,
+            plan,
+            hooks,
+            may_send=may(self.config, self.me.name, name, "send"),
+            eject_after=self.config.eject_after / 1e9,
+        )
         self.groups[name] = group
         self._plans[name] = family, plan
         self.driver.add(machine, plan, group, seat)
@@ -295,35 +302,22 @@ class Node:
             ) from None
 
     def leave(self, group: Group) -> None:
-        """Tells the others and forgets the group. `group.leave()` waits for stability before."""
+        """Notifies the others and forgets the group. `group.leave()` waits for stability before."""
         family, plan = self._plans[group.name]
         nobody_needs_us = self.driver.may_go(group.name)
-        self._over(group, GroupClosed(f"{self.me} has left {group.name}"))
+        self._over(group, GroupClosed(f"{self.me} has left {group.name}"), sound=True)
         # A bootstrap node that forgot its cluster could bootstrap it a second time.
         permit = family.permit if family.needs_permit(plan) else None
         if permit is not None and nobody_needs_us and permit.bootstrap_node(plan) != self.me.name:
-            self._forget_records(group.name)
+            # No member needs our records any more. If we join again, it is as a new member.
+            self._committer.forget(group.name, lambda: None)
 
-    def _forget_records(self, group: str) -> None:
-        """No member needs our records any more. If we join again, it is as a new member."""
-        self._committer.forget(group, lambda: None)
+    def end(self, group: Group, why: OrdercastError, *, sound: bool = True) -> None:
+        """This member cannot go on in the group; the others go on without it."""
+        log.error("%s", why)
+        self._over(group, why, sound)
 
-    def eject(self, group: Group, why: str) -> None:
-        log.error("%s is put out of %s: %s", self.me, group.name, why)
-        self._over(group, Ejected(f"put out of {group.name}: {why}"))
-
-    def refuse(self, group: Group, why: OrdercastError) -> None:
-        log.error("%s is not taken into %s: %s", self.me, group.name, why)
-        self._over(group, why)
-
-    def fail(self, group: Group, error: Exception) -> None:
-        """Something of ours went wrong in the middle: this member stops, the others go on."""
-        log.error("%s cannot go on in %s: %s", self.me, group.name, error)
-        why = OrdercastError(f"{self.me} cannot go on in {group.name}: {error}")
-        why.__cause__ = error
-        self._over(group, why, sound=False)
-
-    def _over(self, group: Group, why: OrdercastError, sound: bool = True) -> None:
+    def _over(self, group: Group, why: OrdercastError, sound: bool) -> None:
         group.close(why)  # first: nothing of it may follow the word that we are gone
         machine = self.driver.machine(group.name)
         assert machine is not None

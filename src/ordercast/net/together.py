@@ -19,13 +19,13 @@ class Together:
 
     def __init__(self, first: Group, *others: Group) -> None:
         self._groups: list[Group] = []
-        self._node = first.node
+        self._arrived = first.node.arrived  # shared by the groups of one node
         for group in (first, *others):
             self.add(group)
 
     def add(self, group: Group) -> None:
         """One more group: what it has delivered and nobody has read takes its place."""
-        if group.node is not self._node:
+        if group.node.arrived is not self._arrived:
             raise UsageError(f"{group.name!r} is a group of another node: they have no one order")
         if group not in self._groups:
             self._groups.append(group)
@@ -42,7 +42,7 @@ class Together:
             ]
             if not waiting:
                 self._let_go()
-                await self._node.arrived.wait()
+                await self._arrived.wait()
             elif (handed := self._groups[min(waiting)[1]].stream.next_ready()) is not None:
                 return handed
 
