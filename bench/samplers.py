@@ -14,7 +14,8 @@ from tests.protocol.cluster.rounds import Make, Town
 
 from bench.table import Table
 from ordercast.protocol.cluster.cyclon import Cyclon
-from ordercast.protocol.cluster.partial_view import Everybody, Lpbcast
+from ordercast.protocol.cluster.lpbcast import Lpbcast
+from ordercast.protocol.cluster.sampler import Everybody
 
 SIZES = (100, 1000)
 VIEW = 20

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
 
-from ordercast.protocol.cluster.partial_view import Letter, Roster, Sampler
+from ordercast.protocol.cluster.sampler import Letter, Roster, Sampler
 from ordercast.types import NodeId
 
 Make = Callable[[NodeId, tuple[str, ...], Random], Sampler]

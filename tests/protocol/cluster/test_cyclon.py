@@ -9,7 +9,7 @@ from tests.protocol.cluster.rounds import Town
 
 from ordercast.errors import PeerError
 from ordercast.protocol.cluster.cyclon import WALK, WALKS_FOR, Cyclon
-from ordercast.protocol.cluster.partial_view import Kind, Letter, Roster
+from ordercast.protocol.cluster.sampler import Kind, Letter, Roster
 from ordercast.types import NodeId
 
 ME = NodeId("me")

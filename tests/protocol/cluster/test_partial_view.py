@@ -22,12 +22,12 @@ from tests.protocol.cluster.rounds import Make, Town
 
 from ordercast.errors import PeerError
 from ordercast.protocol.cluster.cyclon import Cyclon
-from ordercast.protocol.cluster.partial_view import (
+from ordercast.protocol.cluster.lpbcast import Lpbcast
+from ordercast.protocol.cluster.sampler import (
     MOST_NAMED,
     OLDEST,
     Everybody,
     Kind,
-    Lpbcast,
     Roster,
     Sampler,
 )
@@ -61,7 +61,8 @@ def state(part: object) -> object:
         return [state(value) for value in part]
     if isinstance(part, NodeId) or not hasattr(part, "__slots__"):
         return part
-    return [(name, state(getattr(part, name))) for name in part.__slots__]
+    names = [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [(name, state(getattr(part, name))) for name in names]
 
 
 def longest(plain: object) -> int:
@@ -353,7 +354,7 @@ def test_a_roster_fits_into_a_datagram_with_room_to_spare(letter: str, most: int
 RUN = """
 from tests.protocol.cluster.rounds import Town
 from ordercast.protocol.cluster.cyclon import Cyclon
-from ordercast.protocol.cluster.partial_view import Lpbcast
+from ordercast.protocol.cluster.lpbcast import Lpbcast
 for make in (Lpbcast, Cyclon):
     town = Town(make, 5, loss=0.1, late=0.2).found(40).run(20)
     town.leave("n3")

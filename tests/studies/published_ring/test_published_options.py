@@ -11,7 +11,7 @@ import pytest
 from ordercast.cli.main import main
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
-from ordercast.protocol.cluster.partial_view import Everybody
+from ordercast.protocol.cluster.sampler import Everybody
 from ordercast.protocol.cluster.updaters import may_send, tickets_move
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario

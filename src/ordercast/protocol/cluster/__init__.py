@@ -3,8 +3,10 @@
 options.py        what can be set, with defaults that work
 packets.py        what members say to each other, and how it becomes short on the wire
 gossip.py         spreading events: rounds, ages, termination
-partial_view.py   which members gossip goes to: all, or a partial view by lpbcast
-cyclon.py         the same, by shuffling
+sampler.py        which members gossip goes to, and what they send each other for it
+partial_view.py   knowing a bounded part of the members
+lpbcast.py        a partial view that travels with the gossip
+cyclon.py         a partial view that is shuffled
 causality.py      optimistic causal order: what waits for what, and what is skipped
 recovery.py       what is buffered for others, what was asked for, and who is asked
 digests.py        comparing clocks, so that the last events are not missed

@@ -64,8 +64,8 @@ from ordercast.protocol.cluster.packets import (
     Updates,
     Welcome,
 )
-from ordercast.protocol.cluster.partial_view import Roster
 from ordercast.protocol.cluster.recovery import Recovery
+from ordercast.protocol.cluster.sampler import Roster
 from ordercast.types import Event, NodeId, Payloads, event_number
 
 MOST_OF_A_GAP = 50_000

@@ -14,7 +14,7 @@ Rules.
  4. A member that subscribes is made known by random walks, one from each in the view of its
     contact, up to forty. Where a walk ends it takes the place of another, whose name it gets for
     its view.
- 5. Members that left, failed sends, contacts and greetings are as in partial_view.py, rules 3 to 5.
+ 5. Members that left, failed sends, contacts and greetings are as in partial_view.py.
     In the paper a member that leaves just stops. A greeting is a shuffle: it favours none.
 
 What it does not do: it sends nothing with the gossip itself, and needs none. It believes what
@@ -24,20 +24,11 @@ is made up for where there is room: under heavy loss views are shorter than they
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from random import Random
 
-from ordercast.protocol.cluster.partial_view import (
-    MOST_NAMED,
-    OLDEST,
-    Absent,
-    Contacts,
-    Incarnations,
-    Kind,
-    Letter,
-    Roster,
-    check_roster,
-)
+from ordercast.protocol.cluster.partial_view import PartialView
+from ordercast.protocol.cluster.sampler import MOST_NAMED, Kind, Letter, Roster, check_roster
 from ordercast.types import NodeId
 
 WALK = 5
@@ -49,22 +40,10 @@ WAITING = 3
 KINDS = (Kind.SHUFFLE, Kind.ANSWER, Kind.SUBSCRIBE, Kind.WALK, Kind.WELCOME, Kind.FAREWELL)
 
 
-class Cyclon:
+class Cyclon(PartialView):
     """A bounded view, of which each round exchanges a part with the oldest in it."""
 
-    __slots__ = (
-        "_absent",
-        "_asked",
-        "_chance",
-        "_contacts",
-        "_expiry",
-        "_me",
-        "_now",
-        "_shuffle",
-        "_view",
-        "_view_size",
-        "_walks_left",
-    )
+    __slots__ = ("_asked", "_shuffle", "_walks_left")
 
     def __init__(
         self,
@@ -78,23 +57,20 @@ class Cyclon:
         patience: int = 5,  # rounds of silence after which we subscribe again
         greeting: int = 50,  # rounds, on average, between greetings to contacts not in the view
     ) -> None:
-        assert view_size > 0 and 0 < shuffle <= MOST_NAMED
-        self._me = me
-        self._chance = chance
-        self._view_size = view_size
+        super().__init__(
+            me,
+            contacts,
+            chance,
+            view_size,
+            expiry=3 * view_size if expiry is None else expiry,
+            patience=patience,
+            greeting=greeting,
+        )
+        assert 0 < shuffle <= MOST_NAMED
         self._shuffle = min(shuffle, view_size)
-        self._expiry = 3 * view_size if expiry is None else expiry
-        assert 0 < self._expiry < OLDEST
-        self._contacts = Contacts(me, contacts, chance, patience, greeting)
-        self._view = Incarnations()
-        self._absent = Absent(MOST_NAMED)
         # By asked member: since when, what it was sent, how many places wait for the answer.
         self._asked: dict[str, tuple[int, list[str], int]] = {}
         self._walks_left = WALKS_FOR
-        self._now = 0  # own rounds
-
-    def start(self) -> list[Letter]:
-        return self._subscribe(self._contacts.choose())
 
     def round(self) -> list[Letter]:
         self._now += 1
@@ -111,11 +87,6 @@ class Cyclon:
             if name not in self._asked:
                 letters += self._ask(name, 0)
         return letters
-
-    def sample(self, count: int) -> tuple[str, ...]:
-        # A member that knows no other tries its contacts: gossip may be the first that they hear.
-        names: Sequence[str] = self._view.names() or self._contacts.names
-        return tuple(self._chance.sample(names, min(count, len(names))))
 
     def piggyback(self) -> Roster | None:
         return None
@@ -151,18 +122,6 @@ class Cyclon:
             self._learn(sender, known[1])
         elif not self._view:
             self._learn(sender, self._now)
-
-    def failed(self, name: str) -> None:
-        known = self._view.get(name)
-        if known is not None and self._absent.fails(known[0], self._now):
-            self._view.pop(name)
-
-    def leave(self) -> list[Letter]:
-        farewell = Roster(Kind.FAREWELL, [], [(self._me, 0)])
-        return [(name, farewell) for name in self.sample(MOST_NAMED)]
-
-    def known(self) -> tuple[str, ...]:
-        return tuple(sorted(self._view.names()))
 
     # --- shuffling ---------------------------------------------------------------------------
 
@@ -210,9 +169,6 @@ class Cyclon:
 
     # --- coming and going --------------------------------------------------------------------
 
-    def _subscribe(self, names: list[str]) -> list[Letter]:
-        return [(name, Roster(Kind.SUBSCRIBE, [(self._me, 0)], [])) for name in names]
-
     def _welcome(self, sender: NodeId) -> list[Letter]:
         """Answers a subscription with a few names, and sends it on its walks."""
         some = self._view.aged(self._now, self._some(self._shuffle - 1, sender.name))
@@ -257,16 +213,6 @@ class Cyclon:
         waiting = sum(places for _, _, places in self._asked.values())
         return len(self._view) + waiting >= self._view_size
 
-    def _refuses(self, node: NodeId, spoke: int) -> bool:
-        return (
-            node.name == self._me.name
-            or spoke < self._now - self._expiry
-            or self._absent.refuses(node, spoke)
-        )
-
     def _learn(self, node: NodeId, spoke: int) -> bool:
         """Takes a name in, or learns more of it. True if it is new in the view."""
         return not self._refuses(node, spoke) and self._view.learn(node, spoke)
-
-    def _roster(self, kind: Kind, here: list[tuple[NodeId, int]]) -> Roster:
-        return Roster(kind, here, self._absent.left.aged(self._now))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.packets import Digest
-from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.protocol.cluster.sampler import Sampler
 
 DIGEST_ROUNDS = 4
 """How often a member sends its clock to one other."""

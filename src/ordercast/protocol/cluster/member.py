@@ -30,9 +30,10 @@ from ordercast.kernel.step import DATAGRAM, STATUS, Channel, Step, Timer
 from ordercast.protocol.cluster.advice import doubts
 from ordercast.protocol.cluster.cyclon import Cyclon
 from ordercast.protocol.cluster.gossip import Seen, Spreading
+from ordercast.protocol.cluster.lpbcast import Lpbcast
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
 from ordercast.protocol.cluster.packets import Gossip, Membership, Rumour, Update
-from ordercast.protocol.cluster.partial_view import Everybody, Letter, Lpbcast, Roster, Sampler
+from ordercast.protocol.cluster.sampler import Everybody, Letter, Roster, Sampler
 from ordercast.types import Event, NodeId, Payloads, event_number
 from ordercast.units import SECOND
 

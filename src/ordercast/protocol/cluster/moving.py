@@ -34,7 +34,7 @@ from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.ownership import AskFor, Ownership
 from ordercast.protocol.cluster.packets import Update
-from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.protocol.cluster.sampler import Sampler
 from ordercast.protocol.cluster.updaters import founder_of
 from ordercast.protocol.tickets.entries import epoch_of, sequence_of
 from ordercast.protocol.tickets.interface import News, TicketPacket, Tickets

@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Count, Number, Packet, Value
-from ordercast.protocol.cluster.partial_view import Roster
+from ordercast.protocol.cluster.sampler import Roster
 from ordercast.protocol.tickets.entries import ENTRIES, MOST_TICKETS, Entry, Ticket, sequence_of
 from ordercast.types import NodeId, Payloads
 

@@ -33,7 +33,7 @@ from ordercast.protocol.cluster.packets import (
     Recovered,
     Update,
 )
-from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.protocol.cluster.sampler import Sampler
 from ordercast.protocol.tickets.entries import epoch_of
 from ordercast.types import NodeId
 

@@ -24,7 +24,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.causal_member import CausalMember
-from ordercast.protocol.cluster.partial_view import Sampler
+from ordercast.protocol.cluster.sampler import Sampler
 from ordercast.protocol.cluster.updaters import founder_of
 from ordercast.protocol.tickets.interface import Tickets
 from ordercast.studies.published_ring.failure_free import FailureFree
