@@ -25,7 +25,7 @@ from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.packets import INDEX_BITS, Recover
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
-from ordercast.studies.planner import Group, Settings, bounds
+from ordercast.studies.planner import GossipSettings, GroupModel, bounds
 from ordercast.testing import Simulated, simulate
 from ordercast.types import NodeId
 
@@ -158,9 +158,9 @@ def test_theorem_5_1_a_buffer_of_2npt_has_let_go_no_more_than_the_bound_says(loa
     independent: a single burst may go beyond it, as seed 4 does with 0.0046 for 28. So several
     runs are counted together. An eighth of the buffer shows that this can fail: 0.7 to 0.9.
     """
-    group = Group(processes=20, events_per_round=load, loss=0.2, creators=10)
+    group = GroupModel(processes=20, events_per_round=load, loss=0.2, creators=10)
     four = {"hops": 2, "time_to_terminate": 4, "time_to_recover": 4}
-    settings = Settings(
+    settings = GossipSettings(
         fan_out=3, events_per_message=20, history=1000, recovery_buffer=1, asked=3, **four
     )
     bound = bounds(group, settings)
@@ -192,11 +192,11 @@ def test_theorem_5_2_with_k_asked_a_reply_comes_although_k_in_2n_have_failed(see
 
     With k = 1, for which so many failures are too many, 0.22 to 0.24 fail.
     """
-    settings = Settings(
+    settings = GossipSettings(
         fan_out=3, hops=2, events_per_message=20, history=1000, recovery_buffer=1000, asked=6,
         time_to_terminate=4, time_to_recover=4,
     )  # fmt: skip
-    bound = bounds(Group(processes=30, events_per_round=1.2, failure=0.1), settings)
+    bound = bounds(GroupModel(processes=30, events_per_round=1.2, failure=0.1), settings)
     assert (bound.asked, bound.tolerated_failure) == (6, pytest.approx(0.1))
     assert unanswered(6, seed) < 0.02 < bound.asked_failure
     assert unanswered(1, seed) > 0.1

@@ -10,8 +10,8 @@ from tests.studies.crowd import Crowd, Seen
 
 from ordercast.protocol.cluster.advice import doubts, minimum_history
 from ordercast.studies.planner import (
-    Group,
-    Settings,
+    GossipSettings,
+    GroupModel,
     bounds,
     expect,
     plan,
@@ -27,9 +27,9 @@ from ordercast.studies.tails import (
 PLENTY = 10**6
 
 
-def settings(fan_out: int, hops: int, room: int = PLENTY, **others: int) -> Settings:
+def settings(fan_out: int, hops: int, room: int = PLENTY, **others: int) -> GossipSettings:
     given = {"history": PLENTY, "recovery_buffer": PLENTY, "asked": 1, **others}
-    return Settings(
+    return GossipSettings(
         fan_out=fan_out,
         hops=hops,
         events_per_message=room,
@@ -60,7 +60,7 @@ def test_with_synchronised_rounds_the_model_is_what_is_measured(
 
     seen = average([crowd(seed).run(5, rounds) for seed in range(3)])
     failure = dead / (processes - 1)
-    group = Group(
+    group = GroupModel(
         processes=processes, events_per_round=10, loss=loss, failure=failure, in_step=True,
         eager=False,
     )  # fmt: skip
@@ -83,7 +83,7 @@ def test_without_synchronised_rounds_the_model_is_close(
         return Crowd(processes, 4, hops, loss=0.002, youngest=keep == "youngest", seed=seed)
 
     seen = average([crowd(seed).run(5, rounds) for seed in range(3)])
-    group = Group(processes=processes, events_per_round=10, loss=0.002, keep=keep, eager=False)
+    group = GroupModel(processes=processes, events_per_round=10, loss=0.002, keep=keep, eager=False)
     told = expect(group, settings(4, hops))
     assert told.missed == pytest.approx(seen.missed, rel=0.3)
     assert told.reach_all == pytest.approx(seen.reach_all, abs=0.08)
@@ -96,7 +96,7 @@ def test_the_model_is_right_when_messages_are_full(load: int) -> None:
     """Youngest first, the oldest suffer: the model says so, and on the safe side."""
     runs = [Crowd(60, 4, 5, loss=0.002, room=20, in_step=True, seed=s) for s in range(3)]
     seen = average([crowd.run(load, 50) for crowd in runs])
-    group = Group(processes=60, events_per_round=load, loss=0.002, in_step=True, eager=False)
+    group = GroupModel(processes=60, events_per_round=load, loss=0.002, in_step=True, eager=False)
     told = expect(group, settings(4, 5, room=20))
     assert seen.missed * 0.7 < told.missed < seen.missed * 3 + 0.02
     free = expect(group, settings(4, 5))
@@ -105,7 +105,7 @@ def test_the_model_is_right_when_messages_are_full(load: int) -> None:
 
 
 def test_the_planned_history_recognises_duplicates_and_a_shorter_one_does_not() -> None:
-    group = Group(processes=60, events_per_round=6, loss=0.002, keep="youngest")
+    group = GroupModel(processes=60, events_per_round=6, loss=0.002, keep="youngest")
     enough = settings_for(group, 4, 5).history
     few = minimum_history(6, 5)
     assert (few, few < enough) == (36, True)
@@ -126,14 +126,14 @@ def test_the_planned_history_recognises_duplicates_and_a_shorter_one_does_not() 
 def test_the_model_predicts_how_many_of_250_processes_are_missed(
     relays: int, low: float, high: float
 ) -> None:
-    group = Group(processes=250, events_per_round=6, loss=0.002, in_step=True)
+    group = GroupModel(processes=250, events_per_round=6, loss=0.002, in_step=True)
     assert low <= expect(group, settings(4, relays - 1)).missed <= high
 
 
 def test_without_synchronised_rounds_the_oldest_age_costs_many_hops() -> None:
     """Five hops, which are plenty in step, miss some 15 of 250 when the oldest age counts."""
-    oldest = Group(processes=250, events_per_round=6, loss=0.002, keep="oldest")
-    youngest = Group(processes=250, events_per_round=6, loss=0.002)
+    oldest = GroupModel(processes=250, events_per_round=6, loss=0.002, keep="oldest")
+    youngest = GroupModel(processes=250, events_per_round=6, loss=0.002)
     assert 12 < expect(oldest, settings(4, 5)).missed < 18
     assert expect(youngest, settings(4, 5)).missed < 0.06
     assert plan(oldest).settings.hops > 2 * plan(youngest).settings.hops
@@ -141,7 +141,7 @@ def test_without_synchronised_rounds_the_oldest_age_costs_many_hops() -> None:
 
 def test_with_two_processes_only_the_loss_of_every_message_misses_one() -> None:
     """One message a round, each lost with the same chance."""
-    group = Group(processes=2, events_per_round=0.01, loss=0.1, in_step=True)
+    group = GroupModel(processes=2, events_per_round=0.01, loss=0.1, in_step=True)
     for hops in range(4):
         told = expect(group, settings(1, hops))
         assert told.missed == pytest.approx(0.1 ** (hops + 1), rel=1e-6)
@@ -150,7 +150,7 @@ def test_with_two_processes_only_the_loss_of_every_message_misses_one() -> None:
 
 def test_with_a_fan_out_of_all_one_round_misses_only_lost_messages() -> None:
     """Fan-out to all others: the first round reaches whom its messages reach."""
-    group = Group(processes=11, events_per_round=1, loss=0.3, in_step=True, eager=False)
+    group = GroupModel(processes=11, events_per_round=1, loss=0.3, in_step=True, eager=False)
     told = expect(group, settings(10, 0))
     assert told.missed == pytest.approx(3.0)
     assert told.reach_all == pytest.approx(0.7**10)
@@ -159,7 +159,7 @@ def test_with_a_fan_out_of_all_one_round_misses_only_lost_messages() -> None:
 
 
 def test_recovery_needs_a_live_holder_and_two_messages() -> None:
-    group = Group(processes=1000, events_per_round=1, loss=0.1, failure=0.2, in_step=True)
+    group = GroupModel(processes=1000, events_per_round=1, loss=0.1, failure=0.2, in_step=True)
     for asked in (1, 3):
         told = expect(group, settings(4, 12, asked=asked))
         fails = 1 - 0.8 * 0.9 * 0.9
@@ -173,7 +173,7 @@ def test_recovery_needs_a_live_holder_and_two_messages() -> None:
 
 def test_bounds_are_those_of_the_paper() -> None:
     """The load of section 6.2: 6 events a round, 5 hops counted as 6 relays."""
-    group = Group(processes=250, events_per_round=6, failure=0.04, creators=25)
+    group = GroupModel(processes=250, events_per_round=6, failure=0.04, creators=25)
     told = bounds(group, settings(4, 5, asked=4))
     assert told.retention == 24
     assert told.recovery_buffer == 288
@@ -181,7 +181,7 @@ def test_bounds_are_those_of_the_paper() -> None:
     assert (told.asked, told.asked_is_vacuous) == (20, False)
     assert told.asked_failure == pytest.approx((math.e / 4) ** 10)
     assert told.tolerated_failure == pytest.approx(4 / 500)
-    calm = bounds(Group(processes=250, events_per_round=6), settings(4, 5))
+    calm = bounds(GroupModel(processes=250, events_per_round=6), settings(4, 5))
     assert (calm.asked, calm.asked_failure, calm.asked_is_vacuous) == (0, 1.0, True)
 
 
@@ -199,15 +199,15 @@ def test_chernoff_is_on_the_safe_side_of_the_tail() -> None:
 @pytest.mark.parametrize(
     "group",
     [
-        Group(processes=2, events_per_round=0.1),
-        Group(processes=7, events_per_round=3, loss=0.2, failure=0.2),
-        Group(processes=250, events_per_round=6, loss=0.002, in_step=True),
-        Group(processes=250, events_per_round=6, loss=0.002, delay=0.25),
-        Group(processes=2000, events_per_round=30, loss=0.05, keep="youngest", creators=25),
-        Group(processes=50, events_per_round=200, in_step=True),
+        GroupModel(processes=2, events_per_round=0.1),
+        GroupModel(processes=7, events_per_round=3, loss=0.2, failure=0.2),
+        GroupModel(processes=250, events_per_round=6, loss=0.002, in_step=True),
+        GroupModel(processes=250, events_per_round=6, loss=0.002, delay=0.25),
+        GroupModel(processes=2000, events_per_round=30, loss=0.05, keep="youngest", creators=25),
+        GroupModel(processes=50, events_per_round=200, in_step=True),
     ],
 )
-def test_a_plan_keeps_what_was_asked_and_nothing_speaks_against_it(group: Group) -> None:
+def test_a_plan_keeps_what_was_asked_and_nothing_speaks_against_it(group: GroupModel) -> None:
     made = plan(group)
     chosen, told = made.settings, made.promise
     assert told.missed <= 0.05
@@ -228,7 +228,7 @@ def test_a_plan_keeps_what_was_asked_and_nothing_speaks_against_it(group: Group)
 
 
 def test_a_plan_has_no_hop_too_many() -> None:
-    group = Group(processes=250, events_per_round=6, loss=0.002, in_step=True)
+    group = GroupModel(processes=250, events_per_round=6, loss=0.002, in_step=True)
     chosen = plan(group).settings
     assert (chosen.fan_out, chosen.hops) == (4, 5)
     assert expect(group, settings(4, chosen.hops - 1)).missed > 0.05
@@ -238,7 +238,7 @@ def test_a_plan_has_no_hop_too_many() -> None:
 
 def test_more_of_anything_good_never_misses_more() -> None:
     def missed(fan_out: int, hops: int, loss: float, *, in_step: bool) -> float:
-        group = Group(processes=100, events_per_round=1, loss=loss, in_step=in_step)
+        group = GroupModel(processes=100, events_per_round=1, loss=loss, in_step=in_step)
         return expect(group, settings(fan_out, hops)).missed
 
     for in_step in (True, False):
@@ -267,11 +267,11 @@ def test_more_of_anything_good_never_misses_more() -> None:
 )
 def test_impossible_groups_are_rejected(wrong: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Group(**{"processes": 10, "events_per_round": 1.0, **wrong})
+        GroupModel(**{"processes": 10, "events_per_round": 1.0, **wrong})
 
 
 def test_impossible_settings_and_wishes_are_rejected() -> None:
-    group = Group(processes=10, events_per_round=1)
+    group = GroupModel(processes=10, events_per_round=1)
     for chosen in (settings(0, 3), settings(10, 3), settings(3, -1), settings(3, 101)):
         with pytest.raises(ValueError, match="must be"):
             expect(group, chosen)
@@ -282,7 +282,7 @@ def test_impossible_settings_and_wishes_are_rejected() -> None:
         plan(group, missed=0)
     with pytest.raises(ValueError, match="fan-out must be 1 to 9"):
         plan(group, fan_out=10)
-    lossy = Group(processes=500, events_per_round=1, loss=0.9, in_step=True)
+    lossy = GroupModel(processes=500, events_per_round=1, loss=0.9, in_step=True)
     with pytest.raises(ValueError, match="does not bring an event to all but"):
         plan(lossy, fan_out=1)
 

@@ -14,7 +14,13 @@ from rich.table import Table
 from ordercast.cli import screen
 from ordercast.errors import UsageError
 from ordercast.studies import planner
-from ordercast.studies.planner import Bounds, Group, Plan, Promise, Settings
+from ordercast.studies.planner import (
+    GossipSettings,
+    GroupModel,
+    PaperBounds,
+    PlannedSettings,
+    Promise,
+)
 from ordercast.units import Duration
 
 GIVEN = ("hops", "events_per_message", "history", "recovery_buffer", "asked")
@@ -88,10 +94,10 @@ def _duration(option: str, text: str) -> Duration:
         raise ValueError(f"{option}: {error}") from error
 
 
-def _group(arguments: argparse.Namespace, length: Duration) -> Group:
+def _group(arguments: argparse.Namespace, length: Duration) -> GroupModel:
     if arguments.creators == 0:
         raise ValueError("creators must be at least 1, or left away: then all create")
-    return Group(
+    return GroupModel(
         processes=arguments.processes,
         events_per_round=arguments.events_per_round,
         loss=arguments.loss,
@@ -103,7 +109,7 @@ def _group(arguments: argparse.Namespace, length: Duration) -> Group:
     )
 
 
-def _answer(group: Group, arguments: argparse.Namespace) -> Plan:
+def _answer(group: GroupModel, arguments: argparse.Namespace) -> PlannedSettings:
     given = {name: value for name in GIVEN if (value := getattr(arguments, name)) is not None}
     fan_out: int | None = arguments.fan_out
     if arguments.check is not None:
@@ -119,7 +125,9 @@ def _answer(group: Group, arguments: argparse.Namespace) -> Plan:
             fan_out = min(planner.FAN_OUTS[0], group.processes - 1)
         settings = planner.settings_for(group, fan_out, given["hops"])
     settings = msgspec.structs.replace(settings, **given)
-    return Plan(settings, planner.expect(group, settings), planner.bounds(group, settings))
+    return PlannedSettings(
+        settings, planner.expect(group, settings), planner.bounds(group, settings)
+    )
 
 
 def _three(text: str) -> tuple[int, int, int]:
@@ -157,7 +165,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 def _measured(
-    group: Group, settings: Settings, arguments: argparse.Namespace
+    group: GroupModel, settings: GossipSettings, arguments: argparse.Namespace
 ) -> list[Round] | None:
     runs: int | None = arguments.measure
     if runs is None:
@@ -199,7 +207,7 @@ def _measured(
     ]
 
 
-def _model(group: Group, settings: Settings) -> Callable[[int], float]:
+def _model(group: GroupModel, settings: GossipSettings) -> Callable[[int], float]:
     """How many have the event by a round, as the planner follows it, without load."""
     arrivals = planner.spread_of(group, settings.fan_out, settings.hops).arrivals
     if group.in_step:
@@ -211,7 +219,9 @@ def _model(group: Group, settings: Settings) -> Callable[[int], float]:
 # --- for people ------------------------------------------------------------------------------
 
 
-def _print(group: Group, plan: Plan, length: Duration, rounds: list[Round] | None) -> None:
+def _print(
+    group: GroupModel, plan: PlannedSettings, length: Duration, rounds: list[Round] | None
+) -> None:
     """A table for a scenario. What is not for the file is a comment, unless a person reads it."""
     out = screen.stdout()
     out.print(_options(plan.settings, length), markup=False)
@@ -231,7 +241,7 @@ def _print(group: Group, plan: Plan, length: Duration, rounds: list[Round] | Non
     print("\n".join(f"{prefix}{line}".rstrip() if line.strip() else "" for line in lines))
 
 
-def _options(settings: Settings, length: Duration) -> str:
+def _options(settings: GossipSettings, length: Duration) -> str:
     asked = f"any-{settings.asked}" if settings.asked else "originator"
     return "\n".join(
         [
@@ -250,7 +260,7 @@ def _options(settings: Settings, length: Duration) -> str:
     )
 
 
-def _promises(group: Group, plan: Plan, length: Duration) -> Table:
+def _promises(group: GroupModel, plan: PlannedSettings, length: Duration) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("what it promises", no_wrap=True)
     table.add_column("model")
@@ -260,7 +270,7 @@ def _promises(group: Group, plan: Plan, length: Duration) -> Table:
     return table
 
 
-def _curve(group: Group, rounds: list[Round]) -> Table:
+def _curve(group: GroupModel, rounds: list[Round]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("rounds after it was made", "model", "counted", "share"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -271,7 +281,7 @@ def _curve(group: Group, rounds: list[Round]) -> Table:
     return table
 
 
-def _rows(group: Group, plan: Plan, length: Duration) -> list[tuple[str, str, str]]:
+def _rows(group: GroupModel, plan: PlannedSettings, length: Duration) -> list[tuple[str, str, str]]:
     promise, paper, settings = plan.promise, plan.bounds, plan.settings
     answered = 1 - promise.recovery_success
     buffer = f"{settings.recovery_buffer} events, overflow {_chance(promise.buffer_overflow)}"
@@ -301,16 +311,16 @@ def _rows(group: Group, plan: Plan, length: Duration) -> list[tuple[str, str, st
     ]  # fmt: skip
 
 
-def _asked(settings: Settings) -> str:
+def _asked(settings: GossipSettings) -> str:
     return f"{settings.asked} processes" if settings.asked else "the originator"
 
 
-def _asked_by_paper(paper: Bounds) -> str:
+def _asked_by_paper(paper: PaperBounds) -> str:
     told = f"lemma 5.2: {paper.asked}, fails below {_chance(paper.asked_failure)}"
     return f"{told}: says nothing here" if paper.asked_is_vacuous else told
 
 
-def _tolerated(settings: Settings, paper: Bounds) -> str:
+def _tolerated(settings: GossipSettings, paper: PaperBounds) -> str:
     if not settings.asked:
         return ""
     return f"theorem 5.2: up to {_share(paper.tolerated_failure)}"

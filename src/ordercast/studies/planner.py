@@ -63,7 +63,7 @@ _POINTS = ((-2.857, 0.01126), (-1.3556, 0.22208), (0.0, 0.53332), (1.3556, 0.222
            (2.857, 0.01126))  # fmt: skip
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class GroupModel(msgspec.Struct, frozen=True, kw_only=True):
     """What is given: the group, its load, and what goes wrong in it."""
 
     processes: int
@@ -98,7 +98,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         return 1 + float(round((self.processes - 1) * (1 - self.failure)))
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     fan_out: int
     hops: int
     events_per_message: int
@@ -128,7 +128,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     retention: int  # rounds for which an event may be asked for
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class PaperBounds(msgspec.Struct, frozen=True, kw_only=True):
     """What the paper says about the same settings."""
 
     retention: int  # T, in rounds
@@ -141,18 +141,22 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     tolerated_failure: float  # theorem 5.2: p_f up to k / 2n
 
 
-class Plan(msgspec.Struct, frozen=True):
-    settings: Settings
+class PlannedSettings(msgspec.Struct, frozen=True):
+    settings: GossipSettings
     promise: Promise
-    bounds: Bounds
+    bounds: PaperBounds
 
 
 # --- forward ---------------------------------------------------------------------------------
 
 
 def plan(
-    group: Group, *, missed: float = 0.05, share: float | None = None, fan_out: int | None = None
-) -> Plan:
+    group: GroupModel,
+    *,
+    missed: float = 0.05,
+    share: float | None = None,
+    fan_out: int | None = None,
+) -> PlannedSettings:
     """Settings with which gossip alone misses at most `missed` processes an event.
 
     `share` says it as a share of the live processes instead. ValueError says what is impossible.
@@ -173,14 +177,14 @@ def plan(
             more = math.ceil(settings.events_per_message * 1.1)
             settings = msgspec.structs.replace(settings, events_per_message=more)
             promise = expect(group, settings)
-        return Plan(settings, promise, bounds(group, settings))
+        return PlannedSettings(settings, promise, bounds(group, settings))
     raise ValueError(
         f"fan-out {choice} does not bring an event to all but {wanted:g} of "
         f"{group.live:.0f} live processes within {MOST_HOPS} hops"
     )
 
 
-def _fewest_hops(group: Group, fan_out: int, wanted: float) -> tuple[int, Spread] | None:
+def _fewest_hops(group: GroupModel, fan_out: int, wanted: float) -> tuple[int, Spread] | None:
     """By doubling and halving: more hops never miss more."""
     found: dict[int, Spread] = {}
 
@@ -201,7 +205,9 @@ def _fewest_hops(group: Group, fan_out: int, wanted: float) -> tuple[int, Spread
     return high, found[high]
 
 
-def settings_for(group: Group, fan_out: int, hops: int, spread: Spread | None = None) -> Settings:
+def settings_for(
+    group: GroupModel, fan_out: int, hops: int, spread: Spread | None = None
+) -> GossipSettings:
     """The other settings, once fan-out and hops are chosen."""
     _refuse(group, fan_out, hops)
     spread = spread or spread_of(group, fan_out, hops)
@@ -214,7 +220,7 @@ def settings_for(group: Group, fan_out: int, hops: int, spread: Spread | None = 
     most = min(MOST_ASKED, group.processes - 1)
     while asked < most and _unanswered(group, spread, asked, held)[0] > UNANSWERED:
         asked += 1
-    return Settings(
+    return GossipSettings(
         fan_out=fan_out,
         hops=hops,
         events_per_message=smallest(lambda m: poisson_at_least(active, m + 1), FULL_MESSAGES),
@@ -229,7 +235,7 @@ def settings_for(group: Group, fan_out: int, hops: int, spread: Spread | None = 
 # --- backward --------------------------------------------------------------------------------
 
 
-def expect(group: Group, settings: Settings) -> Promise:
+def expect(group: GroupModel, settings: GossipSettings) -> Promise:
     """What these settings give in this group. ValueError says what cannot be."""
     _refuse(group, settings.fan_out, settings.hops)
     _refuse_sizes(group, settings)
@@ -259,14 +265,14 @@ def expect(group: Group, settings: Settings) -> Promise:
     )
 
 
-def bounds(group: Group, settings: Settings) -> Bounds:
+def bounds(group: GroupModel, settings: GossipSettings) -> PaperBounds:
     """Theorems 5.1 and 5.2 and lemma 5.2, as they are."""
     retention = _retention(settings)
     stored = group.events_per_round * retention
     failed = group.processes * group.failure
     asked = math.ceil(2 * failed)
     asked_failure = (math.e / 4) ** failed
-    return Bounds(
+    return PaperBounds(
         retention=retention,
         recovery_buffer=math.ceil(2 * stored),
         buffer_failure=(math.e / 4) ** stored,
@@ -278,11 +284,11 @@ def bounds(group: Group, settings: Settings) -> Bounds:
     )
 
 
-def _retention(settings: Settings) -> int:
+def _retention(settings: GossipSettings) -> int:
     return 2 * (settings.hops + 1) + settings.time_to_terminate + settings.time_to_recover
 
 
-def _refuse(group: Group, fan_out: int, hops: int) -> None:
+def _refuse(group: GroupModel, fan_out: int, hops: int) -> None:
     if not 1 <= fan_out < group.processes:
         raise ValueError(
             f"fan-out must be 1 to {group.processes - 1}, the other processes, not {fan_out}"
@@ -291,7 +297,7 @@ def _refuse(group: Group, fan_out: int, hops: int) -> None:
         raise ValueError(f"hops must be 0 to {MOST_HOPS}, not {hops}")
 
 
-def _refuse_sizes(group: Group, settings: Settings) -> None:
+def _refuse_sizes(group: GroupModel, settings: GossipSettings) -> None:
     for name in ("events_per_message", "history", "recovery_buffer"):
         if not 1 <= getattr(settings, name) <= MOST_KEPT:
             raise ValueError(f"{name} must be 1 to {MOST_KEPT}, not {getattr(settings, name)}")
@@ -306,7 +312,7 @@ def _refuse_sizes(group: Group, settings: Settings) -> None:
 # --- spreading, under load -------------------------------------------------------------------
 
 
-def _relay(group: Group, fan_out: int, hops: int, sent: tuple[float, ...] = ()) -> Relay:
+def _relay(group: GroupModel, fan_out: int, hops: int, sent: tuple[float, ...] = ()) -> Relay:
     return Relay(
         processes=group.processes,
         live=group.live,
@@ -320,12 +326,12 @@ def _relay(group: Group, fan_out: int, hops: int, sent: tuple[float, ...] = ()) 
     )
 
 
-def spread_of(group: Group, fan_out: int, hops: int, sent: tuple[float, ...] = ()) -> Spread:
+def spread_of(group: GroupModel, fan_out: int, hops: int, sent: tuple[float, ...] = ()) -> Spread:
     relay = _relay(group, fan_out, hops, sent)
     return spread_in_step(relay) if group.in_step else spread_phased(relay)
 
 
-def _loaded(group: Group, settings: Settings) -> tuple[Spread, tuple[float, ...]]:
+def _loaded(group: GroupModel, settings: GossipSettings) -> tuple[Spread, tuple[float, ...]]:
     """Spreading when messages may be full, and the relays by age on average.
 
     First the load as it is on average, then the event's journey at five loads around it: what
@@ -391,7 +397,7 @@ def _mixed(parts: list[tuple[float, Spread]]) -> Spread:
 # --- recovery --------------------------------------------------------------------------------
 
 
-def _unanswered(group: Group, spread: Spread, asked: int, held: float) -> tuple[float, float]:
+def _unanswered(group: GroupModel, spread: Spread, asked: int, held: float) -> tuple[float, float]:
     """The chance that a request fails, and the processes an event misses in spite of it.
 
     An event that reached few is missed by many, and few can help: so the sum goes over its ends.
@@ -410,7 +416,7 @@ def _unanswered(group: Group, spread: Spread, asked: int, held: float) -> tuple[
 # --- chance ----------------------------------------------------------------------------------
 
 
-def created_at_least(group: Group, rounds: int, count: int) -> float:
+def created_at_least(group: GroupModel, rounds: int, count: int) -> float:
     """The chance that `count` events or more are created in so many rounds."""
     creators = group.creators or group.processes
     chance = group.events_per_round / creators
@@ -419,7 +425,7 @@ def created_at_least(group: Group, rounds: int, count: int) -> float:
     return binomial_at_least(creators * rounds, chance, count)
 
 
-def doubts_about(group: Group, settings: Settings) -> list[str]:
+def doubts_about(group: GroupModel, settings: GossipSettings) -> list[str]:
     """What cannot work in such settings, a sentence each: as at the start of a group."""
     return doubts(
         processes=group.processes,

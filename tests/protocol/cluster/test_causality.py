@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.kernel.buffers import Limit
-from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span
+from ordercast.protocol.cluster.causality import CausalOrder, EntryRange, OrderedUpdate
 from ordercast.protocol.cluster.packets import Update
 from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.types import NodeId
@@ -28,7 +28,7 @@ def epoch(number: int, sequence: int) -> int:
     return number << SEQUENCE_BITS | sequence
 
 
-def keys(delivered: list[Delivery]) -> list[tuple[int, int]]:
+def keys(delivered: list[OrderedUpdate]) -> list[tuple[int, int]]:
     return [(one.update.index, one.update.entry) for one in delivered]
 
 
@@ -54,7 +54,7 @@ def test_an_early_event_is_delivered_after_its_predecessors() -> None:
 def test_waiting_for_the_last_event_of_each_ticket_is_enough() -> None:
     order = CausalOrder(2, ROOMY)
     assert admit(order, update(1, 3, 1)) == []
-    assert order.missing(update(1, 3, 1)) == [Span(0, 1, 3)]
+    assert order.missing(update(1, 3, 1)) == [EntryRange(0, 1, 3)]
     assert admit(order, update(0, 3, 0), update(0, 2, 0)) == []
     assert admit(order, update(0, 1, 0)) == [(0, 1), (0, 2), (0, 3), (1, 1)]
 
@@ -73,7 +73,7 @@ def test_forcing_skips_missing_events_and_returns_them() -> None:
     assert admit(order, late) == []
     [delivery] = order.force(late.key)
     assert delivery.update == late
-    assert delivery.skipped == (Span(0, 1, 3), Span(1, 1, 1))
+    assert delivery.skipped == (EntryRange(0, 1, 3), EntryRange(1, 1, 1))
     assert order.is_obsolete(update(0, 2, 0))
 
 
@@ -84,7 +84,7 @@ def test_forcing_first_delivers_the_waiting_predecessors_in_causal_order() -> No
     assert admit(order, third, second, update(0, 2, 0, 0)) == []
     delivered = order.force(third.key)
     assert keys(delivered) == [(0, 2), (1, 1), (2, 1)]
-    assert [one.skipped for one in delivered] == [(Span(0, 1, 1),), (), ()]
+    assert [one.skipped for one in delivered] == [(EntryRange(0, 1, 1),), (), ()]
 
 
 def test_events_that_waited_for_a_skipped_event_are_delivered() -> None:
@@ -286,7 +286,7 @@ def test_former_owners_that_do_not_know_it_break_nothing(
     past: Past = {}
     delivered: list[list[int]] = [[] for _ in processes]
 
-    def hear(who: int, deliveries: list[Delivery]) -> None:
+    def hear(who: int, deliveries: list[OrderedUpdate]) -> None:
         for each in deliveries:
             delivered[who].append(each.update.key)
             processes[who].known |= {each.update.key}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ordercast.protocol.cluster.gossip import REMEMBERED, Seen, Spreading
+from ordercast.protocol.cluster.gossip import REMEMBERED, SeenRumours, Spreading
 from ordercast.types import NodeId
 
 PLENTY = 1000
@@ -329,20 +329,20 @@ def test_spreading_is_what_the_rules_say(
 
 
 def test_no_event_counts_as_new_twice() -> None:
-    seen = Seen()
+    seen = SeenRumours()
     assert [seen.first_time(NodeId("n1"), number) for number in (1, 3, 3, 2, 1, 2)] == [
         True, True, False, True, False, False,
     ]  # fmt: skip
 
 
 def test_originators_are_remembered_separately() -> None:
-    seen = Seen()
+    seen = SeenRumours()
     assert seen.first_time(NodeId("n1"), 7)
     assert seen.first_time(NodeId("n2"), 7)
 
 
 def test_events_older_than_the_window_count_as_seen() -> None:
-    seen = Seen()
+    seen = SeenRumours()
     newest = REMEMBERED + 10
     assert seen.first_time(NodeId("n1"), newest)
     assert not seen.first_time(NodeId("n1"), newest - REMEMBERED)
@@ -352,7 +352,7 @@ def test_events_older_than_the_window_count_as_seen() -> None:
 
 @pytest.mark.parametrize("ahead", [REMEMBERED - 1, REMEMBERED, REMEMBERED + 1, 1 << 39])
 def test_a_jump_forgets_only_what_the_window_cannot_hold(ahead: int) -> None:
-    seen = Seen()
+    seen = SeenRumours()
     assert seen.first_time(NodeId("n1"), 1)
     assert seen.first_time(NodeId("n1"), 1 + ahead)
     assert not seen.first_time(NodeId("n1"), 1)
@@ -361,7 +361,7 @@ def test_a_jump_forgets_only_what_the_window_cannot_hold(ahead: int) -> None:
 
 
 def test_a_new_incarnation_begins_anew_and_ends_the_one_before() -> None:
-    seen = Seen()
+    seen = SeenRumours()
     assert seen.first_time(NodeId("n1", 1), 5)
     assert seen.first_time(NodeId("n1", 2), 5)
     assert not seen.first_time(NodeId("n1", 1), 6)
@@ -378,7 +378,7 @@ events = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.one_of(near, far
 def test_seen_agrees_with_a_plain_set_and_a_window(
     arrivals: list[tuple[str, int, int]],
 ) -> None:
-    seen, plain = Seen(), set()
+    seen, plain = SeenRumours(), set()
     for name, incarnation, number in arrivals:
         earlier = [known for maker, known, _ in plain if maker == name]
         newest = max(

@@ -27,8 +27,8 @@ from ordercast.protocol.cluster.sampler import (
     MOST_NAMED,
     OLDEST,
     Everybody,
-    Kind,
     Roster,
+    RosterKind,
     Sampler,
 )
 from ordercast.types import NodeId
@@ -39,7 +39,7 @@ ROUGH = {"loss": 0.2, "late": 0.3}
 FORGOTTEN = {Lpbcast: 21, Cyclon: 61}  # rounds: the expiry of each, and the one it is noticed in
 
 
-def roster(kind: Kind, here: str = "", gone: str = "", age: int = 0) -> Roster:
+def roster(kind: RosterKind, here: str = "", gone: str = "", age: int = 0) -> Roster:
     """Names with "#incarnation" or without, all of one age."""
     lists = [
         [
@@ -200,14 +200,14 @@ def test_a_member_that_comes_back_stays_known(make: Make) -> None:
 def test_a_farewell_removes_its_own_incarnation_and_no_later_one(make: Make) -> None:
     sampler = make(ME, (), Random(1))
     a0, a1 = NodeId("a", 0), NodeId("a", 1)
-    sampler.receive(a0, roster(Kind.SUBSCRIBE, "a"))
-    sampler.receive(a0, roster(Kind.FAREWELL, gone="a"))
+    sampler.receive(a0, roster(RosterKind.SUBSCRIBE, "a"))
+    sampler.receive(a0, roster(RosterKind.FAREWELL, gone="a"))
     assert sampler.known() == ()
-    sampler.receive(a0, roster(Kind.SUBSCRIBE, "a"))  # it was late
+    sampler.receive(a0, roster(RosterKind.SUBSCRIBE, "a"))  # it was late
     assert sampler.known() == ()
-    sampler.receive(a1, roster(Kind.SUBSCRIBE, "a#1"))
+    sampler.receive(a1, roster(RosterKind.SUBSCRIBE, "a#1"))
     assert sampler.known() == ("a",)
-    sampler.receive(NodeId("b"), roster(Kind.WELCOME, gone="a", age=2))
+    sampler.receive(NodeId("b"), roster(RosterKind.WELCOME, gone="a", age=2))
     assert sampler.known() == ("a",)
 
 
@@ -231,7 +231,7 @@ def test_two_halves_that_forgot_each_other_unite_again(make: Make) -> None:
 def test_three_failed_sends_take_a_member_out_until_it_speaks_again(make: Make) -> None:
     sampler = make(ME, ("a",), Random(1))
     a = NodeId("a")
-    sampler.receive(a, roster(Kind.SUBSCRIBE, "a"))
+    sampler.receive(a, roster(RosterKind.SUBSCRIBE, "a"))
     for _ in range(2):
         sampler.failed("a")
     sampler.heard(a)
@@ -241,22 +241,24 @@ def test_three_failed_sends_take_a_member_out_until_it_speaks_again(make: Make) 
     sampler.failed("a")
     sampler.failed("a")  # not known any more
     assert sampler.known() == ()
-    sampler.receive(NodeId("b"), roster(Kind.WELCOME, "a", age=1))
+    sampler.receive(NodeId("b"), roster(RosterKind.WELCOME, "a", age=1))
     assert "a" not in sampler.known()
-    sampler.receive(a, roster(Kind.SUBSCRIBE, "a"))
+    sampler.receive(a, roster(RosterKind.SUBSCRIBE, "a"))
     assert "a" in sampler.known()
 
 
 @EVERY
 def test_a_member_that_hears_nothing_subscribes_again(make: Make) -> None:
     sampler = make(ME, ("a", "b"), Random(1))
-    assert [letter.kind for _, letter in sampler.start()] == [Kind.SUBSCRIBE]
+    assert [letter.kind for _, letter in sampler.start()] == [RosterKind.SUBSCRIBE]
     kinds = [[letter.kind for _, letter in sampler.round()] for _ in range(20)]
-    asked = [number for number, each in enumerate(kinds, 1) if Kind.SUBSCRIBE in each]
+    asked = [number for number, each in enumerate(kinds, 1) if RosterKind.SUBSCRIBE in each]
     assert {*range(2, 21, 2)} <= {*asked}  # it never heard anybody
     heard: list[int] = []
     for _ in range(20):
-        heard += [letter.kind for _, letter in sampler.round() if letter.kind == Kind.SUBSCRIBE]
+        heard += [
+            letter.kind for _, letter in sampler.round() if letter.kind == RosterKind.SUBSCRIBE
+        ]
         sampler.heard(NodeId("a"))
     assert len(heard) <= 2  # a greeting
 
@@ -271,17 +273,17 @@ entries = st.lists(st.tuples(nodes, ages), max_size=MOST_NAMED + 1)
 rosters = st.builds(Roster, st.integers(-1, 8), entries, entries)
 proper = st.builds(
     lambda kind, node, more: (node, Roster(kind, [(node, 0), *more], [])),
-    st.sampled_from([Kind.GOSSIP, Kind.SHUFFLE, Kind.ANSWER, Kind.WELCOME]),
+    st.sampled_from([RosterKind.GOSSIP, RosterKind.SHUFFLE, RosterKind.ANSWER, RosterKind.WELCOME]),
     nodes,
     st.lists(st.tuples(nodes, st.integers(0, 9)), max_size=MOST_NAMED - 1),
 )
 alone = st.builds(
     lambda kind, node, age: (node, Roster(kind, [(node, age)], [])),
-    st.sampled_from([Kind.SUBSCRIBE, Kind.WALK]),
+    st.sampled_from([RosterKind.SUBSCRIBE, RosterKind.WALK]),
     nodes,
     st.integers(0, 9),
 )
-farewells = nodes.map(lambda node: (node, Roster(Kind.FAREWELL, [], [(node, 0)])))
+farewells = nodes.map(lambda node: (node, Roster(RosterKind.FAREWELL, [], [(node, 0)])))
 hostile = st.tuples(nodes, rosters) | proper | alone | farewells
 happenings = st.lists(hostile | st.sampled_from(["round", "failed", "sample"]), max_size=40)
 
@@ -325,14 +327,14 @@ def test_nothing_that_peers_send_breaks_a_bound(make: Make, happened: list) -> N
     "nonsense",
     [
         Roster(9, [], []),
-        roster(Kind.SUBSCRIBE, "b"),
-        roster(Kind.SUBSCRIBE, "a b"),
-        roster(Kind.FAREWELL, gone="b"),
-        roster(Kind.FAREWELL, "c", gone="a"),
-        roster(Kind.WELCOME, "b", age=-1),
-        roster(Kind.WELCOME, "b", age=OLDEST + 1),
-        roster(Kind.WELCOME, "b " * (MOST_NAMED + 1)),
-        roster(Kind.WELCOME, gone="b " * (MOST_NAMED + 1)),
+        roster(RosterKind.SUBSCRIBE, "b"),
+        roster(RosterKind.SUBSCRIBE, "a b"),
+        roster(RosterKind.FAREWELL, gone="b"),
+        roster(RosterKind.FAREWELL, "c", gone="a"),
+        roster(RosterKind.WELCOME, "b", age=-1),
+        roster(RosterKind.WELCOME, "b", age=OLDEST + 1),
+        roster(RosterKind.WELCOME, "b " * (MOST_NAMED + 1)),
+        roster(RosterKind.WELCOME, gone="b " * (MOST_NAMED + 1)),
     ],
 )
 def test_nonsense_is_a_peer_error(make: Make, nonsense: Roster) -> None:
@@ -343,7 +345,7 @@ def test_nonsense_is_a_peer_error(make: Make, nonsense: Roster) -> None:
 @pytest.mark.parametrize(("letter", "most"), [("x", 10_000), ("\U0001f600", 40_000)])
 def test_a_roster_fits_into_a_datagram_with_room_to_spare(letter: str, most: int) -> None:
     entry = (NodeId(letter * 100, (1 << 22) - 1), OLDEST)
-    whole = Roster(Kind.FAREWELL, [entry] * MOST_NAMED, [entry] * MOST_NAMED)
+    whole = Roster(RosterKind.FAREWELL, [entry] * MOST_NAMED, [entry] * MOST_NAMED)
     data = msgspec.msgpack.encode(whole)
     assert len(data) < most
     assert msgspec.msgpack.decode(data, type=Roster) == whole
@@ -370,7 +372,7 @@ def test_runs_do_not_depend_on_the_hash_seed() -> None:
     outputs = [
         subprocess.run(
             [sys.executable, "-c", RUN],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{root}:{root}/src"},
             cwd=root,
             check=True,
             capture_output=True,
@@ -396,8 +398,8 @@ def test_a_deep_copy_is_a_snapshot(make: Make) -> None:
 
 def test_an_older_age_never_replaces_a_younger_one() -> None:
     sampler = Lpbcast(ME, (), Random(1), expiry=10)
-    sampler.receive(NodeId("b"), roster(Kind.GOSSIP, "a", age=4))
-    sampler.receive(NodeId("b"), roster(Kind.GOSSIP, "a", age=9))
+    sampler.receive(NodeId("b"), roster(RosterKind.GOSSIP, "a", age=4))
+    sampler.receive(NodeId("b"), roster(RosterKind.GOSSIP, "a", age=9))
     lasted = 0
     while "a" in sampler.known():
         sampler.round()
@@ -407,7 +409,7 @@ def test_an_older_age_never_replaces_a_younger_one() -> None:
 
 def test_gossip_names_its_sender_and_the_members_that_the_view_lost() -> None:
     sampler = Lpbcast(ME, (), Random(1), 2, named=6)
-    sampler.receive(NodeId("b"), roster(Kind.GOSSIP, "a b c d"))
+    sampler.receive(NodeId("b"), roster(RosterKind.GOSSIP, "a b c d"))
     said = sampler.piggyback()
     assert said is not None
     assert said.here[0] == (ME, 0)
@@ -418,7 +420,7 @@ def test_gossip_names_its_sender_and_the_members_that_the_view_lost() -> None:
 def test_of_too_many_names_the_youngest_are_sent() -> None:
     sampler = Lpbcast(ME, (), Random(1), 2, named=2)
     for age, name in enumerate("abcd"):
-        sampler.receive(NodeId("x"), roster(Kind.GOSSIP, name, age=age))
+        sampler.receive(NodeId("x"), roster(RosterKind.GOSSIP, name, age=age))
     said = sampler.piggyback()
     assert said is not None
     assert sorted(node.name for node, _ in said.here[1:]) == ["a", "b"]
@@ -426,7 +428,7 @@ def test_of_too_many_names_the_youngest_are_sent() -> None:
 
 def test_ages_travel_and_grow() -> None:
     sampler = Lpbcast(ME, (), Random(1))
-    sampler.receive(NodeId("b"), roster(Kind.GOSSIP, "a", age=2))
+    sampler.receive(NodeId("b"), roster(RosterKind.GOSSIP, "a", age=2))
     ages_said = []
     for _ in range(4):
         sampler.round()
@@ -451,7 +453,7 @@ def test_a_full_view_has_all_other_members_and_sends_nothing() -> None:
     sampler.failed("a")
     assert sampler.known() == ("a", "b")
     with pytest.raises(PeerError):
-        sampler.receive(NodeId("a"), roster(Kind.GOSSIP, "a"))
+        sampler.receive(NodeId("a"), roster(RosterKind.GOSSIP, "a"))
 
 
 def test_a_full_view_samples_evenly_from_ten_thousand() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.kernel.buffers import Limit
-from ordercast.protocol.cluster.causality import Span
+from ordercast.protocol.cluster.causality import EntryRange
 from ordercast.protocol.cluster.packets import MOST_RANGES, Update
 from ordercast.protocol.cluster.recovery import OLDEST_AGE, RecoveryBuffer, Requests
 from ordercast.protocol.tickets.entries import SEQUENCE_BITS
@@ -98,24 +98,24 @@ def test_a_duplicate_event_is_buffered_once_and_keeps_its_place() -> None:
 
 def test_a_request_finds_the_buffered_events_in_order() -> None:
     kept = filled(buffer(), (0, 3, 1), (0, 1, 1), (1, 2, 1), (0, 4, 1), (0, 5, 1))
-    assert ids(kept.find([Span(0, 1, 4)], 10)) == [(0, 1), (0, 3), (0, 4)]
-    assert ids(kept.find([Span(1, 1, 9), Span(0, 5, 5)], 10)) == [(0, 5), (1, 2)]
-    assert kept.find([Span(2, 1, 9)], 10) == []
+    assert ids(kept.find([EntryRange(0, 1, 4)], 10)) == [(0, 1), (0, 3), (0, 4)]
+    assert ids(kept.find([EntryRange(1, 1, 9), EntryRange(0, 5, 5)], 10)) == [(0, 5), (1, 2)]
+    assert kept.find([EntryRange(2, 1, 9)], 10) == []
 
 
 def test_a_request_finds_a_limited_number_of_events() -> None:
     kept = filled(buffer(), *((ticket, entry, 1) for ticket in (0, 1) for entry in range(1, 6)))
-    found = kept.find([Span(0, 1, 5), Span(1, 1, 5)], 7)
+    found = kept.find([EntryRange(0, 1, 5), EntryRange(1, 1, 5)], 7)
     assert ids(found) == [*((0, entry) for entry in range(1, 6)), (1, 1), (1, 2)]
-    assert len(kept.find([Span(0, 0, LAST), Span(1, 0, LAST)], 7)) == 7
+    assert len(kept.find([EntryRange(0, 0, LAST), EntryRange(1, 0, LAST)], 7)) == 7
 
 
 @pytest.mark.parametrize("by_age", [False, True])
 def test_a_request_for_everything_costs_no_more_than_the_buffer_holds(by_age: bool) -> None:
     """If it took a step for each entry that was asked for, this would take years."""
     kept = filled(buffer(by_age=by_age), (0, 7, 2), (1, 1, 1), (0, LAST - 1, 1), (0, 3, 1))
-    assert ids(kept.find([Span(0, 0, LAST)] * 3, 4)) == [(0, 3), (0, 7), (0, LAST - 1)]
-    assert kept.find([Span(2, 0, LAST)] * MOST_RANGES, 4) == []
+    assert ids(kept.find([EntryRange(0, 0, LAST)] * 3, 4)) == [(0, 3), (0, 7), (0, LAST - 1)]
+    assert kept.find([EntryRange(2, 0, LAST)] * MOST_RANGES, 4) == []
 
 
 # --- rule 3: beyond its floor it has everything -----------------------------------------------
@@ -185,7 +185,7 @@ def test_a_buffer_agrees_with_a_plain_list_with_limits(
     assert sorted(ids(kept.all())) == sorted(ids([one for one, _ in plain.kept]))
     if not by_age:
         assert kept.all() == [one for one, _ in plain.kept]
-    assert ids(kept.find([Span(ticket, first, last)], 99)) == plain.find(ticket, first, last)
+    assert ids(kept.find([EntryRange(ticket, first, last)], 99)) == plain.find(ticket, first, last)
 
 
 @settings(derandomize=True, max_examples=300)
@@ -214,31 +214,33 @@ def here(*events: tuple[int, int]) -> object:
 
 def test_an_event_is_asked_for_once() -> None:
     requests = Requests(100)
-    assert requests.new([Span(0, 1, 3)], nothing, 1) == [Span(0, 1, 3)]
-    assert requests.new([Span(0, 1, 3)], nothing, 2) == []
-    assert requests.new([Span(0, 2, 5)], nothing, 3) == [Span(0, 4, 5)]
+    assert requests.new([EntryRange(0, 1, 3)], nothing, 1) == [EntryRange(0, 1, 3)]
+    assert requests.new([EntryRange(0, 1, 3)], nothing, 2) == []
+    assert requests.new([EntryRange(0, 2, 5)], nothing, 3) == [EntryRange(0, 4, 5)]
     assert len(requests) == 5
 
 
 def test_events_that_are_present_are_not_requested() -> None:
     requests = Requests(100)
     is_here = here((0, 2), (0, 4))
-    assert requests.new([Span(0, 1, 5)], is_here, 1) == [
-        Span(0, 1, 1),
-        Span(0, 3, 3),
-        Span(0, 5, 5),
+    assert requests.new([EntryRange(0, 1, 5)], is_here, 1) == [
+        EntryRange(0, 1, 1),
+        EntryRange(0, 3, 3),
+        EntryRange(0, 5, 5),
     ]
 
 
 def test_ranges_that_touch_are_one_request_but_not_those_of_two_tickets() -> None:
     requests = Requests(100)
-    asked = requests.new([Span(0, 1, 2), Span(0, 3, 4), Span(1, 5, 6)], nothing, 1)
-    assert asked == [Span(0, 1, 4), Span(1, 5, 6)]
+    asked = requests.new(
+        [EntryRange(0, 1, 2), EntryRange(0, 3, 4), EntryRange(1, 5, 6)], nothing, 1
+    )
+    assert asked == [EntryRange(0, 1, 4), EntryRange(1, 5, 6)]
 
 
 def test_whether_an_arrived_event_was_requested_is_reported_once() -> None:
     requests = Requests(100)
-    requests.new([Span(0, 1, 2)], nothing, 1)
+    requests.new([EntryRange(0, 1, 2)], nothing, 1)
     assert requests.came(update(0, 1).key)
     assert not requests.came(update(0, 1).key)
     assert not requests.came(update(1, 1).key)
@@ -247,47 +249,51 @@ def test_whether_an_arrived_event_was_requested_is_reported_once() -> None:
 
 def test_old_requests_are_given_up_and_may_be_repeated() -> None:
     requests = Requests(100)
-    requests.new([Span(0, 1, 2)], nothing, 1)
-    requests.new([Span(1, 1, 1)], nothing, 2)
+    requests.new([EntryRange(0, 1, 2)], nothing, 1)
+    requests.new([EntryRange(1, 1, 1)], nothing, 2)
     assert requests.give_up(1) == []
     assert requests.give_up(2) == [update(0, 1).key, update(0, 2).key]
-    assert requests.new([Span(0, 1, 1), Span(1, 1, 1)], nothing, 3) == [Span(0, 1, 1)]
+    assert requests.new([EntryRange(0, 1, 1), EntryRange(1, 1, 1)], nothing, 3) == [
+        EntryRange(0, 1, 1)
+    ]
 
 
 def test_beyond_the_limit_the_latest_events_are_requested() -> None:
     requests = Requests(3)
-    assert requests.new([Span(0, 1, 10)], nothing, 1) == [Span(0, 8, 10)]
-    assert requests.new([Span(1, 1, 10)], nothing, 1) == []
+    assert requests.new([EntryRange(0, 1, 10)], nothing, 1) == [EntryRange(0, 8, 10)]
+    assert requests.new([EntryRange(1, 1, 10)], nothing, 1) == []
     assert len(requests) == 3
 
 
 def test_an_event_without_room_in_the_requests_is_requested_later() -> None:
     requests = Requests(3)
-    assert requests.new([Span(0, 1, 2)], nothing, 1) == [Span(0, 1, 2)]
-    assert requests.new([Span(1, 1, 3)], nothing, 1) == [Span(1, 3, 3)]
+    assert requests.new([EntryRange(0, 1, 2)], nothing, 1) == [EntryRange(0, 1, 2)]
+    assert requests.new([EntryRange(1, 1, 3)], nothing, 1) == [EntryRange(1, 3, 3)]
     for event in ((0, 1), (0, 2), (1, 3)):
         assert requests.came(update(*event).key)
-    assert requests.new([Span(1, 1, 3)], here((1, 3)), 2) == [Span(1, 1, 2)]
+    assert requests.new([EntryRange(1, 1, 3)], here((1, 3)), 2) == [EntryRange(1, 1, 2)]
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
 def test_an_absurd_span_costs_no_more_than_the_limit(limit: int) -> None:
     requests = Requests(limit)
-    assert requests.new([Span(0, 0, LAST)], nothing, 1) == [Span(0, LAST - limit + 1, LAST)]
-    assert requests.new([Span(index, 0, LAST) for index in range(1, 9)], nothing, 1) == []
+    assert requests.new([EntryRange(0, 0, LAST)], nothing, 1) == [
+        EntryRange(0, LAST - limit + 1, LAST)
+    ]
+    assert requests.new([EntryRange(index, 0, LAST) for index in range(1, 9)], nothing, 1) == []
     assert len(requests) == limit
 
 
 def test_a_span_of_nothing_is_nothing() -> None:
     requests = Requests(10)
-    assert requests.new([Span(0, 5, 4)], nothing, 1) == []
+    assert requests.new([EntryRange(0, 5, 4)], nothing, 1) == []
     assert len(requests) == 0
 
 
 def test_events_that_did_not_fit_into_a_request_do_not_count_as_requested() -> None:
     """A packet holds so many ranges. What is left over may be asked for the next time."""
     requests = Requests(10_000)
-    odd = Span(0, 1, 4 * MOST_RANGES)
+    odd = EntryRange(0, 1, 4 * MOST_RANGES)
 
     def is_even(key: int) -> bool:
         return update(0, 2).key & key != 0  # the last bit of the entry but one
@@ -317,7 +323,7 @@ def test_requests_agree_with_a_plain_set(
     underway: dict[int, int] = {}
     is_here: set[int] = set()
     for now, (named, came, (ticket, entry)) in enumerate(played):
-        wanted = [Span(index, clock[index] + 1, last) for index, last in named]
+        wanted = [EntryRange(index, clock[index] + 1, last) for index, last in named]
         asked = requests.new(wanted, is_here.__contains__, now)
         told = [key for span in asked for key in span.events()]
         every = dict.fromkeys(key for span in wanted for key in span.events())

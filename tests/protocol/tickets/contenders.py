@@ -25,17 +25,17 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
-from ordercast.protocol.tickets.interface import News
+from ordercast.protocol.tickets.interface import TicketNews
 from ordercast.protocol.tickets.leased import Leased, Rules
 from ordercast.protocol.tickets.packets import (
     PACKETS,
     RECORDS,
     About,
     Configuration,
-    Held,
     Listed,
     Pong,
     ReplicaRecord,
+    TicketState,
 )
 from ordercast.sim.explore import Present, Setting, setting
 from ordercast.trace.schema import Row, Trace
@@ -111,7 +111,7 @@ class Contender:
 
     def start(self, step: Step) -> None:
         name, options = self.me.name, self.options
-        table = (Held(),) * options.tickets
+        table = (TicketState(),) * options.tickets
         if name in options.first:
             kept = self.kept
             if not kept:
@@ -160,7 +160,7 @@ class Contender:
         else:
             step.set_timer(PASS, self.options.waits[self.me.name])
 
-    def _tell(self, step: Step, news: News) -> None:
+    def _tell(self, step: Step, news: TicketNews) -> None:
         step.outputs.clear()  # notifications for people only make more states, and no other ones
         if news.acquired:
             ticket, epoch = self.leased.ticket, self.leased.epoch

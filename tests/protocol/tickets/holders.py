@@ -18,7 +18,7 @@ from ordercast.kernel.inputs import Input, Leave
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
-from ordercast.protocol.tickets.interface import News
+from ordercast.protocol.tickets.interface import TicketNews
 from ordercast.protocol.tickets.leased import Leased, Rules
 from ordercast.protocol.tickets.packets import PACKETS, RECORDS, About
 from ordercast.types import Event, NodeId, Payloads, event_number
@@ -119,7 +119,7 @@ class Holder:
             self._say(step, "released")
         self._tell(step, self.leased.seek(step, wanted, self.sequence, ()))
 
-    def _tell(self, step: Step, news: News) -> None:
+    def _tell(self, step: Step, news: TicketNews) -> None:
         ticket = self.leased.ticket
         if news.lost is not None or (self.noted is not None and ticket != self.noted[0]):
             self._say(step, "disconnected")

@@ -9,7 +9,7 @@ import pytest
 from tests.protocol.tickets import contenders
 
 from ordercast.protocol.tickets import lease_replica, leased, owner, reconfiguration, register
-from ordercast.protocol.tickets.packets import Held
+from ordercast.protocol.tickets.packets import TicketState
 from ordercast.types import NodeId
 
 
@@ -43,7 +43,7 @@ def ignore_votes(patch: pytest.MonkeyPatch) -> None:
 def merge_by_the_highest_epoch(patch: pytest.MonkeyPatch) -> None:
     """The owner of the highest epoch may have no majority, and another one has."""
 
-    def hasty(found: list[tuple[Held, bool]]) -> Held:
+    def hasty(found: list[tuple[TicketState, bool]]) -> TicketState:
         top = max((held for held, _ in found), key=lambda held: held.epoch)
         return msgspec.structs.replace(top, mode="held" if top.owner else "free")
 
@@ -54,7 +54,7 @@ def merge_without_raising_ties(patch: pytest.MonkeyPatch) -> None:
     """Two had one epoch, each from some lease replicas: the one that is left goes on with it."""
     merged = register._merged
 
-    def level(found: list[tuple[Held, bool]]) -> Held:
+    def level(found: list[tuple[TicketState, bool]]) -> TicketState:
         top = max(held.epoch for held, _ in found)
         return msgspec.structs.replace(merged(found), epoch=top)
 

@@ -19,11 +19,11 @@ from ordercast.protocol.tickets.leased import Leased, Rules
 from ordercast.protocol.tickets.packets import (
     About,
     Ballot,
+    BallotVote,
     Claim,
     Configuration,
     Current,
     Grant,
-    Held,
     Install,
     Installed,
     List,
@@ -39,7 +39,7 @@ from ordercast.protocol.tickets.packets import (
     ReplicaRecord,
     Seal,
     Sealed,
-    Vote,
+    TicketState,
     Voted,
 )
 from ordercast.scenario.file import options_for
@@ -51,7 +51,7 @@ A, B, C, D = (NodeId(name) for name in "abcd")
 NAMES = ("a", "b", "c", "d")
 CLUSTER = 7
 REPLICAS = Configuration(1, (A, B, C))
-TABLE = (Held(), Held(1, D, "held", 1 << 32 | 5))
+TABLE = (TicketState(), TicketState(1, D, "held", 1 << 32 | 5))
 RULES = Rules(tickets=2, lease=1000, drift=0.1, guards=3)
 G: tuple[Any, ...] = ("g", CLUSTER)
 
@@ -122,7 +122,7 @@ NEXT = Next(sets(2, A, B, D), TABLE)
         (B, Install(*G, Next(sets(1, A), TABLE)), "another replica set 1 than there is"),
         (B, Install(*G, Next(REPLICAS, TABLE[::-1])), "installs another replica set 1"),
         (B, Install(*G, Next(sets(2, A, B), TABLE)), "cannot be"),
-        (B, Install(*G, Next(sets(2, A), (*TABLE, Held()))), "a table of 3 tickets"),
+        (B, Install(*G, Next(sets(2, A), (*TABLE, TicketState()))), "a table of 3 tickets"),
         (B, Sealed(*G, 1, BALLOT, C, None, TABLE, []), "answers for c"),
         (B, Sealed(*G, 1, BALLOT, B, None, TABLE[:1], []), "a table of 1 tickets, not 2"),
         (B, Voted(*G, 1, BALLOT, C), "answers for c"),
@@ -246,7 +246,7 @@ def test_a_leader_refuses_votes_of_outsiders_and_before_it_proposes() -> None:
     assert ballot is not None
     assert_refused(leader, D, Voted(*G, 1, ballot, D), "leader, but is no lease replica")
     assert_refused(leader, B, Voted(*G, 1, ballot, B), "votes for what was not proposed")
-    late = Vote(Ballot(99, C), NEXT)
+    late = BallotVote(Ballot(99, C), NEXT)
     sealed = Sealed(*G, 1, ballot, B, late, TABLE, [])
     assert_refused(leader, B, sealed, "has voted after what it promises")
     sealed = Sealed(*G, 1, ballot, B, None, TABLE, [5])
@@ -300,7 +300,7 @@ def test_a_set_of_which_most_leave_is_replaced_all_the_same() -> None:
         Grant(*G, 1, 0, (0,) * 1025),
         Seal(*G, 1, Ballot(1 << 40, B)),
         Current(*G, sets(1, *(NodeId(f"n{place}") for place in range(16)))),
-        Install(*G, Next(REPLICAS, (Held(),) * 1025)),
+        Install(*G, Next(REPLICAS, (TicketState(),) * 1025)),
         Pong(*G, 1 << 62, None, B),
     ],
     ids=lambda packet: type(packet).__name__,

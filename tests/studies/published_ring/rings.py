@@ -21,13 +21,13 @@ from ordercast.kernel.inputs import Input, Leave, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
-from ordercast.protocol.tickets.interface import News, Tickets
+from ordercast.protocol.tickets.interface import TicketNews, Tickets
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.studies.published_ring.failure_free import FailureFree
 from ordercast.studies.published_ring.fault_tolerant import FaultTolerant
 from ordercast.studies.published_ring.packets import PACKETS, Ring
-from ordercast.studies.published_ring.rules import Rules
+from ordercast.studies.published_ring.rules import RingRules
 from ordercast.trace.schema import Level, Row, Trace
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import Event, NodeId, Payloads, event_number
@@ -79,7 +79,7 @@ def part_of(me: NodeId, plan: Plan, known: Callable[[], Sequence[str]], chance: 
             founder=founder,
             wish=wish,
         )
-    rules = Rules(
+    rules = RingRules(
         options.tickets,
         options.k,
         int(options.round),
@@ -182,7 +182,7 @@ class Holder:
         else:
             self._say(step, "released")
 
-    def _tell(self, step: Step, news: News) -> None:
+    def _tell(self, step: Step, news: TicketNews) -> None:
         part = self.part
         if news.lost is not None:
             self._say(step, "disconnected")

@@ -16,7 +16,7 @@ from ordercast.check.verdict import Answer
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
 from ordercast.studies.published_ring.failure_free import MOST_QUEUED, FailureFree
-from ordercast.studies.published_ring.packets import Ackcjoin, Alive, Cleave, Newsucc, Seat
+from ordercast.studies.published_ring.packets import Ackcjoin, Alive, Cleave, Newsucc, RingSeat
 from ordercast.studies.published_ring.ring import coordinated
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId
@@ -224,7 +224,7 @@ def member(**more: Any) -> FailureFree:
 
 def test_a_ticket_that_nobody_asked_for_is_refused() -> None:
     with pytest.raises(PeerError, match="a ticket that nobody asked for"):
-        member().receive(Step(0), SOMEBODY, Ackcjoin("g", 1, Seat(0, "n2"), (), 1))
+        member().receive(Step(0), SOMEBODY, Ackcjoin("g", 1, RingSeat(0, "n2"), (), 1))
 
 
 def test_a_ticket_that_does_not_exist_is_refused() -> None:
@@ -237,13 +237,13 @@ def test_packets_of_the_other_algorithm_are_rejected() -> None:
         member().receive(Step(0), SOMEBODY, Alive("g"))
 
 
-@pytest.mark.parametrize("packet", [Newsucc("g", 1), Cleave("g", Seat(0, "n2"))])
+@pytest.mark.parametrize("packet", [Newsucc("g", 1), Cleave("g", RingSeat(0, "n2"))])
 def test_queues_are_bounded(packet: Any) -> None:
     """A newcomer keeps what it cannot use yet, and an owner what it cannot serve yet."""
     part = member(founder=isinstance(packet, Cleave))
     part.start(Step(0))
     part.seek(Step(0), True, 0, ())
-    part.awaited = Seat(3, "n3")
+    part.awaited = RingSeat(3, "n3")
     for _ in range(MOST_QUEUED):
         part.receive(Step(0), SOMEBODY, packet)
     with pytest.raises(PeerError, match="more than anybody can serve"):

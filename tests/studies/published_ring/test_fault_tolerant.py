@@ -25,11 +25,11 @@ from ordercast.studies.published_ring.packets import (
     Exclude,
     Gone,
     Reqcoord,
-    Seat,
+    RingSeat,
     Update,
     View,
 )
-from ordercast.studies.published_ring.rules import Rules
+from ordercast.studies.published_ring.rules import RingRules
 from ordercast.trace.schema import Level
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
@@ -216,7 +216,7 @@ SOMEBODY = NodeId("somebody")
 
 
 def member(**more: Any) -> FaultTolerant:
-    rules = Rules(6, 1, SECOND, 50 * MILLISECOND)
+    rules = RingRules(6, 1, SECOND, 50 * MILLISECOND)
     return FaultTolerant(NodeId("n1"), "g", rules, lambda: ["n2"], Random(1), **more)
 
 
@@ -237,11 +237,11 @@ def answers(part: FaultTolerant, packet: Any) -> list[Any]:
     "packet",
     [
         Update("g", 6, ()),
-        Update("g", 0, (Seat(6, "x"),)),
+        Update("g", 0, (RingSeat(6, "x"),)),
         Exclude("g", 6),
         Reqcoord("g", 0, 6),
-        View("g", (Seat(9, "x"),)),
-        Ackcjoin("g", 1, Seat(7, "x"), (), 1),
+        View("g", (RingSeat(9, "x"),)),
+        Ackcjoin("g", 1, RingSeat(7, "x"), (), 1),
     ],
     ids=lambda packet: type(packet).__name__,
 )
@@ -252,11 +252,11 @@ def test_a_ticket_that_does_not_exist_is_refused(packet: Any) -> None:
 
 def test_packets_of_the_other_algorithm_are_rejected() -> None:
     with pytest.raises(PeerError, match="sent Cleave, which this ring does not know"):
-        owner().receive(Step(0), SOMEBODY, Cleave("g", Seat(0, "x")))
+        owner().receive(Step(0), SOMEBODY, Cleave("g", RingSeat(0, "x")))
 
 
 def test_a_ticket_that_nobody_asked_for_is_sent_back() -> None:
-    assert answers(owner(), Ackcjoin("g", 3, Seat(0, "x"), (), 1)) == [Gone("g", "ackcjoin")]
+    assert answers(owner(), Ackcjoin("g", 3, RingSeat(0, "x"), (), 1)) == [Gone("g", "ackcjoin")]
 
 
 @pytest.mark.parametrize(
@@ -284,5 +284,5 @@ def test_a_member_does_not_agree_to_its_own_exclusion() -> None:
 def test_an_update_is_taken_from_any_sender() -> None:
     """Section 4.2, Algorithm 3: the sender is not compared with the predecessor."""
     part = owner()
-    part.receive(Step(0), SOMEBODY, Update("g", 0, (Seat(3, "x"),)))
-    assert part.known_before == (Seat(3, "x"),)
+    part.receive(Step(0), SOMEBODY, Update("g", 0, (RingSeat(3, "x"),)))
+    assert part.known_before == (RingSeat(3, "x"),)

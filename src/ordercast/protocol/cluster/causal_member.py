@@ -46,13 +46,13 @@ from ordercast.kernel.losses import Losses
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
-from ordercast.protocol.cluster.causality import CausalOrder, Delivery, Span
+from ordercast.protocol.cluster.causality import CausalOrder, EntryRange, OrderedUpdate
 from ordercast.protocol.cluster.digests import Digests
 from ordercast.protocol.cluster.joining import Joining, Newcomers
 from ordercast.protocol.cluster.member import Spreader
 from ordercast.protocol.cluster.moving import TICKETS, Moving, TicketsFor, leased_tickets
 from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.protocol.cluster.ownership import Fixed, Ownership
+from ordercast.protocol.cluster.ownership import Fixed, TicketOwnership
 from ordercast.protocol.cluster.packets import (
     Ask,
     ClusterMembership,
@@ -101,7 +101,7 @@ class CausalMember(Spreader[Update]):
         self.order = order = CausalOrder(
             options.tickets, Limit(options.waiting, options.waiting_size)
         )
-        self.ownership: Ownership
+        self.ownership: TicketOwnership
         if tickets_for is None:
             self.ownership = Fixed(me, plan, order)
         else:
@@ -269,7 +269,7 @@ class CausalMember(Spreader[Update]):
             # Gossip is over for what only this event names: it is asked for at once.
             self._ask_for(step, order.missing(update))
 
-    def _deliver(self, step: Step, delivered: list[Delivery]) -> None:
+    def _deliver(self, step: Step, delivered: list[OrderedUpdate]) -> None:
         for update, hops, skipped in delivered:
             for span in skipped:
                 self.losses.add(span.ticket, range(span.first, span.last + 1))
@@ -291,7 +291,7 @@ class CausalMember(Spreader[Update]):
 
     # --- what is missing ---------------------------------------------------------------------
 
-    def _ask_for(self, step: Step, spans: list[Span]) -> None:
+    def _ask_for(self, step: Step, spans: list[EntryRange]) -> None:
         self.recovery.ask(step, spans, self.now)
 
     def _ask_and_skip(self, step: Step, running: Running) -> None:

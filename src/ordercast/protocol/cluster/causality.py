@@ -46,7 +46,7 @@ def index_and_entry(key: int) -> tuple[int, int]:
     return key & _INDEX, key >> INDEX_BITS
 
 
-class Span(NamedTuple):
+class EntryRange(NamedTuple):
     """Consecutive events of one ticket, in one epoch."""
 
     ticket: int
@@ -58,15 +58,15 @@ class Span(NamedTuple):
         return (entry << INDEX_BITS | self.ticket for entry in range(self.first, self.last + 1))
 
 
-class Held(NamedTuple):
+class HeldUpdate(NamedTuple):
     update: Update
     hops: int
 
 
-class Delivery(NamedTuple):
+class OrderedUpdate(NamedTuple):
     update: Update
     hops: int
-    skipped: tuple[Span, ...] = ()  # what it jumped over
+    skipped: tuple[EntryRange, ...] = ()  # what it jumped over
 
 
 class CausalOrder:
@@ -76,7 +76,7 @@ class CausalOrder:
         self.clock = [0] * tickets  # paper: T_p
         self.dropped = 0  # events that became obsolete while they waited
         self._places = tuple(range(tickets))
-        self._held: HoldBack[int, Held] = HoldBack(limit)  # paper: H_p and R
+        self._held: HoldBack[int, HeldUpdate] = HoldBack(limit)  # paper: H_p and R
         self._stamp: tuple[int, ...] | None = None  # the clock as a tuple, while it stands still
 
     @property
@@ -103,21 +103,21 @@ class CausalOrder:
         self.clock[update.index] = update.entry
         self._stamp = None
 
-    def enqueue(self, update: Update, hops: int) -> list[Delivery]:
+    def enqueue(self, update: Update, hops: int) -> list[OrderedUpdate]:
         """Enqueues an event that is not obsolete. Returns what is delivered now, in order."""
         assert not self.is_obsolete(update)
         index, stamp, clock = update.index, update.stamp, self.clock
         ahead = list(compress(self._places, map(gt, stamp, clock)))
         before = update.predecessor
         if len(ahead) == 1 and before <= clock[index]:
-            return self._run([Held(update, hops)])
+            return self._run([HeldUpdate(update, hops)])
         waits = [stamp[place] << INDEX_BITS | place for place in ahead if place != index]
         if before > clock[index]:
             waits.append(before << INDEX_BITS | index)
-        released = self._held.admit(update.key, Held(update, hops), tuple(waits), update.size)
+        released = self._held.admit(update.key, HeldUpdate(update, hops), tuple(waits), update.size)
         return self._run(released)
 
-    def force(self, key: int) -> list[Delivery]:
+    def force(self, key: int) -> list[OrderedUpdate]:
         """Delivers a waiting event, and before it all that wait and precede it."""
         waiting = self._held.peek(key)
         if waiting is None:
@@ -126,7 +126,7 @@ class CausalOrder:
         before = [
             held for held in self._held.items() if stamp[held.update.index] >= held.update.entry
         ]
-        delivered: list[Delivery] = []
+        delivered: list[OrderedUpdate] = []
         for held in _in_causal_order(before):
             delivered += self._force_one(held)
         return delivered
@@ -144,14 +144,14 @@ class CausalOrder:
         """The id of the event that began to wait last."""
         return self._held.held[-1]
 
-    def force_oldest(self) -> list[Delivery]:
+    def force_oldest(self) -> list[OrderedUpdate]:
         return self.force(self._held.held[0])
 
-    def missing(self, update: Update) -> list[Span]:
+    def missing(self, update: Update) -> list[EntryRange]:
         """What must be delivered before this event and was not, whether it waits here or not."""
         return self.behind(update.stamp, update)
 
-    def behind(self, clock: Iterable[int], update: Update | None = None) -> list[Span]:
+    def behind(self, clock: Iterable[int], update: Update | None = None) -> list[EntryRange]:
         """What lies between our clock and another one."""
         found = []
         for index, (theirs, ours) in enumerate(zip(clock, self.clock, strict=True)):
@@ -173,21 +173,21 @@ class CausalOrder:
 
     # --- moving the clock --------------------------------------------------------------------
 
-    def _force_one(self, held: Held) -> list[Delivery]:
+    def _force_one(self, held: HeldUpdate) -> list[OrderedUpdate]:
         update = held.update
         self._held.abandon(update.key)
         if self.is_obsolete(update):
             self.dropped += 1
             return []
         skipped = tuple(self.missing(update))
-        released: list[Held] = []
+        released: list[HeldUpdate] = []
         for index in list(compress(self._places, map(gt, update.stamp, self.clock))):
             released += self._move(index, update.stamp[index])
-        return [Delivery(update, held.hops, skipped), *self._run(released)]
+        return [OrderedUpdate(update, held.hops, skipped), *self._run(released)]
 
-    def _run(self, released: list[Held]) -> list[Delivery]:
+    def _run(self, released: list[HeldUpdate]) -> list[OrderedUpdate]:
         """Delivers what waits for nothing any more, and all that this releases."""
-        delivered: list[Delivery] = []
+        delivered: list[OrderedUpdate] = []
         ready = deque(released)
         while ready:
             held = ready.popleft()
@@ -195,11 +195,11 @@ class CausalOrder:
             if self.is_obsolete(update):
                 self.dropped += 1
                 continue
-            delivered.append(Delivery(update, held.hops))
+            delivered.append(OrderedUpdate(update, held.hops))
             ready.extend(self._move(update.index, update.entry))
         return delivered
 
-    def _move(self, index: int, entry: int) -> list[Held]:
+    def _move(self, index: int, entry: int) -> list[HeldUpdate]:
         """One entry of the clock goes on. Returns what waits for nothing any more."""
         before = self.clock[index]
         self.clock[index] = entry
@@ -208,7 +208,7 @@ class CausalOrder:
             return self._held.satisfy(entry << INDEX_BITS | index)
         # Entries were jumped over: events that wait for one of them wait no more, and those of them
         # that wait themselves are obsolete.
-        released: list[Held] = []
+        released: list[HeldUpdate] = []
         for key in dict.fromkeys((*self._held.awaited(), *self._held.held)):
             if key & _INDEX == index and before < key >> INDEX_BITS <= entry:
                 self.dropped += key in self._held
@@ -216,14 +216,14 @@ class CausalOrder:
         return released
 
 
-def _span(index: int, after: int, last: int) -> Span:
+def _span(index: int, after: int, last: int) -> EntryRange:
     """From behind one entry to another. The length of epochs before the last is not known."""
     epoch = epoch_of(last)
     first = after + 1 if epoch_of(after) == epoch else entry_of(epoch, 1)
-    return Span(index, first, last)
+    return EntryRange(index, first, last)
 
 
-def _in_causal_order(held: list[Held]) -> list[Held]:
+def _in_causal_order(held: list[HeldUpdate]) -> list[HeldUpdate]:
     """Each behind all that precede it. Honest stamps grow along causality, and so do their sums."""
     rest = sorted(held, key=lambda one: sum(one.update.stamp))
     ordered = []
@@ -235,7 +235,7 @@ def _in_causal_order(held: list[Held]) -> list[Held]:
     return ordered
 
 
-def _has_predecessor(update: Update, others: list[Held]) -> bool:
+def _has_predecessor(update: Update, others: list[HeldUpdate]) -> bool:
     return any(
         update.stamp[other.update.index] >= other.update.entry
         for other in others

@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from random import Random
 
 from ordercast.protocol.cluster.partial_view import PartialView
-from ordercast.protocol.cluster.sampler import MOST_NAMED, Kind, Letter, Roster, check_roster
+from ordercast.protocol.cluster.sampler import MOST_NAMED, Letter, Roster, RosterKind, check_roster
 from ordercast.types import NodeId
 
 WALK = 5
@@ -37,7 +37,14 @@ WALKS_FOR = 4
 """Subscriptions a round that walks are sent out for; what comes beyond is only answered."""
 WAITING = 3
 """Rounds for which an answer is awaited."""
-KINDS = (Kind.SHUFFLE, Kind.ANSWER, Kind.SUBSCRIBE, Kind.WALK, Kind.WELCOME, Kind.FAREWELL)
+KINDS = (
+    RosterKind.SHUFFLE,
+    RosterKind.ANSWER,
+    RosterKind.SUBSCRIBE,
+    RosterKind.WALK,
+    RosterKind.WELCOME,
+    RosterKind.FAREWELL,
+)
 
 
 class Cyclon(PartialView):
@@ -96,19 +103,19 @@ class Cyclon(PartialView):
         self.heard(sender)
         for node, age in roster.gone:
             self._depart(node, self._now - age - 1)
-        if kind is Kind.SHUFFLE:
+        if kind is RosterKind.SHUFFLE:
             return self._answer(sender, roster)
-        if kind is Kind.ANSWER:
+        if kind is RosterKind.ANSWER:
             # An answer that comes too late replaces nothing, but may find room.
             _, sent, _ = self._asked.pop(sender.name, (0, [], 0))
             self._take(roster.here, sent)
             if not self._full():  # a small group: a member that answered need not go
                 self._learn(sender, self._now)
-        elif kind is Kind.WELCOME:
+        elif kind is RosterKind.WELCOME:
             self._take(roster.here, [])
-        elif kind is Kind.SUBSCRIBE:
+        elif kind is RosterKind.SUBSCRIBE:
             return self._welcome(sender)
-        elif kind is Kind.WALK:
+        elif kind is RosterKind.WALK:
             return self._pass_on(*roster.here[0])
         return []
 
@@ -129,11 +136,11 @@ class Cyclon(PartialView):
         sent = self._some(self._shuffle - 1, name)
         self._asked[name] = (self._now, sent, places)
         here = [(self._me, 0), *self._view.aged(self._now, sent)]
-        return [(name, self._roster(Kind.SHUFFLE, here))]
+        return [(name, self._roster(RosterKind.SHUFFLE, here))]
 
     def _answer(self, sender: NodeId, roster: Roster) -> list[Letter]:
         sent = self._some(len(roster.here), sender.name)
-        answer = self._roster(Kind.ANSWER, self._view.aged(self._now, sent))
+        answer = self._roster(RosterKind.ANSWER, self._view.aged(self._now, sent))
         self._take(roster.here, sent)
         return [(sender.name, answer)]
 
@@ -175,11 +182,11 @@ class Cyclon(PartialView):
         if not self._full() or sender.name in self._view:
             # A small group, or a member that heard nothing for a while: we are enough.
             self._learn(sender, self._now)
-            return [(sender.name, self._roster(Kind.WELCOME, [*some, (self._me, 0)]))]
-        letters = [(sender.name, self._roster(Kind.WELCOME, some))]
+            return [(sender.name, self._roster(RosterKind.WELCOME, [*some, (self._me, 0)]))]
+        letters = [(sender.name, self._roster(RosterKind.WELCOME, some))]
         if self._walks_left:
             self._walks_left -= 1
-            walk = Roster(Kind.WALK, [(sender, 1)], [])
+            walk = Roster(RosterKind.WALK, [(sender, 1)], [])
             letters += [(name, walk) for name in self.sample(MOST_NAMED)]
         return letters
 
@@ -187,7 +194,7 @@ class Cyclon(PartialView):
         """One step of a walk, or its end."""
         names = [name for name in self._view.names() if name != node.name]
         if passed < WALK and names:
-            return [(self._chance.choice(names), Roster(Kind.WALK, [(node, passed + 1)], []))]
+            return [(self._chance.choice(names), Roster(RosterKind.WALK, [(node, passed + 1)], []))]
         given_up = []
         if node.name in self._view or self._refuses(node, self._now):
             return []
@@ -196,7 +203,7 @@ class Cyclon(PartialView):
             given_up = self._view.aged(self._now, [name])
             self._view.pop(name)
         self._learn(node, self._now)
-        return [(node.name, self._roster(Kind.WELCOME, given_up))] if given_up else []
+        return [(node.name, self._roster(RosterKind.WELCOME, given_up))] if given_up else []
 
     def _depart(self, node: NodeId, since: int) -> None:
         if node.name == self._me.name or since < self._now - self._expiry:

@@ -163,7 +163,7 @@ class Spreading(Generic[T]):
         return len(self._active)
 
 
-class Seen:
+class SeenRumours:
     """Which events of whom have come: exactly, as far as that can be remembered.
 
     For each name there is the newest incarnation, its newest number, and a bit for each number

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from random import Random
 
 from ordercast.protocol.cluster.partial_view import Incarnations, PartialView
-from ordercast.protocol.cluster.sampler import MOST_NAMED, Kind, Letter, Roster, check_roster
+from ordercast.protocol.cluster.sampler import MOST_NAMED, Letter, Roster, RosterKind, check_roster
 from ordercast.types import NodeId
 
 
@@ -69,10 +69,10 @@ class Lpbcast(PartialView):
         room = min(self._named - len(here), len(spare))
         if room > 0:
             here += self._view.aged(self._now, self._chance.sample(spare, room))
-        return self._roster(Kind.GOSSIP, [(self._me, 0), *here])
+        return self._roster(RosterKind.GOSSIP, [(self._me, 0), *here])
 
     def receive(self, sender: NodeId, roster: Roster) -> list[Letter]:
-        kinds = (Kind.GOSSIP, Kind.SUBSCRIBE, Kind.WELCOME, Kind.FAREWELL)
+        kinds = (RosterKind.GOSSIP, RosterKind.SUBSCRIBE, RosterKind.WELCOME, RosterKind.FAREWELL)
         kind = check_roster(self._me, sender, roster, kinds)
         self.heard(sender)
         for node, age in roster.gone:
@@ -80,7 +80,7 @@ class Lpbcast(PartialView):
         for node, age in roster.here:
             self._learn(node, self._now - age - 1)
         self._shrink()
-        return self._welcome(sender) if kind is Kind.SUBSCRIBE else []
+        return self._welcome(sender) if kind is RosterKind.SUBSCRIBE else []
 
     def heard(self, sender: NodeId) -> None:
         self._contacts.heard()
@@ -102,7 +102,7 @@ class Lpbcast(PartialView):
         # A contact of many that named itself to each of them would soon be in all views.
         if len(self._view) < self._view_size:
             here.append((self._me, 0))
-        return [(sender.name, self._roster(Kind.WELCOME, here))]
+        return [(sender.name, self._roster(RosterKind.WELCOME, here))]
 
     def _depart(self, node: NodeId, since: int) -> None:
         if node.name == self._me.name or since < self._now - 2 * self._expiry:

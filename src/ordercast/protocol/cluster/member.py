@@ -10,7 +10,7 @@ Rules.
     slow consumer of gossip slows no other.
 
 Plain gossip (the family `gossip`) promises that nothing is made up and nothing comes twice: what
-the history has forgotten `Seen` still knows.
+the history has forgotten `SeenRumours` still knows.
 
 What it does not do: order anything, ask for what was missed, or know which member has what.
 """
@@ -29,7 +29,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Channel, Step, Timer
 from ordercast.protocol.cluster.advice import doubts
 from ordercast.protocol.cluster.cyclon import Cyclon
-from ordercast.protocol.cluster.gossip import Seen, Spreading
+from ordercast.protocol.cluster.gossip import SeenRumours, Spreading
 from ordercast.protocol.cluster.lpbcast import Lpbcast
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
 from ordercast.protocol.cluster.packets import Gossip, Membership, Rumour, Update
@@ -178,7 +178,7 @@ class GossipMember(Spreader[Rumour]):
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         super().__init__(me, plan, chance)
-        self.seen = Seen()
+        self.seen = SeenRumours()
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self._has_room(), "the driver asks first"

@@ -32,12 +32,12 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster.causality import CausalOrder
 from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.protocol.cluster.ownership import AskFor, Ownership
+from ordercast.protocol.cluster.ownership import AskFor, TicketOwnership
 from ordercast.protocol.cluster.packets import Update
 from ordercast.protocol.cluster.sampler import Sampler
 from ordercast.protocol.cluster.updaters import founder_of
 from ordercast.protocol.tickets.entries import epoch_of, sequence_of
-from ordercast.protocol.tickets.interface import News, TicketPacket, Tickets
+from ordercast.protocol.tickets.interface import TicketNews, TicketPacket, Tickets
 from ordercast.protocol.tickets.leased import Leased, Rules
 from ordercast.types import NodeId, Payloads, Updating, event_number
 
@@ -105,7 +105,7 @@ class Noted(NamedTuple):
     until: int | None
 
 
-class Moving(Ownership):
+class Moving(TicketOwnership):
     takes = (inputs.Seek, inputs.Retire)
     # The first event of a lease names the end of the lease before.
     reveals_more = True
@@ -202,7 +202,7 @@ class Moving(Ownership):
         assert self.part.may_create(step.now), "the driver asks first, at the same time"
         return super().create(step, index, number, payloads, size)
 
-    def _act(self, step: Step, news: News) -> bool:
+    def _act(self, step: Step, news: TicketNews) -> bool:
         """Reports what became of our ticket to the trace and to the application."""
         part, noted = self.part, self._noted
         if noted is not None and (news.lost is not None or part.ticket != noted.ticket):

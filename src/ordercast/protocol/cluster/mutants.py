@@ -5,7 +5,7 @@ from __future__ import annotations
 from ordercast.kernel.family import Mutant, machine_per_group
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.cluster.causal_member import CausalMember
-from ordercast.protocol.cluster.causality import Delivery
+from ordercast.protocol.cluster.causality import OrderedUpdate
 from ordercast.protocol.cluster.member import GossipMember
 from ordercast.protocol.cluster.packets import Rumour
 from ordercast.types import Event
@@ -59,7 +59,7 @@ class SharesTickets(CausalMember):
 class LetsGo(CausalMember):
     """Drops every fiftieth event of others without a word."""
 
-    def _deliver(self, step: Step, delivered: list[Delivery]) -> None:
+    def _deliver(self, step: Step, delivered: list[OrderedUpdate]) -> None:
         own = [one for one in delivered if one.update.number % 50 or one.update.origin == self.me]
         super()._deliver(step, own)
 

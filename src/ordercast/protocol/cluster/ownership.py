@@ -17,16 +17,16 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
-from ordercast.protocol.cluster.causality import CausalOrder, Span
+from ordercast.protocol.cluster.causality import CausalOrder, EntryRange
 from ordercast.protocol.cluster.packets import Update
 from ordercast.protocol.cluster.updaters import updaters_of
 from ordercast.protocol.tickets.entries import entry_of, epoch_of, sequence_of
 from ordercast.types import NodeId, Payloads, event_number
 
-AskFor: TypeAlias = Callable[[Step, list[Span]], None]
+AskFor: TypeAlias = Callable[[Step, list[EntryRange]], None]
 
 
-class Ownership(ABC):
+class TicketOwnership(ABC):
     """Which ticket this member owns, and who made an event: a strategy of a causal member.
 
     Methods that return a bool return True where a ticket was acquired in that call. The defaults
@@ -160,7 +160,7 @@ class Ownership(ABC):
             raise PeerError(f"{sender} knows of what {self._me} never made")
 
 
-class Fixed(Ownership):
+class Fixed(TicketOwnership):
     """Tickets that a list of names assigns for ever."""
 
     def __init__(self, me: NodeId, plan: Plan, order: CausalOrder) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from ordercast.protocol.cluster.sampler import MOST_NAMED, OLDEST, Kind, Letter, Roster
+from ordercast.protocol.cluster.sampler import MOST_NAMED, OLDEST, Letter, Roster, RosterKind
 from ordercast.types import NodeId
 
 FAILURES = 3
@@ -123,7 +123,7 @@ class Absent:
             del self._failed[name]
 
 
-class Contacts:
+class SeedContacts:
     """The names that a member was given, which it never forgets, and when to turn to them."""
 
     __slots__ = ("_chance", "_greeting", "_patience", "_silent", "names")
@@ -178,7 +178,7 @@ class PartialView:
         self._chance = chance
         self._view_size = view_size
         self._expiry = expiry
-        self._contacts = Contacts(me, contacts, chance, patience, greeting)
+        self._contacts = SeedContacts(me, contacts, chance, patience, greeting)
         self._view = Incarnations()
         self._absent = Absent(MOST_NAMED)
         self._now = 0  # own rounds
@@ -197,16 +197,16 @@ class PartialView:
             self._view.pop(name)
 
     def leave(self) -> list[Letter]:
-        farewell = Roster(Kind.FAREWELL, [], [(self._me, 0)])
+        farewell = Roster(RosterKind.FAREWELL, [], [(self._me, 0)])
         return [(name, farewell) for name in self.sample(MOST_NAMED)]
 
     def known(self) -> tuple[str, ...]:
         return tuple(sorted(self._view.names()))
 
     def _subscribe(self, names: list[str]) -> list[Letter]:
-        return [(name, Roster(Kind.SUBSCRIBE, [(self._me, 0)], [])) for name in names]
+        return [(name, Roster(RosterKind.SUBSCRIBE, [(self._me, 0)], [])) for name in names]
 
-    def _roster(self, kind: Kind, here: list[tuple[NodeId, int]]) -> Roster:
+    def _roster(self, kind: RosterKind, here: list[tuple[NodeId, int]]) -> Roster:
         """With the members that left, which every roster names."""
         return Roster(kind, here, self._absent.left.aged(self._now))
 

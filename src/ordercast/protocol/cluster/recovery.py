@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable
 from ordercast.errors import PeerError
 from ordercast.kernel.buffers import Limit
 from ordercast.kernel.step import DATAGRAM, STATUS, Step
-from ordercast.protocol.cluster.causality import CausalOrder, Span, index_and_entry
+from ordercast.protocol.cluster.causality import CausalOrder, EntryRange, index_and_entry
 from ordercast.protocol.cluster.member import parts
 from ordercast.protocol.cluster.options import CausalOptions
-from ordercast.protocol.cluster.ownership import Ownership
+from ordercast.protocol.cluster.ownership import TicketOwnership
 from ordercast.protocol.cluster.packets import (
     INDEX_BITS,
     MOST_RANGES,
@@ -67,7 +67,7 @@ class RecoveryBuffer:  # paper: B
         """What is not beyond this clock was before our time, so we cannot have it."""
         self.floor = list(map(max, self.floor, clock))
 
-    def find(self, spans: Iterable[Span], most: int) -> list[Update]:
+    def find(self, spans: Iterable[EntryRange], most: int) -> list[Update]:
         """Those of the events asked for that are buffered, at most so many.
 
         A request for more than there can be, or for the same again and again, costs us no more
@@ -83,7 +83,11 @@ class RecoveryBuffer:  # paper: B
         found: list[Update] = []
         for ticket, ranges in wanted.items():
             if sum(last - first + 1 for first, last in ranges) <= len(self._age_of):
-                keys = (key for first, last in ranges for key in Span(ticket, first, last).events())
+                keys = (
+                    key
+                    for first, last in ranges
+                    for key in EntryRange(ticket, first, last).events()
+                )
                 updates = [update for update in map(self.get, keys) if update is not None]
             else:
                 starts = [first for first, _ in ranges]
@@ -127,9 +131,11 @@ class Requests:
         # Many events wait for the same ones, and each is looked at once.
         self._looked_at: dict[tuple[int, int], int] = {}
 
-    def new(self, spans: Iterable[Span], is_here: Callable[[int], bool], now: int) -> list[Span]:
+    def new(
+        self, spans: Iterable[EntryRange], is_here: Callable[[int], bool], now: int
+    ) -> list[EntryRange]:
         """Of these, what is not here and was not asked for: to be asked for now, joined."""
-        found: list[Span] = []
+        found: list[EntryRange] = []
         for ticket, first, last in spans:
             room = self.limit - len(self._asked)
             # Where there are too many, the latest: they are the likeliest to be had.
@@ -144,7 +150,7 @@ class Requests:
                 if found and found[-1].ticket == ticket and found[-1].last == entry - 1:
                     found[-1] = found[-1]._replace(last=entry)
                 elif len(found) < MOST_RANGES:
-                    found.append(Span(ticket, entry, entry))
+                    found.append(EntryRange(ticket, entry, entry))
                 else:
                     return found
                 self._asked[key] = now
@@ -189,7 +195,7 @@ class Recovery:
         group: str,
         options: CausalOptions,
         sampler: Sampler,
-        ownership: Ownership,
+        ownership: TicketOwnership,
         order: CausalOrder,
     ) -> None:
         limit = Limit(options.recovery_buffer, options.recovery_size)
@@ -205,7 +211,7 @@ class Recovery:
 
     # --- what we lack ------------------------------------------------------------------------
 
-    def ask(self, step: Step, spans: list[Span], now: int, holder: str | None = None) -> None:
+    def ask(self, step: Step, spans: list[EntryRange], now: int, holder: str | None = None) -> None:
         """Asks for events that are neither here nor asked for already.
 
         `holder` said that it has them; without one the option `recovery` says who is asked.
@@ -215,7 +221,7 @@ class Recovery:
         new = self.requests.new(spans, self._order.__contains__, now)
         if not new:
             return
-        asked: dict[tuple[str, ...], list[Span]] = {}
+        asked: dict[tuple[str, ...], list[EntryRange]] = {}
         if holder is not None:
             asked[(holder,)] = new
         elif self._options.asked:
@@ -257,7 +263,7 @@ class Recovery:
                 raise PeerError(f"{sender} asks for {first} to {last} of ticket {index}")
             if self._ownership.never_made(index, last):
                 raise PeerError(f"{sender} asks for what {self._me} never made")
-            spans.append(Span(index, first, last))
+            spans.append(EntryRange(index, first, last))
         found = self.buffer.find(spans, ANSWER.count)
         size = 0
         for place, update in enumerate(found):

@@ -24,7 +24,7 @@ OLDEST = 1 << 20
 Age = Annotated[int, Meta(ge=0, le=OLDEST)]
 
 
-class Kind(IntEnum):
+class RosterKind(IntEnum):
     """What a roster is about."""
 
     GOSSIP = 0  # goes with a gossip message
@@ -39,7 +39,7 @@ class Kind(IntEnum):
 class Roster(Value, frozen=True):
     """What members send each other about who is there."""
 
-    kind: Annotated[int, Meta(ge=0, le=int(max(Kind)))]
+    kind: Annotated[int, Meta(ge=0, le=int(max(RosterKind)))]
     here: Annotated[list[tuple[NodeId, Age]], Meta(max_length=MOST_NAMED)]  # ages in rounds
     gone: Annotated[list[tuple[NodeId, Age]], Meta(max_length=MOST_NAMED)]  # that left
 
@@ -119,28 +119,30 @@ class Everybody:
         return tuple(name for name in self._names if name != self._me)
 
 
-def check_roster(me: NodeId, sender: NodeId, roster: Roster, kinds: Sequence[Kind]) -> Kind:
+def check_roster(
+    me: NodeId, sender: NodeId, roster: Roster, kinds: Sequence[RosterKind]
+) -> RosterKind:
     """PeerError if a roster breaks the rules; bytes were checked by the codec, values were not."""
     if sender.name == me.name:
         raise PeerError(f"{sender} bears our name")
     if roster.kind not in kinds:
         raise PeerError(f"{sender} sent a roster of kind {roster.kind}, which is not used here")
-    kind = Kind(roster.kind)
+    kind = RosterKind(roster.kind)
     for listed in (roster.here, roster.gone):
         if len(listed) > MOST_NAMED:
             raise PeerError(f"{sender} names {len(listed)} members; {MOST_NAMED} are the most")
         for _, age in listed:
             if not 0 <= age <= OLDEST:
                 raise PeerError(f"{sender} sent an age that no member has")
-    if kind in (Kind.GOSSIP, Kind.ANSWER, Kind.WELCOME):
+    if kind in (RosterKind.GOSSIP, RosterKind.ANSWER, RosterKind.WELCOME):
         return kind
     here = [node for node, _ in roster.here]
-    if kind is Kind.SUBSCRIBE and here != [sender]:
+    if kind is RosterKind.SUBSCRIBE and here != [sender]:
         raise PeerError(f"{sender} subscribes for another member")
-    if kind is Kind.SHUFFLE and sender not in here:
+    if kind is RosterKind.SHUFFLE and sender not in here:
         raise PeerError(f"{sender} shuffles without naming itself")
-    if kind is Kind.WALK and len(here) != 1:
+    if kind is RosterKind.WALK and len(here) != 1:
         raise PeerError(f"{sender} passes on {len(here)} subscriptions in one")
-    if kind is Kind.FAREWELL and (here or [node for node, _ in roster.gone] != [sender]):
+    if kind is RosterKind.FAREWELL and (here or [node for node, _ in roster.gone] != [sender]):
         raise PeerError(f"{sender} says farewell for another member")
     return kind

@@ -20,7 +20,7 @@ class TicketPacket(Packet, frozen=True):
     """What the deciding parts of the members send each other."""
 
 
-class News(NamedTuple):
+class TicketNews(NamedTuple):
     """What has become of our ticket in one call."""
 
     acquired: bool = False  # one is ours, in a new epoch: `ticket`, `epoch` and `base` say which
@@ -28,7 +28,7 @@ class News(NamedTuple):
     clock: tuple[int, ...] = ()  # the clock of a member that granted or released it; (): none came
 
 
-NOTHING = News()
+NOTHING = TicketNews()
 
 
 class Tickets(Protocol):
@@ -52,25 +52,25 @@ class Tickets(Protocol):
     def period(self) -> int:
         """Nanoseconds between ticks, on our clock."""
 
-    def start(self, step: Step) -> News:
+    def start(self, step: Step) -> TicketNews:
         """Once, before all else; ticks follow."""
 
-    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> News:
+    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> TicketNews:
         """The application wants to update, or no longer does: then a ticket is released.
 
         `sequence` of our newest event in our epoch (0: none), `clock` of our causal order.
         """
 
-    def tick(self, step: Step, sequence: int) -> News:
+    def tick(self, step: Step, sequence: int) -> TicketNews:
         """Every `period`."""
 
-    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> News:
+    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> TicketNews:
         """One of the packets of this kind of ownership."""
 
-    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> TicketNews:
         """The result of a STATUS send of ours. Our tokens are of a type of our own."""
 
-    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
+    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> TicketNews:
         """Gossip has brought an event of a lease that we had not heard of.
 
         `owner` is None where only a stamp names its entries, and not the member that made them.

@@ -25,12 +25,12 @@ from ordercast.protocol.tickets.entries import entry_of
 from ordercast.protocol.tickets.packets import (
     About,
     Ballot,
+    BallotVote,
     Claim,
     Configuration,
     Current,
     EntryRecord,
     Grant,
-    Held,
     Install,
     Installed,
     Listed,
@@ -44,7 +44,7 @@ from ordercast.protocol.tickets.packets import (
     ReplicaRecord,
     Seal,
     Sealed,
-    Vote,
+    TicketState,
     Voted,
 )
 from ordercast.protocol.tickets.register import Register
@@ -67,9 +67,9 @@ class LeaseReplica:
         self._post = post
         self._clock = clock  # our clock in causal order: a new owner must be as far
         self.configuration: Configuration | None = None
-        self.initial: tuple[Held, ...] = ()
+        self.initial: tuple[TicketState, ...] = ()
         self.ballot: Ballot | None = None  # the highest ballot that was seen
-        self.vote: Vote | None = None
+        self.vote: BallotVote | None = None
         self.sealed_at: int | None = None
         self.register = Register((), wait, 0)
         self.stale = 0  # packets about a replica set that we do not serve
@@ -87,7 +87,7 @@ class LeaseReplica:
     def bootstrap(self, step: Step, tickets: int) -> None:
         """The first replica set of a cluster: its bootstrap node alone, with every ticket free."""
         first = Configuration(1, (self.identity,))
-        self._begin(step, Next(first, (Held(),) * tickets))
+        self._begin(step, Next(first, (TicketState(),) * tickets))
 
     def _begin(self, step: Step, next_: Next) -> None:
         self.configuration, self.initial = next_.configuration, next_.table
@@ -205,7 +205,7 @@ class LeaseReplica:
         if self._is_elsewhere(step, sender, propose.number):
             return
         self._refuse_outsiders(sender)
-        vote, tickets = Vote(propose.ballot, propose.next), len(self.register.entries)
+        vote, tickets = BallotVote(propose.ballot, propose.next), len(self.register.entries)
         refuse_impossible(vote.next, self.serves, tickets, sender)
         if self.vote is not None and self.vote.ballot == vote.ballot and self.vote != vote:
             raise PeerError(f"{sender} proposes two replica sets in one ballot")

@@ -26,7 +26,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.tickets.entries import entry_of
-from ordercast.protocol.tickets.interface import NOTHING, News, TicketPacket
+from ordercast.protocol.tickets.interface import NOTHING, TicketNews, TicketPacket
 from ordercast.protocol.tickets.lease_replica import LeaseReplica
 from ordercast.protocol.tickets.owner import Owner
 from ordercast.protocol.tickets.packets import (
@@ -155,7 +155,7 @@ class Leased:
         self._post(step, self._everybody(), Current(self.group, cluster, self.hint))
         self.owner.ask(step, self.hint)
 
-    def start(self, step: Step) -> News:
+    def start(self, step: Step) -> TicketNews:
         """At first, or again, after we had left."""
         self.going = False
         if self._persisted:
@@ -235,7 +235,7 @@ class Leased:
 
     # --- every tick ----------------------------------------------------------------------------
 
-    def tick(self, step: Step, sequence: int) -> News:
+    def tick(self, step: Step, sequence: int) -> TicketNews:
         self._bound -= self._bound > 0
         self._consider_bootstrap(step)
         self._ping(step)
@@ -248,15 +248,15 @@ class Leased:
         self.leader.tick(step, reached, staying, self._everybody())
         return self._drain(step, NOTHING._replace(lost=ticket if lost else None))
 
-    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
+    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> TicketNews:
         """A member uses a ticket in an epoch. If it is ours in a higher epoch, we have lost it."""
         if owner == self.me or ticket != self.ticket or epoch <= self.epoch:
             return NOTHING
         self.lost += 1
         self.owner.give_up(step, self.hint)
-        return self._drain(step, News(lost=ticket))
+        return self._drain(step, TicketNews(lost=ticket))
 
-    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> TicketNews:
         raise AssertionError("leases are asked for by datagram")
 
     def _post(self, step: Step, names: tuple[str, ...], packet: About) -> None:
@@ -267,11 +267,11 @@ class Leased:
         if names:
             step.send(names, packet, DATAGRAM)
 
-    def _drain(self, step: Step, news: News) -> News:
+    def _drain(self, step: Step, news: TicketNews) -> TicketNews:
         """Drains what we have sent to ourselves meanwhile."""
         while self._queue:
             more = self._receive(step, self.me, self._queue.popleft())
-            news = News(
+            news = TicketNews(
                 news.acquired or more.acquired,
                 more.lost if news.lost is None else news.lost,
                 more.clock or news.clock,
@@ -323,12 +323,12 @@ class Leased:
 
     # --- packets -------------------------------------------------------------------------------
 
-    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> News:
+    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> TicketNews:
         if not isinstance(packet, About):
             raise PeerError(f"{sender} sent {type(packet).__name__}: tickets are leased here")
         return self._drain(step, self._receive(step, sender, packet))
 
-    def _receive(self, step: Step, sender: NodeId, packet: About) -> News:
+    def _receive(self, step: Step, sender: NodeId, packet: About) -> TicketNews:
         if isinstance(packet, Ping):
             self._on_ping(step, sender, packet)
             return NOTHING
@@ -346,10 +346,10 @@ class Leased:
         if isinstance(packet, Grant):
             acquired = self.owner.on_grant(step, sender, packet, self.sets)
             self.acquired += acquired
-            return News(acquired, clock=packet.clock)
+            return TicketNews(acquired, clock=packet.clock)
         if isinstance(packet, Release):
             self._for_the_set(step, sender, packet)
-            return News(clock=packet.clock)
+            return TicketNews(clock=packet.clock)
         if isinstance(packet, Pong):
             self._on_pong(step, sender, packet)
         elif isinstance(packet, Refusal):
@@ -441,7 +441,7 @@ class Leased:
 
     # --- releasing -------------------------------------------------------------------------------
 
-    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> News:
+    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> TicketNews:
         owner = self.owner
         owner.wanting = wanted
         if not wanted:

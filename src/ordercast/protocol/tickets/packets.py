@@ -35,7 +35,7 @@ class Configuration(Value, frozen=True):
         return len(self.replicas) // 2 + 1
 
 
-class Held(Value, frozen=True):
+class TicketState(Value, frozen=True):
     """What a lease replica knows of one ticket."""
 
     epoch: Epoch = 0
@@ -44,7 +44,7 @@ class Held(Value, frozen=True):
     last: Entry = 0  # its newest known event, of whatever epoch
 
 
-Table = Annotated[tuple[Held, ...], Meta(max_length=MOST_TICKETS)]
+Table = Annotated[tuple[TicketState, ...], Meta(max_length=MOST_TICKETS)]
 
 
 class Ballot(Value, frozen=True, order=True):
@@ -61,7 +61,7 @@ class Next(Value, frozen=True):
     table: Table
 
 
-class Vote(Value, frozen=True):
+class BallotVote(Value, frozen=True):
     ballot: Ballot
     next: Next
 
@@ -165,7 +165,7 @@ class Sealed(About, frozen=True, tag="tickets.sealed"):
     number: Count
     ballot: Ballot
     replica: NodeId
-    vote: Vote | None
+    vote: BallotVote | None
     table: Table
     live: Annotated[list[Ticket], Meta(max_length=MOST_TICKETS)]  # whose leases may still run
 
@@ -212,7 +212,7 @@ class ReplicaRecord(Packet, frozen=True, tag="tickets.guardian"):
     configuration: Configuration
     initial: Table  # what this configuration began with
     ballot: Ballot | None
-    vote: Vote | None
+    vote: BallotVote | None
     sealed: bool
 
     def slot(self) -> Hashable:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.protocol.tickets.packets import Held, Mode
+from ordercast.protocol.tickets.packets import Mode, TicketState
 from ordercast.types import NodeId
 
 
 class Entry:
     __slots__ = ("epoch", "last", "mode", "owner", "touched")
 
-    def __init__(self, held: Held, now: int) -> None:
+    def __init__(self, held: TicketState, now: int) -> None:
         self.epoch = held.epoch
         self.owner = held.owner
         self.mode: Mode = held.mode
@@ -30,12 +30,12 @@ class Entry:
         self.touched = now
 
     @property
-    def held(self) -> Held:
-        return Held(self.epoch, self.owner, self.mode, self.last)
+    def held(self) -> TicketState:
+        return TicketState(self.epoch, self.owner, self.mode, self.last)
 
 
 class Register:
-    def __init__(self, table: Sequence[Held], wait: int, now: int) -> None:
+    def __init__(self, table: Sequence[TicketState], wait: int, now: int) -> None:
         self.wait = wait  # W: longer than a lease on any clock within the bound
         self.entries = [Entry(held, now) for held in table]
 
@@ -87,14 +87,16 @@ class Register:
             return True, True
         return entry.epoch > epoch or entry.owner != owner or entry.mode == "free", False
 
-    def table(self) -> tuple[Held, ...]:
+    def table(self) -> tuple[TicketState, ...]:
         return tuple(entry.held for entry in self.entries)
 
     def live(self, now: int) -> list[int]:
         return [ticket for ticket in range(len(self.entries)) if self.is_live(ticket, now)]
 
 
-def merge(reports: Sequence[tuple[Sequence[Held], Sequence[int]]]) -> tuple[Held, ...]:
+def merge(
+    reports: Sequence[tuple[Sequence[TicketState], Sequence[int]]],
+) -> tuple[TicketState, ...]:
     """The table that a new replica set begins with, from what a majority of the old one reports.
 
     Each report is a table, and which of its entries are live.
@@ -107,7 +109,7 @@ def merge(reports: Sequence[tuple[Sequence[Held], Sequence[int]]]) -> tuple[Held
 
 
 def left_out(
-    reports: Sequence[tuple[Sequence[Held], Sequence[int]]], merged: Sequence[Held]
+    reports: Sequence[tuple[Sequence[TicketState], Sequence[int]]], merged: Sequence[TicketState]
 ) -> list[tuple[int, NodeId]]:
     """Tickets whose owners lose them by merging, though no report says that they released them."""
     found = []
@@ -120,15 +122,15 @@ def left_out(
     return found
 
 
-def _merged(found: list[tuple[Held, bool]]) -> Held:
+def _merged(found: list[tuple[TicketState, bool]]) -> TicketState:
     epoch = max(held.epoch for held, _ in found)
     last = max(held.last for held, _ in found)
     # The owners that may still rely on a lease; None: not known which member.
     owners = {held.owner if held.mode == "held" else None for held, live in found if live}
     if not owners:
-        return Held(epoch, None, "free", last)
+        return TicketState(epoch, None, "free", last)
     if len(owners) > 1 or None in owners:
-        return Held(epoch, None, "block", last)
+        return TicketState(epoch, None, "block", last)
     (owner,) = owners
     tied = any(held.epoch == epoch and held.owner != owner for held, _ in found)
-    return Held(epoch + tied, owner, "held", last)
+    return TicketState(epoch + tied, owner, "held", last)

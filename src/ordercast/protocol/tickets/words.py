@@ -13,12 +13,12 @@ from ordercast.kernel.packet import Packet
 from ordercast.protocol.tickets.entries import epoch_of, sequence_of
 from ordercast.protocol.tickets.packets import (
     Ballot,
+    BallotVote,
     Claim,
     Configuration,
     Current,
     EntryRecord,
     Grant,
-    Held,
     Install,
     Installed,
     List,
@@ -36,7 +36,7 @@ from ordercast.protocol.tickets.packets import (
     ReplicaRecord,
     Seal,
     Sealed,
-    Vote,
+    TicketState,
     Voted,
 )
 
@@ -57,7 +57,7 @@ def _clock(clock: Sequence[int]) -> str:
     return f" at <{' '.join(map(_entry, clock))}>" if clock else ""
 
 
-def _table(table: Sequence[Held]) -> str:
+def _table(table: Sequence[TicketState]) -> str:
     words = [
         f"{held.mode} {held.epoch}" + (f" {held.owner}" if held.owner else "") for held in table
     ]
@@ -68,7 +68,7 @@ def _next(next_: Next) -> str:
     return f"{_set(next_.configuration)} {_table(next_.table)}"
 
 
-def _vote(vote: Vote | None) -> str:
+def _vote(vote: BallotVote | None) -> str:
     return f"voted {_ballot(vote.ballot)} {_next(vote.next)}" if vote else "no vote"
 
 

@@ -31,7 +31,7 @@ from ordercast.studies.published_ring.failure_free import FailureFree
 from ordercast.studies.published_ring.fault_tolerant import TICKS_A_ROUND, FaultTolerant
 from ordercast.studies.published_ring.options import RingOptions
 from ordercast.studies.published_ring.packets import PACKETS
-from ordercast.studies.published_ring.rules import Rules
+from ordercast.studies.published_ring.rules import RingRules
 from ordercast.types import NodeId
 
 
@@ -63,7 +63,7 @@ def ring_tickets(
             wish=wish,
             begins=begins,
         )
-    rules = Rules(
+    rules = RingRules(
         options.tickets,
         options.guards // 2,
         round_,

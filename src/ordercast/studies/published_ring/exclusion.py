@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.studies.published_ring.packets import Seat
+from ordercast.studies.published_ring.packets import RingSeat
 from ordercast.studies.published_ring.ring import between
 
 
@@ -28,15 +28,15 @@ class Exclusion:
         self.tickets = tickets
         self.own = own  # our ticket
         self.needed = needed  # k + 1
-        self.successor: Seat | None = None  # q, once somebody is asked
+        self.successor: RingSeat | None = None  # q, once somebody is asked
         self.reached = False  # EXCLUDE arrived there
-        self.known: tuple[Seat, ...] | None = None  # L_q, once it answered
+        self.known: tuple[RingSeat, ...] | None = None  # L_q, once it answered
         self.asked: tuple[str, ...] = ()  # L_q and R_p, once they were asked
         self.agreed: dict[str, None] = {}
         self.until = 0  # when we stop to wait for the answer that is due next
-        self.out: tuple[Seat, ...] = ()  # who is excluded, as far as we knew
+        self.out: tuple[RingSeat, ...] = ()  # who is excluded, as far as we knew
 
-    def turn_to(self, seat: Seat) -> None:
+    def turn_to(self, seat: RingSeat) -> None:
         """EXCLUDE is sent to the next one."""
         self.successor, self.reached, self.known = seat, False, None
 
@@ -48,7 +48,7 @@ class Exclusion:
     def may_request(self) -> bool:
         return self.reached and self.known is not None and not self.asked
 
-    def request(self, given: Sequence[Seat]) -> tuple[str, ...]:
+    def request(self, given: Sequence[RingSeat]) -> tuple[str, ...]:
         """Whom to send REQCOORD to: those in L_q whom we have told our successor of (R_p)."""
         assert self.known is not None
         names = {seat.name for seat in self.known}

@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step
-from ordercast.protocol.tickets.interface import News, TicketPacket
+from ordercast.protocol.tickets.interface import TicketNews, TicketPacket
 from ordercast.studies.published_ring.packets import (
     Ackcjoin,
     Ackcleave,
@@ -41,7 +41,7 @@ from ordercast.studies.published_ring.packets import (
     Newsucc,
     Reject,
     Ring,
-    Seat,
+    RingSeat,
     View,
     tickets_in,
 )
@@ -87,9 +87,9 @@ class FailureFree:
         self.base = 0  # nobody who grants knows of entries
         self.keeps_entries = False  # two owners take the same epoch, and so the same entries
         self.view = Cview(tickets)
-        self.successor: Seat | None = None  # ImmedSucc
+        self.successor: RingSeat | None = None  # ImmedSucc
         self.predecessor: str | None = None  # ImmedPred
-        self.awaited: Seat | None = None  # whose ACKSUCC is to come
+        self.awaited: RingSeat | None = None  # whose ACKSUCC is to come
         self._performs = False  # an ACKSUCC has made us a coordinator in full
         self._asked_to_join = False  # a CJOIN is on its way, or its answer is
         self._seeking = Seeking(me.name, group, tickets, wish, known, chance, period, begins)
@@ -104,9 +104,9 @@ class FailureFree:
 
     # --- doors --------------------------------------------------------------------------------
 
-    def start(self, step: Step) -> News:
+    def start(self, step: Step) -> TicketNews:
         if self.founder:
-            own = Seat(self._seeking.wish or 0, self.me.name)
+            own = RingSeat(self._seeking.wish or 0, self.me.name)
             self.state, self.ticket, self.epoch = "coordinator", own.ticket, 1
             self.view.put(own.ticket, own.name)
             self.successor, self.predecessor = own, own.name
@@ -114,7 +114,7 @@ class FailureFree:
             self._perform()
         return self._news()
 
-    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> News:
+    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> TicketNews:
         was_wanted, self.wanted = self.wanted, wanted
         if wanted and self.state == "idle":
             self.state = "joining"
@@ -126,20 +126,20 @@ class FailureFree:
         self._go_on(step)
         return self._news()
 
-    def tick(self, step: Step, sequence: int) -> News:
+    def tick(self, step: Step, sequence: int) -> TicketNews:
         if self.state == "joining" and not self._asked_to_join and step.now >= self._seeking.again:
             self._ask(step)
         self._go_on(step)
         return self._news()
 
-    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> News:
+    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> TicketNews:
         if any(ticket >= self.tickets for ticket in tickets_in(packet)):
             raise PeerError(f"{sender} speaks of a ticket that does not exist")
         self._receive(step, sender.name, packet)
         self._go_on(step)
         return self._news()
 
-    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> TicketNews:
         """Not OK says nothing here: nothing is lost, so it did or will arrive."""
         assert isinstance(token, Letter)
         letters = self._letters[token.to]
@@ -148,7 +148,7 @@ class FailureFree:
             step.send(token.to, letters[0], STATUS, token)
         return self._news()
 
-    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
+    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> TicketNews:
         self._highest[ticket] = max(epoch, self._highest.get(ticket, 0))
         if owner is not None and owner.name != self.me.name and ticket != self.ticket:
             self.view.put(ticket, owner.name)
@@ -226,7 +226,7 @@ class FailureFree:
         while self._early:
             self._on_newsucc(step, *self._early.popleft())
 
-    def _turn_to(self, step: Step, successor: Seat) -> None:
+    def _turn_to(self, step: Step, successor: RingSeat) -> None:
         assert self.ticket is not None
         self.successor = self.awaited = successor
         self._post(step, successor.name, Newsucc(self.group, self.ticket))
@@ -309,7 +309,7 @@ class FailureFree:
         epoch = self._highest.get(ticket, 0) + 1
         self._counters["granted"] += 1
         answer = Ackcjoin(self.group, ticket, self.successor, self.view.seats(), epoch)
-        self.successor = Seat(ticket, name)
+        self.successor = RingSeat(ticket, name)
         self._post(step, name, answer)
 
     def _serve_cleave(self, step: Step, name: str, packet: Cleave) -> None:
@@ -352,9 +352,9 @@ class FailureFree:
         if len(letters) == 1:
             step.send(to, packet, STATUS, Letter(to))
 
-    def _news(self) -> News:
+    def _news(self) -> TicketNews:
         acquired, self._acquired = self._acquired, False
-        return News(acquired)
+        return TicketNews(acquired)
 
 
 def _refuse_a_flood(name: str, waiting: int) -> None:

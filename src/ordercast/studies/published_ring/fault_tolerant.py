@@ -26,7 +26,7 @@ from typing import Literal
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step
-from ordercast.protocol.tickets.interface import News, TicketPacket
+from ordercast.protocol.tickets.interface import TicketNews, TicketPacket
 from ordercast.studies.published_ring.exclusion import Exclusion
 from ordercast.studies.published_ring.packets import (
     Ackcjoin,
@@ -41,7 +41,7 @@ from ordercast.studies.published_ring.packets import (
     Reject,
     Reqcoord,
     Ring,
-    Seat,
+    RingSeat,
     Update,
     View,
     tickets_in,
@@ -53,7 +53,7 @@ from ordercast.studies.published_ring.ring import (
     coordinated,
     distance,
 )
-from ordercast.studies.published_ring.rules import Rules, Sent, Waiting
+from ordercast.studies.published_ring.rules import RingRules, Sent, Waiting
 from ordercast.studies.published_ring.seeking import Seeking
 from ordercast.types import NodeId
 
@@ -68,7 +68,7 @@ class FaultTolerant:
         self,
         me: NodeId,
         group: str,
-        rules: Rules,
+        rules: RingRules,
         known: Callable[[], Sequence[str]],
         chance: Random,
         *,
@@ -87,11 +87,11 @@ class FaultTolerant:
         self.epoch = 0
         self.base = 0  # nobody who grants knows of entries
         self.keeps_entries = False  # two owners take the same epoch, and so the same entries
-        self.known_before: tuple[Seat, ...] = ()  # L: those whose ALIVE counts
-        self.told_next: tuple[Seat, ...] = ()  # R: what our successor has, as far as we know
+        self.known_before: tuple[RingSeat, ...] = ()  # L: those whose ALIVE counts
+        self.told_next: tuple[RingSeat, ...] = ()  # R: what our successor has, as far as we know
         self.alive: dict[str, None] = {}  # who was heard in this round
         self.view = Cview(rules.tickets)
-        self.successor: Seat | None = None  # ImmedSucc, with its ticket: ours ends before it
+        self.successor: RingSeat | None = None  # ImmedSucc, with its ticket: ours ends before it
         self.predecessor: str | None = None  # ImmedPred, which nothing here ever reads
         self.temporary = 0  # TempRounds
         self.exclusion: Exclusion | None = None
@@ -114,14 +114,14 @@ class FaultTolerant:
 
     # --- doors --------------------------------------------------------------------------------
 
-    def start(self, step: Step) -> News:
+    def start(self, step: Step) -> TicketNews:
         if self.founder:
             own = self._seeking.wish or 0
-            seat = Seat(own, self.me.name)
+            seat = RingSeat(own, self.me.name)
             self._become(step, own, 1, seat, (seat,), ())
         return self._news()
 
-    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> News:
+    def seek(self, step: Step, wanted: bool, sequence: int, clock: tuple[int, ...]) -> TicketNews:
         self.wanted = wanted
         if wanted and self.state == "idle":
             self.state = "joining"
@@ -131,7 +131,7 @@ class FaultTolerant:
             self._stop(step)
         return self._news()
 
-    def tick(self, step: Step, sequence: int) -> News:
+    def tick(self, step: Step, sequence: int) -> TicketNews:
         if self.state == "joining":
             if step.now >= self._seeking.again:
                 self._ask(step)
@@ -147,7 +147,7 @@ class FaultTolerant:
             self._ask(step)
         return self._news()
 
-    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> News:
+    def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> TicketNews:
         if any(ticket >= self.rules.tickets for ticket in tickets_in(packet)):
             raise PeerError(f"{sender} speaks of a ticket that does not exist")
         name = sender.name
@@ -194,7 +194,7 @@ class FaultTolerant:
         else:
             raise PeerError(f"{name} sent {type(packet).__name__}, which this ring does not know")
 
-    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> News:
+    def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> TicketNews:
         assert isinstance(token, Sent)
         if token.what == "seek" and not arrived and self.state == "joining":
             self._seeking.deny(step.now)
@@ -202,7 +202,7 @@ class FaultTolerant:
             self._on_status(step, arrived)
         return self._news()
 
-    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> News:
+    def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> TicketNews:
         """PrCast: somebody became a coordinator."""
         self._highest[ticket] = max(epoch, self._highest.get(ticket, 0))
         if (
@@ -251,9 +251,9 @@ class FaultTolerant:
         step: Step,
         ticket: int,
         epoch: int,
-        successor: Seat,
-        view: tuple[Seat, ...],
-        known: tuple[Seat, ...],
+        successor: RingSeat,
+        view: tuple[RingSeat, ...],
+        known: tuple[RingSeat, ...],
     ) -> None:
         self.state, self.ticket, self.epoch = "coordinator", ticket, epoch
         self._highest[ticket] = epoch
@@ -287,7 +287,7 @@ class FaultTolerant:
         ticket = packet.wish if packet.wish in free else self._chance.choice(free)
         assert ticket is not None
         self.view.put(ticket, name)
-        self.successor = Seat(ticket, name)
+        self.successor = RingSeat(ticket, name)
         given = self._given(own)
         epoch = self._highest.get(ticket, 0) + 1
         view = self.view.seats()
@@ -327,10 +327,10 @@ class FaultTolerant:
         for name in names:
             self._post(step, name, Alive(self.group))
 
-    def _given(self, own: int) -> tuple[Seat, ...]:
+    def _given(self, own: int) -> tuple[RingSeat, ...]:
         """R: ourselves, and the 2k closest of those that we know before us."""
         before = closest(self.rules.tickets, own, self.known_before, 2 * self.rules.k)
-        return (Seat(own, self.me.name), *before)
+        return (RingSeat(own, self.me.name), *before)
 
     def _on_update(self, step: Step, name: str, packet: Update) -> None:
         if self.ticket == packet.to:
@@ -338,7 +338,7 @@ class FaultTolerant:
         else:
             self._post(step, name, Gone(self.group, "update"))
 
-    def _without_us(self, known: tuple[Seat, ...]) -> tuple[Seat, ...]:
+    def _without_us(self, known: tuple[RingSeat, ...]) -> tuple[RingSeat, ...]:
         """In a small core, those before us are also those behind us; nobody hears itself."""
         return tuple(seat for seat in known if seat.name != self.me.name)
 
@@ -412,7 +412,7 @@ class FaultTolerant:
         exclusion.until = step.now + 2 * self.rules.delay
         taken = {seat.ticket for seat in self.view.seats()}
         exclusion.out = tuple(
-            Seat(ticket, self.view.owner(ticket) or "")
+            RingSeat(ticket, self.view.owner(ticket) or "")
             for ticket in exclusion.interval
             if ticket in taken
         )
@@ -476,7 +476,7 @@ class FaultTolerant:
         to: str,
         packet: Ring,
         what: Refused,
-        given: tuple[Seat, ...],
+        given: tuple[RingSeat, ...],
     ) -> None:
         self._serial += 1
         sent = Sent(what, self._serial)
@@ -486,7 +486,7 @@ class FaultTolerant:
     def _count(self, what: str) -> None:
         self._counters[what] += 1
 
-    def _news(self) -> News:
+    def _news(self) -> TicketNews:
         acquired, lost = self._acquired, self._lost
         self._acquired, self._lost = False, None
-        return News(acquired, lost)
+        return TicketNews(acquired, lost)

@@ -29,15 +29,15 @@ Name = Annotated[str, Meta(max_length=100)]
 Refused = Literal["ackcjoin", "update", "exclude"]
 
 
-class Seat(Value, frozen=True, order=True):
+class RingSeat(Value, frozen=True, order=True):
     """A ticket, and the process that owns it as somebody believes."""
 
     ticket: Ticket
     name: Name
 
 
-Seats = Annotated[tuple[Seat, ...], Meta(max_length=MOST_TICKETS)]
-Known = Annotated[tuple[Seat, ...], Meta(max_length=MOST_KNOWN)]
+Seats = Annotated[tuple[RingSeat, ...], Meta(max_length=MOST_TICKETS)]
+Known = Annotated[tuple[RingSeat, ...], Meta(max_length=MOST_KNOWN)]
 
 
 class Ring(TicketPacket, frozen=True):
@@ -63,7 +63,7 @@ class Cjoin(Ring, frozen=True, tag="ring.cjoin"):
 
 class Ackcjoin(Ring, frozen=True, tag="ring.ackcjoin"):
     ticket: Ticket
-    successor: Seat
+    successor: RingSeat
     view: Seats
     epoch: Epoch  # beyond those that the coordinator heard of: the paper has none
     known: Known = ()  # L; the algorithm without failures has none
@@ -85,7 +85,7 @@ class Acksucc(Ring, frozen=True, tag="ring.acksucc"):
 
 
 class Cleave(Ring, frozen=True, tag="ring.cleave"):
-    successor: Seat
+    successor: RingSeat
 
 
 class Ackcleave(Ring, frozen=True, tag="ring.ackcleave"):

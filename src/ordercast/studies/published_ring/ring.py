@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ordercast.studies.published_ring.packets import Seat
+from ordercast.studies.published_ring.packets import RingSeat
 
 
 def distance(tickets: int, start: int, end: int) -> int:
@@ -30,7 +30,7 @@ def between(tickets: int, after: int, before: int) -> tuple[int, ...]:
 class Cview:
     """Who owns which ticket, as far as this process has heard. Each owns one at most."""
 
-    def __init__(self, tickets: int, seats: Iterable[Seat] = ()) -> None:
+    def __init__(self, tickets: int, seats: Iterable[RingSeat] = ()) -> None:
         self.tickets = tickets
         self._owners: dict[int, str] = {}
         for seat in seats:
@@ -42,37 +42,37 @@ class Cview:
             del self._owners[other]
         self._owners[ticket] = name
 
-    def remove(self, tickets: Iterable[int]) -> list[Seat]:
+    def remove(self, tickets: Iterable[int]) -> list[RingSeat]:
         """Those who were removed."""
         found = [ticket for ticket in tickets if ticket in self._owners]
-        return [Seat(ticket, self._owners.pop(ticket)) for ticket in found]
+        return [RingSeat(ticket, self._owners.pop(ticket)) for ticket in found]
 
     def owner(self, ticket: int) -> str | None:
         return self._owners.get(ticket)
 
-    def seats(self) -> tuple[Seat, ...]:
-        return tuple(Seat(ticket, self._owners[ticket]) for ticket in sorted(self._owners))
+    def seats(self) -> tuple[RingSeat, ...]:
+        return tuple(RingSeat(ticket, self._owners[ticket]) for ticket in sorted(self._owners))
 
     def free(self) -> list[int]:
         return [ticket for ticket in range(self.tickets) if ticket not in self._owners]
 
-    def successors(self, ticket: int) -> Iterator[Seat]:
+    def successors(self, ticket: int) -> Iterator[RingSeat]:
         """The owners after a ticket, the closest first; the owner of the ticket itself last."""
         for step in range(1, self.tickets + 1):
             place = (ticket - step) % self.tickets
             if place in self._owners:
-                yield Seat(place, self._owners[place])
+                yield RingSeat(place, self._owners[place])
 
-    def coordinator(self, ticket: int) -> Seat | None:
+    def coordinator(self, ticket: int) -> RingSeat | None:
         """Who coordinates a ticket: its owner, or else the closest one before it."""
         for step in range(self.tickets):
             place = (ticket + step) % self.tickets
             if place in self._owners:
-                return Seat(place, self._owners[place])
+                return RingSeat(place, self._owners[place])
         return None
 
 
-def closest(tickets: int, own: int, known: Iterable[Seat], count: int) -> tuple[Seat, ...]:
+def closest(tickets: int, own: int, known: Iterable[RingSeat], count: int) -> tuple[RingSeat, ...]:
     """The closest predecessors of a ticket among these, the closest first."""
     ordered = sorted(known, key=lambda seat: (distance(tickets, seat.ticket, own), seat.name))
     return tuple(ordered[:count])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from ordercast.protocol.tickets.entries import MOST_TICKETS
-from ordercast.studies.published_ring.packets import MOST_KNOWN, Seat
+from ordercast.studies.published_ring.packets import MOST_KNOWN, RingSeat
 
 
-class Rules(NamedTuple):
+class RingRules(NamedTuple):
     """What all members of a cluster must have alike."""
 
     tickets: int
@@ -19,7 +19,7 @@ class Rules(NamedTuple):
     grace: int = 2  # rounds in which a newcomer need not hear ALIVE
     more_rounds: int = 0  # that a temporary coordinator waits beyond dist(p, q) - 1
 
-    def checked(self) -> Rules:
+    def checked(self) -> RingRules:
         assert 1 <= self.tickets <= MOST_TICKETS and self.k >= 0 and 2 * self.k + 1 <= MOST_KNOWN
         assert 0 < 4 * self.delay <= self.round, "an exclusion must fit into a round"
         return self
@@ -37,4 +37,4 @@ class Waiting(NamedTuple):
 
     sent: Sent
     to: str
-    given: tuple[Seat, ...]  # R, if it carried one
+    given: tuple[RingSeat, ...]  # R, if it carried one
