@@ -1,4 +1,4 @@
-"""Which family keeps a guarantee: asked by an object, or by what a file says.
+"""Which family keeps a guarantee: given as an object, or as a file has it.
 
     chosen(ordercast.Total(by="sequencer"))           the family `sequenced`, and its options
     choose("total", {"by": "sequencer"})              the same
@@ -27,7 +27,7 @@ class Choice(NamedTuple):
 
 
 def find_family(word: str, families: Mapping[str, Family] = FAMILIES) -> Family:
-    """By its name, or as `module:object` wherever it lives. UsageError: there is none."""
+    """By its name, or as `module:object` of any module. UsageError: there is none."""
     if word in families:
         return families[word]
     module, colon, name = word.partition(":")

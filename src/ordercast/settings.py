@@ -78,7 +78,7 @@ def read_source(path: Path, title: str) -> Source:
 
 
 def convert(given: dict[str, Any], kind: type[T]) -> T:
-    """Plain values as a struct. ValidationError tells what is wrong, and `located` where."""
+    """Plain values as a struct. ValidationError says what is wrong, and `located` where."""
     return msgspec.convert(given, kind, dec_hook=_quantity)
 
 

@@ -19,6 +19,10 @@ from ordercast.wire.framing import LARGEST_GREETING, Kind
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Refuse, Resume, objection
 
 ME = NodeId("n1", 3)
+OLDER = (
+    "n2#4 is an older incarnation: n2#5 was here. If it lost its data folder, write 5 into the "
+    "file 'incarnation' in it and start it again"
+)
 NAMES = st.text(min_size=1, max_size=20)
 HELLOS = st.builds(
     Hello,
@@ -64,7 +68,7 @@ def test_bytes_that_are_no_greeting_are_rejected_with_the_reason(kind: type, bod
         (Hello(2, "shop", NodeId("n2", 5), 1), "protocol version 2; this node speaks 1"),
         (Hello(1, "bank", NodeId("n2", 5), 1), "cluster 'bank'; this node is in 'shop'"),
         (Hello(1, "shop", NodeId("n1", 9), 1), "the name 'n1' is taken by this node"),
-        (Hello(1, "shop", NodeId("n2", 4), 1), "n2#4 is an older incarnation: n2#5 was here"),
+        (Hello(1, "shop", NodeId("n2", 4), 1), OLDER),
     ],
 )
 def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(
@@ -101,7 +105,7 @@ async def test_an_older_incarnation_is_refused_while_the_newer_one_stays(cluster
     newer, older = await cluster.dial(node), await cluster.dial(node)
     await newer.connect("n2", incarnation=5)
     older.greet("n2", incarnation=4)
-    assert await older.refusal() == "n2#4 is an older incarnation: n2#5 was here"
+    assert await older.refusal() == OLDER
     contact = node.mesh.contacts["n2"]
     await until(lambda: contact.connection is not None)
     assert contact.node == NodeId("n2", 5)
@@ -150,7 +154,7 @@ async def test_large_frames_are_read_only_after_the_greeting(cluster: Cluster) -
 # --- on the wire: two nodes, one of which should not be there ---------------------------------
 
 
-async def told_by_both(cluster: Cluster, stays: Node, comes: Node, reason: str) -> None:
+async def reported_by_both(cluster: Cluster, stays: Node, comes: Node, reason: str) -> None:
     """`comes` dials `stays`: one refuses, the other knows that it was, and both say why."""
     comes.mesh.seed(place_of(stays))
     await until(lambda: comes.mesh.counters["refused_by_peers"])
@@ -164,14 +168,14 @@ async def told_by_both(cluster: Cluster, stays: Node, comes: Node, reason: str) 
 @live
 async def test_nodes_of_two_clusters_reject_each_other_with_the_reason(cluster: Cluster) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2", cluster="bank")
-    await told_by_both(cluster, n1, n2, "cluster 'bank'; this node is in 'ordercast'")
+    await reported_by_both(cluster, n1, n2, "cluster 'bank'; this node is in 'ordercast'")
 
 
 @live
 async def test_two_nodes_of_one_name_reject_each_other_with_the_reason(cluster: Cluster) -> None:
     first = await cluster.open("n1")
     second = await cluster.open("n1", data=str(cluster.folder / "elsewhere"))
-    await told_by_both(cluster, first, second, "the name 'n1' is taken by this node")
+    await reported_by_both(cluster, first, second, "the name 'n1' is taken by this node")
 
 
 @live
@@ -184,8 +188,33 @@ async def test_a_node_that_lost_its_data_folder_is_rejected_with_the_reason(
     introduce(n1, second)
     await until(lambda: connected(n1, second))
     await kill(second)
-    forgetful = await cluster.open("n2", data=str(cluster.folder / "fresh"))
-    await told_by_both(cluster, n1, forgetful, "n2 is an older incarnation: n2#1 was here")
+    fresh = cluster.folder / "fresh"
+    forgetful = await cluster.open("n2", data=str(fresh))
+    await reported_by_both(cluster, n1, forgetful, "n2 is an older incarnation: n2#1 was here")
+    await kill(forgetful)
+    (fresh / "incarnation").write_text("1\n")  # as the reason says
+    again = await cluster.open("n2", data=str(fresh))
+    introduce(n1, again)
+    await until(lambda: connected(n1, again))
+
+
+@live
+async def test_a_node_that_lost_its_folder_in_its_first_incarnation_is_rejected_too(
+    cluster: Cluster,
+) -> None:
+    n1, first = await cluster.nodes("n1", "n2")
+    await cluster.join(n1, first)
+    await until(lambda: not n1.mesh.contacts["n2"].link.underway)
+    await kill(first)
+    fresh = str(cluster.folder / "fresh")
+    forgetful = await cluster.open("n2", data=fresh)
+    introduce(n1, forgetful)
+    await until(lambda: "began again with an empty data folder" in cluster.log.text)
+    assert not connected(n1, forgetful)
+    await kill(forgetful)
+    again = await cluster.open("n2", data=fresh)  # once more, as the reason says
+    introduce(n1, again)
+    await until(lambda: connected(n1, again))
 
 
 # --- what a greeting may cost ------------------------------------------------------------------

@@ -116,7 +116,7 @@ BEFORE_RESUME = st.sampled_from(
     [Kind.HELLO, Kind.DATA, Kind.ACK, Kind.STATUS, Kind.ANSWER, Kind.KEY]
 ).flatmap(no_place) | COUNTS.filter(bool).map(
     lambda n: Wrong(
-        framed(Kind.RESUME, pack(n)), "not a resume" if n < 0 else "frames that were never sent"
+        framed(Kind.RESUME, pack(n)), "not a resume" if n < 0 else "frames of ours, and should have"
     )
 )
 

@@ -81,6 +81,12 @@ def test_a_lock_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
         Identity(tmp_path, "n1")
 
 
+def test_a_counter_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "incarnation").mkdir()
+    with pytest.raises(UsageError, match="incarnation cannot be read: Is a directory"):
+        Identity(tmp_path, "n1")
+
+
 def test_a_counter_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "incarnation.tmp").mkdir()
     with pytest.raises(UsageError, match="incarnation cannot be written: Is a directory"):

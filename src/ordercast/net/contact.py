@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LINK_LIMIT = 256 << 20
 MOST_CONTACTS = 1024
 PLACES_BYTES = 8 << 10
-"""Of others' places in a greeting, so that it is never too long for who does not know us yet."""
+"""Of others' places in a greeting, so that it is never too long for a node that does not know us yet."""
 
 
 class ConnectionPhase(Enum):
@@ -76,7 +76,7 @@ class Contact:
         self.node: NodeId | None = None  # MET: the newest that greeted us
         self.link: Link | None = None  # MET: to that incarnation
         self.broken: NodeId | None = None  # BROKEN: an incarnation that we lost frames to
-        self.expected: Link | None = None  # to one that others told us of, until it greets us
+        self.expected: Link | None = None  # to one that others know, until it greets us
         self.phase = ConnectionPhase.AWAY
         self._current: Connection | None = None  # GREETING or CONNECTED: the newest
         self.connection: Connection | None = None  # CONNECTED: the same

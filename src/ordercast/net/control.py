@@ -1,7 +1,7 @@
 """A running node asked from outside: a local socket that answers in JSON, a line a question.
 
-Only who may open the socket's file can ask, and all that can be asked is how the node is. The
-answers are what `ordercast members` and `ordercast monitor` print, and what the metrics tell.
+Only a user who may open the socket's file can ask, and the only question is how the node is. The
+answer is what `ordercast members` and `ordercast monitor` print, and what the metrics show.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Datagrams:
             first, *others = await bound(host, port, socket.SOCK_DGRAM)
             for other in others:
                 other.close()  # a name with several addresses: datagrams take the first
-            with suppress(OSError):  # some systems refuse what others cut to what they allow
+            with suppress(OSError):  # some systems refuse a size that others reduce
                 first.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         except OSError as error:
             raise OrdercastError(
@@ -184,10 +184,10 @@ class Datagrams:
         made and that we have not seen, which it sends on from another address before the peer's
         own copy comes. It gets what we send to that one peer, which it cannot open, until the
         next datagram of the peer itself, for that one is newer. One that it held back does
-        nothing, for only the newest counts. Who can drop datagrams on the way can do as much.
+        nothing, for only the newest counts. Whoever can drop datagrams on the way can do as much.
 
         Where they are plain anybody can pretend anything. The port must be the one that the peer
-        told in its greeting: against mistakes, not against enemies.
+        named in its greeting: against mistakes, not against enemies.
         """
         old = contact.udp
         if not self._wrapper.proves and (old is None or address[1] != old[1]):

@@ -315,6 +315,6 @@ class Driver:
         return local - time.monotonic_ns() + time.time_ns()
 
     def flush(self) -> None:
-        """All rows so far are the operating system's: for who ends without closing."""
+        """All rows so far are the operating system's: for a process that ends without closing."""
         if self._trace is not None:
             self._trace.flush()

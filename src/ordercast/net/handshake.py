@@ -2,7 +2,7 @@
 
 Rules. The newest incarnation of a name that greeted us is the one that we talk to; an older one is
 refused, and so is one whose link is broken. Both ends say how many frames they have, and send the
-rest again. Who dialled itself, by a seed, notices and hangs up.
+rest again. A node that dialled itself, by a seed, notices and hangs up.
 """
 
 from __future__ import annotations

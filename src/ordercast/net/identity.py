@@ -43,10 +43,11 @@ class Identity:
 
 def _next_incarnation(counter: Path) -> int:
     try:
-        text = counter.read_text(encoding="ascii") if counter.exists() else "-1"
-        last = int(text)
-    except (ValueError, OSError) as error:
+        last = int(counter.read_text(encoding="ascii")) if counter.exists() else -1
+    except ValueError as error:
         raise UsageError(f"{counter} is damaged: it should hold a number") from error
+    except OSError as error:
+        raise UsageError(f"{counter} cannot be read: {error.strerror}") from error
     if not -1 <= last < (1 << INCARNATION_BITS) - 1:
         raise UsageError(f"{counter} holds {last}, which is no incarnation")
     fresh = counter.with_suffix(".tmp")

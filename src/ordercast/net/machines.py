@@ -20,7 +20,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.types import NodeId
 
 MOST_LEFT = 100
-"""Groups that were left and can be joined again in the same incarnation."""
+"""Groups that were left and whose machines we hold, so that they can be joined again."""
 
 
 class Machines:
@@ -85,10 +85,10 @@ class Machines:
                 if shared is not None and shared.machine is machine and not sound:
                     self._shared[build] = None
             return
-        kept = [
+        usable = [
             name
             for name, (_, earlier) in self._left.items()
             if earlier is not None and Join not in earlier.takes
         ]
-        for name in kept[:-MOST_LEFT]:  # each still buffers events for others
+        for name in usable[:-MOST_LEFT]:  # each still buffers events for others
             self._left[name] = (self._left[name][0], None)

@@ -1,7 +1,7 @@
 """The mesh: what connects us with every node that we know, over connections that come and go.
 
 Rules. A contact is remembered for ever (`contact.py`) and dialled for ever (`dialler.py`): a node
-that was cut off finds its way back without help. Who dials us comes in by the listener
+that was cut off finds its way back without help. A node that dials us comes in by the listener
 (`listener.py`). Between two nodes one connection counts, from the moment that both have greeted
 (`handshake.py`); what is underway survives it (`link.py`).
 """
@@ -135,7 +135,7 @@ class Mesh:
         if contact is None or link is None:
             return
         try:
-            link.keep(data)
+            link.add(data)
         except LinkFull as error:
             self.incidents.count("links_broken")
             log.error("breaking the link: %s", error)

@@ -1,4 +1,4 @@
-"""What became of a send, for who wants to know."""
+"""What became of a send."""
 
 from __future__ import annotations
 

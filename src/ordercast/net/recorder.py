@@ -130,7 +130,7 @@ class Recorder:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
                 await asyncio.wait([writing])
-                writing.exception()  # who cancels does not ask
+                writing.exception()  # retrieved, so that nothing is logged: the caller has cancelled
                 raise
 
     async def _read(

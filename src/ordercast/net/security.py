@@ -1,8 +1,8 @@
 """Who is really there: certificates on connections, keys on datagrams, permissions in groups.
 
 Rules.
-1. Who a peer is, its certificate says and nothing else: `ordercast://CLUSTER/NAME`, signed by the
-   cluster's authority. Both ends show one. Addresses prove nothing and are not looked at.
+1. Only its certificate says who a peer is: `ordercast://CLUSTER/NAME`, signed by the cluster's
+   authority. Both ends show one. Addresses prove nothing and are not looked at.
 2. A key for datagrams is chosen by the receiver, at random, for one incarnation of one sender, and
    travels only inside TLS. So a datagram names its key, the key names the sender, and a datagram
    that is sent back to its sender does not open.
@@ -102,7 +102,9 @@ class Tls:
         self.refused = 0  # handshakes that failed
         self._authority, self._certificate, self._key = map(Path, (authority, certificate, key))
         self._now = now
-        self._told: set[str] = set()  # reasons already in the log since the last look at the files
+        self._logged: set[str] = (
+            set()
+        )  # reasons already in the log since the last look at the files
         self.server = _context(ssl.PROTOCOL_TLS_SERVER, self._refuse)
         self.client = _context(ssl.PROTOCOL_TLS_CLIENT, self._refuse)
         self._stamp: list[object] = []
@@ -117,7 +119,7 @@ class Tls:
 
     def maybe_reload(self) -> bool:
         """Reloads if a file was replaced: cheap, to be called every few seconds."""
-        self._told.clear()
+        self._logged.clear()
         if self._look() == self._stamp:
             return False
         try:
@@ -176,10 +178,10 @@ class Tls:
         return stamp
 
     def _refuse(self, reason: str) -> None:
-        """A handshake failed. Strangers cannot fill the log: a reason is told once in a while."""
+        """A handshake failed. Strangers cannot fill the log: each reason is logged once in a while."""
         self.refused += 1
-        if reason not in self._told and len(self._told) < 16:
-            self._told.add(reason)
+        if reason not in self._logged and len(self._logged) < 16:
+            self._logged.add(reason)
             log.warning("a TLS handshake failed: %s", reason)
 
 
@@ -250,8 +252,8 @@ class Window:
             return
         if self.highest < 0:
             self.lowest = counter
-        kept = self._bits & ((1 << max(0, WINDOW - ahead)) - 1)
-        self._bits = (kept << ahead if kept else 0) | 1
+        still = self._bits & ((1 << max(0, WINDOW - ahead)) - 1)
+        self._bits = (still << ahead if still else 0) | 1
         self.highest = counter
 
     @property
@@ -350,7 +352,7 @@ class Sealed:
     # --- in ----------------------------------------------------------------------------------
 
     def open(self, data: bytes) -> Opened | None:
-        """Who sent it and what. None: unknown key, tampered with, cut, too old, or seen before."""
+        """Who sent it and what. None: unknown key, tampered with, truncated, too old, or seen before."""
         entry = self._incoming.get(data[:KEY_ID_BYTES])
         if entry is None or len(data) < HEAD_BYTES + TAG_BYTES:
             return None

@@ -75,5 +75,8 @@ def objection(hello: Hello, me: NodeId, cluster: str, known: NodeId | None) -> s
     if hello.node.name == me.name:
         return f"the name {me.name!r} is taken by this node"
     if known is not None and hello.node.incarnation < known.incarnation:
-        return f"{hello.node} is an older incarnation: {known} was here"
+        return (
+            f"{hello.node} is an older incarnation: {known} was here. If it lost its data folder, "
+            f"write {known.incarnation} into the file 'incarnation' in it and start it again"
+        )
     return None
