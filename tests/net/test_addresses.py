@@ -17,7 +17,7 @@ from ordercast import Node
 from ordercast.net.contact import Contact
 from ordercast.net.datagrams import MARK_PLAIN, RECEIVE_BUFFER, Datagrams
 from ordercast.net.mesh import Mesh
-from ordercast.net.security import MARK, Sealed
+from ordercast.net.security import MARK, SealedDatagrams
 from ordercast.net.sockets import literal_host
 from ordercast.types import NodeId
 
@@ -116,7 +116,11 @@ class Scene:
         self.peer, self.spoofer = ear, spoofer
         self.came: list[bytes] = []
         self.mesh = Mesh(NodeId("n1"), "shop", Ear(), Random(1))
-        self.sealed, self._theirs, self._us = Sealed(), Sealed(), Contact("n1", None)
+        self.sealed, self._theirs, self._us = (
+            SealedDatagrams(),
+            SealedDatagrams(),
+            Contact("n1", None),
+        )
         self.datagrams = Datagrams(
             self.mesh.contacts, self.sealed, lambda _, body: self.came.append(body)
         )

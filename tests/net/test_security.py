@@ -24,7 +24,7 @@ from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.handshake import Security
 from ordercast.net.mesh import Mesh
-from ordercast.net.security import MARK, OVERLAP, WINDOW, Sealed, Tls, Window, may
+from ordercast.net.security import MARK, OVERLAP, WINDOW, SealedDatagrams, Tls, Window, may
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 from ordercast.wire import greeting
@@ -89,7 +89,7 @@ class Hears:
 
 @asynccontextmanager
 async def node(
-    name: str, ours: Tls | None, sealed: Sealed | None = None
+    name: str, ours: Tls | None, sealed: SealedDatagrams | None = None
 ) -> AsyncIterator[tuple[Mesh, Hears]]:
     hears = Hears()
     security = Security(
@@ -263,8 +263,8 @@ class Pair:
 
     def __init__(self, **limits: int) -> None:
         self.now = 0
-        self.sender = Sealed(lambda: self.now, **limits)
-        self.receiver = Sealed(lambda: self.now, **limits)
+        self.sender = SealedDatagrams(lambda: self.now, **limits)
+        self.receiver = SealedDatagrams(lambda: self.now, **limits)
         self.to, self.back = Contact("n2", None), Contact("n1", None)
         self.back.node = NodeId("n1", 7)
         self.give()
@@ -328,7 +328,7 @@ def test_nothing_is_sealed_without_a_proper_key(key: tuple[bytes, bytes] | None)
 
 @given(st.lists(st.sampled_from(["send", "a", "b", "c"]), max_size=60))
 def test_no_nonce_is_used_twice_under_a_key_whatever_keys_the_peer_gives(what: list[str]) -> None:
-    sender, to = Sealed(), Contact("n2", None)
+    sender, to = SealedDatagrams(), Contact("n2", None)
     used: set[tuple[bytes, bytes]] = set()
     for word in what:
         if word != "send":
@@ -420,7 +420,7 @@ def test_the_replay_window_agrees_with_a_set_of_all_received_numbers(counters: l
 
 def test_nodes_exchange_sealed_datagrams(made: Path, live) -> None:
     async def test() -> None:
-        a, b, got = Sealed(), Sealed(), asyncio.Queue()
+        a, b, got = SealedDatagrams(), SealedDatagrams(), asyncio.Queue()
         async with (
             node("n1", tls(made, "n1"), a) as (mesh, hears),
             node("n2", tls(made, "n2"), b) as (other, others),

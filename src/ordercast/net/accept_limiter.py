@@ -33,9 +33,7 @@ class AcceptLimiter:
         """A connection came in. True: it may greet, and `leave` must be called when it is done."""
         entry = self._sources.pop(source, None) or [0, self.a_second * SECOND, now]
         self._sources[source] = entry
-        full = (
-            self.a_second * SECOND
-        )  # tokens are counted in nanoseconds, so that nothing is rounded
+        full = self.a_second * SECOND  # in nanoseconds, so that nothing is rounded
         entry[1] = min(full, entry[1] + (now - entry[2]) * self.a_second)
         entry[2] = now
         too_many = self.open_now >= self.half_open or entry[0] >= self.half_open_a_source

@@ -45,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 
 
-class Written(NamedTuple):
+class CertificateFiles(NamedTuple):
     """What was put on the disk."""
 
     cluster: str
@@ -79,7 +79,7 @@ def name_in(uris: Iterable[str], cluster: str) -> str | None:
 # --- making ----------------------------------------------------------------------------------
 
 
-def init(folder: str | Path, cluster: str, *, now: datetime | None = None) -> Written:
+def init(folder: str | Path, cluster: str, *, now: datetime | None = None) -> CertificateFiles:
     """Makes ca.pem and ca.key in a folder, which is made if need be. Never overwrites."""
     folder = Path(folder)
     if not is_name(cluster):
@@ -125,7 +125,7 @@ def issue(
     days: int = NODE_DAYS,
     *,
     now: datetime | None = None,
-) -> Written:
+) -> CertificateFiles:
     """Makes NAME.pem and NAME.key, signed by the folder's authority. Again: a renewal."""
     folder = Path(folder)
     if not is_name(name):
@@ -292,8 +292,10 @@ def _read(path: Path) -> bytes:
 # --- writing ---------------------------------------------------------------------------------
 
 
-def _places(folder: Path, name: str, cluster: str, certificate: x509.Certificate) -> Written:
-    return Written(
+def _places(
+    folder: Path, name: str, cluster: str, certificate: x509.Certificate
+) -> CertificateFiles:
+    return CertificateFiles(
         cluster,
         folder / "ca.pem",
         folder / f"{name}.pem",
@@ -303,7 +305,7 @@ def _places(folder: Path, name: str, cluster: str, certificate: x509.Certificate
 
 
 def _write_pair(
-    written: Written, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+    written: CertificateFiles, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> None:
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LINK_LIMIT = 256 << 20
 MOST_CONTACTS = 1024
 PLACES_BYTES = 8 << 10
-"""Of others' places in a greeting, so that it is never too long for a node that does not know us yet."""
+"""Of others' places in a greeting, so that no node finds it too long."""
 
 
 class ConnectionPhase(Enum):

@@ -56,13 +56,13 @@ class Wrapper(Protocol):
         """Who sent it and what; None: it is not for us, not whole, or not new."""
 
 
-class _Plain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _PlainDatagram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     cluster: str
     sender: NodeId
     body: bytes
 
 
-class Plain:
+class PlainDatagrams:
     """Without any protection: anybody on the network can pretend to be anybody."""
 
     mark = MARK_PLAIN
@@ -72,12 +72,12 @@ class Plain:
         self._me = me
         self._cluster = cluster
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(_Plain).decode
+        self._decode = msgspec.msgpack.Decoder(_PlainDatagram).decode
         self.prefix = MARK_PLAIN + b"\x93" + self._encode(cluster)  # an array of three
         self.least = len(self.prefix) + 4  # a sender and a body, however short
 
     def wrap(self, contact: Contact, body: bytes) -> bytes | None:
-        return self._encode(_Plain(self._cluster, self._me, body))
+        return self._encode(_PlainDatagram(self._cluster, self._me, body))
 
     def open(self, data: bytes) -> Opened | None:
         try:

@@ -33,7 +33,7 @@ from ordercast.net.receipt import Receipt, Until, check_until
 from ordercast.net.send_permit import SendPermit
 from ordercast.net.send_queue import SendQueue
 from ordercast.net.slow_consumer import SlowConsumerMonitor
-from ordercast.net.stream import Stream
+from ordercast.net.stream import GroupStream
 from ordercast.types import (
     Event,
     Invitation,
@@ -93,7 +93,7 @@ class Group:
             progress, min(family.largest_batch(plan.options), LARGEST_BATCH), self
         )
         self._handover = Handover(hooks, self._give)
-        self.stream = Stream(node.arrivals, self._handover, progress)
+        self.stream = GroupStream(node.arrivals, self._handover, progress)
         self.monitor = SlowConsumerMonitor(
             self.stream.inbox,
             eject_after,
@@ -286,7 +286,7 @@ class Group:
         """The last one that the application has taken."""
         return self.stream.view
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> GroupStream:
         return self.stream
 
     async def __anext__(self) -> Heard:

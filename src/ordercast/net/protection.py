@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 
 from ordercast.net.config import Config
-from ordercast.net.datagrams import Plain, Wrapper
+from ordercast.net.datagrams import PlainDatagrams, Wrapper
 from ordercast.net.handshake import INSECURE, Security
 from ordercast.net.mesh import Mesh
-from ordercast.net.security import Sealed, Tls
+from ordercast.net.security import SealedDatagrams, Tls
 from ordercast.types import NodeId
 from ordercast.wire.framing import Kind
 
@@ -27,7 +27,7 @@ class Protection:
         self._cluster = cluster
 
     def wrapper(self, me: NodeId) -> Wrapper:
-        return Plain(me, self._cluster)
+        return PlainDatagrams(me, self._cluster)
 
     def start(self, mesh: Mesh) -> None:
         """There is nothing to renew."""
@@ -40,7 +40,7 @@ class Certified(Protection):
     def __init__(self, cluster: str, tls: Tls) -> None:
         super().__init__(cluster)
         self._tls = tls
-        self._sealed = Sealed()
+        self._sealed = SealedDatagrams()
         self._timer: asyncio.TimerHandle | None = None  # between `start` and `stop`
         self.security = Security(tls.server, tls.client, tls.certified_name, self._sealed.new_key)
 

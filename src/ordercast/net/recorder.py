@@ -130,7 +130,7 @@ class Recorder:
                 await asyncio.shield(writing)
             except asyncio.CancelledError:
                 await asyncio.wait([writing])
-                writing.exception()  # retrieved, so that nothing is logged: the caller has cancelled
+                writing.exception()  # retrieved: the caller has cancelled, and nothing is logged
                 raise
 
     async def _read(

@@ -102,9 +102,7 @@ class Tls:
         self.refused = 0  # handshakes that failed
         self._authority, self._certificate, self._key = map(Path, (authority, certificate, key))
         self._now = now
-        self._logged: set[str] = (
-            set()
-        )  # reasons already in the log since the last look at the files
+        self._logged: set[str] = set()  # reasons in the log since the last look at the files
         self.server = _context(ssl.PROTOCOL_TLS_SERVER, self._refuse)
         self.client = _context(ssl.PROTOCOL_TLS_CLIENT, self._refuse)
         self._stamp: list[object] = []
@@ -178,7 +176,7 @@ class Tls:
         return stamp
 
     def _refuse(self, reason: str) -> None:
-        """A handshake failed. Strangers cannot fill the log: each reason is logged once in a while."""
+        """A handshake failed. Strangers cannot fill the log: a reason is there once in a while."""
         self.refused += 1
         if reason not in self._logged and len(self._logged) < 16:
             self._logged.add(reason)
@@ -295,7 +293,7 @@ class _Outgoing:
         self.end = min(first + most, 1 << 8 * COUNTER_BYTES)
 
 
-class Sealed:
+class SealedDatagrams:
     """Datagrams under AES-256-GCM: key id, counter, ciphertext. A `datagrams.Wrapper`."""
 
     mark = prefix = MARK
@@ -352,7 +350,7 @@ class Sealed:
     # --- in ----------------------------------------------------------------------------------
 
     def open(self, data: bytes) -> Opened | None:
-        """Who sent it and what. None: unknown key, tampered with, truncated, too old, or seen before."""
+        """Who sent it and what. None: unknown key, forged, truncated, too old, or seen before."""
         entry = self._incoming.get(data[:KEY_ID_BYTES])
         if entry is None or len(data) < HEAD_BYTES + TAG_BYTES:
             return None

@@ -16,7 +16,7 @@ from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
 NOTHING = Event("", NodeId("nobody"), 0, [])
 
 
-class Stream:
+class GroupStream:
     """An async iterator. It ends when the group was left, and raises why it ended otherwise."""
 
     __slots__ = ("_arrived", "_event", "_handover", "_place", "_progress", "inbox", "taken", "view")
@@ -44,7 +44,7 @@ class Stream:
         """How much the application has taken."""
         return self.inbox.taken, self._place
 
-    def __aiter__(self) -> Stream:
+    def __aiter__(self) -> GroupStream:
         return self
 
     async def __anext__(self) -> Heard:
