@@ -111,6 +111,16 @@ async def test_a_member_that_leaves_is_removed_and_not_suspected(cluster: Cluste
 
 
 @live
+async def test_a_member_leaves_when_the_others_have_what_it_sent(cluster: Cluster) -> None:
+    first, second = await formed(*await cluster.nodes("n1", "n2"))
+    receipt = await first.send(b"my last words")
+    await first.leave()
+    assert receipt.number is not None
+    assert first.status()["stable_up_to"] >= receipt.number
+    assert await data_of(second, 1) == [b"my last words"]
+
+
+@live
 async def test_both_survivors_are_notified_of_a_killed_member(cluster: Cluster) -> None:
     n1, n2, n3 = await cluster.nodes("n1", "n2", "n3")
     first, second, _ = await formed(n1, n2, n3)

@@ -76,11 +76,6 @@ class Draining(Machine, Protocol):
         """No more have come: all that follows from them."""
 
 
-LEASES_TO_RETIRE = 6
-"""How many leases a retiring member waits, at most. By then the members that guard a ticket have
-surely replaced one of theirs, if they can at all."""
-
-
 @runtime_checkable
 class Retiring(Machine, Protocol):
     """Machines that hand something over before their member leaves (the input `Retire`)."""

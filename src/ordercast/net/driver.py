@@ -20,8 +20,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
-from ordercast.kernel.inputs import Input
-from ordercast.kernel.machine import Machine, Retiring
+from ordercast.kernel.inputs import Input, Join
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.machines import seat_of
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Sent, Timer
 from ordercast.net.committer import Committer
@@ -90,30 +91,23 @@ class Driver:
 
     # --- groups ------------------------------------------------------------------------------
 
-    def start(self, machine: Machine) -> Seat:
-        """A machine that groups will share."""
-        seat = self.host.seat(machine)
-        self.host.start(seat, time.monotonic_ns())
-        return seat
-
-    def add(
-        self, machine: Machine, plan: Plan, observer: GroupObserver, seat: Seat | None = None
-    ) -> None:
-        """The group is joined. A machine that groups share has been started, and has its seat."""
-        join = partial(self._add, machine, plan, observer, seat)
+    def add(self, machine: Machine, plan: Plan, observer: GroupObserver) -> None:
+        """The group is joined."""
+        join = partial(self._add, machine, plan, observer)
         if plan.group in self.host.leaving:  # its last step is not on the disk yet
             self._returning[plan.group] = _Returning(machine, observer, [join])
         else:
             join()
 
-    def _add(
-        self, machine: Machine, plan: Plan, observer: GroupObserver, seat: Seat | None
-    ) -> None:
+    def _add(self, machine: Machine, plan: Plan, observer: GroupObserver) -> None:
         self.observers[plan.group] = observer
-        if seat is not None:
-            self.host.join(seat, plan, time.monotonic_ns())
-        else:
-            self.start(machine)
+        host, now = self.host, time.monotonic_ns()
+        seat = seat_of(host, machine)
+        if seat is None:
+            seat = host.seat(machine)
+            host.start(seat, now)
+        if Join in machine.takes:  # groups share it
+            host.join(seat, plan, now)
 
     def machine(self, group: str) -> Machine | None:
         """The machine that serves this group."""
@@ -169,16 +163,6 @@ class Driver:
             self._returning[group].acts.append(lambda: self.after(group, then))
         elif group in self.host.seats:
             self.host.after(self.host.seats[group], then)
-
-    def may_go(self, group: str) -> bool:
-        """Whether others can do without us, now and for ever."""
-        machine = self.machine(group)
-        return not isinstance(machine, Retiring) or machine.may_go(group)
-
-    def has_heirs(self, group: str) -> bool:
-        """Whether anybody is there to hand over to what others need us for."""
-        machine = self.machine(group)
-        return isinstance(machine, Retiring) and machine.has_heirs(group, time.monotonic_ns())
 
     def has_company(self) -> bool:
         return any(contact.connection is not None for contact in self.mesh.contacts.values())

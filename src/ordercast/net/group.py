@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.kernel.departure import FLUSH_TIME, Departure
 from ordercast.kernel.inputs import GIVEN_BY_HOST, Backpressure, Input
 from ordercast.kernel.outbox import AS_PLANNED, Batch
 from ordercast.kernel.step import Heard
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from ordercast.kernel.family import Family, Plan
     from ordercast.net.condition import Condition
     from ordercast.net.driver import Driver
-
-LEAVE_SECONDS = 2.0
 
 
 class GroupNode(Protocol):
@@ -88,6 +87,7 @@ class Group:
         self.may_send = may_send and family.may_send(plan, node.me.name)
         self._installed: View | None = None  # the last one that the machine installed
         self._leaving = False
+        self.departure = Departure(family, plan)
         self._progress = progress = Progress(self.name, family.tells_stability)
         self.queue = SendQueue(
             progress, min(family.largest_batch(plan.options), LARGEST_BATCH), self
@@ -104,8 +104,7 @@ class Group:
         self.stream.taken = self.monitor.taken
         self.permit: SendPermit | None = None
         if family.permit is not None and family.needs_permit(plan):
-            lease = family.permit.lease(plan.options) / 1e9
-            self.permit = SendPermit(progress, self.queue, node.driver, lease)
+            self.permit = SendPermit(progress, self.queue, node.driver, self.departure)
         self._no_permit = (
             "all may send" if family.permit is None else "its updaters are named for ever"
         )
@@ -185,7 +184,7 @@ class Group:
     def submit(self, now: int, batch: Batch[Receipt]) -> None:
         try:
             event = self._driver.submit(now, self.name, batch.payloads, batch.size)
-            batch.receipt.number = event.number
+            batch.receipt.number = self._progress.submitted_up_to = event.number
             if self.formations is not None:
                 self.formations.sent(event, batch.receipt)
         except Exception as error:
@@ -338,7 +337,7 @@ class Group:
         self._leaving = True
         try:
             self.queue.flush()
-            await self._wait_while(self._is_underway, LEAVE_SECONDS)
+            await self._wait_while(self._is_underway, FLUSH_TIME / 1e9)
             if self.permit is not None:
                 await self._wait_while(self.permit.is_needed, self.permit.retire())
         except OrdercastError:
@@ -348,12 +347,10 @@ class Group:
                 self.node.leave(self)
 
     def _is_underway(self) -> bool:
-        progress = self._progress
-        unstable = progress.knows_stability and progress.stable_up_to < progress.delivered_up_to
-        return len(self.queue.outbox) > 0 or unstable
+        progress, waiting = self._progress, len(self.queue.outbox) > 0
+        return self.departure.is_underway(waiting, progress.submitted_up_to, progress.stable_up_to)
 
     async def _wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
-        """Up to a limit: a member may never answer, and the others can get it from each other."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while busy():

@@ -25,7 +25,8 @@ from types import TracebackType
 from typing import Any
 
 from ordercast.errors import DiskError, OrdercastError, UsageError
-from ordercast.kernel.family import Family, Level, Plan
+from ordercast.kernel.family import Family, Level
+from ordercast.kernel.machines import Machines
 from ordercast.levels import find_family, level_type
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
@@ -37,7 +38,6 @@ from ordercast.net.formations import Vote
 from ordercast.net.group import Group
 from ordercast.net.identity import Identity
 from ordercast.net.joining import plan_of
-from ordercast.net.machines import Machines
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
@@ -76,7 +76,6 @@ class Node:
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
         self.arrivals: Iterator[int] = count(1)  # what was delivered in any group, numbered
-        self._plans: dict[str, tuple[Family, Plan]] = {}  # of the groups that we are in
         self._broken: DiskError | None = None  # BROKEN, and then CLOSED: why
         # Since it was entered; what must be closed is on the stack.
         self._stack = AsyncExitStack()
@@ -138,7 +137,7 @@ class Node:
         self.driver = Driver(self.me, codec, trace, rules, config.peer_limit)
         self._committer = self.driver.committer = Committer(self.store, self._stop)
         stack.push_async_callback(self._committer.close)
-        self._machines = Machines(self.me, self.store.records, self.driver.start)
+        self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
         security = self._protection.security
         self.mesh = Mesh(self.me, config.cluster, self.driver, Random(), security)
         stack.push_async_callback(self.mesh.close)
@@ -253,7 +252,7 @@ class Node:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         hooks = Hooks(snapshot, restore, vote)
         family, plan = plan_of(self.config, self.families, name, level, members, hooks)
-        machine, seat = self._machines.take(family, plan)
+        machine = self._machines.take(family, plan)
         group = Group(
             self,
             family,
@@ -263,8 +262,7 @@ class Node:
             eject_after=self.config.eject_after / 1e9,
         )
         self.groups[name] = group
-        self._plans[name] = family, plan
-        self.driver.add(machine, plan, group, seat)
+        self.driver.add(machine, plan, group)
         return group
 
     async def reform(
@@ -285,7 +283,7 @@ class Node:
             }
             kinds = " and ".join(sorted(formed, reverse=True))
             raise UsageError(f"{name!r} is {group.family}: only {kinds} groups are formed")
-        planned = self._plans[name][1].members
+        planned = group.departure.plan.members
         for one in members or ():
             if one not in planned:
                 raise UsageError(f"{one} is not a member of {name!r}: {', '.join(planned)}")
@@ -303,13 +301,10 @@ class Node:
 
     def leave(self, group: Group) -> None:
         """Notifies the others and forgets the group. `group.leave()` waits for stability before."""
-        family, plan = self._plans[group.name]
-        nobody_needs_us = self.driver.may_go(group.name)
+        machine = self.driver.machine(group.name)
+        forgets = group.departure.forgets_records(machine, self.me.name)
         self._over(group, GroupClosed(f"{self.me} has left {group.name}"), sound=True)
-        # A bootstrap node that forgot its cluster could bootstrap it a second time.
-        permit = family.permit if family.needs_permit(plan) else None
-        if permit is not None and nobody_needs_us and permit.bootstrap_node(plan) != self.me.name:
-            # No member needs our records any more. If we join again, it is as a new member.
+        if forgets:
             self._committer.forget(group.name, lambda: None)
 
     def end(self, group: Group, why: OrdercastError, *, sound: bool = True) -> None:
@@ -323,7 +318,7 @@ class Node:
         assert machine is not None
         self.driver.leave(group.name)
         self.groups.pop(group.name, None)
-        self._machines.over(self._plans.pop(group.name)[1], machine, sound)
+        self._machines.over(group.departure.plan, machine, sound)
 
 
 def _opened_store(folder: Path, codec: Codec) -> FileStore:

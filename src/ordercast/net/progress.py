@@ -13,11 +13,13 @@ class Progress:
         "group",
         "knows_stability",
         "stable_up_to",
+        "submitted_up_to",
     )
 
     def __init__(self, group: str, knows_stability: bool) -> None:
         self.group = group
         self.knows_stability = knows_stability  # whether members know who has what
+        self.submitted_up_to = 0  # the number of our last event
         self.delivered_up_to = 0  # the number of our last event that was delivered here
         self.stable_up_to = 0  # our events up to this number are with every present member
         self.ended: Exception | None = None  # why the group is closed

@@ -22,15 +22,15 @@ done in a turn of its own.
 from __future__ import annotations
 
 import asyncio
+import time
 from enum import Enum
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
+from ordercast.kernel.departure import Departure
 from ordercast.kernel.inputs import Retire, Seek
-from ordercast.kernel.machine import LEASES_TO_RETIRE
 from ordercast.net.progress import Progress
 from ordercast.net.send_queue import SendQueue
 from ordercast.types import Updating
@@ -63,15 +63,17 @@ AFTER = {
 
 
 class SendPermit:
-    def __init__(self, progress: Progress, queue: SendQueue, driver: Driver, lease: float) -> None:
+    def __init__(
+        self, progress: Progress, queue: SendQueue, driver: Driver, departure: Departure
+    ) -> None:
         self.state = PermitState.NONE
         self._number = 0  # HELD or SUSPENDED: which ticket it is
         self._group = progress.group
         self._progress = progress
         self._queue = queue
         self._driver = driver
-        self._lease = lease  # seconds
-        self._retired_at = 0.0
+        self._departure = departure
+        self._retired_at = 0
         self._sought = False  # the machine knows that we want one
         self._waiting = 0  # calls of `become`
         self._had = False  # one of them has returned
@@ -153,19 +155,15 @@ class SendPermit:
 
     def retire(self) -> float:
         """We are about to leave the group. How many seconds that should be waited for."""
-        self._retired_at = monotonic()
+        self._retired_at = time.monotonic_ns()
         self._driver.give(self._group, Retire(self._group))
-        return LEASES_TO_RETIRE * self._lease
+        return self._departure.longest / 1e9
 
     def is_needed(self) -> bool:
-        """Whether there is something to be handed over, and somebody who takes it.
-
-        It takes a while to learn which members are there, and which are about to leave.
-        """
-        driver, name = self._driver, self._group
-        if driver.may_go(name) or not driver.has_company():
-            return False
-        return monotonic() < self._retired_at + self._lease or driver.has_heirs(name)
+        """Whether there is something to be handed over, and somebody who takes it."""
+        now, machine = time.monotonic_ns(), self._driver.machine(self._group)
+        elapsed = now - self._retired_at
+        return self._driver.has_company() and self._departure.is_needed(machine, elapsed, now)
 
     def _withdraw(self) -> None:
         """Nobody wants it any more."""

@@ -1,9 +1,9 @@
-"""The machines of a node: one for each group, or one that many groups share.
+"""The machines of one incarnation: one for each group, or one that many groups share.
 
-The machine of a group may be needed after the node left the group: if the family allows a member
+The machine of a group may be needed after the process left the group: if the family allows a member
 to rejoin in the same incarnation, the member continues with the machine that it had. A machine that
-groups share (`Family.one_machine`) exists as long as the node, because it must never use a number
-twice. If it breaks, only a new incarnation of the node can join such groups.
+groups share (`Family.one_machine`) exists as long as the incarnation, because it must never use a
+number twice. If it breaks, only a new incarnation can join such groups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Build, Family, Plan
-from ordercast.kernel.host import Seat
+from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Join
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -23,40 +23,50 @@ MOST_LEFT = 100
 """Groups that were left and whose machines we hold, so that they can be joined again."""
 
 
+def seat_of(host: Host, machine: Machine) -> Seat | None:
+    """The seat of a machine that is not closed. A machine that was left has none."""
+    return next((seat for seat in host.seated if seat.machine is machine), None)
+
+
 class Machines:
     def __init__(
         self,
         me: NodeId,
         records: Callable[[str], Sequence[Packet]],  # the persisted records of a group
-        start: Callable[[Machine], Seat],  # of one that groups share, before the first of them
+        chance: Callable[[Family, Plan | None], Random],  # None: for a machine that groups share
     ) -> None:
         self._me = me
         self._records = records
-        self._start = start
+        self._chance = chance
         # Groups of this incarnation that are over, with the machine where it can go on.
         self._left: dict[str, tuple[Plan, Machine | None]] = {}
-        self._shared: dict[Build, Seat | None] = {}  # None: it broke
+        self._shared: dict[Build, Machine | None] = {}  # None: it broke
 
-    def take(self, family: Family, plan: Plan) -> tuple[Machine, Seat | None]:
-        """The machine that serves this group from now on, and its seat if it has one already.
+    def share(self, family: Family, machine: Machine) -> None:
+        """The groups of this family share a machine that was built before any was taken."""
+        self._shared[family.build] = machine
+
+    def take(self, family: Family, plan: Plan) -> Machine:
+        """The machine that serves this group from now on. One that groups share may be new.
 
         UsageError: this incarnation cannot join it.
         """
         earlier = self._left.get(plan.group)
         if family.one_machine:
             shared = self._take_shared(family, plan)
-            if earlier is not None and earlier[1] is not shared.machine:
+            if earlier is not None and earlier[1] is not shared:
                 raise self._has_left(plan, "as another kind of group")
-            return shared.machine, shared
+            return shared
         if earlier is None:
-            (machine,) = family.build(self._me, (plan,), Random(), self._records(plan.group))
-            return machine, None
+            kept = self._records(plan.group)
+            (machine,) = family.build(self._me, (plan,), self._chance(family, plan), kept)
+            return machine
         if not family.rejoins or earlier[1] is None:
             raise self._has_left(plan, "again")
         if earlier[0].options != plan.options:
             raise self._has_left(plan, "with other options")
         del self._left[plan.group]
-        return earlier[1], None
+        return earlier[1]
 
     def _has_left(self, plan: Plan, how: str) -> UsageError:
         return UsageError(
@@ -64,11 +74,11 @@ class Machines:
             "restart the node"
         )
 
-    def _take_shared(self, family: Family, plan: Plan) -> Seat:
+    def _take_shared(self, family: Family, plan: Plan) -> Machine:
         if family.build not in self._shared:
-            (machine,) = family.build(self._me, (), Random(), ())
+            (machine,) = family.build(self._me, (), self._chance(family, None), ())
             assert Join in machine.takes
-            self._shared[family.build] = self._start(machine)
+            self.share(family, machine)
         shared = self._shared[family.build]
         if shared is None:
             raise UsageError(
@@ -82,7 +92,7 @@ class Machines:
         self._left[plan.group] = (plan, machine if sound else None)
         if Join in machine.takes:
             for build, shared in self._shared.items():
-                if shared is not None and shared.machine is machine and not sound:
+                if shared is machine and not sound:
                     self._shared[build] = None
             return
         usable = [
