@@ -9,7 +9,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.fifo import FAMILY
-from ordercast.protocol.fifo.member import Member
+from ordercast.protocol.fifo.member import FifoMember
 from ordercast.protocol.fifo.options import Options
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
@@ -25,7 +25,7 @@ class Mesh:
 
     def __init__(self, codec: Codec | None) -> None:
         plan = Plan("g", NAMES, Options(window=1 << 10, retain=1 << 12))
-        self.members = {name: Member(NodeId(name), plan, Random(name)) for name in NAMES}
+        self.members = {name: FifoMember(NodeId(name), plan, Random(name)) for name in NAMES}
         self.codec = codec
         for member in self.members.values():
             self._door(member, lambda step, member=member: member.start(step))
@@ -43,7 +43,7 @@ class Mesh:
         sender.submit(step, "g", payloads, count * len(PAYLOAD))
         self._carry(sender.me, step)
 
-    def _door(self, member: Member, call) -> None:  # type: ignore[no-untyped-def]
+    def _door(self, member: FifoMember, call) -> None:  # type: ignore[no-untyped-def]
         step = Step(0)
         call(step)
         self._carry(member.me, step)

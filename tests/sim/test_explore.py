@@ -22,10 +22,10 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol import fifo
-from ordercast.protocol.fifo.member import Member
+from ordercast.protocol.fifo.member import FifoMember
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Data
-from ordercast.protocol.fifo.peers import Peer
+from ordercast.protocol.fifo.peers import PRESENT, Peer
 from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.sim.explore import Bounds, Setting, explore, replay, setting, setting_of
 from ordercast.sim.explore.members import Failure
@@ -48,7 +48,7 @@ def fifo_setting(members: int, options: Options = FEW_TICKS, **rules: Any) -> Se
     return setting(fifo.FAMILY, members, options, latest_only=True, **rules)
 
 
-def family_of(member: type[Member]) -> Family:
+def family_of(member: type[FifoMember]) -> Family:
     def build(
         me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
     ) -> list[Machine]:
@@ -110,7 +110,7 @@ def test_a_report_is_one_sentence() -> None:
 # --- planted bugs ------------------------------------------------------------------------------
 
 
-class AnyOrder(Member):
+class AnyOrder(FifoMember):
     """Sends its events by datagram, and delivers what comes as it comes."""
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
@@ -119,42 +119,42 @@ class AnyOrder(Member):
         return event
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
-        self.streams[data.origin].admit(data)
+        self.streams.by_origin[data.origin].append(data)
         step.deliver(self._event(data))
 
 
-class Uncounted(Member):
+class Uncounted(FifoMember):
     """Delivers what comes by link without a look at its number."""
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
-        if not peer.present:
-            self._welcome(step, peer)
-        self.streams[data.origin].admit(data)
+        if peer.standing is not PRESENT:
+            self._connect(step, peer)
+        self.streams.by_origin[data.origin].append(data)
         step.deliver(self._event(data))
 
 
-class NeverRelays(Member):
+class NeverRelays(FifoMember):
     def _relay(self, step: Step) -> None:
         pass
 
 
-class LetsGo(Member):
+class LetsGo(FifoMember):
     """Takes every event for stable as soon as it has it itself."""
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
         super()._receive_data(step, peer, data)
-        for stream in self.streams.values():
+        for stream in self.streams.by_origin.values():
             stream.held.discard_up_to(stream.received_up_to)
 
 
-class AcknowledgesEarly(Member):
+class AcknowledgesEarly(FifoMember):
     """Says that it has of every stream what the one that is furthest has."""
 
     def _report(self, step: Step) -> None:
         super()._report(step)
         to, alive, channel, token = step.sent.pop()
         assert isinstance(alive, Alive)
-        peers = self.peers.values()
+        peers = list(self.peers)
         received = [
             (origin, max([up_to, *(peer.received.get(origin, 0) for peer in peers)]))
             for origin, up_to in alive.received
@@ -162,7 +162,7 @@ class AcknowledgesEarly(Member):
         step.sent.append((to, Alive(self.group, received, alive.hears), channel, token))
 
 
-class Fragile(Member):
+class Fragile(FifoMember):
     """Falls over when it has set somebody aside."""
 
     def _set_aside(self, step: Step, peer: Peer) -> None:
@@ -170,7 +170,7 @@ class Fragile(Member):
 
 
 VANISHED = {"n1 submits", "n1 → n2: fifo.data n1:1", "n1 crashes"}
-MUTANTS: list[tuple[type[Member], Setting, Bounds, str, int]] = [
+MUTANTS: list[tuple[type[FifoMember], Setting, Bounds, str, int]] = [
     (AnyOrder, fifo_setting(2), Bounds(submissions=N1_TWICE), "fifo", 4),
     (AnyOrder, fifo_setting(2), Bounds(submissions=1, duplicates=1), "no-duplication", 3),
     (
@@ -186,7 +186,7 @@ MUTANTS: list[tuple[type[Member], Setting, Bounds, str, int]] = [
 ]
 
 
-def with_mutant(where: Setting, member: type[Member]) -> Setting:
+def with_mutant(where: Setting, member: type[FifoMember]) -> Setting:
     ((_, plans),) = where.parts
     return Setting(
         where.names,
@@ -201,7 +201,7 @@ def with_mutant(where: Setting, member: type[Member]) -> Setting:
     ids=[f"{member.__name__}-{law}" for member, _, _, law, _ in MUTANTS],
 )
 def test_a_planted_bug_is_found_by_the_shortest_schedule(
-    member: type[Member], where: Setting, bounds: Bounds, law: str, length: int
+    member: type[FifoMember], where: Setting, bounds: Bounds, law: str, length: int
 ) -> None:
     settle = law == "agreement"  # what is missing shows only when all has come to rest
     assert explore(where, bounds, check, settle=settle).broken is None  # fifo as it is

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import LINK, Step
-from ordercast.protocol.fifo.member import Member
+from ordercast.protocol.fifo.member import FifoMember
 from ordercast.protocol.fifo.options import Options
 from ordercast.protocol.fifo.packets import Alive, Start
 from ordercast.protocol.fifo.peers import Peer
@@ -185,9 +185,9 @@ def test_objects_whose_state_is_hidden_are_rejected(make: Callable[[], object]) 
 # --- machines ----------------------------------------------------------------------------------
 
 
-def member() -> Member:
+def member() -> FifoMember:
     plan = Plan("g", ("n1", "n2", "n3"), Options())
-    made = Member(NodeId("n1"), plan, Random(1))
+    made = FifoMember(NodeId("n1"), plan, Random(1))
     step = Step(0)
     made.start(step)
     for name in ("n2", "n3"):
@@ -216,7 +216,7 @@ def test_every_field_of_a_machine_counts() -> None:
         assert encode(changed) != base, name
     for name in Peer.__slots__:
         changed = member()
-        setattr(changed.peers["n2"], name, "something else")
+        setattr(changed.peers.by_name["n2"], name, "something else")
         assert encode(changed) != base, name
 
 

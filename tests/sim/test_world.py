@@ -15,7 +15,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
-from ordercast.protocol.fifo.member import Member
+from ordercast.protocol.fifo.member import FifoMember
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Outcome, World
@@ -65,7 +65,7 @@ def test_a_run_may_take_exactly_as_many_events_as_it_needs() -> None:
     assert run(scenario(), most_events=needed - 1)[0].header.ending is Ending.CUT
 
 
-class Breaks(Member):
+class Breaks(FifoMember):
     """Cannot bear its third submission."""
 
     def submit(self, step: Step, group: str, payloads: list[bytes], size: int) -> Event:
@@ -75,7 +75,7 @@ class Breaks(Member):
         return event
 
 
-def families_of(kind: type[Member]) -> dict[str, Family]:
+def families_of(kind: type[FifoMember]) -> dict[str, Family]:
     def build(
         me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
     ) -> list[Machine]:

@@ -10,8 +10,9 @@ from ordercast.errors import PeerError
 from ordercast.kernel.losses import LOSSES_AT_ONCE
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.fifo import FAMILY
-from ordercast.protocol.fifo.member import LIVES_REMEMBERED, UNTOLD_LOSSES
+from ordercast.protocol.fifo.member import MOST_UNREPORTED
 from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.fifo.streams import INCARNATIONS_REMEMBERED
 from ordercast.testing.actor import Posted
 from ordercast.testing.stage import Stage
 from ordercast.types import NodeId
@@ -26,12 +27,12 @@ def formed(**options: Any) -> Stage:
     return stage
 
 
-def numbers(stage: Stage, life: NodeId) -> list[int]:
-    return [event.number for event in stage.deliveries(life)]
+def numbers(stage: Stage, node: NodeId) -> list[int]:
+    return [event.number for event in stage.deliveries(node)]
 
 
-def lost(stage: Stage, life: NodeId) -> list[object]:
-    return [note.columns["number"] for note in stage.notes(life, "lose")]
+def lost(stage: Stage, node: NodeId) -> list[object]:
+    return [note.columns["number"] for note in stage.notes(node, "lose")]
 
 
 def test_a_relay_with_a_gap_says_where_the_stream_goes_on() -> None:
@@ -83,7 +84,7 @@ def test_events_are_discarded_when_the_last_member_that_lacked_them_returns() ->
     stage.mend("n1", "n2")
     stage.settle(ticks=60)
     member: Any = stage.machine("n2")
-    assert member.streams[N1].held.count == 0
+    assert member.streams.by_origin[N1].held.count == 0
 
 
 def test_lost_events_of_an_incarnation_that_we_saw_begin_are_reported() -> None:
@@ -152,19 +153,19 @@ def test_invented_events_are_the_peers_fault(packets: list[Packet]) -> None:
 
 def test_the_remembered_incarnations_of_a_member_are_bounded() -> None:
     stage = formed()
-    for life in range(99):
-        stage.inject(N2, "n1", Start("g", NodeId("n3", life), 0))
+    for incarnation in range(99):
+        stage.inject(N2, "n1", Start("g", NodeId("n3", incarnation), 0))
     member: Any = stage.machine("n1")
-    assert len(member.streams) <= 3 * LIVES_REMEMBERED
+    assert len(member.streams.by_origin) <= 3 * INCARNATIONS_REMEMBERED
 
 
 def test_the_remembered_incarnations_in_a_peers_reports_are_bounded() -> None:
     stage = formed()
-    for life in range(999):
-        stage.inject(N2, "n1", Alive("g", [(NodeId("n3", life), 5)], [N1]))
+    for incarnation in range(999):
+        stage.inject(N2, "n1", Alive("g", [(NodeId("n3", incarnation), 5)], [N1]))
     member: Any = stage.machine("n1")
-    remembered = member.peers["n2"].received
-    assert len(remembered) <= 2 * 3 * (LIVES_REMEMBERED + 1)
+    remembered = member.peers.by_name["n2"].received
+    assert len(remembered) <= 2 * 3 * (INCARNATIONS_REMEMBERED + 1)
     assert NodeId("n3", 998) in remembered
 
 
@@ -192,10 +193,10 @@ def test_endless_jumps_are_rejected() -> None:
         stage.inject(N2, "n1", Start("g", N2, times * far))
         stage.inject(N2, "n1", Data("g", N2, times * far + 1, [b"x"], 1))
 
-    for times in range(1, UNTOLD_LOSSES + 1):
+    for times in range(1, MOST_UNREPORTED + 1):
         jump(times)
-    with pytest.raises(PeerError, match="more than can be written down"):
-        jump(UNTOLD_LOSSES + 1)
+    with pytest.raises(PeerError, match="skips more events than n1 can report"):
+        jump(MOST_UNREPORTED + 1)
 
 
 def test_a_full_member_is_not_sent_the_same_events_again() -> None:
@@ -251,4 +252,4 @@ def test_an_impossible_acknowledgement_changes_nothing() -> None:
     member: Any = stage.machine("n1")
     with pytest.raises(PeerError):
         stage.inject(N2, "n1", Alive("g", [(N1, 7)], []))
-    assert member.peers["n2"].received.get(N1, 0) == 0
+    assert member.peers.by_name["n2"].received.get(N1, 0) == 0

@@ -110,12 +110,12 @@ def come_to_rest(stage: Stage) -> Stage:
     return stage
 
 
-def delivered(stage: Stage, life: NodeId) -> list[tuple[NodeId, int]]:
-    return [(event.origin, event.number) for event in stage.deliveries(life)]
+def delivered(stage: Stage, node: NodeId) -> list[tuple[NodeId, int]]:
+    return [(event.origin, event.number) for event in stage.deliveries(node)]
 
 
-def lost(stage: Stage, life: NodeId) -> set[tuple[object, object]]:
-    return {(note.columns["origin"], note.columns["number"]) for note in stage.notes(life, "lose")}
+def lost(stage: Stage, node: NodeId) -> set[tuple[object, object]]:
+    return {(note.columns["origin"], note.columns["number"]) for note in stage.notes(node, "lose")}
 
 
 def stayers(stage: Stage) -> list[NodeId]:
@@ -125,7 +125,7 @@ def stayers(stage: Stage) -> list[NodeId]:
 
 
 def everybody(stage: Stage) -> list[NodeId]:
-    """Every life that anything happened to."""
+    """Every incarnation that anything happened to."""
     return list(dict.fromkeys(who for who, _ in stage.log))
 
 
@@ -138,9 +138,9 @@ def test_each_senders_events_are_delivered_in_order_and_once(
     schedule: list[Move], options: dict[str, Any]
 ) -> None:
     stage = come_to_rest(play(on_stage(options), schedule))
-    for life in everybody(stage):
+    for node in everybody(stage):
         for name in NAMES:
-            numbers = [number for origin, number in delivered(stage, life) if origin.name == name]
+            numbers = [number for origin, number in delivered(stage, node) if origin.name == name]
             assert numbers == sorted(set(numbers))
 
 
@@ -148,17 +148,17 @@ def test_each_senders_events_are_delivered_in_order_and_once(
 @given(steady)
 def test_without_overflow_every_accepted_event_reaches_every_member(schedule: list[Move]) -> None:
     stage = come_to_rest(play(on_stage(ROOMY), schedule))
-    made = {pair for life in stayers(stage) for pair in delivered(stage, life) if pair[0] == life}
-    for life in stayers(stage):
-        assert set(delivered(stage, life)) == made
-        assert not lost(stage, life)
+    made = {pair for node in stayers(stage) for pair in delivered(stage, node) if pair[0] == node}
+    for node in stayers(stage):
+        assert set(delivered(stage, node)) == made
+        assert not lost(stage, node)
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(deadly)
 def test_survivors_deliver_the_same(schedule: list[Move]) -> None:
     stage = come_to_rest(play(on_stage(ROOMY), schedule))
-    sets = [set(delivered(stage, life)) for life in stayers(stage)]
+    sets = [set(delivered(stage, node)) for node in stayers(stage)]
     assert all(each == sets[0] for each in sets)
 
 
@@ -166,10 +166,10 @@ def test_survivors_deliver_the_same(schedule: list[Move]) -> None:
 @given(stormy)
 def test_events_that_a_survivor_lacks_were_reported_as_lost(schedule: list[Move]) -> None:
     stage = come_to_rest(play(on_stage(TIGHT), schedule))
-    heard = {pair for life in stayers(stage) for pair in delivered(stage, life)}
-    for life in stayers(stage):
-        missing = heard - set(delivered(stage, life))
-        assert {(origin.name, number) for origin, number in missing} <= lost(stage, life)
+    heard = {pair for node in stayers(stage) for pair in delivered(stage, node)}
+    for node in stayers(stage):
+        missing = heard - set(delivered(stage, node))
+        assert {(origin.name, number) for origin, number in missing} <= lost(stage, node)
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)
@@ -181,7 +181,7 @@ def test_after_the_faults_every_member_accepts_and_sees_all_members(schedule: li
             assert stage.accepts(name)
             member: Any = stage.machine(name)
             others = {other.node for other in stage.actors.values() if other.alive}
-            assert set(member.present) == others - {actor.node}
+            assert set(member.peers.present) == others - {actor.node}
 
 
 # --- limits -----------------------------------------------------------------------------------
@@ -223,10 +223,10 @@ class Watched:
 
     def look(self) -> None:
         options = self.inner.options
-        for stream in self.inner.streams.values():
+        for stream in self.inner.streams.by_origin.values():
             assert stream.held.count <= options.retain
             assert stream.held.size <= options.retain_size
-        self.present = self.inner.present
+        self.peers = self.inner.peers
 
 
 class Shadowed(Watched):
@@ -297,7 +297,7 @@ def test_the_same_schedule_gives_the_same_run(schedule: list[Move]) -> None:
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
-@given(deadly)  # not stormy: see the old life in test_known_faults.py
+@given(stormy)
 def test_a_group_at_rest_sends_nothing_but_heartbeats(schedule: list[Move]) -> None:
     stage = come_to_rest(play(on_stage(TIGHT), schedule))
     before = len(stage.log)
@@ -334,24 +334,24 @@ class Foreign(Packet, tag="elsewhere.foreign"):
     pass
 
 
-lives = st.builds(NodeId, st.sampled_from([*NAMES, "stranger"]), st.sampled_from([0, 1, 2]))
+nodes = st.builds(NodeId, st.sampled_from([*NAMES, "stranger"]), st.sampled_from([0, 1, 2]))
 counts = st.sampled_from([0, 1, 2, 3, 50, (1 << 40) - 1])
 packets = st.one_of(
     st.just(Foreign("g")),
-    st.builds(Data, st.just("g"), lives, counts.filter(bool), st.just([b"x"]), st.just(1)),
-    st.builds(Start, st.just("g"), lives, counts),
+    st.builds(Data, st.just("g"), nodes, counts.filter(bool), st.just([b"x"]), st.just(1)),
+    st.builds(Start, st.just("g"), nodes, counts),
     st.builds(
         Alive,
         st.just("g"),
-        st.lists(st.tuples(lives, counts), max_size=4),
-        st.lists(lives, max_size=4),
+        st.lists(st.tuples(nodes, counts), max_size=4),
+        st.lists(nodes, max_size=4),
         st.booleans(),
     ),
 )
 
 
 @settings(deadline=None, derandomize=True, max_examples=60, phases=[Phase.generate])
-@given(steady, st.lists(st.tuples(lives, packets), min_size=1, max_size=6))
+@given(steady, st.lists(st.tuples(nodes, packets), min_size=1, max_size=6))
 def test_a_rejected_packet_changes_nothing(
     schedule: list[Move], said: list[tuple[NodeId, Packet]]
 ) -> None:

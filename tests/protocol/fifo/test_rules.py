@@ -21,15 +21,15 @@ def formed(names: str = "n1 n2 n3", **options: object) -> Stage:
 
 
 def texts(stage: Stage, name: str) -> list[bytes]:
-    """What the present life of a process delivered, message by message."""
+    """What the present incarnation of a process delivered, message by message."""
     events = stage.deliveries(stage.node(name))
     return [payload for event in events for payload in event.payloads]
 
 
 def view(stage: Stage, name: str) -> tuple[NodeId, ...]:
     """The last view that a process installed."""
-    life = stage.node(name)
-    return [what.members for who, what in stage.log if who == life and isinstance(what, View)][-1]
+    node = stage.node(name)
+    return [what.members for who, what in stage.log if who == node and isinstance(what, View)][-1]
 
 
 def isolate(stage: Stage, name: str) -> None:
@@ -263,7 +263,7 @@ def test_a_relayed_start_may_not_jump_while_the_origin_is_present() -> None:
     assert texts(stage, "n3") == [b"a"]
 
 
-# --- 7. a restarted member is a new life ------------------------------------------------------
+# --- 7. a restarted member is a new incarnation -----------------------------------------------
 
 
 def test_a_new_incarnation_ends_the_old_one_and_receives_from_then_on() -> None:

@@ -1,11 +1,12 @@
 """Reliable FIFO multicast in a fixed group: every sender's events in order, none between senders.
 
-packets.py   what members say to each other
-options.py   what can be set, with defaults that work
+packets.py   packets of a group
+options.py   options, with defaults that work
 stream.py    one origin's events at one member: what was received, what is held for whom
-peers.py     who is there: hearing, silence, return, new incarnations
-member.py    the machine: the doors, and the rules that join the parts
-words.py     how it reads in interaction files
+streams.py   the streams of all origins: who waits for which, who relays what
+peers.py     the other members: hearing, silence, return, new incarnations
+member.py    the machine: its inputs, and the rules that join the parts
+words.py     the wording of interaction files
 mutants.py   the same with planted bugs
 """
 

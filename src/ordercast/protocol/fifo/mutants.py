@@ -6,34 +6,34 @@ from random import Random
 
 from ordercast.kernel.family import Mutant, Plan, machine_per_group
 from ordercast.kernel.step import Step
-from ordercast.protocol.fifo.member import Member
+from ordercast.protocol.fifo.member import FifoMember
 from ordercast.protocol.fifo.packets import Data
 from ordercast.protocol.fifo.peers import Peer
 from ordercast.types import Event, NodeId, event_number
 
 
-class Invents(Member):
+class Invents(FifoMember):
     """Makes up an event of a member that it sets aside."""
 
     def _set_aside(self, step: Step, peer: Peer) -> None:
         super()._set_aside(step, peer)
-        assert peer.life is not None
-        number = event_number(peer.life.incarnation, 999_999)
-        step.deliver(Event(self.group, peer.life, number, [b"never said"]))
+        assert peer.node is not None
+        number = event_number(peer.node.incarnation, 999_999)
+        step.deliver(Event(self.group, peer.node, number, [b"never sent"]))
 
 
-class Repeats(Member):
-    """Delivers an event again when it is sent again, after a cut."""
+class Repeats(FifoMember):
+    """Delivers an event again when it is sent again, after a network cut."""
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
-        stream = self.streams.get(data.origin)
+        stream = self.streams.by_origin.get(data.origin)
         if stream is not None and data.number == stream.received_up_to:
             step.deliver(self._event(data))
         super()._receive_data(step, peer, data)
 
 
-class Shuffles(Member):
-    """Hands an event over only after the next one of its stream, now and then."""
+class Shuffles(FifoMember):
+    """Delivers an event only after the next one of its stream, now and then."""
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         super().__init__(me, plan, chance)
@@ -52,15 +52,15 @@ class Shuffles(Member):
             step.outputs.pop()
 
 
-class ForgetsTheDead(Member):
+class ForgetsTheDead(FifoMember):
     """Does not relay what a crashed sender got to it alone."""
 
     def _relay(self, step: Step) -> None:
         pass
 
 
-class SkipsOne(Member):
-    """Does not send every hundredth event to one of the members, and says that it did."""
+class SkipsOne(FifoMember):
+    """Does not send every hundredth event to one of the members, and pretends that it did."""
 
     def submit(self, step: Step, group: str, payloads: list[bytes], size: int) -> Event:
         event = super().submit(step, group, payloads, size)

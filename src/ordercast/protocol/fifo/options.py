@@ -1,4 +1,4 @@
-"""What can be set for a fifo group. Every default works."""
+"""The options of fifo groups. Every default works."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from ordercast.units import MILLISECOND, Duration, Size, take_units
 class Options(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=1_000_000)] = 256  # own events that not all have yet
     window_size: Size = Size(4 << 20)  # and their bytes
-    retain: Annotated[int, Meta(ge=1, le=1_000_000)] = 2048  # events a stream held for who is away
+    retain: Annotated[int, Meta(ge=1, le=1_000_000)] = (
+        2048  # events of a stream held for members that are away
+    )
     retain_size: Size = Size(16 << 20)
     heartbeat: Duration = Duration(50 * MILLISECOND)
-    suspicion_limit: Duration = Duration(1000 * MILLISECOND)  # silence after which one is set aside
+    suspicion_limit: Duration = Duration(
+        1000 * MILLISECOND
+    )  # silence after which a member is set aside
 
     def __post_init__(self) -> None:
         take_units(self)
@@ -24,13 +28,13 @@ class Options(Level, frozen=True, kw_only=True):
             raise ValueError("heartbeat must be longer than nothing")
         if self.suspicion_limit < 2 * self.heartbeat:
             raise ValueError("suspicion_limit must be at least two heartbeats")
-        # The last batch may fill the window to twice its size; what is held must not be that.
+        # The last batch may fill the window to twice its size, and all of it must be held.
         if self.retain < self.window or self.retain_size < 2 * self.window_size:
             raise ValueError("retain must be at least window, retain_size twice window_size")
 
     @property
     def silence_ticks(self) -> int:
-        """Silence is counted in heartbeats of one's own, so a stalled member blames nobody."""
+        """Silence is counted in heartbeats of one's own, so a stalled member suspects nobody."""
         return -(-self.suspicion_limit // self.heartbeat)
 
 

@@ -1,4 +1,4 @@
-"""What members of a fifo group say to each other.
+"""The packets of fifo groups.
 
 Data and Start travel by link, so that they arrive in the order in which they were sent. Alive
 travels by datagram: it is cumulative, so a lost one costs nothing but a little time, and it
@@ -12,10 +12,10 @@ from ordercast.types import NodeId, Payloads
 
 
 class Data(Packet, frozen=True, tag="fifo.data"):
-    """One event of origin's stream, from the origin itself or relayed by who holds it."""
+    """One event of origin's stream, from the origin itself or relayed by a member that holds it."""
 
     origin: NodeId
-    number: Number  # its place in this incarnation of the origin, from 1
+    number: Number  # its place in the stream of this incarnation, from 1
     payloads: Payloads
     size: Count  # bytes of the payloads, counted once by the origin
 
@@ -34,7 +34,7 @@ class Start(Packet, frozen=True, tag="fifo.start"):
 
 
 class Leave(Packet, frozen=True, tag="fifo.leave"):
-    """The sender leaves in an orderly way, after all that it sent before."""
+    """The last packet of a member that leaves."""
 
 
 class Alive(Packet, frozen=True, tag="fifo.alive"):

@@ -1,10 +1,12 @@
-"""One origin's events at one member: how far they came, and what is held for whom.
+"""One origin's events at one member: how far they were received, and what is held for whom.
 
-Rules. An event is accepted only as the next of its stream, so duplicates and relayed copies
-need no memory beyond one number. An accepted event is held until every member that is present
-acknowledged it; while somebody is away it is held longer, for their return, up to the limit.
-What an origin cannot bring to somebody, because it is gone or cut off, whoever holds it relays:
-once, and again only if they do not move.
+Rules.
+ 1. An event is accepted only as the next of its stream, so duplicates and relayed copies need no
+    memory beyond one number.
+ 2. An accepted event is held until every present member has acknowledged it. While a member is away
+    it is held longer, for its return, up to the limit.
+ 3. What an origin cannot bring to a peer is relayed once, and again only if the peer does not
+    advance.
 """
 
 from __future__ import annotations
@@ -17,22 +19,22 @@ from ordercast.types import NodeId
 
 
 class Lag:
-    """A peer that lacks events of a stream, and what was done about it."""
+    """A peer that lacks events of a stream, and what was relayed to it."""
 
-    __slots__ = ("given_up_to", "seen_at", "waited")
+    __slots__ = ("relayed_up_to", "seen_at", "waited")
 
     def __init__(self, seen_at: int) -> None:
         self.seen_at = seen_at  # what the peer had acknowledged when last looked at
         self.waited = 0  # ticks without progress since then
-        self.given_up_to: int | None = None  # how far we relayed to it
+        self.relayed_up_to: int | None = None  # None: we have relayed nothing
 
 
-class Stream:
+class OriginStream:
     __slots__ = ("acknowledged", "held", "lags", "origin", "received_up_to", "reported_up_to")
 
     def __init__(self, origin: NodeId, received_up_to: int, limit: Limit) -> None:
         self.origin = origin
-        # Everything up to here was admitted here, or was before our time, or was given up openly.
+        # Everything up to here was accepted, is not owed to us, or was reported as lost.
         self.received_up_to = received_up_to
         # Everything up to here has reached the application: what we acknowledge to others.
         self.reported_up_to = received_up_to
@@ -40,8 +42,8 @@ class Stream:
         self.acknowledged = Stability()  # followers: the present peers but the origin itself
         self.lags: dict[NodeId, Lag] = {}
 
-    def admit(self, data: Data) -> bool:
-        """Takes the next event of the stream; says no to an old one or one beyond a gap."""
+    def append(self, data: Data) -> bool:
+        """Takes the next event of the stream. False: it is an old one, or one beyond a gap."""
         if data.number != self.received_up_to + 1:
             return False
         self.received_up_to = data.number
@@ -49,23 +51,26 @@ class Stream:
         return True
 
     def skip_to(self, number: int) -> range:
-        """Gives up what nobody can send any more; returns the numbers that are lost."""
+        """Skips what no member can send any more. Returns the numbers that are lost."""
         lost = range(self.received_up_to + 1, number + 1)
         self.received_up_to = max(self.received_up_to, number)
         self.reported_up_to = max(self.reported_up_to, number)
         return lost
 
-    def trim(self, somebody_away: bool) -> int:
-        """Lets go of what all present members have; returns how far that is."""
+    def trim(self, is_any_away: bool) -> int:
+        """Discards what all present members have, unless others may return.
+
+        Returns how far all present members are.
+        """
         stable = self.acknowledged.stable_up_to(self.received_up_to)
-        if not somebody_away:
+        if not is_any_away:
             self.held.discard_up_to(stable)
         while self.held.over_limit:
             self.held.drop_oldest()
         return stable
 
     def resend(self, step: Step, group: str, peer: NodeId, has: int) -> None:
-        """Sends a peer all that is held beyond what it has, behind a Start that says where."""
+        """Sends a peer all that is held beyond what it has, after a Start that says where."""
         oldest = self.held.oldest
         after = max(has, self.received_up_to if oldest is None else oldest - 1)
         step.send(peer, Start(group, self.origin, after))
@@ -74,7 +79,7 @@ class Stream:
     def relay(
         self, step: Step, group: str, peer: NodeId, origin_cannot: bool, patience: int
     ) -> None:
-        """Sends a peer what it lacks, if the origin cannot, or if the peer does not move.
+        """Sends a peer what it lacks, if the origin cannot, or if the peer does not advance.
 
         Called every tick. Links lose nothing, so nothing is sent twice without a standstill.
         """
@@ -90,16 +95,16 @@ class Stream:
             lag.seen_at, lag.waited = has, 0
         else:
             lag.waited += 1
-        if lag.waited >= patience or (origin_cannot and lag.given_up_to is None):
+        if lag.waited >= patience or (origin_cannot and lag.relayed_up_to is None):
             self.resend(step, group, peer, has)
-            lag.given_up_to, lag.waited = newest, 0
-        elif origin_cannot and lag.given_up_to is not None:
-            self._send_after(step, group, peer, lag.given_up_to)
-            lag.given_up_to = newest
+            lag.relayed_up_to, lag.waited = newest, 0
+        elif origin_cannot and lag.relayed_up_to is not None:
+            self._send_after(step, group, peer, lag.relayed_up_to)
+            lag.relayed_up_to = newest
 
     def _send_after(self, step: Step, group: str, peer: NodeId, after: int) -> None:
         for data in self.held.after(after):
-            if data.number != after + 1:  # we lost some ourselves: the peer must jump with us
+            if data.number != after + 1:  # we lost some ourselves: the peer must skip them too
                 step.send(peer, Start(group, self.origin, data.number - 1))
             step.send(peer, data)
             after = data.number

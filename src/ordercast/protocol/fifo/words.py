@@ -1,4 +1,4 @@
-"""How fifo groups read in interaction files."""
+"""The wording of fifo groups in interaction files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def _state(member: Any) -> list[str]:
     forming = f", forming for {member.forming} ticks more" if member.forming else ""
     window = f"window {member.unstable.count} of {member.options.window}"
     return [
-        f"{member.me} has {value_text(member.present)} present, {window}{forming}",
+        f"{member.me} has {value_text(member.peers.present)} present, {window}{forming}",
         *(
             f"{member.me} has {stream.origin} up to {stream.received_up_to}, "
             f"holds {value_text([data.number for data in stream.held.after(0)])}"
-            for stream in member.streams.values()
+            for stream in member.streams.by_origin.values()
         ),
     ]
 

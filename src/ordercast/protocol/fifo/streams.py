@@ -1,0 +1,112 @@
+"""The streams of all origins at one member: who waits for which, and who relays what to whom.
+
+Rules.
+ 1. A stream waits for the acknowledgements of all present peers that are owed its events. A peer is
+    not owed its own events, nor those of an origin that was gone before the peer restarted.
+ 2. What an origin cannot bring to a peer, because it is gone or cut off, is relayed to that peer.
+ 3. The last few incarnations of a name are remembered. Packets of earlier ones are ignored.
+"""
+
+from __future__ import annotations
+
+from ordercast.kernel.buffers import Limit
+from ordercast.kernel.step import Step
+from ordercast.protocol.fifo.peers import PRESENT, Peer, Peers
+from ordercast.protocol.fifo.stream import OriginStream
+from ordercast.types import NodeId
+
+INCARNATIONS_REMEMBERED = 8
+"""Earlier incarnations of a name than this many are forgotten, and their packets ignored."""
+
+
+class OriginStreams:
+    def __init__(self, me: NodeId, limit: Limit, peers: Peers) -> None:
+        self.me = me
+        self.own = OriginStream(me, 0, limit)
+        self.by_origin: dict[NodeId, OriginStream] = {me: self.own}
+        self._limit = limit
+        self._peers = peers
+
+    # --- who waits for which -----------------------------------------------------------------
+
+    def follow(self, origin: NodeId, after: int) -> OriginStream:
+        stream = self.by_origin[origin] = OriginStream(origin, after, self._limit)
+        for peer in self._peers:
+            if peer.standing is PRESENT:
+                self._wait_for(stream, peer)
+        return stream
+
+    def connect(self, peer: Peer) -> None:
+        """All streams wait for a peer that has become present."""
+        for stream in self.by_origin.values():
+            self._wait_for(stream, peer)
+        assert peer.node is not None
+        theirs = self.by_origin.get(peer.node)
+        if theirs is not None:
+            for other in self._peers:
+                # A peer that came while the origin was away is owed its events from now on.
+                if (
+                    other.standing is PRESENT
+                    and other.node is not None
+                    and theirs.acknowledged.acknowledged(other.node) is None
+                ):
+                    self._wait_for(theirs, other)
+
+    def _wait_for(self, stream: OriginStream, peer: Peer) -> None:
+        """Retains the stream's events until this peer has them, if it is owed them."""
+        origin = stream.origin
+        assert peer.node is not None
+        if origin.name == peer.name:
+            return
+        if origin in peer.received:
+            stream.acknowledged.follow(peer.node, peer.received[origin])
+        elif not peer.was_restarted or origin == self.me or self._peers.is_present(origin):
+            stream.acknowledged.follow(peer.node, 0)
+
+    def disconnect(self, node: NodeId) -> None:
+        """No stream waits for this incarnation any more."""
+        for stream in self.by_origin.values():
+            stream.acknowledged.unfollow(node)
+            stream.lags.pop(node, None)
+
+    def trim(self) -> None:
+        for stream in self.by_origin.values():
+            stream.trim(self._peers.is_any_away)
+
+    def relay(self, step: Step, group: str, silence_ticks: int) -> None:
+        for stream in self.by_origin.values():
+            if stream is self.own or not stream.held.count:
+                continue
+            gone = not self._peers.is_present(stream.origin)
+            for peer in self._peers:
+                if peer.standing is PRESENT and peer.node is not None and not peer.full:
+                    cannot = gone or stream.origin not in peer.hears
+                    stream.relay(step, group, peer.node, cannot, silence_ticks)
+
+    # --- incarnations ------------------------------------------------------------------------
+
+    def is_forgotten(self, origin: NodeId) -> bool:
+        peer = self._peers.by_name.get(origin.name)
+        known = [one.incarnation for one in self.by_origin if one.name == origin.name]
+        if peer is not None and peer.node is not None:
+            known.append(peer.node.incarnation)
+        return origin.incarnation <= max(known, default=0) - INCARNATIONS_REMEMBERED
+
+    def forget_old(self) -> None:
+        for origin in [origin for origin in self.by_origin if self.is_forgotten(origin)]:
+            del self.by_origin[origin]
+
+    def is_agreed(self, peer: Peer) -> bool:
+        """Whether all present members have the same of the peer's earlier incarnations, and know
+        the new one."""
+        earlier = [
+            stream
+            for stream in self.by_origin.values()
+            if stream.origin.name == peer.name and stream.origin != peer.node
+        ]
+        return all(
+            peer.node in other.received
+            and all(other.received.get(one.origin, 0) == one.received_up_to for one in earlier)
+            for other in self._peers
+            if other.standing is PRESENT
+        )
