@@ -12,7 +12,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := requirements/build.lock requirements/dev.lock
-WORKERS ?= 2
+# Twice the cores of a small machine: half of the time, tests wait for sockets and other processes.
+WORKERS ?= 4
 ARGS ?=
 
 # Settings that people have for other projects must not leak into this one's environment.
@@ -31,7 +32,7 @@ demo: $(VENV)/.ready ## the main job in a minute or two, nothing to configure
 	@$(BIN)/ordercast demo $(ARGS)
 
 test: $(VENV)/.ready $(VENV)/.browser ## all tests; ARGS="-k name" for some, WORKERS=0 for one process
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(VENV)/.ready ## the linter, the formatter and the types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy

@@ -1,4 +1,4 @@
-"""What holds for every test: no property has a deadline, and a process has one Spark session."""
+"""What holds for every test: no deadlines, one Spark session, slow tests before quick ones."""
 
 from __future__ import annotations
 
@@ -19,3 +19,13 @@ def spark() -> Iterator[Any]:
 
     with open_session("local[2,4]", **{"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests come first, so that no worker is left with one at the end. All tests that use
+    the Spark session go to one worker (`--dist loadgroup`): each further session is a JVM."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=lambda item: "slow" not in item.keywords)

@@ -27,6 +27,7 @@ def test_the_readme_starts_with_commands_to_run(readme: str) -> None:
     assert "make test" in found
 
 
+@pytest.mark.slow
 def test_every_command_of_the_readme_works(readme: str, tmp_path: Path) -> None:
     assert commands(readme), "README.md has no ```sh block with a command"
     run_commands("README.md", readme, newcomers_copy(tmp_path / "ordercast"))
