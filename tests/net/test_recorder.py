@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.net.nodes import QUICK, Cluster, live, place_of, run, until
+from tests.store.stored import COMMIT_SIZE
 
 from ordercast import Event, GroupClosed, View
 from ordercast.errors import DiskError, TraceError, UsageError
 from ordercast.net.recorder import Recorder, run_recorder
-from ordercast.store.log import COMMIT, COMMIT_SIZE, ENTRY, HEAD, HEADER, POSITION, Walk
+from ordercast.store.log import COMMIT, ENTRY, HEAD, HEADER, POSITION, Walk
 from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import (
     RECORDING,
