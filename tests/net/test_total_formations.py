@@ -64,17 +64,18 @@ async def test_a_new_incarnation_enters_with_the_state_and_sends(cluster: Cluste
     n1, n2 = await traced(cluster, "n1", "n2")
     readers = Readers(n1, n2)
     first, second = readers.groups
-    await second.send(b"first life", until="stable")
+    await second.send(b"first incarnation", until="stable")
     await kill(n2)
     await until(lambda: readers.readers[0].names == ["n1"])
-    await first.send(b"meanwhile", until="stable")
+    receipt = await first.send(b"meanwhile", until="stable")
     again = await cluster.open("n2", trace=str(cluster.folder / "n2-again.rows"))
     introduce(n1, again)
     group, reader = readers.add(again, ["n1", "n2"])
     view = await n1.reform("orders", ["n1", "n2"])
     assert view.members == (NodeId("n1"), NodeId("n2", 1))
-    await group.send(b"second life", until="stable")
-    expected = [b"first life", b"meanwhile", b"second life"]
+    assert receipt.stable, "and stays so, though the formation is another"
+    await group.send(b"second incarnation", until="stable")
+    expected = [b"first incarnation", b"meanwhile", b"second incarnation"]
     await until(lambda: reader.data == readers.readers[0].data == expected)
     await readers.close()
 

@@ -71,7 +71,8 @@ class Formations:
     # --- what is sent ------------------------------------------------------------------------
 
     def sent(self, event: Event, receipt: Receipt) -> None:
-        self._under_way.append((event.formation, receipt))
+        if not receipt.stable:  # a member that is alone has stable events as soon as they are made
+            self._under_way.append((event.formation, receipt))
 
     def stable(self, up_to: int) -> None:
         """All of ours up to this number is with everybody."""
