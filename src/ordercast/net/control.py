@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,40 +32,54 @@ class Control:
         self._path = path
         self._status = status
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._conversations: set[asyncio.Task[None]] = set()  # in no order
 
     async def listen(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.unlink(missing_ok=True)
-            before = os.umask(0o177)  # nobody else may ask
-            try:
-                self._server = await asyncio.start_unix_server(
-                    self._talk, self._path, limit=LONGEST_QUESTION
-                )
-            finally:
-                os.umask(before)
+            listener = self._bound()
         except OSError as error:
             raise OrdercastError(
-                f"{self._path}: no socket can be made: {error.strerror}"
+                f"{self._path}: no socket can be made: {error.strerror or error}"
             ) from error
+        self._server = await asyncio.start_unix_server(
+            self._talk, sock=listener, limit=LONGEST_QUESTION
+        )
+
+    def _bound(self) -> socket.socket:
+        """Nobody else may ask. Other tasks make their files with the umask that they expect."""
+        listener = socket.socket(socket.AF_UNIX)
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(self._path))
+        except OSError:
+            listener.close()
+            raise
+        finally:
+            os.umask(before)
+        return listener
 
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
+        for conversation in self._conversations:
+            conversation.cancel()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
-            if self._open < CONVERSATIONS:
-                self._open += 1
-                try:
-                    await self._answer(reader, writer)
-                finally:
-                    self._open -= 1
+            if len(self._conversations) < CONVERSATIONS:
+                self._conversations.add(task)
+                await self._answer(reader, writer)
         except (OSError, ValueError, TimeoutError) as error:
             log.debug("a conversation on %s ended: %s", self._path, error)
+        except asyncio.CancelledError:
+            log.debug("a conversation on %s ended with its node", self._path)
         finally:
+            self._conversations.discard(task)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
