@@ -1,4 +1,4 @@
-"""Vector clocks against loops over entries, and the laws that make them an order."""
+"""Vector clocks merge entry by entry; a logical clock numbers above all that it knows."""
 
 from __future__ import annotations
 
@@ -8,23 +8,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from ordercast.kernel.clocks import LogicalClock, concurrent, covers, merge, precedes
+from ordercast.kernel.clocks import LogicalClock, merge
 
 # Few values, so that equal and comparable clocks are common.
 vectors = st.tuples(*[st.integers(0, 2)] * 3)
 
 
-@given(vectors, vectors)
-@settings(deadline=None)
-def test_comparisons_agree_with_loops_over_entries(a: tuple[int, ...], b: tuple[int, ...]) -> None:
-    at_most = at_least = True
-    for mine, other in zip(a, b, strict=True):
-        at_most = at_most and mine <= other
-        at_least = at_least and mine >= other
-    assert covers(a, b) is at_least
-    assert precedes(a, b) is (at_most and not at_least)
-    assert concurrent(a, b) is (not at_most and not at_least)
-    assert [precedes(a, b), precedes(b, a), concurrent(a, b), a == b].count(True) == 1
+def covers(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    return all(mine >= other for mine, other in zip(a, b, strict=True))
 
 
 @given(vectors, vectors, vectors)
@@ -39,10 +30,9 @@ def test_merge_is_the_least_that_covers_both(
     assert merge(b, a) == both
 
 
-def test_clocks_of_different_groups_do_not_compare() -> None:
-    for compare in (merge, covers, precedes, concurrent):
-        with pytest.raises(AssertionError):
-            compare((1, 2), (1, 2, 3))
+def test_clocks_of_different_groups_do_not_merge() -> None:
+    with pytest.raises(AssertionError):
+        merge((1, 2), (1, 2, 3))
 
 
 @given(st.lists(st.none() | st.integers(0, 40), max_size=40))

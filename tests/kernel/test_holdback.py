@@ -1,4 +1,4 @@
-"""HoldBack and InOrder against slow versions that look at everything each time."""
+"""HoldBack against a slow version that looks at everything each time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from ordercast.kernel.buffers import Limit
-from ordercast.kernel.holdback import HoldBack, InOrder
+from ordercast.kernel.holdback import HoldBack
 
 AMPLE = Limit(count=1000, size=10**6)
 
@@ -136,84 +136,3 @@ def test_an_item_is_forced_through_and_its_followers_come_after_it() -> None:
     assert queue.abandon("second") == "2"
     assert queue.satisfy("second") == ["3"]
     assert queue.missing() == ()
-
-
-class SlowInOrder:
-    def __init__(self, next_number: int) -> None:
-        self.next_number = next_number
-        self.waiting: dict[int, int] = {}  # size by number
-
-    def admit(self, number: int, size: int) -> list[int]:
-        held = sum(self.waiting.values())
-        ahead = number - self.next_number
-        if ahead == 0 or (0 < ahead < 5 and number not in self.waiting and held + size <= 20):
-            self.waiting[number] = size
-        return self.consecutive()
-
-    def skip_to(self, number: int) -> list[int]:
-        below = sorted(n for n in self.waiting if n < number)
-        for n in below:
-            del self.waiting[n]
-        self.next_number = max(self.next_number, number)
-        return below + self.consecutive()
-
-    def consecutive(self) -> list[int]:
-        released = []
-        while self.waiting.pop(self.next_number, None) is not None:
-            released.append(self.next_number)
-            self.next_number += 1
-        return released
-
-
-arrivals = st.lists(
-    st.tuples(st.sampled_from(["admit"] * 5 + ["skip"]), st.integers(-2, 7), st.integers(0, 9)),
-    max_size=60,
-)
-
-
-def play_in_order(order: InOrder[int], slow: SlowInOrder, history: list) -> None:
-    for verb, ahead, size in history:
-        number = slow.next_number + ahead
-        if verb == "admit":
-            assert order.admit(number, number, size) == slow.admit(number, size)
-        else:
-            assert order.skip_to(number) == slow.skip_to(number)
-        assert order.next_number == slow.next_number
-        assert order.size == sum(slow.waiting.values()) <= 20
-        assert len(order) == len(slow.waiting) < 5
-        gap = range(slow.next_number, min(slow.waiting, default=slow.next_number))
-        assert order.missing() == gap
-
-
-@given(arrivals, arrivals, arrivals)
-@settings(deadline=None)
-def test_in_order_agrees_with_the_slow_version(before: list, here: list, there: list) -> None:
-    order: InOrder[int] = InOrder(1, Limit(count=5, size=20))
-    slow = SlowInOrder(1)
-    play_in_order(order, slow, before)
-    snapshot, slow_snapshot = copy.deepcopy(order), copy.deepcopy(slow)
-    play_in_order(order, slow, here)
-    play_in_order(snapshot, slow_snapshot, there)
-
-
-def test_in_order_counts_what_it_does_not_take() -> None:
-    order: InOrder[str] = InOrder(1, Limit(count=3, size=10))
-    assert order.admit(3, "three") == []
-    assert order.admit(3, "three") == []
-    assert order.admit(4, "four") == []
-    assert order.admit(2, "two", size=11) == []
-    assert (order.repeated, order.refused) == (1, 2)
-    assert order.admit(1, "one", size=11) == ["one"]
-    assert order.admit(2, "two", size=11) == ["two", "three"]
-    assert order.admit(2, "two") == []
-    assert (order.repeated, order.refused) == (2, 2)
-
-
-def test_skipping_keeps_what_arrived() -> None:
-    order: InOrder[str] = InOrder(1, AMPLE)
-    for number, item in ((2, "two"), (5, "five"), (6, "six"), (9, "nine")):
-        order.admit(number, item)
-    assert order.skip_to(5) == ["two", "five", "six"]
-    assert order.next_number == 7
-    assert order.skip_to(3) == []
-    assert order.missing() == range(7, 9)

@@ -26,7 +26,7 @@ from ordercast.cli import screen
 from ordercast.errors import DiskError, OrdercastError, UnreachableError, UsageError
 from ordercast.kernel.family import Level
 from ordercast.kernel.step import Heard
-from ordercast.kernel.wording import told_text
+from ordercast.kernel.wording import notification_text
 from ordercast.levels import level_of
 from ordercast.net.config import table_of
 from ordercast.types import View
@@ -134,7 +134,7 @@ async def _print_all(group: Group, json: bool) -> None:
         elif isinstance(event, Message):
             print(f"{group.name}: {event.sender}: {_printable(event.data)}")
         else:
-            print(f"{group.name}: {_printable(told_text(event).encode())}")
+            print(f"{group.name}: {_printable(notification_text(event).encode())}")
         sys.stdout.flush()
 
 
@@ -154,7 +154,7 @@ def _fields(event: Heard) -> dict[str, Any]:
     if isinstance(event, Message):
         text = event.data.decode(errors="replace")
         return {"group": event.group, "sender": str(event.sender), "data": text}
-    return {"group": event.group, "told": told_text(event)}
+    return {"group": event.group, "told": notification_text(event)}
 
 
 async def _send_lines(group: Group) -> None:

@@ -1,7 +1,7 @@
 """Buffers with limits: what is retained for others, and what is remembered about the past.
 
 Nothing in a member grows without a bound. `Retained` knows its limit but never drops by itself:
-whether being over it means waiting, dropping or disconnecting somebody is the protocol's
+whether being over it means waiting, dropping or disconnecting a member is the protocol's
 decision, and so is what to report. `Bounded` forgets the oldest by itself and counts it.
 """
 
@@ -47,7 +47,7 @@ class Retained(Generic[T]):
         self.size += size
 
     def discard_up_to(self, number: int) -> int:
-        """Lets go of everything up to a number. Returns how many items that was."""
+        """Discards everything up to a number. Returns how many items that was."""
         count = bisect_right(self._numbers, number)
         if count:
             self.size -= sum(self._sizes[:count])
@@ -61,7 +61,7 @@ class Retained(Generic[T]):
         return self._items[bisect_right(self._numbers, number) :]
 
     def drop_oldest(self) -> tuple[int, T]:
-        """Lets go of the oldest item and tells which it was."""
+        """Discards the oldest item. Returns its number and the item."""
         assert self._numbers, "nothing is retained"
         self.size -= self._sizes.pop(0)
         return self._numbers.pop(0), self._items.pop(0)

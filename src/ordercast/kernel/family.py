@@ -68,7 +68,7 @@ class Promises(NamedTuple):
     laws: tuple[str, ...]
     when_nothing_fails: tuple[
         str, ...
-    ] = ()  # those kept while nobody crashes, is suspected or leaves
+    ] = ()  # those kept while no member crashes, is suspected or leaves
     source: str = ""  # the paper
     durable: bool = False  # no-duplication then holds across incarnations
 

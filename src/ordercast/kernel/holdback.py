@@ -1,11 +1,11 @@
-"""Hold-back queues: items that arrived before their turn.
+"""A hold-back queue: items that arrived before their predecessors.
 
-`HoldBack` keeps items that wait for named predecessors, in any partial order, and lets go of
-them in an order in which each follows all that it waited for. `InOrder` is the simple case of
-one numbered stream.
+`HoldBack` holds items that wait for named predecessors, in any partial order, and releases them in
+an order in which each follows all that it waited for.
 
-What they do not do: know what was there before. Whoever admits says what is still missing, as
-only the protocol has the clock that tells. Nor do they ask for what is missing, or give up.
+What it does not do: know what was there before. The caller says which predecessors are missing,
+because only the protocol has the clock that shows it. Nor does it ask for what is missing, or give
+up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Held(Generic[K, T]):
 class HoldBack(Generic[K, T]):
     """Items by key, each waiting for other keys. The cost is constant for each such edge.
 
-    It goes over its limit by one item at most: whoever admits must call `drop_oldest` (or
+    It goes over its limit by one item at most: after `admit` the caller must call `drop_oldest` (or
     `abandon` another, or force one through) until it is no longer `over_limit`, and learns so
     what was given up. The next `admit` asserts that.
 
@@ -47,7 +47,7 @@ class HoldBack(Generic[K, T]):
         self.limit = limit
         self.size = 0  # bytes of all that is held
         self._held: OrderedDict[K, _Held[K, T]] = OrderedDict()  # oldest first
-        # For each key that is not there: who waits for it, oldest first. Never empty dicts.
+        # For each key that is not there: the keys that wait for it, oldest first. Never empty.
         self._followers: dict[K, dict[K, None]] = {}
 
     def admit(self, key: K, item: T, waits_for: tuple[K, ...], size: int = 0) -> list[T]:
@@ -105,7 +105,7 @@ class HoldBack(Generic[K, T]):
         return held.item
 
     def drop_oldest(self) -> tuple[K, T]:
-        """Abandons what has been held longest and tells which it was."""
+        """Abandons the item that has been held longest. Returns its key and the item."""
         key = next(iter(self._held))
         item = self._held[key].item
         self.abandon(key)
@@ -121,11 +121,11 @@ class HoldBack(Generic[K, T]):
         return [held.item for held in self._held.values()]
 
     def awaited(self) -> tuple[K, ...]:
-        """The keys that somebody waits for, held or not, longest wanted first."""
+        """The keys that items wait for, held or not, longest wanted first."""
         return tuple(self._followers)
 
     def missing(self) -> tuple[K, ...]:
-        """The keys that somebody waits for and that are not held either, longest wanted first."""
+        """The keys that items wait for and that are not held either, longest wanted first."""
         return tuple(key for key in self._followers if key not in self._held)
 
     @property
@@ -142,66 +142,3 @@ class HoldBack(Generic[K, T]):
     @property
     def over_limit(self) -> bool:
         return len(self._held) > self.limit.count or self.size > self.limit.size
-
-
-class InOrder(Generic[T]):
-    """Puts one stream, numbered without gaps, back in order.
-
-    It never holds more than its limit. What is `limit.count` or more ahead, or would exceed
-    `limit.size`, is refused and counted; the item whose turn it is always gets through, so a
-    sender that sends again what was not acknowledged always makes progress.
-    """
-
-    __slots__ = ("_waiting", "limit", "next_number", "refused", "repeated", "size")
-
-    def __init__(self, next_number: int, limit: Limit) -> None:
-        self.next_number = next_number  # everything below was released or skipped
-        self.limit = limit
-        self.size = 0  # bytes of all that waits
-        self.refused = 0  # how many items came too far ahead to be held
-        self.repeated = 0  # how many items came again, or after they were skipped
-        self._waiting: dict[int, tuple[T, int]] = {}  # item and size; all above next_number
-
-    def admit(self, number: int, item: T, size: int = 0) -> list[T]:
-        """Takes an item and returns what is in order now, the item included if it is."""
-        if number == self.next_number:
-            self.next_number += 1
-            return [item, *self._consecutive()] if self._waiting else [item]
-        if number < self.next_number or number in self._waiting:
-            self.repeated += 1
-        elif number - self.next_number >= self.limit.count or self.size + size > self.limit.size:
-            self.refused += 1
-        else:
-            self._waiting[number] = (item, size)
-            self.size += size
-        return []
-
-    def skip_to(self, number: int) -> list[T]:
-        """Waits for nothing below a number any more. Returns what is in order now.
-
-        That includes the items below that did arrive. Skipping backwards changes nothing.
-        """
-        if number <= self.next_number:
-            return []
-        released = [self._take(waiting) for waiting in sorted(self._waiting) if waiting < number]
-        self.next_number = number
-        return released + self._consecutive()
-
-    def missing(self) -> range:
-        """The numbers of the first gap; empty when nothing waits."""
-        return range(self.next_number, min(self._waiting, default=self.next_number))
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def _consecutive(self) -> list[T]:
-        released = []
-        while self.next_number in self._waiting:
-            released.append(self._take(self.next_number))
-            self.next_number += 1
-        return released
-
-    def _take(self, number: int) -> T:
-        item, size = self._waiting.pop(number)
-        self.size -= size
-        return item

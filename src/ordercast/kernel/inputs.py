@@ -38,7 +38,7 @@ def named_input(takes: Collection[type[Input]], word: str, values: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class StatusResult(Input):
-    """The answer to a STATUS send: the packet arrived, or nobody knows whether it did."""
+    """The answer to a STATUS send: the packet arrived, or it is unknown whether it did."""
 
     token: Hashable
     arrived: bool
@@ -129,4 +129,4 @@ class Vote(Input):
 
 
 GIVEN_BY_HOST = (StatusResult, Join, Leave)
-"""Part of something larger that a host does: nobody else gives them."""
+"""Part of something larger that a host does: only the host gives them."""

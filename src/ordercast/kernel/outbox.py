@@ -12,7 +12,7 @@ Rules.
     another attribute: then the open batch is closed, and they begin the next one.
  4. An open batch of `full_bytes` leaves at once. A smaller one leaves when the turn ends. If
     another batch left less than `gather_time` ago it gathers for up to `gather_turns` turns more,
-    because small batches cost as much as large ones. A lone message, and one that somebody waits
+    because small batches cost as much as large ones. A lone message, and one that a sender waits
     for, gathers nothing.
 
 Pure: the time and the ends of turns come in as calls, and the caller asks the machine for room. A
@@ -58,7 +58,7 @@ NOW, TURN_ENDS, AS_PLANNED = When
 
 
 class Batch(Generic[R]):
-    """Messages that travel together. Whoever adds one adds to the size too."""
+    """Messages that travel together. The caller that adds one adds to the size too."""
 
     __slots__ = ("attribute", "payloads", "receipt", "size")
 
@@ -91,7 +91,7 @@ class Outbox(Generic[R]):
         self._closed: deque[Batch[R]] = deque()  # before the open one; none of them is empty
         self._closed_bytes = 0  # the sum over `_closed`
         self._closed_count = 0  # messages of `_closed`
-        self._hurried = False  # somebody waits for what is in here
+        self._hurried = False  # a sender waits for what is in here
         self._gathered = 0  # turns that the open batch has been held back
         self._left_at = LONG_AGO  # when the last batch left
 
@@ -134,13 +134,13 @@ class Outbox(Generic[R]):
         return TURN_ENDS
 
     def hurry(self) -> None:
-        """Somebody waits for what is in here: it leaves when this turn ends."""
+        """A sender waits for what is in here: it leaves when this turn ends."""
         self._hurried = True
 
     # --- out -----------------------------------------------------------------------------------
 
     def turn_ended(self, now: int) -> bool:
-        """Whether all that waits leaves now. If not, the next end of a turn is to be told too."""
+        """Whether all that waits leaves now. If not, the caller asks again after the next turn."""
         limits = self.limits
         if (
             self._gathered < limits.gather_turns
@@ -166,7 +166,7 @@ class Outbox(Generic[R]):
         return batch
 
     def give_up(self) -> list[Batch[R]]:
-        """All that waits, which nobody will send."""
+        """All that waits, which will not be sent."""
         given_up = [*self._closed, self.open]
         self._closed.clear()
         self._closed_bytes = self._closed_count = 0

@@ -56,7 +56,7 @@ class Packet(
         return self
 
     def from_wire(self) -> Packet:
-        """Undoes `to_wire`. PeerError: nobody could have made this."""
+        """Undoes `to_wire`. PeerError: no member could have made this."""
         return self
 
 

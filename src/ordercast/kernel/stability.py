@@ -1,11 +1,11 @@
 """Stability: how far each follower of one numbered stream has acknowledged it.
 
-What every follower has acknowledged is stable: nobody will ask for it again, and whoever keeps
-it for retransmission may let it go. The numbers may be counters, Newtop's order numbers or log
-positions; all that is asked of them is that they grow.
+What every follower has acknowledged is stable: no follower will ask for it again, and a member that
+retains it for retransmission may discard it. The numbers may be counters, Newtop's order numbers or
+log positions; they only have to grow.
 
-What it does not do: decide who follows. Members that leave or are excluded must be unfollowed,
-or the stream is never stable again.
+What it does not do: decide which members follow. Members that leave or are excluded must be
+unfollowed, or the stream is never stable again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stability:
                 self._at_least += 1
 
     def unfollow(self, follower: NodeId) -> None:
-        """Waits for this follower no longer. A stranger is ignored."""
+        """Waits for this follower no longer. A member that does not follow is ignored."""
         self._left_behind(self._acknowledged.pop(follower, None))
 
     def acknowledge(self, follower: NodeId, up_to: int) -> bool:
@@ -50,16 +50,11 @@ class Stability:
         return True
 
     def acknowledged(self, follower: NodeId) -> int | None:
-        """How far this follower is, or None for a stranger."""
+        """How far this follower is; None: the member does not follow."""
         return self._acknowledged.get(follower)
 
-    @property
-    def followers(self) -> tuple[NodeId, ...]:
-        """Who follows, in the order in which they were added."""
-        return tuple(self._acknowledged)
-
     def stable_up_to(self, otherwise: int) -> int:
-        """What every follower has, or `otherwise` where nobody follows."""
+        """What every follower has, or `otherwise` if there are none."""
         if not self._acknowledged:
             return otherwise
         if not self._at_least:

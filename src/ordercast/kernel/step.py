@@ -8,7 +8,7 @@ it once: packets that came together cost less so. The order of what is applied, 
   1. `kept` is made durable,
   2. `sent` leaves,
   3. `timers` are set,
-  4. `outputs` reach the application and the trace, in the order in which it was said.
+  4. `outputs` reach the application and the trace, in the order in which they were recorded.
 
 So "written before sent" holds by construction, and a call that raised did nothing at all.
 
@@ -54,7 +54,7 @@ DATAGRAM = Channel.DATAGRAM
 STATUS = Channel.STATUS
 
 LARGEST_DATAGRAM = 60_000
-"""Bytes of one packet sent by datagram. Larger ones are refused, never cut into pieces."""
+"""Bytes of one packet sent by datagram. Larger ones are refused, never fragmented."""
 
 Address: TypeAlias = NodeId | str
 """The receiver of a packet. A NodeId means that incarnation and no other. A bare name means the

@@ -42,16 +42,16 @@ def columns_text(columns: Mapping[str, object], words: PacketWords = _NO_WORDS) 
     return "".join(f" {k}={value_text(v, words)}" for k, v in columns.items() if v is not None)
 
 
-def told_text(news: object, words: PacketWords = _NO_WORDS) -> str:
-    """Anything that a machine told its application: what it is, and every field but the group."""
+def notification_text(news: object, words: PacketWords = _NO_WORDS) -> str:
+    """What a machine notified its application of: the class, and every field but the group."""
     names = getattr(type(news), "__match_args__", ())  # of structs, dataclasses and named tuples
     fields = {name: getattr(news, name) for name in names if name != "group"}
     return type(news).__name__ + columns_text(fields, words)
 
 
 def event_text(origin: str, number: int) -> str:
-    life = NodeId(origin, number >> COUNTER_BITS)
-    return f"{life}:{number & (1 << COUNTER_BITS) - 1}"
+    node = NodeId(origin, number >> COUNTER_BITS)
+    return f"{node}:{number & (1 << COUNTER_BITS) - 1}"
 
 
 def payload_text(payload: bytes) -> str:

@@ -39,8 +39,8 @@ from ordercast.kernel.wording import (
     columns_text,
     event_text,
     in_group,
+    notification_text,
     packet_text,
-    told_text,
     value_text,
 )
 from ordercast.protocol.families import FAMILIES
@@ -104,7 +104,7 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
                 kind = f"{kind} {event_text(str(left.pop('origin')), number)}"
                 del left["number"]
             return f"{who} notes {kind}{columns_text(left, words)}"
-    return f"{who} is told: {told_text(what, words)}{in_group(what.group)}"
+    return f"{who} is told: {notification_text(what, words)}{in_group(what.group)}"
 
 
 def _when(after: int | None) -> str:
