@@ -59,10 +59,10 @@ def run(
             async with asyncio.timeout(BOUND_SECONDS):
                 return await running.run()
         finally:
-            for life in running.lives:
-                assert life.process.returncode is not None
+            for member in running.members:
+                assert member.process.returncode is not None
                 with pytest.raises(ProcessLookupError):
-                    os.kill(life.process.pid, 0)
+                    os.kill(member.process.pid, 0)
 
     return asyncio.run(scene())
 
@@ -71,7 +71,7 @@ def void(value: object) -> None:
     """What a callback returns does not matter."""
 
 
-def life(gathered: Gathered, name: str, incarnation: int = 0) -> list[Row]:
+def rows_of(gathered: Gathered, name: str, incarnation: int = 0) -> list[Row]:
     return [row for row in gathered.rows if (row.process, row.incarnation) == (name, incarnation)]
 
 
@@ -84,7 +84,7 @@ def test_members_begin_send_and_stop(tmp_path: Path) -> None:
     assert ran.error is None
     assert ran.began is not None
     for name in NAMES:
-        rows = life(ran, name)
+        rows = rows_of(ran, name)
         assert kinds(rows)[0] == "start"
         assert kinds(rows)[-1] == "stop"
         assert {"leave", "crash"}.isdisjoint(kinds(rows))
@@ -98,7 +98,7 @@ def test_a_killed_member_restarts_as_a_new_incarnation(tmp_path: Path) -> None:
     crash = Crash(at=SOON, lasts=SOON, nodes=["n2"], disk="lost")
     ran = run(plan(crash, duration=4 * SECOND), tmp_path)  # for a new process needs its time
     assert ran.error is None
-    first, second = life(ran, "n2", 0), life(ran, "n2", 1)
+    first, second = rows_of(ran, "n2", 0), rows_of(ran, "n2", 1)
     assert kinds(first)[-1] == "crash"
     assert first[-1].step == first[-2].step + 1
     assert kinds(second)[0] == "start"
@@ -112,8 +112,8 @@ def test_a_member_that_crashed_for_good_is_not_restarted(tmp_path: Path) -> None
     for_good = Crash(at=SOON, nodes=["n3"])
     ran = run(plan(shorter, for_good), tmp_path)
     assert ran.error is None
-    assert kinds(life(ran, "n3"))[-1] == "crash"
-    assert not life(ran, "n3", 1)
+    assert kinds(rows_of(ran, "n3"))[-1] == "crash"
+    assert not rows_of(ran, "n3", 1)
 
 
 def test_crashes_may_overlap_and_hit_a_starting_process(tmp_path: Path) -> None:
@@ -135,10 +135,10 @@ def test_a_paused_member_is_suspected_and_returns(tmp_path: Path) -> None:
     pause = Pause(at=SOON, lasts=LONG, nodes=["n2"])
     ran = run(plan(pause, duration=4 * SECOND, quiet=2 * SECOND, options=HASTY), tmp_path)
     assert ran.error is None
-    others = life(ran, "n1")
+    others = rows_of(ran, "n1")
     assert "n2" in {row.peer for row in others if row.kind == "suspect"}
     assert "n2" in {row.peer for row in others if row.kind == "refute"}
-    assert kinds(life(ran, "n2"))[-1] == "stop"
+    assert kinds(rows_of(ran, "n2"))[-1] == "stop"
 
 
 def cut(kind: type[Cut], *sides: list[str], quiet: int) -> LivePlan:
@@ -160,10 +160,10 @@ def views_after_a_loss(rows: list[Row]) -> list[tuple[str, ...]]:
 def assert_cut_and_mended(ran: Gathered) -> None:
     assert ran.error is None
     for name, peers in {"n1": {"n2", "n3"}, "n2": {"n1"}, "n3": {"n1"}}.items():
-        rows = life(ran, name)
+        rows = rows_of(ran, name)
         assert {row.peer for row in rows if row.kind == "suspect"} >= peers
         assert NAMES in views_after_a_loss(rows)
-    delivered = {name: kinds(life(ran, name)).count("deliver") for name in NAMES}
+    delivered = {name: kinds(rows_of(ran, name)).count("deliver") for name in NAMES}
     assert len(set(delivered.values())) == 1  # what each side missed it got afterwards
 
 
@@ -179,7 +179,7 @@ def test_a_member_that_starts_during_a_cut_is_cut_off_and_mended(tmp_path: Path)
     wanted = plan(*faults, duration=5 * SECOND, quiet=6 * SECOND, options=HASTY)
     ran = run(wanted, tmp_path)
     assert ran.error is None
-    views = [row.members for row in life(ran, "n1", 1) if row.kind == "view"]
+    views = [row.members for row in rows_of(ran, "n1", 1) if row.kind == "view"]
     assert views[0] == ("n1",)  # alone, for nobody could be reached
     assert NAMES in views
 
@@ -218,8 +218,8 @@ def test_a_one_way_cut_of_the_kernel_is_noticed_at_both_ends(
     finally:
         namespaces.close()
     assert ran.error is None
-    assert "n1" in {row.peer for row in life(ran, "n2") if row.kind == "suspect"}
-    assert "n2" in {row.peer for row in life(ran, "n1") if row.kind == "suspect"}
+    assert "n1" in {row.peer for row in rows_of(ran, "n2") if row.kind == "suspect"}
+    assert "n2" in {row.peer for row in rows_of(ran, "n1") if row.kind == "suspect"}
 
 
 def test_namespaces_of_a_dead_run_are_swept(namespaces: Namespaces) -> None:
@@ -277,14 +277,14 @@ def test_a_port_that_is_taken_is_not_the_end(
     monkeypatch.setattr(supervisor, "randrange", lambda *span: next(ports, None) or real(*span))
     ran = run(plan(duration=SECOND // 4, quiet=SECOND // 4), tmp_path)
     assert ran.error is None
-    assert {row.incarnation for row in ran.rows} == {0}  # who did not come to be was no life
+    assert {row.incarnation for row in ran.rows} == {0}  # who cannot listen has none
 
 
 def test_a_member_that_dies_unexpectedly_ends_the_run(tmp_path: Path) -> None:
     ran = run(
         plan(duration=60 * SECOND),
         tmp_path,
-        on_begin=lambda running: os.kill(running.lives[0].process.pid, signal.SIGKILL),
+        on_begin=lambda running: os.kill(running.members[0].process.pid, signal.SIGKILL),
     )
     assert ran.error is not None
     assert "ended with code -9" in ran.error

@@ -13,7 +13,7 @@ from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.faults.hardware import Disk
 from ordercast.scenario.faults.members import OfMembers
 from ordercast.scenario.faults.paths import Cut
-from ordercast.scenario.faults.processes import Crash, Death, Restart
+from ordercast.scenario.faults.processes import Crash, ProcessDown, Restart
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.clock import Clock
@@ -75,7 +75,7 @@ def test_every_kind_occurs_and_none_that_was_not_asked_for() -> None:
     assert set(counts) == set(KINDS)
     assert min(counts.values()) > max(counts.values()) / 2
     assert {fault.mode for fault in faults if isinstance(fault, Disk)} == {"fail", "full", "slow"}
-    assert {fault.disk for fault in faults if isinstance(fault, Death)} == {"kept", "lost"}
+    assert {fault.disk for fault in faults if isinstance(fault, ProcessDown)} == {"kept", "lost"}
     few = [fault for seed in range(20) for fault in drawn(scenario(faults=["loss"]), seed)]
     assert {fault.kind for fault in few} == {"loss"}
 

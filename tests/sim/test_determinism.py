@@ -73,9 +73,9 @@ with ParquetSink(pathlib.Path(sys.argv[2]), scenario.run_name(3)) as sink:
 """
 
 
-def files_written(lake: Path, document: str, hash_seed: str) -> dict[str, bytes]:
+def files_written(lake: Path, document: str, hash_seed: str, *options: str) -> dict[str, bytes]:
     subprocess.run(
-        [sys.executable, "-c", RUN, document, str(lake)],
+        [sys.executable, *options, "-c", RUN, document, str(lake)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         check=True,
     )
@@ -89,6 +89,7 @@ def test_two_python_processes_write_the_same_bytes(tmp_path: Path) -> None:
     assert list(one) == ["run=all-at-once-3/part-00000.parquet", "run=all-at-once-3/run.json"]
     assert one == two
     assert len(one["run=all-at-once-3/part-00000.parquet"]) > 10_000
+    assert files_written(tmp_path / "no assertions", document, "1", "-O") == one
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -145,7 +145,7 @@ def test_leaves_that_overlap_end_with_the_last() -> None:
     [
         (
             {"kind": "leave", "for": "1s"},
-            "a member of a fifo group comes back in another life",
+            "a member of a fifo group returns in a new incarnation",
         ),
         ({"kind": "leave", "group": "h"}, "unknown group 'h'"),
         ({"kind": "join", "for": "1s"}, "a member joins at a time, not for a while"),

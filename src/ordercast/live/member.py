@@ -1,23 +1,23 @@
 """The program of one member of a live scenario: `python -m ordercast.live.member`.
 
-It is started and told what to do by `supervisor.py`, line by line. The first line on its standard
-input is its `Settings`; it opens its node, prints `READY` with what it has become, and then obeys
-one `Command` a line:
+`supervisor.py` starts it and sends it lines. The first line on its standard input is its
+`Settings`; it opens its node, prints `READY` with its incarnation and address, and then obeys one
+`Command` a line:
 
   meet   is connected with everybody at these places, and then prints `MET`
   start  joins its groups and sends for so many seconds
   cut    nothing passes from and to these names any more, but for what the last cut named
-  reform has a group formed anew, if that can be
+  reform asks for a group to be formed anew
   leave  leaves a group as an application does, after what was sent is with the others
   join   joins a group that it is not in
   give   gives a group an input of its family's
   stop-reading, read-on   takes nothing of what a group delivers, and takes it again
-  stop   writes the `stop` row and ends, without leaving a group: for the others it just is no more
+  stop   writes the `stop` row and ends, without leaving a group
 
 Where it takes a ticket to send, it wants one as the simulator's load does: all the time, or now and
-then for a while. When its input ends it ends too, at once: nobody is left who could tell it
-anything. Whatever goes wrong ends it with a sentence or a traceback on standard error and exit code
-1, for a member that goes on after a bug would prove nothing.
+then for a while. When its input ends it ends too, at once: its supervisor is gone. Whatever goes
+wrong ends it with a sentence or a traceback on standard error and exit code 1: a member that goes
+on after a bug would prove nothing.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class LiveMember:
         self._turns = {name: asyncio.Lock() for name in self._levels}  # to join and to leave
         self._until = 0.0  # when the load ends, on the loop's clock
         self._earliest = 0.0  # when our part of it begins
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()  # that are not done
 
     async def obey(self, commands: asyncio.StreamReader) -> None:
         """Until the input ends or says stop. Ends the process, and so never returns."""
@@ -239,7 +239,8 @@ class LiveMember:
 
     def _begin(self, work: Coroutine[Any, Any, None], earliest: float = 0.0) -> asyncio.Task[None]:
         task = asyncio.create_task(_or_die(work, earliest))
-        self._tasks.append(task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     def _stop(self) -> None:

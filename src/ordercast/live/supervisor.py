@@ -4,14 +4,14 @@ Theory of operation. The supervisor starts `member.py` once a member, waits unti
 there and connected, and begins the load everywhere at one instant, which is time 0 of the plan.
 Then it plays the faults: a crash is SIGKILL, a restart a new process on the same folder, a pause
 SIGSTOP, a cut the kernel's (`namespaces.py`) or, where that cannot be had, the runtime's own. At
-the end of the load it heals everything, waits for the quiet phase, and tells all to stop.
+the end of the load it ends every fault, waits for the quiet phase, and stops all members.
 
-What a fault does is said where it is defined (`scenario/faults`), for the simulator and for us: the
+What a fault does is defined once, for the simulator and for live runs (`scenario/faults`): the
 supervisor is a `World`, whose operations are signals, commands to members and cuts.
 
-Rules. Every process is in `lives` from its first moment, and whatever happens none outlives `run`.
-Every wait has a bound. A member that ends without being told to breaks the run off. What a killed
-life can no longer say the supervisor says for it: its `crash` row.
+Rules. Every process is in `members` from its first moment, and no process outlives `run`, whatever
+happens. Every wait has a bound. A member that ends without a command to do so ends the run. A
+killed process cannot write its `crash` row: the supervisor adds it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ READY_SECONDS = 60.0
 END_SECONDS = 15.0
 START_TRIES = 10
 PORTS = (20_000, 32_000)
-KEPT_FILES = frozenset({"incarnation", "lock"})
-"""What a lost disk leaves: a new life must never be taken for an old one."""
+FILES_NEVER_LOST = frozenset({"incarnation", "lock"})
+"""What a lost disk leaves: two incarnations must never have the same number."""
 
 
 class LivePlan(NamedTuple):
@@ -62,22 +62,22 @@ class Gathered(NamedTuple):
     rows: list[Row]
     began: int | None  # Unix time in nanoseconds; None: the load never began
     ended: int
-    error: str | None  # what broke it off
+    error: str | None  # why it ended early
 
 
 class LiveError(OrdercastError):
     """A live run that cannot go on."""
 
 
-class Life:
-    """One process, from its start to its end."""
+class MemberProcess:
+    """One incarnation of a member: an operating system process, from its start to its end."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, stem: Path) -> None:
         self.name = name
         self.process = process
         self.trace = stem.with_suffix(".rows")
         self.errors = stem.with_suffix(".err")
-        self.started = False  # it was told to begin, and so takes cuts
+        self.started = False  # it got the command to start, and so takes others
         self.killed_at: int | None = None  # Unix time in nanoseconds
         self.may_end = False
 
@@ -85,14 +85,14 @@ class Life:
     def alive(self) -> bool:
         return self.process.returncode is None and self.killed_at is None
 
-    def tell(self, line: Settings | Command) -> None:
+    def send(self, line: Settings | Command) -> None:
         """The pipe holds far more than all commands of a run, so nobody waits."""
         assert self.process.stdin is not None
         if self.alive:
             self.process.stdin.write(msgspec.json.encode(line) + b"\n")
 
     async def hear(self, word: str) -> str:
-        """The rest of the line that begins so. LiveError: it ended instead, or says nothing."""
+        """The rest of the line that begins so. LiveError: no such line came, or it ended."""
         assert self.process.stdout is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(READY_SECONDS):
@@ -100,8 +100,9 @@ class Life:
                     if line.startswith(word):
                         return line[len(word) :]
                 await self.process.wait()
-                raise LiveError(self.epitaph())
-        raise LiveError(f"{self.name} says nothing for {READY_SECONDS:.0f} s")
+                raise LiveError(self.how_it_ended())
+        within = f"{READY_SECONDS:.0f} s"
+        raise LiveError(f"{self.name} printed no {word.strip()} within {within}: is it overloaded?")
 
     async def place(self) -> str:
         """Where it listens, once it does."""
@@ -116,13 +117,13 @@ class Life:
         self.signal(signal.SIGKILL)
 
     def crash(self) -> None:
-        """As part of the plan. Who is dead stays as it is."""
+        """As part of the plan. A process that has ended stays as it is."""
         if self.alive:
             self.kill()
             self.killed_at = time.time_ns()
 
-    def epitaph(self) -> str:
-        """How it ended, and its last words."""
+    def how_it_ended(self) -> str:
+        """Its exit code, and the last line of its standard error."""
         text = self.errors.read_text("utf-8", "replace") if self.errors.exists() else ""
         words = text.strip().rpartition("\n")[2]
         code = self.process.returncode
@@ -135,24 +136,24 @@ class Supervisor:
         plan: LivePlan,
         folder: Path,
         network: Namespaces | None = None,  # None: loopback, and members that cut by themselves
-        tell: Callable[[str], None] = lambda text: None,
+        narrate: Callable[[str], None] = lambda text: None,
         watch: Callable[[Fault, bool], None] = lambda fault, begins: None,
     ) -> None:
         self.plan = plan
         self.names = plan.names
-        self._tell = tell
+        self._narrate = narrate
         self._faults = ActiveFaults(self, watch)
         self._cuts: Counter[Pair] = Counter()  # how many lie on each path
         self._cuts_made: frozenset[Pair] = frozenset()
         self._absent: set[tuple[str, str]] = set()  # who is not in which group
-        self.lives: list[Life] = []
+        self.members: list[MemberProcess] = []  # all incarnations
         self._folder = folder
         self._network = network
         self._places: dict[str, str] = {}
-        self._current: dict[str, Life] = {}
-        self._turns = {name: asyncio.Lock() for name in plan.names}  # one revival at a time
+        self._current: dict[str, MemberProcess] = {}
+        self._turns = {name: asyncio.Lock() for name in plan.names}  # one restart at a time
         self._watchers: list[asyncio.Task[None]] = []
-        self._revivals: list[asyncio.Task[None]] = []
+        self._restarts: list[asyncio.Task[None]] = []
         self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._began: int | None = None
         self._zero = 0.0  # on the loop's clock
@@ -173,33 +174,33 @@ class Supervisor:
 
     async def _start_all(self) -> None:
         await _all(self._start_first(name) for name in self.plan.names)
-        for life in self._current.values():
-            life.tell(Command(do="meet", places=self._places))
-        await _all(life.hear(MET) for life in self._current.values())
+        for member in self._current.values():
+            member.send(Command(do="meet", places=self._places))
+        await _all(member.hear(MET) for member in self._current.values())
         self._faults.prepare(self.plan.faults)
         self._began = time.time_ns()
         self._zero = asyncio.get_running_loop().time()
-        for life in self._current.values():
-            self._begin_life(life)
-        self._tell(f"{len(self._current)} processes have begun")
+        for member in self._current.values():
+            self._begin(member)
+        self._narrate(f"{len(self._current)} processes have begun")
 
     async def _start_first(self, name: str) -> None:
         """On a port below those that the system hands out, or a peer could dial from it while the
         member is down. Somebody may have it: then another is tried."""
         host = self._network.address(name) if self._network else "127.0.0.1"
         for left in reversed(range(START_TRIES)):
-            life = await self._spawn(name, f"{host}:{randrange(*PORTS)}")
+            member = await self._spawn(name, f"{host}:{randrange(*PORTS)}")
             try:
-                self._places[name] = await life.place()
+                self._places[name] = await member.place()
                 return
             except LiveError as error:
-                life.kill()
+                member.kill()
                 if not left or "cannot listen" not in str(error):
                     raise
-                shutil.rmtree(self._folder / name)  # nobody has heard of that life
+                shutil.rmtree(self._folder / name)  # no other member knows that incarnation
 
-    async def _spawn(self, name: str, listen: str) -> Life:
-        stem = self._folder / f"{name}-{len(self.lives)}"
+    async def _spawn(self, name: str, listen: str) -> MemberProcess:
+        stem = self._folder / f"{name}-{len(self.members)}"
         inside = self._network.command(name) if self._network else []
         with stem.with_suffix(".err").open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
@@ -209,69 +210,71 @@ class Supervisor:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,  # Ctrl-C is for us; we tell the members
+                start_new_session=True,  # Ctrl-C is for the supervisor, which ends the members
             )
-        life = Life(name, process, stem)
-        self.lives.append(life)
-        self._current[name] = life
-        data, trace = str(self._folder / name), str(life.trace)
+        member = MemberProcess(name, process, stem)
+        self.members.append(member)
+        self._current[name] = member
+        data, trace = str(self._folder / name), str(member.trace)
         node = {"name": name, "listen": listen, "data": data, "trace": trace, "insecure": True}
         groups = [group for group in self.plan.groups if name in group.members]
-        life.tell(Settings(node=node, groups=groups, load=self.plan.load))
-        return life
+        member.send(Settings(node=node, groups=groups, load=self.plan.load))
+        return member
 
-    def _begin_life(self, life: Life) -> None:
+    def _begin(self, member: MemberProcess) -> None:
         """It joins, and sends for as long as the load still runs."""
         left = self.plan.duration / 1e9 - (asyncio.get_running_loop().time() - self._zero)
-        life.started = True
-        self._tell_cuts(life)  # first, for whoever is cut off must not even be dialled
-        absent = [group for name, group in sorted(self._absent) if name == life.name]
+        member.started = True
+        self._send_cuts(member)  # first: a member that is cut off must not even be dialled
+        absent = [group for name, group in sorted(self._absent) if name == member.name]
         seconds = max(0.0, left)
-        life.tell(Command(do="start", places=self._places, seconds=seconds, absent=absent))
-        self._watchers.append(asyncio.create_task(self._watch(life)))
+        member.send(Command(do="start", places=self._places, seconds=seconds, absent=absent))
+        self._watchers.append(asyncio.create_task(self._watch(member)))
 
-    async def _watch(self, life: Life) -> None:
-        await life.process.wait()
-        if not life.may_end:
-            self._break_off(life.epitaph())
+    async def _watch(self, member: MemberProcess) -> None:
+        await member.process.wait()
+        if not member.may_end:
+            self._end_run(member.how_it_ended())
 
-    def _break_off(self, why: str) -> None:
+    def _end_run(self, why: str) -> None:
         if not self._broken.done():
             self._broken.set_result(why)
 
     async def _stop_all(self) -> None:
-        standing = [life for life in self._current.values() if life.alive]
-        for life in standing:
-            life.may_end = True
-            life.tell(Command(do="stop"))
+        standing = [member for member in self._current.values() if member.alive]
+        for member in standing:
+            member.may_end = True
+            member.send(Command(do="stop"))
         try:
             async with asyncio.timeout(END_SECONDS):
-                for life in standing:
-                    if await life.process.wait():
-                        raise LiveError(life.epitaph())
+                for member in standing:
+                    if await member.process.wait():
+                        raise LiveError(member.how_it_ended())
         except TimeoutError as error:
-            raise LiveError(f"a member does not stop within {END_SECONDS:.0f} s") from error
+            raise LiveError(f"a member did not stop within {END_SECONDS:.0f} s") from error
 
     async def _end_all(self) -> None:
         """Whatever happened: no process of ours is left."""
-        tasks = [*self._watchers, *self._revivals]
+        tasks = [*self._watchers, *self._restarts]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for life in self.lives:
-            life.kill()
-        for life in self.lives:
+        for member in self.members:
+            member.kill()
+        for member in self.members:
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
-                    await life.process.communicate()
+                    await member.process.communicate()
 
     # --- time --------------------------------------------------------------------------------
 
     async def _play(self) -> None:
         plan, faults = self.plan, self._faults
-        moments = [(fault.at, faults.begin, fault) for fault in plan.faults]
-        ends = [(fault.until, faults.end, fault) for fault in plan.faults]
-        moments += [(at, end, which) for at, end, which in ends if at and at < plan.duration]
+        moments: list[tuple[int, Callable[[Fault], None], Fault]] = []
+        for fault in plan.faults:  # at one time in the order of the simulator's event queue
+            moments.append((fault.at, faults.begin, fault))
+            if fault.until is not None and fault.until < plan.duration:
+                moments.append((fault.until, faults.end, fault))
         for at, act, fault in sorted(moments, key=lambda moment: moment[0]):
             await self._wait_until(at)
             act(fault)
@@ -280,8 +283,8 @@ class Supervisor:
         faults.heal()
         await self._update_cuts()
         await self._wait_until(plan.duration + plan.quiet)
-        if self._revivals:
-            await asyncio.wait(self._revivals, timeout=READY_SECONDS)
+        if self._restarts:
+            await asyncio.wait(self._restarts, timeout=READY_SECONDS)
         await self._wait_until(plan.duration + plan.quiet)
 
     async def _wait_until(self, at: int) -> None:
@@ -293,15 +296,15 @@ class Supervisor:
 
     # --- faults ------------------------------------------------------------------------------
 
-    physics = None  # nothing of this machine's is ours to change
+    physics = None  # the network, disk and clock of this machine cannot be changed
 
     def crash(self, name: str) -> None:
         self._current[name].crash()
 
     def restart(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
         if not self._current[name].alive:
-            revival = self._revive(name, disk, is_down)
-            self._revivals.append(asyncio.create_task(revival))
+            restart = self._restart_in_time(name, disk, is_down)
+            self._restarts.append(asyncio.create_task(restart))
 
     def pause(self, name: str) -> None:
         if self._current[name].alive:
@@ -317,56 +320,61 @@ class Supervisor:
         self._cuts.subtract(paths)
 
     def form(self, name: str, group: str) -> None:
-        self._tell_started(name, Command(do="reform", group=group))
+        self._send_if_started(name, Command(do="reform", group=group))
 
     def keep_out(self, name: str, group: str) -> None:
         self._absent.add((name, group))
 
     def join(self, name: str, group: str) -> None:
         self._absent.discard((name, group))
-        self._tell_started(name, Command(do="join", group=group))
+        self._send_if_started(name, Command(do="join", group=group))
 
     def leave(self, name: str, group: str) -> None:
         self._absent.add((name, group))
-        self._tell_started(name, Command(do="leave", group=group))
+        self._send_if_started(name, Command(do="leave", group=group))
 
     def give(self, name: str, group: str, word: str, values: Mapping[str, Any]) -> None:
-        self._tell_started(name, Command(do="give", group=group, word=word, values=dict(values)))
+        self._send_if_started(name, Command(do="give", group=group, word=word, values=dict(values)))
 
     def stop_reading(self, name: str, group: str) -> None:
-        self._tell_started(name, Command(do="stop-reading", group=group))
+        self._send_if_started(name, Command(do="stop-reading", group=group))
 
     def read_on(self, name: str, group: str) -> None:
-        self._tell_started(name, Command(do="read-on", group=group))
+        self._send_if_started(name, Command(do="read-on", group=group))
 
-    def _tell_started(self, name: str, command: Command) -> None:
-        """One that has not begun hears of it when it does."""
+    def _send_if_started(self, name: str, command: Command) -> None:
+        """A member that starts later learns then which groups it is in, and what is cut."""
         if self._current[name].started:
-            self._current[name].tell(command)
+            self._current[name].send(command)
 
-    async def _revive(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
+    async def _restart_in_time(
+        self, name: str, disk: DiskFound, is_down: Callable[[], bool]
+    ) -> None:
         try:
             async with self._turns[name], asyncio.timeout(READY_SECONDS + END_SECONDS):
                 await self._start_again(name, disk, is_down)
-        except (LiveError, TimeoutError) as error:
-            self._break_off(str(error) or f"{name} does not come back")
+        except LiveError as error:
+            self._end_run(str(error))
+        except TimeoutError:
+            within = f"{READY_SECONDS + END_SECONDS:.0f} s"
+            self._end_run(f"{name} did not restart within {within}: is it overloaded?")
 
     async def _start_again(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
         if self._current[name].alive:
-            return  # another crash of its ended at the same time
+            return  # another of its crashes ended at the same time
         await self._current[name].process.wait()
         if disk == "lost":
             _erase(self._folder / name)
         if is_down():
             return
-        life = await self._spawn(name, self._places[name])
+        member = await self._spawn(name, self._places[name])
         if is_down():
-            life.crash()  # meanwhile the next crash began, and found nobody to kill
+            member.crash()  # meanwhile the next crash began, and found no process
         try:
-            await life.place()
-            self._begin_life(life)
+            await member.place()
+            self._begin(member)
         except LiveError:
-            if life.killed_at is None:  # if it was killed, it could not speak any more
+            if member.killed_at is None:  # otherwise it was killed before it could print
                 raise
 
     async def _update_cuts(self) -> None:
@@ -377,35 +385,35 @@ class Supervisor:
         self._cuts_made = paths
         if self._network is not None:
             await self._network.set_cuts(paths)
-        for life in self._current.values():
-            if life.started:
-                self._tell_cuts(life)
+        for member in self._current.values():
+            if member.started:
+                self._send_cuts(member)
 
-    def _tell_cuts(self, life: Life) -> None:
+    def _send_cuts(self, member: MemberProcess) -> None:
         """Its own switch, where no network of the kernel's does it."""
         if self._network is None:
             paths = sorted(self._cuts_made)
-            incoming = [one for one, two in paths if two == life.name]
-            outgoing = [two for one, two in paths if one == life.name]
-            life.tell(Command(do="cut", incoming=incoming, outgoing=outgoing))
+            incoming = [one for one, two in paths if two == member.name]
+            outgoing = [two for one, two in paths if one == member.name]
+            member.send(Command(do="cut", incoming=incoming, outgoing=outgoing))
 
     # --- what is left ------------------------------------------------------------------------
 
     def _gather(self) -> list[Row]:
         rows: list[Row] = []
-        for life in self.lives:
-            own = list(read_log(life.trace)) if life.trace.exists() else []
-            if life.killed_at is not None and own:
+        for member in self.members:
+            own = list(read_log(member.trace)) if member.trace.exists() else []
+            if member.killed_at is not None and own:
                 last = own[-1]
-                at = max(life.killed_at, last.at)
-                own.append(Row(life.name, last.incarnation, last.step + 1, at, "crash"))
+                at = max(member.killed_at, last.at)
+                own.append(Row(member.name, last.incarnation, last.step + 1, at, "crash"))
             rows += own
         return rows
 
 
 def _erase(folder: Path) -> None:
     for path in folder.iterdir():
-        if path.name not in KEPT_FILES:
+        if path.name not in FILES_NEVER_LOST:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

@@ -46,7 +46,7 @@ class Lots(NamedTuple):
     scenario: Scenario
     chaos: ChaosSettings
     families: Families
-    gone: list[str]  # who is not there to the end by what was drawn so far
+    gone: list[str]  # processes that what was drawn so far takes away
 
     def drawn(self, draw: Random, kinds: list[str], every: Duration) -> list[Fault]:
         """Faults of these kinds, one every so often."""
@@ -63,5 +63,5 @@ class Lots(NamedTuple):
             lot = Lot(Duration(at), nodes, lasts, draw, *self)
             fault = kind.drawn(lot)
             if fault is not None:
-                assert lot.rest, "is drawn for every fault"
+                _ = lot.rest  # drawn for every fault, whether its kind needs it or not
                 faults.append(fault)

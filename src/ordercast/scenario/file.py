@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import UsageError, unknown_word
-from ordercast.kernel.family import Family
+from ordercast.kernel.family import Family, Plan
 from ordercast.levels import Choice, choose, find_family, level_type
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.planned import PLANNED
@@ -44,13 +44,25 @@ def choices_in(scenario: Scenario, families: Mapping[str, Family] = FAMILIES) ->
     ]
 
 
+def plans_in(
+    scenario: Scenario, families: Mapping[str, Family] = FAMILIES
+) -> list[tuple[Family, Plan]]:
+    """The groups as their machines are built with them."""
+    groups = zip(scenario.groups(), choices_in(scenario, families), strict=True)
+    return [
+        (
+            family,
+            Plan(group.name, tuple(sorted(group.members)), own, scenario.begins_formed(group)),
+        )
+        for group, (family, own) in groups
+    ]
+
+
 def family_of_each(
     scenario: Scenario, families: Mapping[str, Family] = FAMILIES
 ) -> dict[str, Family]:
     """The family of each group, by the group's name."""
-    choices = choices_in(scenario, families)
-    groups = zip(scenario.groups(), choices, strict=True)
-    return {group.name: choice.family for group, choice in groups}
+    return {plan.group: family for family, plan in plans_in(scenario, families)}
 
 
 def parameters_of(scenario: Scenario, choices: Sequence[Choice]) -> dict[str, Any]:

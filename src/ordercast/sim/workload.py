@@ -110,7 +110,7 @@ class Sender:
         return Outbox(self._limits, lambda: None)
 
     def _make(self, _: None) -> None:
-        """The application makes its next messages, if it lives and is not stuck."""
+        """The application makes its next messages, if its process runs."""
         process = self._process
         session = process.session(self._group)
         if session is not None and session != self._session:

@@ -16,13 +16,12 @@ from typing import NamedTuple
 from ordercast import __version__
 from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.family import Family, Plan
-from ordercast.levels import Choice
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
 from ordercast.scenario.chaos import faults_of
 from ordercast.scenario.faults.active import ActiveFaults
-from ordercast.scenario.file import choices_in, family_in, parameters_of
-from ordercast.scenario.schema import GroupSettings, Scenario
+from ordercast.scenario.file import choices_in, family_in, parameters_of, plans_in
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.faults import SimulatedWorld, schedule
 from ordercast.sim.memberships import Memberships
@@ -68,10 +67,7 @@ class World:
         self._most_events = most_events
         self._families = families
         self._choices = choices_in(scenario, families)
-        self._groups = [
-            (choice.family, plan_of(scenario, group, choice))
-            for group, choice in zip(scenario.groups(), self._choices, strict=True)
-        ]
+        self._groups = plans_in(scenario, families)
         self.families = [family for family, _ in self._groups]
         in_order = [family.name for family in families.values()]
         in_order += [family.name for family in self.families]  # those that live elsewhere
@@ -169,20 +165,14 @@ class World:
         )
 
 
-def plan_of(scenario: Scenario, group: GroupSettings, choice: Choice) -> Plan:
-    members = tuple(sorted(group.members))
-    return Plan(group.name, members, choice.options, scenario.begins_formed(group))
-
-
 def advice_on(scenario: Scenario, families: Mapping[str, Family] = FAMILIES) -> list[str]:
     """What is doubtful about the options of a scenario's groups, though they can be run."""
     found = []
-    for group, choice in zip(scenario.groups(), choices_in(scenario, families), strict=True):
-        family, plan = choice.family, plan_of(scenario, group, choice)
+    for family, plan in plans_in(scenario, families):
         senders = [
             name
             for name in scenario.senders()
-            if name in group.members and family.may_send(plan, name)
+            if name in plan.members and family.may_send(plan, name)
         ]
         load = scenario.workload
         rate = load.rate_in(family.round_of(plan.options))

@@ -1,4 +1,4 @@
-"""The faults that lie on a run: begun and ended one by one, whoever keeps the time."""
+"""The active faults of a run: begun and ended one by one, whoever keeps the time."""
 
 from __future__ import annotations
 

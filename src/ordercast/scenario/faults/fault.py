@@ -9,7 +9,7 @@ A kind of fault knows
                 live run do the same; `why_not_live` where real processes do not allow it
 
 and is listed in `faults/__init__.py`. Faults overlap: each is ended by itself, and what the others
-still hold is seen in `others`, the faults that lie on the run at the time.
+still hold is seen in `others`, the faults that are active at the time.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class World(Protocol):
         """Before the run: the process is not in this group until it joins."""
 
     def join(self, name: str, group: str) -> None:
-        """The process joins the group, unless it is in it, now and in later lives."""
+        """The process joins the group, if it is not in it, and so do its later incarnations."""
 
     def leave(self, name: str, group: str) -> None:
-        """The process leaves the group in an orderly way, now and in later lives."""
+        """The process leaves the group in an orderly way. No later incarnation is in it."""
 
     def give(self, name: str, group: str, word: str, values: Mapping[str, Any]) -> None:
         """The application gives its member the input of this name (`named_input`)."""
@@ -139,10 +139,10 @@ class Lot:
         self.scenario = scenario
         self.chaos = chaos
         self.families = families
-        self.gone = gone  # who is not there to the end by what was drawn before
+        self.gone = gone  # processes that what was drawn before takes away
 
     def loses(self, name: str) -> bool:
-        """Whether this process may be one that is not there all the time. If so, it is."""
+        """Whether this process may be away from now on or until it joins; if so, it is counted."""
         if name in self.gone or len(self.scenario.names) - len(self.gone) <= self.chaos.survivors:
             return False
         self.gone.append(name)
@@ -196,14 +196,11 @@ class Fault(Part, frozen=True, tag_field="kind"):
         """Before the run begins, with all faults of the run."""
 
     def begin(self, world: World, others: Sequence[Fault]) -> None:
-        """It happens. `others` are those that lie on the run, this one included."""
+        """It happens. `others` are those that are active, this one included."""
         raise NotImplementedError
 
     def end(self, world: World, others: Sequence[Fault]) -> None:
-        """It is over. `others` still lie on the run, this one no longer."""
-
-    def lies_on(self, name: str, world: World) -> bool:
-        return name in (self.nodes or world.names)
+        """It is over. `others` are still active, this one no longer."""
 
     def check(self, scenario: Scenario, families: Families) -> Iterator[tuple[str, str]]:
         """What is wrong with it in this scenario: at which key, and what."""

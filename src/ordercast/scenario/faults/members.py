@@ -84,7 +84,7 @@ class Reform(OfMembers, frozen=True, tag="reform"):
 class Leave(OfMembers, frozen=True, tag="leave"):
     """The members leave the group in an orderly way; with `for` they join it again afterwards.
 
-    As long as it lies on a member, no life of the process is in the group.
+    While it is active, no incarnation of the process is in the group.
     """
 
     @property
@@ -106,16 +106,17 @@ class Leave(OfMembers, frozen=True, tag="leave"):
         self, scenario: Scenario, group: GroupSettings, families: Families
     ) -> Iterator[tuple[str, str]]:
         family = families[group.name]
-        if self.lasts is not None and not _may_come_back(group.name, families):
-            yield "for", f"a member of a {family.name} group comes back in another life: leave out"
+        if self.lasts is not None and not _may_rejoin(group.name, families):
+            what = f"a member of a {family.name} group returns in a new incarnation"
+            yield "for", f"{what}: leave `for` out"
 
     @classmethod
     def drawn(cls, lot: Lot) -> Fault | None:
         group, name = _place(lot)
-        comes_back = lot.draw.random() < 0.7 and _may_come_back(group, lot.families)
-        if not comes_back and not lot.loses(name):
+        rejoins = lot.draw.random() < 0.7 and _may_rejoin(group, lot.families)
+        if not rejoins and not lot.loses(name):
             return None
-        lasts = lot.lasts if comes_back else None
+        lasts = lot.lasts if rejoins else None
         return cls(at=lot.at, nodes=[name], group=group, lasts=lasts)
 
 
@@ -199,6 +200,6 @@ def _place(lot: Lot) -> Place:
     return Place(group.name, lot.draw.choice(group.members))
 
 
-def _may_come_back(group: str, families: Families) -> bool:
-    """Whether a member that left can join again in the same life."""
+def _may_rejoin(group: str, families: Families) -> bool:
+    """Whether a member that left can join again in the same incarnation."""
     return families[group].rejoins or families[group].one_machine

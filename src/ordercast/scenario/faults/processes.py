@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from ordercast.scenario.schema import Scenario
 
 RESTART_PAUSE = 100 * MILLISECOND
-"""How long a process is down that is restarted without a word on how long."""
+"""How long a process is down, if its `restart` has no `for`."""
 
 
-class Death(Fault, frozen=True):
-    """The process dies. It is down until the last of its deaths is over."""
+class ProcessDown(Fault, frozen=True):
+    """The process crashes. It is down until the last of its crashes is over."""
 
-    disk: DiskFound = "kept"  # what the next life finds
+    disk: DiskFound = "kept"  # what the next incarnation finds
 
     def begin(self, world: World, others: Sequence[Fault]) -> None:
         for name in self.nodes:
@@ -27,16 +27,16 @@ class Death(Fault, frozen=True):
 
     def end(self, world: World, others: Sequence[Fault]) -> None:
         for name in self.nodes if not self.is_for_good else ():
-            world.restart(name, self.disk, partial(is_down, name, world, others))
+            world.restart(name, self.disk, partial(is_down, name, others))
 
 
-def is_down(name: str, world: World, faults: Sequence[Fault]) -> bool:
+def is_down(name: str, faults: Sequence[Fault]) -> bool:
     """Whether one of these faults holds the process down."""
-    return any(isinstance(fault, Death) and fault.lies_on(name, world) for fault in faults)
+    return any(isinstance(fault, ProcessDown) and name in fault.nodes for fault in faults)
 
 
-class Crash(Death, frozen=True, tag="crash"):
-    """The process dies; with `for` it starts again afterwards."""
+class Crash(ProcessDown, frozen=True, tag="crash"):
+    """The process crashes; with `for` it restarts afterwards."""
 
     @property
     def is_for_good(self) -> bool:
@@ -50,8 +50,8 @@ class Crash(Death, frozen=True, tag="crash"):
         return cls(at=lot.at, nodes=nodes, lasts=lasts, disk=lot.rest.disk)
 
 
-class Restart(Death, frozen=True, tag="restart"):
-    """The process dies and starts again."""
+class Restart(ProcessDown, frozen=True, tag="restart"):
+    """The process crashes and restarts."""
 
     @property
     def until(self) -> Duration:
@@ -84,5 +84,5 @@ class Pause(Fault, frozen=True, tag="pause"):
 
     def end(self, world: World, others: Sequence[Fault]) -> None:
         for name in self.nodes:
-            if not any(isinstance(other, Pause) and other.lies_on(name, world) for other in others):
+            if not any(isinstance(other, Pause) and name in other.nodes for other in others):
                 world.resume(name)

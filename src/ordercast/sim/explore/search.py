@@ -46,7 +46,7 @@ from ordercast.trace.text import format_history
 from ordercast.types import NodeId
 
 
-class Judgement(Protocol):
+class LawAnswer(Protocol):
     """What a judge says of one law. `ordercast.check` has the verdicts for it."""
 
     @property
@@ -59,7 +59,7 @@ class Judgement(Protocol):
     def why(self) -> str: ...
 
 
-Judge: TypeAlias = Callable[[Trace], Sequence[Judgement]]
+Judge: TypeAlias = Callable[[Trace], Sequence[LawAnswer]]
 
 
 class Present(NamedTuple):
@@ -79,7 +79,7 @@ def anything(present: Sequence[Present]) -> str | None:
 
 
 class _Violation(NamedTuple):
-    """What an invariant said, as a judgement."""
+    """What an invariant said, as an answer."""
 
     why: str
     law: str = "the invariant"
@@ -92,7 +92,7 @@ class Broken(NamedTuple):
 
     schedule: tuple[str, ...]
     settled: bool  # a fair run followed the schedule
-    verdict: Judgement | None
+    verdict: LawAnswer | None
     error: str | None  # what a machine raised, where there is no verdict
     trace: Trace
 
@@ -142,7 +142,7 @@ class Report(NamedTuple):
 
 class Replayed(NamedTuple):
     trace: Trace
-    verdicts: Sequence[Judgement]
+    verdicts: Sequence[LawAnswer]
     error: str | None
 
     @property

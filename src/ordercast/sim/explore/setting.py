@@ -14,9 +14,9 @@ import msgspec
 from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.levels import choose
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
+from ordercast.scenario.file import plans_in
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.clock import TRUE, Clock
 from ordercast.types import NodeId
@@ -125,14 +125,8 @@ def setting_of(
     scenario: Scenario, families: Mapping[str, Family] = FAMILIES, **rules: Any
 ) -> Setting:
     """The groups, members and options of a scenario; its load, times and faults do not matter."""
-    plans: dict[str, list[Plan]] = {}
-    known: dict[str, Family] = {}
-    for group in scenario.groups():
-        given = scenario.options_of(group)
-        family, options = choose(scenario.family_of(group), given, families)
-        formed = scenario.begins_formed(group)
-        plan = Plan(group.name, tuple(sorted(group.members)), options, formed)
-        known[family.name] = family
-        plans.setdefault(family.name, []).append(plan)
-    parts = tuple((known[name], tuple(own)) for name, own in plans.items())
+    plans: dict[str, tuple[Family, list[Plan]]] = {}
+    for family, plan in plans_in(scenario, families):
+        plans.setdefault(family.name, (family, []))[1].append(plan)
+    parts = tuple((family, tuple(own)) for family, own in plans.values())
     return Setting(scenario.names, parts, **rules)
