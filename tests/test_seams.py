@@ -22,7 +22,7 @@ from tests.net.nodes import Cluster, introduce, live
 
 import ordercast
 from ordercast.check.history import History
-from ordercast.check.law import Delivery, Form, Law, Streaming
+from ordercast.check.law import Delivery, Law, LawForm, Streaming
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict, broken, holds
 from ordercast.cli.main import main
@@ -441,7 +441,7 @@ def test_a_toy_law_is_judged_on_spark(tmp_path: Path, spark: Any) -> None:
     sound, deaf = judge_lake(spark, folders, [UNBROKEN, "fifo"])
     assert answers(sound.verdicts) == {NAME: Answer.HOLDS, "fifo": Answer.HOLDS}
     assert answers(deaf.verdicts) == {NAME: Answer.BROKEN, "fifo": Answer.HOLDS}
-    assert sound.forms == {NAME: Form.PLAIN, "fifo": Form.VECTOR}
+    assert sound.forms == {NAME: LawForm.PLAIN, "fifo": LawForm.VECTOR}
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from ordercast import Fifo, Group, Message, Node, View
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, Duration
 from ordercast.wire import greeting
-from ordercast.wire.framing import FrameReader, Kind, frame
+from ordercast.wire.framing import FrameKind, FrameReader, frame
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello
 
 GENEROUS = 30  # seconds, for what takes a fraction of one
@@ -203,11 +203,11 @@ class Caller:
         self._writer.write(data)
 
     def say(self, kind: int, body: bytes = b"") -> None:
-        self.write(frame(Kind(kind), body))
+        self.write(frame(FrameKind(kind), body))
 
     def greet(self, name: str, incarnation: int = 0, **changed: Any) -> None:
         fields = {"version": PROTOCOL_VERSION, "cluster": "ordercast", "port": 0} | changed
-        self.say(Kind.HELLO, greeting.encode(Hello(node=NodeId(name, incarnation), **fields)))
+        self.say(FrameKind.HELLO, greeting.encode(Hello(node=NodeId(name, incarnation), **fields)))
 
     async def hear(self, *kinds: int) -> tuple[int, bytes] | None:
         """The next frame of these kinds (any, if none is named), or None at the end."""
@@ -227,9 +227,9 @@ class Caller:
     async def connect(self, name: str, incarnation: int = 0, received: int = 0) -> Hello:
         """The whole handshake, from the dialler's side."""
         self.greet(name, incarnation)
-        heard = await self.hear(Kind.HELLO)
+        heard = await self.hear(FrameKind.HELLO)
         assert heard is not None
-        self.say(Kind.RESUME, greeting.encode(greeting.Resume(received)))
+        self.say(FrameKind.RESUME, greeting.encode(greeting.Resume(received)))
         return greeting.decode(heard[1], Hello)
 
     async def drain(self) -> None:
@@ -241,7 +241,7 @@ class Caller:
 
     async def refusal(self) -> str:
         """The reason that the node gives before it hangs up."""
-        heard = await self.hear(Kind.REFUSE)
+        heard = await self.hear(FrameKind.REFUSE)
         assert heard is not None, "it hung up without a reason"
         return greeting.decode(heard[1], greeting.Refuse).reason
 

@@ -13,7 +13,7 @@ from tests.net.halting_member import HALTED
 from tests.net.nodes import Caller, place_of
 
 from ordercast import Node
-from ordercast.wire.framing import Kind
+from ordercast.wire.framing import FrameKind
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ class MemberProcess:
         host, _, port = self._listen.rpartition(":")
         caller = Caller(*await asyncio.open_connection(host, port))
         caller.greet("visitor")
-        assert await caller.hear(Kind.HELLO)
+        assert await caller.hear(FrameKind.HELLO)
         await caller.close()
 
     async def kill(self) -> None:

@@ -22,7 +22,7 @@ from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.codec import Codec
-from ordercast.wire.framing import LARGEST_GREETING, FrameReader, Kind
+from ordercast.wire.framing import LARGEST_GREETING, FrameKind, FrameReader
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, Resume
 
 CODEC = Codec(FAMILIES.values())
@@ -176,7 +176,9 @@ def test_random_datagrams_do_not_stop_a_node(tmp_path: Path, data: list[bytes]) 
 
 @LIVE
 @given(
-    frames=st.lists(st.tuples(st.sampled_from(Kind) | st.integers(0, 255), BYTES), max_size=10),
+    frames=st.lists(
+        st.tuples(st.sampled_from(FrameKind) | st.integers(0, 255), BYTES), max_size=10
+    ),
     resumes=st.booleans(),
 )
 def test_random_frames_from_a_connected_node_do_not_stop_a_node(
@@ -185,9 +187,9 @@ def test_random_frames_from_a_connected_node_do_not_stop_a_node(
     async def attack(node: Node) -> None:
         caller = await dial(node)
         caller.greet("n3")
-        assert await caller.hear(Kind.HELLO)
+        assert await caller.hear(FrameKind.HELLO)
         if resumes:
-            caller.say(Kind.RESUME, greeting.encode(Resume(0)))
+            caller.say(FrameKind.RESUME, greeting.encode(Resume(0)))
         for kind, body in frames:
             caller.write(len(body).to_bytes(4) + bytes([kind]) + body)
         await caller.close()

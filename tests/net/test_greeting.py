@@ -15,7 +15,7 @@ from ordercast.net import connection as connection_module
 from ordercast.net.contact import PLACES_BYTES
 from ordercast.types import NodeId
 from ordercast.wire import greeting
-from ordercast.wire.framing import LARGEST_GREETING, Kind
+from ordercast.wire.framing import LARGEST_GREETING, FrameKind
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Refuse, Resume, objection
 
 ME = NodeId("n1", 3)
@@ -116,12 +116,12 @@ async def test_an_older_incarnation_is_refused_while_the_newer_one_stays(cluster
 async def test_nothing_but_a_hello_opens_a_conversation(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     frames = [
-        (Kind.DATA, b"x"),
-        (Kind.ACK, bytes(8)),
-        (Kind.RESUME, b"\x91\x00"),
-        (Kind.STATUS, bytes(9)),
-        (Kind.ANSWER, bytes(8)),
-        (Kind.KEY, b"x"),
+        (FrameKind.DATA, b"x"),
+        (FrameKind.ACK, bytes(8)),
+        (FrameKind.RESUME, b"\x91\x00"),
+        (FrameKind.STATUS, bytes(9)),
+        (FrameKind.ANSWER, bytes(8)),
+        (FrameKind.KEY, b"x"),
     ]
     for kind, body in frames:
         caller = await cluster.dial(node)
@@ -145,9 +145,9 @@ async def test_large_frames_are_read_only_after_the_greeting(cluster: Cluster) -
     stranger, known = await cluster.dial(node), await cluster.dial(node)
     await known.connect("n2")
     large = bytes(LARGEST_GREETING + 1)
-    stranger.say(Kind.HELLO, large)
+    stranger.say(FrameKind.HELLO, large)
     assert await stranger.refusal() == "a frame of 16385 bytes; 16384 are allowed"
-    known.say(Kind.DATA, large)
+    known.say(FrameKind.DATA, large)
     assert "not a packet that we know" in await known.refusal()
 
 

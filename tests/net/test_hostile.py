@@ -25,7 +25,7 @@ from ordercast.protocol.fifo.packets import Alive, Leave, Start
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.codec import LARGEST_PACKET, Codec
-from ordercast.wire.framing import HEADER, Kind
+from ordercast.wire.framing import HEADER, FrameKind
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Refuse, Resume
 
 LIVE = settings(
@@ -80,32 +80,36 @@ NO_KEYS = st.builds(NewKey, st.binary(max_size=31), st.binary(max_size=8)) | st.
 )
 KEYS_TOO_LONG = st.builds(NewKey, st.binary(min_size=33, max_size=99), st.just(bytes(8)))
 
-WRONG: dict[Kind, st.SearchStrategy[Wrong]] = {
-    Kind.HELLO: no_place(Kind.HELLO)
-    | st.just(Wrong(framed(Kind.HELLO, SECOND_HELLO), "has no place here")),
-    Kind.RESUME: no_place(Kind.RESUME)
-    | bad(Kind.RESUME, st.just(greeting.encode(Resume(0))), "has no place here"),
-    Kind.REFUSE: bad(Kind.REFUSE, NO_PACKET, "not a refuse")
-    | bad(Kind.REFUSE, st.just(greeting.encode(Refuse("x" * 501))), "not a refuse"),
-    Kind.DATA: bad(Kind.DATA, NO_PACKET, "not a packet that we know"),
-    Kind.ACK: bad(Kind.ACK, not_long(8), "a number of eight bytes")
+WRONG: dict[FrameKind, st.SearchStrategy[Wrong]] = {
+    FrameKind.HELLO: no_place(FrameKind.HELLO)
+    | st.just(Wrong(framed(FrameKind.HELLO, SECOND_HELLO), "has no place here")),
+    FrameKind.RESUME: no_place(FrameKind.RESUME)
+    | bad(FrameKind.RESUME, st.just(greeting.encode(Resume(0))), "has no place here"),
+    FrameKind.REFUSE: bad(FrameKind.REFUSE, NO_PACKET, "not a refuse")
+    | bad(FrameKind.REFUSE, st.just(greeting.encode(Refuse("x" * 501))), "not a refuse"),
+    FrameKind.DATA: bad(FrameKind.DATA, NO_PACKET, "not a packet that we know"),
+    FrameKind.ACK: bad(FrameKind.ACK, not_long(8), "a number of eight bytes")
     | bad(
-        Kind.ACK,
+        FrameKind.ACK,
         st.integers(1 << 20, (1 << 64) - 1).map(lambda n: n.to_bytes(8)),
         "acknowledges frames that were never sent",
     ),
-    Kind.STATUS: bad(Kind.STATUS, st.binary(max_size=7), "a status frame without its number")
-    | bad(Kind.STATUS, NO_PACKET.map(lambda body: bytes(8) + body), "not a packet that we know"),
-    Kind.ANSWER: bad(Kind.ANSWER, not_long(8), "an answer is a number of eight bytes"),
-    Kind.PING: st.builds(  # itself it has nothing wrong; its length has
-        lambda n: Wrong(framed(Kind.PING, b"", n), f"a frame of {n} bytes; {LARGEST_PACKET}"),
+    FrameKind.STATUS: bad(
+        FrameKind.STATUS, st.binary(max_size=7), "a status frame without its number"
+    )
+    | bad(
+        FrameKind.STATUS, NO_PACKET.map(lambda body: bytes(8) + body), "not a packet that we know"
+    ),
+    FrameKind.ANSWER: bad(FrameKind.ANSWER, not_long(8), "an answer is a number of eight bytes"),
+    FrameKind.PING: st.builds(  # itself it has nothing wrong; its length has
+        lambda n: Wrong(framed(FrameKind.PING, b"", n), f"a frame of {n} bytes; {LARGEST_PACKET}"),
         st.integers(LARGEST_PACKET + 1, (1 << 32) - 1),
     ),
-    Kind.KEY: bad(Kind.KEY, NO_PACKET, "not a newkey")
-    | bad(Kind.KEY, KEYS_TOO_LONG.map(greeting.encode), "not a newkey")
-    | bad(Kind.KEY, NO_KEYS.map(greeting.encode), "bytes with an id of"),
+    FrameKind.KEY: bad(FrameKind.KEY, NO_PACKET, "not a newkey")
+    | bad(FrameKind.KEY, KEYS_TOO_LONG.map(greeting.encode), "not a newkey")
+    | bad(FrameKind.KEY, NO_KEYS.map(greeting.encode), "bytes with an id of"),
 }
-UNKNOWN = st.sampled_from([0, *range(max(Kind) + 1, 256)]).flatmap(no_place)
+UNKNOWN = st.sampled_from([0, *range(max(FrameKind) + 1, 256)]).flatmap(no_place)
 TOO_LONG = st.builds(
     lambda kind, n, body: Wrong(framed(kind, body, n), f"a frame of {n} bytes; {LARGEST_PACKET}"),
     st.integers(0, 255),
@@ -113,10 +117,18 @@ TOO_LONG = st.builds(
     SHORT,
 )
 BEFORE_RESUME = st.sampled_from(
-    [Kind.HELLO, Kind.DATA, Kind.ACK, Kind.STATUS, Kind.ANSWER, Kind.KEY]
+    [
+        FrameKind.HELLO,
+        FrameKind.DATA,
+        FrameKind.ACK,
+        FrameKind.STATUS,
+        FrameKind.ANSWER,
+        FrameKind.KEY,
+    ]
 ).flatmap(no_place) | COUNTS.filter(bool).map(
     lambda n: Wrong(
-        framed(Kind.RESUME, pack(n)), "not a resume" if n < 0 else "frames of ours, and should have"
+        framed(FrameKind.RESUME, pack(n)),
+        "not a resume" if n < 0 else "frames of ours, and should have",
     )
 )
 
@@ -135,17 +147,19 @@ PACKETS = st.one_of(
     st.builds(Leave, st.sampled_from(["orders", "other"])),
 ).map(CODEC.encode)
 WHATEVER = st.one_of(
-    PACKETS.map(lambda body: framed(Kind.DATA, body)),
-    PACKETS.map(lambda body: framed(Kind.STATUS, bytes(8) + body)),
-    st.integers(0, HUGE).map(lambda key: framed(Kind.ANSWER, key.to_bytes(8))),  # of no question
-    SHORT.map(lambda body: framed(Kind.PING, body)),
-    st.builds(framed, st.sampled_from(Kind), SHORT),
+    PACKETS.map(lambda body: framed(FrameKind.DATA, body)),
+    PACKETS.map(lambda body: framed(FrameKind.STATUS, bytes(8) + body)),
+    st.integers(0, HUGE).map(
+        lambda key: framed(FrameKind.ANSWER, key.to_bytes(8))
+    ),  # of no question
+    SHORT.map(lambda body: framed(FrameKind.PING, body)),
+    st.builds(framed, st.sampled_from(FrameKind), SHORT),
     st.builds(  # cut short: more was promised than comes
-        lambda kind, body: framed(kind, body, len(body) + 1000), st.sampled_from(Kind), SHORT
+        lambda kind, body: framed(kind, body, len(body) + 1000), st.sampled_from(FrameKind), SHORT
     ),
     st.builds(
         lambda kind, count: framed(kind, pack(count)),
-        st.sampled_from([Kind.RESUME, Kind.ACK, Kind.KEY]),
+        st.sampled_from([FrameKind.RESUME, FrameKind.ACK, FrameKind.KEY]),
         COUNTS,
     ),
 )
@@ -197,9 +211,9 @@ class Siege:
         refused = node.mesh.counters["refused_frames"]
         caller = Caller(*await asyncio.open_connection("127.0.0.1", node.mesh.port))
         caller.greet("n3", self._lives)
-        assert await caller.hear(Kind.HELLO)
+        assert await caller.hear(FrameKind.HELLO)
         if resumes:
-            caller.say(Kind.RESUME, greeting.encode(Resume(0)))
+            caller.say(FrameKind.RESUME, greeting.encode(Resume(0)))
         caller.write(data)
         if reason is not None:
             assert reason in await caller.refusal()
@@ -230,11 +244,11 @@ def siege(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Siege]:
 # --- the tests -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", FrameKind)
 @LIVE
 @given(data=st.data())
 def test_a_wrong_frame_is_refused_with_the_reason(
-    siege: Siege, kind: Kind, data: st.DataObject
+    siege: Siege, kind: FrameKind, data: st.DataObject
 ) -> None:
     wrong = data.draw(WRONG[kind])
     siege.run(siege.attack(wrong.data, wrong.reason))

@@ -14,7 +14,7 @@ from tests.net.nodes import Caller, Cluster, connected, introduce, live, until
 from ordercast import Node
 from ordercast.net import authority
 from ordercast.net import listener as listener_module
-from ordercast.wire.framing import Kind
+from ordercast.wire.framing import FrameKind
 
 CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # and 505 bytes that do not come
 
@@ -240,5 +240,5 @@ async def test_input_before_the_greeting_has_a_limit(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     caller: Caller = await cluster.dial(node)
     for _ in range(40):
-        caller.say(Kind.PING, bytes(1000))
+        caller.say(FrameKind.PING, bytes(1000))
     assert await caller.refusal() == "over 32768 bytes before the greeting is over"

@@ -29,7 +29,7 @@ from ordercast.net.contact import Contact
 from ordercast.net.mesh import Mesh
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND
-from ordercast.wire.framing import Kind, frame
+from ordercast.wire.framing import FrameKind, frame
 
 # --- links, with nothing above them ------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class End:
         return f"127.0.0.1:{self.mesh.port}"
 
     def say(self, body: bytes) -> None:
-        self.mesh.send(self.to.mesh.me, frame(Kind.DATA, body))
+        self.mesh.send(self.to.mesh.me, frame(FrameKind.DATA, body))
 
     def cut(self) -> None:
         if self.contact.connection is not None:
@@ -191,23 +191,23 @@ async def test_acknowledged_frames_are_let_go(cluster: Cluster) -> None:
 @live
 async def test_status_frames_are_answered(cluster: Cluster) -> None:
     async with two_ends() as (one, two):
-        assert one.mesh.send_frame(one.contact, Kind.STATUS, (77).to_bytes(8) + b"there?")
+        assert one.mesh.send_frame(one.contact, FrameKind.STATUS, (77).to_bytes(8) + b"there?")
         await until(lambda: one.ear.answers)
         assert (one.ear.answers, two.ear.heard) == ([77], [b"there?"])
         two.ear.deaf = True
-        assert one.mesh.send_frame(one.contact, Kind.STATUS, (78).to_bytes(8) + b"and you?")
+        assert one.mesh.send_frame(one.contact, FrameKind.STATUS, (78).to_bytes(8) + b"and you?")
         await until(lambda: len(two.ear.heard) == 2)
         two.ear.deaf = False
-        assert one.mesh.send_frame(one.contact, Kind.STATUS, (79).to_bytes(8) + b"now?")
+        assert one.mesh.send_frame(one.contact, FrameKind.STATUS, (79).to_bytes(8) + b"now?")
         await until(lambda: len(one.ear.answers) == 2)
         assert one.ear.answers == [77, 79]
         two.ear.is_late = True
-        assert one.mesh.send_frame(one.contact, Kind.STATUS, (80).to_bytes(8) + b"later?")
+        assert one.mesh.send_frame(one.contact, FrameKind.STATUS, (80).to_bytes(8) + b"later?")
         one.mesh.keepalive.stop()  # so that nothing else comes, after which it would be written
         await until(lambda: one.ear.answers == [77, 79, 80])
         one.cut()
         await until(lambda: not one.is_connected)
-        assert not one.mesh.send_frame(one.contact, Kind.STATUS, bytes(8))
+        assert not one.mesh.send_frame(one.contact, FrameKind.STATUS, bytes(8))
 
 
 @live
@@ -262,11 +262,11 @@ async def test_a_wrong_acknowledgement_ends_the_connection(cluster: Cluster) -> 
     ]:
         caller = await cluster.dial(node)
         await caller.connect("n2")
-        caller.say(Kind.ACK, body)
+        caller.say(FrameKind.ACK, body)
         assert await caller.refusal() == said
         contact = node.mesh.contacts["n2"]
         assert contact.connection is None, "from the moment of the refusal on"
-        node.mesh.send(NodeId("n2"), frame(Kind.DATA, b"kept"))
+        node.mesh.send(NodeId("n2"), frame(FrameKind.DATA, b"kept"))
 
 
 # --- nodes -------------------------------------------------------------------------------------
@@ -368,17 +368,17 @@ async def test_the_newest_incarnation_of_a_name_is_the_one_that_counts(cluster: 
     await old.connect("n2", incarnation=1)
     contact = node.mesh.contacts["n2"]
     await until(lambda: contact.connection is not None)
-    node.mesh.send(NodeId("n2", 1), frame(Kind.DATA, b"for the old one"))
-    assert await old.hear(Kind.DATA) == (Kind.DATA, b"for the old one")
+    node.mesh.send(NodeId("n2", 1), frame(FrameKind.DATA, b"for the old one"))
+    assert await old.hear(FrameKind.DATA) == (FrameKind.DATA, b"for the old one")
     new = await cluster.dial(node)
     hello = await new.connect("n2", incarnation=2)
     assert hello.received == 0, "an incarnation begins with nothing"
     await until(lambda: contact.connection is not None)
     assert contact.node == NodeId("n2", 2)
-    assert await old.hear(Kind.DATA) is None, "it was hung up on"
-    node.mesh.send(NodeId("n2", 1), frame(Kind.DATA, b"for nobody"))
-    node.mesh.send(NodeId("n2", 2), frame(Kind.DATA, b"for the new one"))
-    assert await new.hear(Kind.DATA) == (Kind.DATA, b"for the new one")
+    assert await old.hear(FrameKind.DATA) is None, "it was hung up on"
+    node.mesh.send(NodeId("n2", 1), frame(FrameKind.DATA, b"for nobody"))
+    node.mesh.send(NodeId("n2", 2), frame(FrameKind.DATA, b"for the new one"))
+    assert await new.hear(FrameKind.DATA) == (FrameKind.DATA, b"for the new one")
 
 
 @live
@@ -402,10 +402,10 @@ async def test_a_network_cut_during_a_greeting_holds_too(cluster: Cluster) -> No
     node = await cluster.open("n1")
     caller = await cluster.dial(node)
     caller.greet("n2")
-    assert await caller.hear(Kind.HELLO)
+    assert await caller.hear(FrameKind.HELLO)
     node.mesh.set_cuts(frozenset({"n2"}), frozenset())
-    caller.say(Kind.RESUME, b"\x91\x00")
-    assert await caller.hear(Kind.REFUSE) is None
+    caller.say(FrameKind.RESUME, b"\x91\x00")
+    assert await caller.hear(FrameKind.REFUSE) is None
     assert node.mesh.contacts["n2"].connection is None
 
 
@@ -474,12 +474,12 @@ async def test_a_configured_address_is_preferred_to_the_one_in_greetings(cluster
     for name, place in (("n2", None), ("n3", "127.0.0.9:9")):
         caller = await cluster.dial(node)
         caller.greet(name, port=7)
-        assert await caller.hear(Kind.HELLO)
+        assert await caller.hear(FrameKind.HELLO)
         assert node.mesh.contacts[name].place == "127.0.0.1:7"
         node.mesh.know(name, place)  # the settings are read while it greets already
         again = await cluster.dial(node)
         again.greet(name, port=8)
-        assert await again.hear(Kind.HELLO)
+        assert await again.hear(FrameKind.HELLO)
         assert node.mesh.contacts[name].place == (place or "127.0.0.1:8")
 
 

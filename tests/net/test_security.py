@@ -28,7 +28,7 @@ from ordercast.net.security import MARK, OVERLAP, WINDOW, SealedDatagrams, Tls, 
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 from ordercast.wire import greeting
-from ordercast.wire.framing import Kind, frame
+from ordercast.wire.framing import FrameKind, frame
 from ordercast.wire.greeting import NewKey
 
 LONG_AGO = datetime(2001, 2, 3, tzinfo=UTC)
@@ -100,7 +100,9 @@ async def node(
     )
     mesh = Mesh(NodeId(name), "shop", hears, Random(1), security)
     if sealed is not None:
-        hears.meeting = lambda contact: mesh.send_frame(contact, Kind.KEY, sealed.rotate(contact))
+        hears.meeting = lambda contact: mesh.send_frame(
+            contact, FrameKind.KEY, sealed.rotate(contact)
+        )
     await mesh.listen("127.0.0.1", 0)
     try:
         yield mesh, hears
@@ -140,7 +142,7 @@ def test_two_nodes_with_certificates_connect(made: Path, live) -> None:
             channel = contact.connection.transport.get_extra_info("ssl_object")
             assert channel.version() == "TLSv1.3"
             large = random.Random(3).randbytes(3 << 20)
-            mesh.send(NodeId("n2"), frame(Kind.DATA, large))
+            mesh.send(NodeId("n2"), frame(FrameKind.DATA, large))
             assert await others.packets.get() == (NodeId("n1"), large)
             assert (ours.refused, theirs.refused) == (0, 0)
 
@@ -436,8 +438,8 @@ def test_nodes_exchange_sealed_datagrams(made: Path, live) -> None:
             mesh.know("n2", f"127.0.0.1:{other.port}")
             await hears.contacts.get()
             await others.contacts.get()
-            mesh.send(NodeId("n2"), frame(Kind.DATA, b"after the key"))
-            other.send(NodeId("n1"), frame(Kind.DATA, b"after the key"))
+            mesh.send(NodeId("n2"), frame(FrameKind.DATA, b"after the key"))
+            other.send(NodeId("n1"), frame(FrameKind.DATA, b"after the key"))
             await others.packets.get()
             await hears.packets.get()
             ends[0].send("n2", b"there")

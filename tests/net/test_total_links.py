@@ -10,12 +10,12 @@ from tests.net.test_listener import secure
 from ordercast import Node
 from ordercast.net import contact as contact_module
 from ordercast.types import NodeId
-from ordercast.wire.framing import Kind, frame
+from ordercast.wire.framing import FrameKind, frame
 
 
 def say(node: Node, to: NodeId, *words: bytes) -> None:
     for word in words:
-        node.mesh.send(to, frame(Kind.DATA, word))
+        node.mesh.send(to, frame(FrameKind.DATA, word))
 
 
 def hear(node: Node) -> list[bytes]:

@@ -17,7 +17,7 @@ from tests.check.sound_runs import SoundRun
 
 import ordercast
 from ordercast.check.history import History
-from ordercast.check.law import Delivery, Form, Law, Streaming
+from ordercast.check.law import Delivery, Law, LawForm, Streaming
 from ordercast.check.laws import LAWS, check, judge_run
 from ordercast.check.verdict import Answer, Verdict, broken, holds
 from ordercast.spark.by_value import pack
@@ -88,7 +88,7 @@ def test_vectors_fall_back_on_the_plain_judge_and_say_so() -> None:
     trace = counted(13)
     answers = judge_columns(columns_of(trace), [PLAIN, "fifo"])
     assert answers.verdicts == check(trace, [PLAIN, "fifo"])
-    assert answers.forms == {NAME: Form.PLAIN, "fifo": Form.VECTOR}
+    assert answers.forms == {NAME: LawForm.PLAIN, "fifo": LawForm.VECTOR}
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -154,10 +154,10 @@ def test_laws_go_to_spark_as_values(spark: Any, tmp_path: Path) -> None:
     tasks = judge_lake(spark, folders, [PLAIN, "fifo"])
     assert answers(tasks) == [Answer.HOLDS, Answer.HOLDS, Answer.BROKEN, Answer.HOLDS]
     assert tasks[1].verdicts == check(counted(13), [PLAIN, "fifo"])
-    assert tasks[0].forms == {NAME: Form.PLAIN, "fifo": Form.VECTOR}
+    assert tasks[0].forms == {NAME: LawForm.PLAIN, "fifo": LawForm.VECTOR}
     (sliced,) = judge_lake(spark, folders[1:], [PLAIN, "fifo"], Limits(huge=0))
     assert sliced.verdicts == tasks[1].verdicts
-    assert sliced.forms == {NAME: Form.PLAIN, "fifo": Form.SLICES}
+    assert sliced.forms == {NAME: LawForm.PLAIN, "fifo": LawForm.SLICES}
     (beyond,) = judge_lake(spark, folders[1:], [PLAIN, "fifo"], Limits(huge=0, read=38))
     assert answers([beyond]) == [Answer.UNKNOWN, Answer.HOLDS]
     assert "slices could not prove it, and the run has 39 rows" in beyond.verdicts[0].why
@@ -169,7 +169,7 @@ def test_a_sound_run_is_proved_by_slices_alone(spark: Any, tmp_path: Path) -> No
     write_trace(tmp_path, trace)
     (judged,) = judge_lake(spark, [run_folder(tmp_path, trace.header.run)], LAWS, Limits(huge=0))
     assert judged.not_asked == []
-    assert set(judged.forms.values()) == {Form.SLICES}
+    assert set(judged.forms.values()) == {LawForm.SLICES}
     assert list(judged.forms) == list(LAWS)
 
 

@@ -20,7 +20,7 @@ from tests.check.small_groups import SmallGroups
 from tests.check.spoilt_runs import scrambled_views, sound, spoilt, with_header
 from tests.check.test_oracles import random_tickets, random_trace
 
-from ordercast.check.law import Form
+from ordercast.check.law import LawForm
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
 from ordercast.spark.columns import columns_of
@@ -76,7 +76,7 @@ def test_vectors_leave_hardly_a_row_of_a_sound_run_to_the_reference() -> None:
         vectors = compare(trace, seed)
         for law in ALL:
             rows_seen = vectors.select(LAWS[law])
-            assert vectors.form(LAWS[law]) is Form.VECTOR, (seed, law)
+            assert vectors.form(LAWS[law]) is LawForm.VECTOR, (seed, law)
             if law in ("no-creation", "no-duplication", "fifo", "total", "total-in-view"):
                 assert not len(rows_seen), (seed, law)
             if law in ("optimistic-causal", "causal"):
@@ -93,7 +93,7 @@ def test_vectors_judge_runs_with_planted_mistakes_as_the_reference() -> None:
         vectors = compare(trace, seed)
         broken.update(one.law for one in check(trace, ALL) if one.answer is Answer.BROKEN)
         asked = ("fifo", "total", "agreement", "causal")
-        whole += sum(vectors.form(LAWS[law]) is Form.PLAIN for law in asked)
+        whole += sum(vectors.form(LAWS[law]) is LawForm.PLAIN for law in asked)
     for law in ALL:
         assert broken[law] >= 8, (law, broken)
     assert whole < SPOILT / 4  # a causal law of a run in which something came before itself

@@ -24,8 +24,8 @@ from ordercast.trace.schema import (
     SCHEMA_VERSION,
     Ending,
     Header,
-    Kind,
     Row,
+    RowKind,
 )
 
 pytest.importorskip("pyarrow")
@@ -136,7 +136,7 @@ def test_row_groups_and_parts_are_bounded(tmp_path: Path) -> None:
 
 
 def test_kinds_may_be_written_as_members_of_the_enumeration(tmp_path: Path) -> None:
-    folder = write(tmp_path, [Row("a", 0, 1, 1, Kind.START)])
+    folder = write(tmp_path, [Row("a", 0, 1, 1, RowKind.START)])
     assert read_run(folder).rows == [Row("a", 0, 1, 1, "start")]
 
 

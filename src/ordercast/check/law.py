@@ -34,7 +34,7 @@ ORIGINS = 1000
 """The most origins that a streaming form remembers: who was silent longest is forgotten."""
 
 
-class Form(StrEnum):
+class LawForm(StrEnum):
     """Which form of a law gave its answer."""
 
     PLAIN = "plain"

@@ -16,7 +16,7 @@ from ordercast.errors import PeerError
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.codec import LARGEST_PACKET
-from ordercast.wire.framing import HEADER, LARGEST_GREETING, FrameReader, Kind, frame
+from ordercast.wire.framing import HEADER, LARGEST_GREETING, FrameKind, FrameReader, frame
 from ordercast.wire.greeting import Hello, NewKey, Refuse, Resume
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GREETING_SECONDS = 5.0
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
 """Of frames in all before both ends know who is there: more than a Hello and a Resume can have."""
-DATA = int(Kind.DATA)
+DATA = int(FrameKind.DATA)
 ACKNOWLEDGE_SECONDS = 0.02
 ACKNOWLEDGE_BYTES = 256 << 10
 WRITE_BUFFER = 1 << 20
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
             return
         self._greeting_timer = self._loop.call_later(GREETING_SECONDS, self._too_slow)
         if self.dialled:
-            self.write(Kind.HELLO, self._handshake.hello())
+            self.write(FrameKind.HELLO, self._handshake.hello())
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = monotonic_ns()
@@ -153,39 +153,39 @@ class Connection(asyncio.Protocol):
     # --- frames ------------------------------------------------------------------------------
 
     def _receive(self, kind: int, body: memoryview) -> None:
-        if kind == Kind.ACK and self.ready:
+        if kind == FrameKind.ACK and self.ready:
             assert self.contact is not None and self.contact.link is not None
             if len(body) != 8:
                 raise PeerError("an acknowledgement is a number of eight bytes")
             self.contact.link.acknowledge(int.from_bytes(body))
             self._receiver.acknowledged(self.contact)
-        elif kind == Kind.HELLO and self.contact is None:
+        elif kind == FrameKind.HELLO and self.contact is None:
             self._handshake.greeted(self, greeting.decode(body, Hello))
-        elif kind == Kind.RESUME and self.contact and not (self.dialled or self.ready):
+        elif kind == FrameKind.RESUME and self.contact and not (self.dialled or self.ready):
             self._leave_limiter()
             self._handshake.resumed(self, greeting.decode(body, Resume).received)
-        elif kind == Kind.REFUSE:
+        elif kind == FrameKind.REFUSE:
             reason = greeting.decode(body, Refuse).reason
             self._incidents.warn("%s refused us: %s", self.contact or self.source, reason)
             self._incidents.count("refused_by_peers")
             self._fail_greeting(reason)
             self.abort()
-        elif kind == Kind.PING:
+        elif kind == FrameKind.PING:
             pass  # that it came is all it says
-        elif kind in (Kind.STATUS, Kind.ANSWER, Kind.KEY) and self.ready:
+        elif kind in (FrameKind.STATUS, FrameKind.ANSWER, FrameKind.KEY) and self.ready:
             assert self.contact is not None
-            self._receive_other(self.contact, Kind(kind), body)
+            self._receive_other(self.contact, FrameKind(kind), body)
         else:
             raise PeerError(f"a frame of kind {kind} that has no place here")
 
-    def _receive_other(self, contact: Contact, kind: Kind, body: memoryview) -> None:
+    def _receive_other(self, contact: Contact, kind: FrameKind, body: memoryview) -> None:
         assert contact.node is not None
-        if kind == Kind.STATUS:
+        if kind == FrameKind.STATUS:
             if len(body) < 8:
                 raise PeerError("a status frame without its number")
             answer = partial(_answer, contact, contact.node, bytes(body[:8]))
             self._receiver.receive_status(contact.node, body[8:], answer)
-        elif kind == Kind.ANSWER:
+        elif kind == FrameKind.ANSWER:
             if len(body) != 8:
                 raise PeerError("an answer is a number of eight bytes")
             self._receiver.answered(contact.node, int.from_bytes(body))
@@ -222,19 +222,19 @@ class Connection(asyncio.Protocol):
         self._unacknowledged = 0
         if contact.link.received != self._acknowledged:
             self._acknowledged = contact.link.received
-            self.write(Kind.ACK, self._acknowledged.to_bytes(8))
+            self.write(FrameKind.ACK, self._acknowledged.to_bytes(8))
 
-    def write(self, kind: Kind, body: bytes) -> None:
+    def write(self, kind: FrameKind, body: bytes) -> None:
         self.put(frame(kind, body))
 
-    def reply(self, kind: Kind, body: bytes) -> None:
+    def reply(self, kind: FrameKind, body: bytes) -> None:
         """Writes a short frame: at once, or together with others when all that came was read."""
         if self._reading:
             self._replies.append(frame(kind, body))
         else:
             self.write(kind, body)
 
-    def put_parts(self, kind: Kind, *parts: bytes) -> None:
+    def put_parts(self, kind: FrameKind, *parts: bytes) -> None:
         """Writes one frame whose body lies in several pieces, without putting them together."""
         if not self.transport.is_closing():
             head = HEADER.pack(sum(map(len, parts)), kind)
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
         """Ends the connection and says why, at both ends."""
         self._incidents.warn("refusing %s: %s", self.contact or self.source, reason)
         if not self.transport.is_closing():
-            self.write(Kind.REFUSE, greeting.encode(Refuse(reason[:500])))
+            self.write(FrameKind.REFUSE, greeting.encode(Refuse(reason[:500])))
             self.transport.close()
             self._end_in_time()
         self.ready = False
@@ -299,4 +299,4 @@ class Connection(asyncio.Protocol):
 def _answer(contact: Contact, node: NodeId, key: bytes) -> None:
     """What the peer asked about has arrived, if it is still the one that asked."""
     if contact.connection is not None and contact.node == node:
-        contact.connection.reply(Kind.ANSWER, key)
+        contact.connection.reply(FrameKind.ANSWER, key)

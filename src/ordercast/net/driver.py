@@ -34,7 +34,7 @@ from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.wire.codec import Codec
-from ordercast.wire.framing import Kind, frame
+from ordercast.wire.framing import FrameKind, frame
 
 log = logging.getLogger("ordercast.net")
 
@@ -234,7 +234,7 @@ class Driver:
         to, packet, channel, tokens = sent
         body = self._codec.encode(packet)
         if channel.in_order:
-            framed = frame(Kind.DATA, body)
+            framed = frame(FrameKind.DATA, body)
             peers: tuple[Any, ...] = to  # never bare names: a link joins two incarnations
             for peer in peers:
                 self.mesh.send(peer, framed)
@@ -254,7 +254,7 @@ class Driver:
         contact = self.mesh.contacts.get(name)
         if contact is None or (isinstance(address, NodeId) and contact.node != address):
             return  # nobody there: the timer answers
-        self.mesh.send_frame(contact, Kind.STATUS, key.to_bytes(8), body)
+        self.mesh.send_frame(contact, FrameKind.STATUS, key.to_bytes(8), body)
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> asyncio.TimerHandle:
         return self._loop.call_later(after / 1e9, self._expire, seat, timer, setting)

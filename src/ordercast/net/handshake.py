@@ -19,7 +19,7 @@ from ordercast.net.contact import Contact, Contacts
 from ordercast.net.sockets import literal_host
 from ordercast.types import NodeId
 from ordercast.wire import greeting
-from ordercast.wire.framing import Kind
+from ordercast.wire.framing import FrameKind
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Resume
 
 log = logging.getLogger("ordercast.net")
@@ -126,10 +126,10 @@ class Handshake:
             if name not in self._contacts:
                 self._contacts.know(name, place, learned=True)
         if connection.dialled:
-            connection.write(Kind.RESUME, greeting.encode(Resume(received)))
+            connection.write(FrameKind.RESUME, greeting.encode(Resume(received)))
             self.resumed(connection, hello.received)
         else:
-            connection.write(Kind.HELLO, self.hello(hello.node, received))
+            connection.write(FrameKind.HELLO, self.hello(hello.node, received))
 
     def resumed(self, connection: Connection, received: int) -> None:
         """The other end said how much it has: our side of the link goes on."""
@@ -143,7 +143,7 @@ class Handshake:
         if connection.dialled and self._security.new_key is not None:
             # Our Hello went out before we knew whom it would reach, so it carried no key.
             key_id, key = self._security.new_key(contact.node)
-            connection.write(Kind.KEY, greeting.encode(NewKey(key, key_id)))
+            connection.write(FrameKind.KEY, greeting.encode(NewKey(key, key_id)))
         if again:
             connection.transport.writelines(again)
             self._contacts.incidents.count("frames_sent_again", len(again))

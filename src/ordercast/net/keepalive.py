@@ -8,7 +8,7 @@ import time
 
 from ordercast.net.contact import Contacts
 from ordercast.units import SECOND
-from ordercast.wire.framing import Kind, frame
+from ordercast.wire.framing import FrameKind, frame
 
 log = logging.getLogger("ordercast.net")
 
@@ -40,7 +40,7 @@ class Keepalive:
         self.loop_lag = max(late, self.loop_lag // 2)  # the latest lateness, slowly forgotten
         self.start()
         self._contacts.incidents.report_suppressed()
-        ping = frame(Kind.PING, b"")
+        ping = frame(FrameKind.PING, b"")
         for contact in self._contacts.values():
             connection = contact.connection
             if connection is None:

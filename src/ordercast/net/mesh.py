@@ -24,7 +24,7 @@ from ordercast.net.keepalive import Keepalive
 from ordercast.net.link import LinkFull
 from ordercast.net.listener import Listener
 from ordercast.types import NodeId
-from ordercast.wire.framing import Kind
+from ordercast.wire.framing import FrameKind
 
 log = logging.getLogger("ordercast.net")
 
@@ -144,7 +144,7 @@ class Mesh:
         if link is contact.link and contact.connection is not None:
             contact.connection.put(data)
 
-    def send_frame(self, contact: Contact, kind: Kind, *parts: bytes) -> bool:
+    def send_frame(self, contact: Contact, kind: FrameKind, *parts: bytes) -> bool:
         """Sends what is not part of the link, if there is a connection."""
         connection = contact.connection
         if connection is None:

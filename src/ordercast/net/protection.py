@@ -13,7 +13,7 @@ from ordercast.net.handshake import INSECURE, Security
 from ordercast.net.mesh import Mesh
 from ordercast.net.security import SealedDatagrams, Tls
 from ordercast.types import NodeId
-from ordercast.wire.framing import Kind
+from ordercast.wire.framing import FrameKind
 
 UPKEEP_SECONDS = 2.0
 
@@ -53,7 +53,7 @@ class Certified(Protection):
         self._tls.maybe_reload()
         for contact in mesh.contacts.values():
             if contact.connection is not None and self._sealed.needs_rotation(contact):
-                mesh.send_frame(contact, Kind.KEY, self._sealed.rotate(contact))
+                mesh.send_frame(contact, FrameKind.KEY, self._sealed.rotate(contact))
 
     def stop(self) -> None:
         if self._timer is not None:

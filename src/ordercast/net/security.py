@@ -416,7 +416,7 @@ class SealedDatagrams:
         return old or newest.window.span >= self._rotate_count
 
     def rotate(self, contact: Contact) -> bytes:
-        """A new key for the peer, as the body of a frame of Kind.KEY."""
+        """A new key for the peer, as the body of a frame of FrameKind.KEY."""
         assert contact.node is not None, "a key is for one incarnation"
         key_id, key = self.new_key(contact.node)
         return greeting.encode(NewKey(key, key_id))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.check.history import PROMISES, FamilyPromises
-from ordercast.check.law import Form, Law
+from ordercast.check.law import Law, LawForm
 from ordercast.check.laws import named
 from ordercast.check.promise import NotAsked
 from ordercast.check.verdict import Verdict, unknown
@@ -48,7 +48,7 @@ class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
     ending: str = ""
     rows: int = 0
     verdicts: list[Verdict] = []
-    forms: dict[str, Form] = {}
+    forms: dict[str, LawForm] = {}
     not_asked: list[NotAsked] = []
     error: str | None = None
 
@@ -141,7 +141,7 @@ def _joined(folder: Path, known: Settled, rest: JudgedRun) -> JudgedRun:
         ending=str(known.header.ending),
         rows=known.rows,
         verdicts=[verdicts[law.name] for law in known.laws],
-        forms=dict.fromkeys(known.verdicts, Form.SLICES) | rest.forms,
+        forms=dict.fromkeys(known.verdicts, LawForm.SLICES) | rest.forms,
         not_asked=known.not_asked,
     )
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ordercast.check.history import PROMISES, FamilyPromises, History
-from ordercast.check.law import Form, Law
+from ordercast.check.law import Law, LawForm
 from ordercast.check.laws import LAWS, judge, named, not_asked, wanted_of
 from ordercast.check.promise import NotAsked, families_of, judge_families
 from ordercast.check.verdict import Verdict, unknown
@@ -32,7 +32,7 @@ class Judgement(NamedTuple):
     """The verdicts, in the order that was asked for, and by law the form that gave each."""
 
     verdicts: list[Verdict]
-    forms: dict[str, Form]
+    forms: dict[str, LawForm]
     not_asked: list[NotAsked]
 
 
@@ -64,7 +64,7 @@ def _judge(vectors: Vectors, laws: Sequence[Law] | None, answers: Judgement) -> 
     verdicts = []
     for law in laws:
         verdicts.append(vectors.judge(law))
-        if forms.get(law.name) is not Form.PLAIN:  # of several groups the slowest
+        if forms.get(law.name) is not LawForm.PLAIN:  # of several groups the slowest
             forms[law.name] = vectors.form(law)
     return verdicts
 
@@ -94,9 +94,9 @@ class Vectors:
             )
         return judge(law, self._whole)
 
-    def form(self, law: Law) -> Form:
+    def form(self, law: Law) -> LawForm:
         """Which form of the law judges this run."""
-        return Form.PLAIN if self.select(law) is None else Form.VECTOR
+        return LawForm.PLAIN if self.select(law) is None else LawForm.VECTOR
 
     def select(self, law: Law) -> Vector | None:
         """The rows on which the plain judge says the same as on the run; None for all of them."""

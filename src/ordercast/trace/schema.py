@@ -18,7 +18,7 @@ READABLE_TRACES = (1, 2)
 """Versions that can be read: what a newer one has more, an older trace does not hold."""
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     START = "start"
     STOP = "stop"
     CRASH = "crash"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
     RECEIVE = "receive"
 
 
-KINDS = frozenset(str(kind) for kind in Kind)
+KINDS = frozenset(str(kind) for kind in RowKind)
 
 CAUSES = {
     "lose": ("obsolete", "unrecovered", "overflow", "discarded"),

@@ -19,7 +19,7 @@ LARGEST_GREETING = 16 << 10
 """Bytes of a frame from a peer that has not proven who it is."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     HELLO = 1
     RESUME = 2
     REFUSE = 3
@@ -31,7 +31,7 @@ class Kind(IntEnum):
     KEY = 9  # a new key for datagrams
 
 
-def frame(kind: Kind, body: bytes) -> bytes:
+def frame(kind: FrameKind, body: bytes) -> bytes:
     return HEADER.pack(len(body), kind) + body
 
 

@@ -19,25 +19,25 @@ from ordercast.check.metrics.events import Event, deliveries, event_of, submitte
 from ordercast.trace.schema import Header, Trace
 
 
-class Loss(NamedTuple):
+class LossCounts(NamedTuple):
     expected: int  # pairs of an event and a process that came before it and stayed
     missing: int  # not delivered
     disordered: int  # delivered after something that the event precedes
 
 
-def _loss(run: MeasuredRun) -> Loss:
+def _loss(run: MeasuredRun) -> LossCounts:
     made, there = run.once(submitted_at), _there(run)
     joins = {group: sorted(joined.values()) for group, joined in there.items()}
     expected = sum(bisect_right(joins.get(event[0], ()), at) for event, at in made.items())
     if not expected:
-        return Loss(0, 0, 0)
+        return LossCounts(0, 0, 0)
     got = {
         (row.process, row.incarnation, event_of(row))
         for row in run.once(deliveries)
         if (at := made.get(event_of(row))) is not None
         and at >= there.get(row.group, {}).get(row.process, at + 1)
     }
-    return Loss(expected, expected - len(got), len(got & _too_late(run)))
+    return LossCounts(expected, expected - len(got), len(got & _too_late(run)))
 
 
 def _there(run: MeasuredRun) -> dict[str | None, dict[str, int]]:
@@ -73,7 +73,7 @@ def _lost(run: MeasuredRun) -> float | None:
 LOSS = Breakdown(
     "loss",
     "Pairs of an event and a process that was there all the time: how many are lost",
-    Loss,
+    LossCounts,
     lambda run: [run.once(_loss)] if run.once(_loss).expected else [],
 )
 METRICS = (
