@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 from hashlib import blake2b
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -129,6 +129,13 @@ class Updating(msgspec.Struct, frozen=True):
     @property
     def may_send(self) -> bool:
         return self.cause in ("acquired", "resumed")
+
+
+class GroupTimes(NamedTuple):
+    """How long things take in a group, in nanoseconds; None: its family has no such thing."""
+
+    round: int | None = None
+    lease: int | None = None  # of a permit to send
 
 
 def event_number(incarnation: int, counter: int) -> int:

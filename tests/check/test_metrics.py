@@ -11,10 +11,11 @@ from tests.check.measured_runs import ROUND, SCENARIOS, simulated
 from ordercast.check.metric import MeasuredRun, Metric, mean, percentile
 from ordercast.check.metrics import NAMES, measure, recovery
 from ordercast.trace.text import parse_history
+from ordercast.types import GroupTimes
 
 
 def metrics_of(text: str, round_ns: int | None = None) -> dict[str, float]:
-    return measure(MeasuredRun(parse_history(text, "here").rows, {"round": round_ns}))
+    return measure(MeasuredRun(parse_history(text, "here").rows, GroupTimes(round_ns)))
 
 
 def test_an_event_delivered_after_one_that_depends_on_it_counts_as_lost() -> None:
@@ -121,11 +122,11 @@ def test_the_load_of_a_process_that_does_nothing_counts() -> None:
 
 
 def test_every_metric_comes_up_in_a_run_of_one_of_the_families() -> None:
-    options = {"round": ROUND, "lease": 8 * ROUND}
+    times = GroupTimes(ROUND, 8 * ROUND)
     counted = {"packets": 10, "bytes": 100, "failed_share": 0.1}
     found: set[str] = set()
     for name in SCENARIOS:
-        found |= set(measure(MeasuredRun(simulated(name).rows, options, counted)))
+        found |= set(measure(MeasuredRun(simulated(name).rows, times, counted)))
     assert found == set(NAMES)
     assert len(NAMES) == len(set(NAMES))
 

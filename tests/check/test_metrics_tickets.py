@@ -12,6 +12,7 @@ from ordercast.check.metrics import measure, tickets
 from ordercast.check.metrics.tickets import TicketCounts, together
 from ordercast.trace.schema import Row
 from ordercast.trace.text import parse_history
+from ordercast.types import GroupTimes
 from ordercast.units import SECOND
 
 TURNS = ("acquired", "released", "disconnected")
@@ -85,7 +86,7 @@ def test_counts_of_several_runs_are_added_up() -> None:
 
 
 def metrics_of(text: str) -> dict[str, float]:
-    return measure(MeasuredRun(parse_history(text, "here").rows, {"lease": SECOND}))
+    return measure(MeasuredRun(parse_history(text, "here").rows, GroupTimes(lease=SECOND)))
 
 
 def ticket(who: str, cause: str, at: str, index: int | None = None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,13 +28,14 @@ class Word(Packet, tag="host.word"):
 class Desk:
     """The world: writes down what the host asks for. Commits are done when the test says so."""
 
-    def __init__(self, patient: bool = False) -> None:
+    def __init__(self, patient: bool = False, flushes: bool = False) -> None:
         self.log: list[str] = []
         self.patient = patient
         self.commits: list[Callable[[], None]] = []
         self.broken: list[Exception] = []
         self.alarms: list[tuple[Seat, Timer, int]] = []
-        self.host = Host(self, journal=self)
+        flush = partial(self.log.append, "flush") if flushes else None
+        self.host = Host(self, journal=self, flush=flush)
 
     def send(self, seat: Seat, sent: Sent) -> None:
         packet: Any = sent[1]
@@ -72,6 +74,11 @@ class Desk:
         self.log.append(
             f"row {kind}" + (f" until {columns['until']}" if "until" in columns else "")
         )
+
+    def note(
+        self, at: int, kind: str, columns: Mapping[str, Any], on_trace_scale: Callable[[int], int]
+    ) -> None:
+        self.row(at, kind, until=on_trace_scale(columns["until"]))
 
     def submit(self, at: int, event: Event) -> None:
         self.log.append("row submit")
@@ -196,6 +203,20 @@ def test_a_step_takes_effect_as_records_packets_timers_outputs() -> None:
         "hear View",
         "row ticket until 1005",
     ]
+
+
+def test_rows_are_flushed_before_packets_and_after_notes_only() -> None:
+    """Nobody else knows yet of what a step without packets has delivered."""
+    desk = Desk(flushes=True)
+    seat = desk.seat("g")
+    do(desk, seat, lambda step: step.install(View("g", 1, ())))
+    assert desk.log == ["row view", "hear View"]
+    desk.log.clear()
+    do(desk, seat, say("hello"), lambda step: step.note("ticket", group="g", until=5))
+    assert desk.log == ["flush", "send hello", "row ticket until 1005", "flush"]
+    desk.log.clear()
+    desk.host.submit("g", [b"x"], 1, 5)
+    assert desk.log == ["row submit", "flush", "row deliver", "hear Event"]
 
 
 def test_a_submission_has_its_trace_row_before_any_packet_leaves() -> None:

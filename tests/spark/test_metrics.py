@@ -17,6 +17,7 @@ from ordercast.spark.tables import lake_frame, runs_frame, trace_frame
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.schema import COLUMN_TYPES, Trace
 from ordercast.trace.text import parse_history
+from ordercast.types import GroupTimes
 from ordercast.units import MILLISECOND
 
 HISTORIES = Path(__file__).resolve().parents[1] / "histories"
@@ -41,9 +42,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Trac
     return folder, traces
 
 
-def options_of(run: str) -> dict[str, Any]:
+def times_of(run: str) -> GroupTimes:
     told = "gossip" if run == "without-groups" else run
-    return {"round": ROUNDS.get(told), "lease": 400 * MILLISECOND if told == "tickets" else None}
+    return GroupTimes(ROUNDS.get(told), 400 * MILLISECOND if told == "tickets" else None)
 
 
 @pytest.mark.slow
@@ -54,7 +55,7 @@ def test_spark_measures_every_run_as_the_plain_functions_do(
     rows = lake_frame(quick, folder).cache()
     assert rows.columns == list(COLUMN_TYPES)
     assert rows.count() == sum(len(trace.rows) for trace in traces.values())
-    runs = {run: MeasuredRun(trace.rows, options_of(run)) for run, trace in traces.items()}
+    runs = {run: MeasuredRun(trace.rows, times_of(run)) for run, trace in traces.items()}
     plain = {run: measure(one) for run, one in runs.items()}
     assert plain["causal"]["recover_asked"] > 0
     assert plain["causal"]["delivery_bytes"] > 100

@@ -3,7 +3,7 @@
 Whoever shows a metric (lab, sim, live, reports, tables on Spark) calls that function, so a metric
 means the same everywhere. `check/metrics/` has the definitions, a file a subject.
 
-  MeasuredRun  one run as metrics see it: its rows, the options of its group, and what its world
+  MeasuredRun  one run as metrics see it: its rows, the times of its group, and what its world
                counted beside the trace. Intermediate results are computed once: `run.once(fact)`
   Metric       a name, a unit, a sentence, and the function; None: this run does not have it
   Breakdown    the same for what has several records a run, such as one a process
@@ -18,24 +18,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ordercast.trace.schema import Row
+from ordercast.types import GroupTimes
 from ordercast.units import SECOND
 
 T = TypeVar("T")
 
 
 class MeasuredRun:
-    """`options`: as the family has them, times in nanoseconds. `counted`: None for what was not."""
+    """`counted`: None for what was not."""
 
-    __slots__ = ("_facts", "counted", "options", "rows")
+    __slots__ = ("_facts", "counted", "rows", "times")
 
     def __init__(
         self,
         rows: Sequence[Row],
-        options: Mapping[str, Any] | None = None,
+        times: GroupTimes | None = None,
         counted: Mapping[str, float | None] | None = None,
     ) -> None:
         self.rows = rows
-        self.options = options or {}
+        self.times = times or GroupTimes()
         self.counted = counted or {}
         self._facts: dict[Callable[[MeasuredRun], Any], Any] = {}
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.types import NodeId
+from ordercast.types import GroupTimes, NodeId
 
 
 class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -167,12 +167,9 @@ class Family(NamedTuple):
     def round_of(self, options: Any) -> int | None:
         return None if self.round is None else self.round(options)
 
-    def times_in(self, options: Any) -> dict[str, int]:
-        """By name: how long a round and a permit take, where there are such. For metrics."""
-        times = {"round": self.round_of(options)}
-        if self.permit is not None:
-            times["lease"] = self.permit.lease(options)
-        return {name: span for name, span in times.items() if span is not None}
+    def times_in(self, options: Any) -> GroupTimes:
+        lease = None if self.permit is None else self.permit.lease(options)
+        return GroupTimes(self.round_of(options), lease)
 
     def needs_permit(self, plan: Plan) -> bool:
         return self.permit is not None and self.permit.needed(plan)

@@ -24,7 +24,7 @@ time of trace rows, which is not that of the member.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Protocol
 
 from ordercast.errors import DiskError, PeerError, UsageError
@@ -45,6 +45,9 @@ class Journal(Protocol):
     """Where the rows of one incarnation go."""
 
     def row(self, at: int, kind: str, **columns: Any) -> None: ...
+    def note(
+        self, at: int, kind: str, columns: Mapping[str, Any], on_trace_scale: Callable[[int], int]
+    ) -> None: ...
     def submit(self, at: int, event: Event) -> None: ...
     def deliver(self, at: int, event: Event) -> None: ...
     def view(self, at: int, view: View) -> None: ...
@@ -152,7 +155,8 @@ class Host:
         # Whom to tell that a step has taken effect. A world to which that is nothing sets None.
         self.stepped: Callable[[Seat], None] | None = world.stepped
         self._settings = 0  # how often any timer was set
-        self._flush = flush  # rows so far must outlive this process
+        # Rows so far must outlive this process: before it sends, and after a machine's notes.
+        self._flush = flush
         self._new_step = new_step
         # Bound once, for millions of packets.
         self._send, self._wake, self._cancel = world.send, world.wake, world.cancel
@@ -423,7 +427,7 @@ class Host:
                 at = self.world.trace_time()
                 if event is not None:
                     journal.submit(at, event)
-            if self._flush is not None:
+            if self._flush is not None and (step.sent or event is not None):
                 self._flush()
             if self.observe is not None:
                 self.observe(seat, step, event)
@@ -455,7 +459,7 @@ class Host:
 
     def _hand_over(self, seat: Seat, step: Step, at: int) -> None:
         """The trace and the application hear what the machine said, in order."""
-        journal, hear = self.journal, self._hear
+        journal, hear, noted = self.journal, self._hear, False
         for output in step.outputs:
             if isinstance(output, Event):
                 self.delivered += 1
@@ -466,17 +470,15 @@ class Host:
                     journal.view(at, output)
             elif isinstance(output, Note):
                 if journal is not None:
-                    self._note(journal, at, output)
+                    scale = self.world.on_trace_scale  # the machine knows its own clock only
+                    journal.note(at, output.kind, output.columns, scale)
+                    noted = True
                 continue
             hear(seat, output)
+        if noted and self._flush is not None:
+            self._flush()  # others may act on it already, as on a ticket that was released
 
     def _unset(self, seat: Seat, timer: Timer) -> None:
         found = seat.timers.pop(timer, None)
         if found is not None:
             self._cancel(found[1])
-
-    def _note(self, journal: Journal, at: int, note: Note) -> None:
-        columns, until = note.columns, note.columns.get("until")
-        if isinstance(until, int):  # the machine knows its own clock only
-            columns = {**columns, "until": self.world.on_trace_scale(until)}
-        journal.row(at, note.kind, **columns)

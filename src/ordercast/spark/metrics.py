@@ -4,8 +4,8 @@
     broken_down(rows, load.LOAD)    a row for each record, here for each process of each run
 
 `rows` are those of a lake (`tables.lake_frame`), `runs` what is known of the runs
-(`tables.runs_frame`): without it metrics that need an option of the family, such as the length of
-its rounds, are null. Nothing is computed before somebody asks for it. A run is measured by one
+(`tables.runs_frame`): without it metrics that need a time of the group, such as the length of its
+rounds, are null. Nothing is computed before somebody asks for it. A run is measured by one
 task, which holds all of its rows.
 """
 
@@ -19,6 +19,7 @@ from ordercast.check.metric import Breakdown, MeasuredRun, Metric
 from ordercast.check.metrics import METRICS, measure
 from ordercast.spark.recording import arrow_columns
 from ordercast.trace.schema import COLUMNS, Row
+from ordercast.types import GroupTimes
 
 _LOCAL_ORDER = attrgetter("process", "incarnation", "step")
 _SPARK_TYPES = {str: "string", int: "bigint", float: "double"}
@@ -54,11 +55,12 @@ def _mapped(
     schema = ", ".join(["run string", *(f"`{name}` {kind}" for name, kind in fields.items())])
 
     def of_rows(table: Any) -> Any:
-        return _table(table, {}, records, fields)
+        return _table(table, GroupTimes(), records, fields)
 
     def of_rows_and_run(table: Any, about: Any) -> Any:
-        [options] = about.to_pylist() or [{}]
-        return _table(table, options, records, fields)
+        [known] = about.to_pylist() or [{}]
+        times = GroupTimes(*map(known.get, GroupTimes._fields))
+        return _table(table, times, records, fields)
 
     grouped = rows.select("run", *COLUMNS).groupBy("run")
     if runs is None:
@@ -68,7 +70,7 @@ def _mapped(
 
 def _table(
     table: Any,
-    options: dict[str, Any],
+    times: GroupTimes,
     records: Callable[[MeasuredRun], Iterable[tuple[Any, ...]]],
     fields: dict[str, str],
 ) -> Any:
@@ -83,7 +85,7 @@ def _table(
         rows = [Row(*values) for values in zip(*columns.values(), strict=True)]
         rows.sort(key=_LOCAL_ORDER)  # a shuffle keeps no order
         run = table.column("run")[0].as_py()
-        found = [(run, *record) for record in records(MeasuredRun(rows, options))]
+        found = [(run, *record) for record in records(MeasuredRun(rows, times))]
     schema = arrow_columns(pyarrow, {"run": "string", **fields})
     values = zip(*found, strict=True) if found else [()] * len(schema)
     arrays = [

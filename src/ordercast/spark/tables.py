@@ -18,6 +18,7 @@ from ordercast.errors import TraceError, UsageError
 from ordercast.trace.lake import find_runs
 from ordercast.trace.parquet import HEADER_FILE, PARTS
 from ordercast.trace.schema import COLUMN_TYPES, Header
+from ordercast.types import GroupTimes
 from ordercast.units import Duration
 
 MOST_FILES = 100_000
@@ -32,9 +33,10 @@ _SPARK_TYPES = {
 SCHEMA = ", ".join(f"`{name}` {_SPARK_TYPES[kind]}" for name, kind in COLUMN_TYPES.items())
 """The columns of a trace as Spark writes them: those of the contract, in its order."""
 
+_TIMES = ", ".join(f"`{name}` bigint" for name in GroupTimes._fields)
 RUNS_SCHEMA = (
     "run string, family string, seed bigint, ending string, level string, start bigint, "
-    "`end` bigint, processes int, round bigint, lease bigint, parameters string"
+    f"`end` bigint, processes int, {_TIMES}, parameters string"
 )
 
 
@@ -59,8 +61,8 @@ def trace_frame(spark: Any, run: str, rows: Sequence[Any]) -> Any:
 
 
 def runs_frame(spark: Any, lake: Path) -> Any:
-    """One row a run: what produced it. `round` and `lease` are in nanoseconds, null where there are
-    none."""
+    """One row a run: what produced it. The fields of `GroupTimes` are read from the options of the
+    same names; null: the run has none."""
     rows = [_header_row(_read_header(folder)) for folder in _complete(lake)]
     return spark.createDataFrame(rows, RUNS_SCHEMA)
 
@@ -87,18 +89,17 @@ def _header_row(header: Header) -> tuple[Any, ...]:
         header.start,
         header.end,
         parameters.get("processes"),
-        _time_of(parameters, "round"),
-        _time_of(parameters, "lease"),
+        *(_time_of(parameters, name) for name in GroupTimes._fields),
         msgspec.json.encode(parameters, order="deterministic").decode(),
     )
 
 
 def _time_of(parameters: dict[str, Any], name: str) -> int | None:
     options = parameters.get("options")
-    told = options.get(name) if isinstance(options, dict) else None
-    if isinstance(told, int):
-        return told
-    return int(Duration.parse(told)) if isinstance(told, str) else None
+    given = options.get(name) if isinstance(options, dict) else None
+    if isinstance(given, int):
+        return given
+    return int(Duration.parse(given)) if isinstance(given, str) else None
 
 
 def _plain(value: Any) -> Any:

@@ -6,10 +6,10 @@ driver says when (`at`); the journal says in which order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ordercast.trace.schema import KINDS, Row
+from ordercast.trace.schema import KINDS, NOTED_TIMES, Row
 from ordercast.types import Event, NodeId, View, label_of
 
 
@@ -28,6 +28,17 @@ class Journal:
         assert kind in KINDS, f"the trace contract knows no {kind!r}"
         self._step = step = self._step + 1
         self._write(Row(self._name, self._incarnation, step, at, kind, **columns))
+
+    def note(
+        self, at: int, kind: str, columns: Mapping[str, Any], on_trace_scale: Callable[[int], int]
+    ) -> None:
+        """A row of a machine, which knows its own clock only: its times are translated."""
+        times = {
+            name: on_trace_scale(time)
+            for name in NOTED_TIMES
+            if (time := columns.get(name)) is not None
+        }
+        self.row(at, kind, **{**columns, **times})
 
     def submit(self, at: int, event: Event) -> None:
         self._event(at, "submit", event)

@@ -108,8 +108,11 @@ _HINTS = {
 COLUMN_TYPES = {"run": "string"} | {name: _ARROW_TYPES[hint] for name, hint in _HINTS.items()}
 """The columns of a trace file and their Arrow types, in order."""
 
-TIMES = frozenset(name for name, hint in _HINTS.items() if hint is Time)
+TIMES = tuple(name for name, hint in _HINTS.items() if hint is Time)
 """The columns that hold nanoseconds."""
+
+NOTED_TIMES = tuple(name for name in TIMES if name != "at")
+"""Those that a machine notes by its own clock. A world puts them on the scale of `at`."""
 
 REQUIRED = ("run", "process", "incarnation", "step", "at", "kind")
 """The columns that every trace fills, those of other systems too. The rest may be null."""

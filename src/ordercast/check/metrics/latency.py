@@ -30,7 +30,7 @@ METRICS = (
         "rounds",
         "From submission to delivery at another process, in rounds of the family",
         _waits,
-        lambda run: run.options.get("round"),
+        lambda run: run.times.round,
     ),
     Metric("hops_mean", "hops", "Hops of events that came by gossip: the mean", _hops),
 )

@@ -12,7 +12,7 @@ def _packet_bytes(run: MeasuredRun) -> float | None:
 
 
 def _round(run: MeasuredRun) -> float | None:
-    length = run.options.get("round")
+    length = run.times.round
     return length / SECOND if length else None
 
 

@@ -195,7 +195,7 @@ def _count(name: str, field: str, says: str) -> Metric:
 
 
 def _access(run: MeasuredRun) -> float | None:
-    lease, first = run.options.get("lease"), run.once(_first_grant)
+    lease, first = run.times.lease, run.once(_first_grant)
     if not lease or first is None:
         return None
     asked = [one for one in run.once(_followed).requests if one.begin >= first]

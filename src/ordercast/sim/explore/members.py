@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.host import Host, Seat
@@ -25,6 +25,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Address, Heard, Note, Sent, Step, Timer
 from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
 from ordercast.sim.explore.setting import Setting
+from ordercast.trace.schema import NOTED_TIMES
 from ordercast.types import Event, Invitation, NodeId, StateWanted, View
 
 PAYLOAD = b"x"
@@ -159,8 +160,8 @@ class Call:
         if event is not None:
             self.items.append(Submitted(event))
         for output in step.outputs:
-            if isinstance(output, Note) and output.columns.get("until") is not None:
-                _refuse_leases(output)
+            if isinstance(output, Note):
+                _refuse_times(output)
             self.items.append(output)
 
     # --- the world of the host -------------------------------------------------------------------
@@ -370,8 +371,10 @@ class Logs:
         return number
 
 
-def _refuse_leases(note: Note) -> NoReturn:
-    raise UsageError(
-        f"this machine notes a {note.kind!r} row with `until`: leases need clocks that agree, and "
-        "in the explorer no two clocks do"
-    )
+def _refuse_times(note: Note) -> None:
+    for name in NOTED_TIMES:
+        if note.columns.get(name) is not None:
+            raise UsageError(
+                f"this machine notes a {note.kind!r} row with `{name}`: leases need clocks that "
+                "agree, and in the explorer no two clocks do"
+            )

@@ -1,0 +1,19 @@
+"""What both worlds write into a trace."""
+
+from __future__ import annotations
+
+from ordercast.trace.journal import Journal
+from ordercast.trace.schema import NOTED_TIMES, Row
+from ordercast.types import NodeId
+
+
+def test_every_time_that_a_machine_notes_is_put_on_the_scale_of_the_trace() -> None:
+    rows: list[Row] = []
+    journal = Journal(NodeId("n1", 2), rows.append)
+    noted = {name: number for number, name in enumerate(NOTED_TIMES)}
+    journal.note(7, "ticket", {"index": 3, **noted}, lambda local: local + 1000)
+    journal.note(8, "ticket", {"until": None}, lambda local: local + 1000)
+    assert "until" in NOTED_TIMES
+    assert "at" not in NOTED_TIMES
+    scaled = {name: number + 1000 for name, number in noted.items()}
+    assert rows == [Row("n1", 2, 1, 7, "ticket", index=3, **scaled), Row("n1", 2, 2, 8, "ticket")]
