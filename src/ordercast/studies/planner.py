@@ -53,7 +53,7 @@ MOST_KEPT = 1 << 40
 FAN_OUTS = (4, 6, 8, 12, 16, 32)  # 4 as in the paper's experiments; more where 4 cannot do it
 
 FULL_MESSAGES = 0.01  # share of messages that may have to leave an event out
-FORGOTTEN = 1e-3  # chance that an id is forgotten while its event lives
+FORGOTTEN = 1e-3  # chance that an id is forgotten while its event spreads
 OVERFLOW = 1e-6  # chance that a recovery buffer let go of what is asked for
 UNANSWERED = 1e-3  # chance that a request for a missing event fails
 
@@ -119,7 +119,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     missed_after_recovery: float  # share
     recovery_success: float  # of one missing event
     buffer_overflow: float  # chance that an asked process let the event go
-    forgotten: float  # chance that an id is forgotten while its event lives
+    forgotten: float  # chance that an id is forgotten while its event spreads
     latency_mean: float  # rounds
     latency_p99: float  # rounds
     copies: float  # of one event that one process sends
@@ -134,7 +134,7 @@ class PaperBounds(msgspec.Struct, frozen=True, kw_only=True):
     retention: int  # T, in rounds
     recovery_buffer: int  # 2npT
     buffer_failure: float  # below (e/4)^(npT)
-    history: int  # the same bound over the life of an event
+    history: int  # the same bound, while an event spreads
     asked: int  # 2 n p_f
     asked_failure: float  # below (e/4)^(n p_f)
     asked_is_vacuous: bool  # the bound asks nobody, everybody, or promises next to nothing
@@ -406,7 +406,7 @@ def _unanswered(group: GroupModel, spread: Spread, asked: int, held: float) -> t
     others = max(group.live - 1, 1e-9)
     wanted = after = 0.0
     for chance, missed in spread.ends:
-        # Among the others, for one who misses it: the creator surely has it, the rest by chance.
+        # Among the others, if one misses it: the creator surely has it, the rest by chance.
         having = 1.0 if asked == 0 else min(1.0, max(0.0, (group.live - missed) / others))
         wanted += chance * missed
         after += chance * missed * (1 - works * having) ** max(1, asked)

@@ -4,19 +4,19 @@
 
 returns how many processes have the event, round by round.
 
-The gossip is that of the family `gossip`: who has the event relays it once a round to `fan_out`
-others, each time a hop older, until it is older than `hops`; of copies the youngest age counts, and
-what has terminated at a process does not start again. There is one event, so no message is full,
-and no memory of ids too short.
+The gossip is that of the family `gossip`: a process that has the event relays it once a round to
+`fan_out` others, each time a hop older, until it is older than `hops`; of copies the youngest age
+counts, and what has terminated at a process does not start again. There is one event, so no message
+is full, and no memory of ids too short.
 
 Rules.
  1. Process 0 makes the event and relays it at once. Its rounds, as everybody's, come after that.
  2. A round has `slots` slots. Each process has one, drawn by chance, in which it relays. What is
     sent in one slot is there in the next: so a message takes half a slot, on average. With one
     slot all relay together, which is called in step.
- 3. Nobody is hit by himself, and the targets of one relay are distinct. `loss` is of one message.
- 4. Who has crashed had crashed before the event was made, and is still sent to. These are the
-    processes with the highest numbers: names mean nothing here, so it may as well be those.
+ 3. No process hits itself, and the targets of one relay are distinct. `loss` is of one message.
+ 4. Crashed processes had crashed before the event was made, and are still sent to. They are those
+    with the highest numbers: names mean nothing here, so it may as well be those.
  5. With `view_size` a process knows that many others, drawn by chance, and chooses among them. It
     draws others every `view_lasts` rounds; 0: it knows the same for ever. A view that is drawn anew
     in every round is as good as knowing everybody.
@@ -92,7 +92,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def live(self) -> int:
-        """Processes that are there, as the planner counts them: who makes the event is one."""
+        """Processes that are there, as the planner counts them: the creator is one."""
         return 1 + round((self.processes - 1) * (1 - self.crash))
 
     @property
@@ -150,7 +150,7 @@ class Population:
         """Copies have come: at each place the code of the youngest, or NEVER."""
         codes = self.codes
         np.minimum(codes, coming, out=codes)
-        # Too old to be relayed when it comes first: had, and over. It must not come back to life.
+        # Too old to be relayed when it comes first: it is over at once, and must not start again.
         codes[codes == self._journey.hops + 2] = DONE
 
     def reached(self) -> int:

@@ -314,7 +314,7 @@ class _Phases:
 
 
 def latency(spread: Spread) -> tuple[float, float]:
-    """Mean and 99th percentile, in rounds, of how long it takes to reach who is reached."""
+    """Mean and 99th percentile, in rounds, of how long an event takes to those that it reaches."""
     reached = math.fsum(share for _, _, share in spread.arrivals)
     if reached <= 0:
         return math.nan, math.nan

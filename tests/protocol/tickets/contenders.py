@@ -82,8 +82,8 @@ class Silent(Leased):
     def _ping(self, step: Step) -> None:
         pass
 
-    def _reached(self, now: int) -> dict[str, NodeId]:
-        return dict(self.believed)
+    def _lead(self, step: Step) -> None:
+        self.leader.tick(step, self.believed, self.believed, self.liveness.everybody())
 
 
 class Contender:
@@ -125,7 +125,7 @@ class Contender:
             replica = self.first.replicas[0]
             pong = Pong(self.group, CLUSTER, 0, self.first, replica, 1)
             self.leased.receive(step, replica, pong)
-        self.leased._alive = {}
+        self.leased.liveness._answers = {}
         wants = options.wants.get(name, ())[self.me.incarnation :]
         if wants or name in options.later:
             self.leased.seek(step, True, 0, ())

@@ -242,8 +242,8 @@ def test_a_leader_refuses_votes_of_outsiders_and_before_it_proposes() -> None:
     leader = member()
     step = Step(10)
     leader.leader._begin(step, REPLICAS, (A,))
-    ballot = leader.leader.ballot
-    assert ballot is not None
+    assert leader.leader.change is not None
+    ballot = leader.leader.change.ballot
     assert_refused(leader, D, Voted(*G, 1, ballot, D), "leader, but is no lease replica")
     assert_refused(leader, B, Voted(*G, 1, ballot, B), "votes for what was not proposed")
     late = BallotVote(Ballot(99, C), NEXT)
@@ -284,7 +284,7 @@ def test_a_set_of_which_most_leave_is_replaced_all_the_same() -> None:
     begun = []
     for now in range(0, 5 * RULES.lease, RULES.tick):
         leader.tick(Step(now), everybody, {"b": B, "d": D}, NAMES)
-        begun.append(leader.ballot is not None)
+        begun.append(leader.change is not None)
     assert any(begun)
 
 

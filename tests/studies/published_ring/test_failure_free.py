@@ -223,7 +223,7 @@ def member(**more: Any) -> FailureFree:
 
 
 def test_a_ticket_that_nobody_asked_for_is_refused() -> None:
-    with pytest.raises(PeerError, match="a ticket that nobody asked for"):
+    with pytest.raises(PeerError, match="a ticket that we did not ask for"):
         member().receive(Step(0), SOMEBODY, Ackcjoin("g", 1, RingSeat(0, "n2"), (), 1))
 
 
@@ -246,5 +246,5 @@ def test_queues_are_bounded(packet: Any) -> None:
     part.awaited = RingSeat(3, "n3")
     for _ in range(MOST_QUEUED):
         part.receive(Step(0), SOMEBODY, packet)
-    with pytest.raises(PeerError, match="more than anybody can serve"):
+    with pytest.raises(PeerError, match="more than a coordinator can serve"):
         part.receive(Step(0), SOMEBODY, packet)

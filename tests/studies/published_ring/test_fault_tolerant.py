@@ -92,7 +92,7 @@ def test_in_every_round_a_coordinator_sends_its_predecessors_to_its_successor() 
     assert updates == Counter((f"n{place + 1}", f"n{(place + 1) % 6 + 1}") for place in range(6))
     part = found.parts["n4"]
     assert [seat.name for seat in part.known_before] == ["n3", "n2", "n1"]
-    assert [seat.name for seat in part.told_next] == ["n4", "n3", "n2"]
+    assert [seat.name for seat in part.sent_next] == ["n4", "n3", "n2"]
 
 
 def test_the_successors_of_a_newcomer_learn_of_it_one_from_the_other() -> None:

@@ -215,7 +215,7 @@ class CausalMember(Spreader[Update]):
             "asked": len(self.recovery.requests),
             "recovered": self.recovery.recovered,
             "late": self.late,
-            "kept": len(self.recovery.buffer),
+            "buffered": len(self.recovery.buffer),
             **self.ownership.counters(),
         }
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError
 from ordercast.kernel import inputs
@@ -51,25 +51,16 @@ MOST_EPOCHS = 8
 """Leases of one ticket that are remembered: what came before is obsolete everywhere."""
 
 
-class TicketsFor(Protocol):
-    """Makes a member's part in deciding about tickets that change hands."""
-
-    def __call__(
-        self,
-        me: NodeId,
-        plan: Plan,
-        sampler: Sampler,
-        clock: Callable[[], tuple[int, ...]],
-        chance: Random,
-        persisted: Sequence[Packet],
-    ) -> Tickets: ...
+Clock: TypeAlias = Callable[[], tuple[int, ...]]
+TicketsFor: TypeAlias = Callable[[NodeId, Plan, Sampler, Clock, Random, Sequence[Packet]], Tickets]
+"""Makes a member's part in deciding about tickets; the last is what it persisted earlier."""
 
 
 def leased_tickets(
     me: NodeId,
     plan: Plan,
     sampler: Sampler,
-    clock: Callable[[], tuple[int, ...]],
+    clock: Clock,
     chance: Random,
     persisted: Sequence[Packet],
 ) -> Tickets:
@@ -88,7 +79,7 @@ def leased_tickets(
     )
 
 
-class Title(NamedTuple):
+class LeaseMaker(NamedTuple):
     """The owner of a lease, and the number that its first event has at its maker."""
 
     owner: NodeId
@@ -98,11 +89,19 @@ class Title(NamedTuple):
         return self.first + sequence - ANNOUNCED - 1
 
 
-class Noted(NamedTuple):
-    """What the trace says of our ticket."""
+class OwnLease:
+    """Our lease, while it lasts.
 
-    ticket: int
-    until: int | None
+    granted    its announcement waits: no event is created yet
+    announced  events are created
+    suspended  it has run out, and may still be renewed: no event is created
+    """
+
+    def __init__(self, ticket: int, until: int | None, patience: int) -> None:
+        self.ticket = ticket
+        self.until = until  # as the trace has it
+        self.patience = patience  # rounds that the announcement still waits
+        self.state: Literal["granted", "announced", "suspended"] = "granted"
 
 
 class Moving(TicketOwnership):
@@ -126,14 +125,13 @@ class Moving(TicketOwnership):
         self.part = tickets_for(me, plan, sampler, self._how_far, chance, persisted)
         # `index` is set once our lease was announced.
         self.target: tuple[int, ...] = (0,) * self._entries  # what we must have before that
-        self.patience = 0  # rounds that the announcement still waits for it
         self.refused = 0
         self.outlived = 0  # events that came after those of their maker's next incarnation
         self._longest_wait = options.rounds_to_terminate + options.rounds_to_recover
         self._incarnations: dict[str, int] = {}  # by maker: the latest of which we have an event
-        self._titles: list[dict[int, Title]] = [{} for _ in range(self._entries)]  # and by epoch
-        self._noted: Noted | None = None
-        self._suspended = False
+        # By ticket, then by epoch.
+        self._makers: list[dict[int, LeaseMaker]] = [{} for _ in range(self._entries)]
+        self._lease: OwnLease | None = None
 
     def _how_far(self) -> tuple[int, ...]:
         return self._order.stamp
@@ -204,41 +202,54 @@ class Moving(TicketOwnership):
 
     def _act(self, step: Step, news: TicketNews) -> bool:
         """Reports what became of our ticket to the trace and to the application."""
-        part, noted = self.part, self._noted
-        if noted is not None and (news.lost is not None or part.ticket != noted.ticket):
+        part, lease = self.part, self._lease
+        if lease is not None and (news.lost is not None or part.ticket != lease.ticket):
             self._end(step, "disconnected")
         if news.clock:
             self.target = merge(self.target, news.clock)
         if news.acquired:
-            ticket = part.ticket
-            assert ticket is not None
-            base = tuple(part.base * (place == ticket) for place in range(self._entries))
-            self.target = merge(self.target, base)
-            self.index, self.sequence, self.patience = None, 0, self._longest_wait
-            self._note_ticket(step, "acquired")
-        elif self._noted is not None:
-            until = part.valid_until()
-            if until is not None and self._noted.until is not None and until > self._noted.until:
-                self._note_ticket(step, "renewed")
-        if self.index is not None and self._suspended == part.may_create(step.now):
-            self._suspended = not self._suspended
-            cause: Literal["suspended", "resumed"] = "suspended" if self._suspended else "resumed"
-            step.notify(Updating(self._group, cause, self.index))
+            self._begin(step)
+        elif self._lease is not None:
+            self._follow(step, self._lease)
         return news.acquired
 
-    def announcement(self, step: Step, number: int, ask: AskFor) -> Update | None:
+    def _begin(self, step: Step) -> None:
         ticket = self.part.ticket
-        if ticket is None or self.index is not None or not self.part.may_create(step.now):
+        assert ticket is not None
+        base = tuple(self.part.base * (place == ticket) for place in range(self._entries))
+        self.target = merge(self.target, base)
+        self.index, self.sequence = None, 0
+        self._lease = OwnLease(ticket, self.part.valid_until(), self._longest_wait)
+        self._note_ticket(step, self._lease, "acquired")
+
+    def _follow(self, step: Step, lease: OwnLease) -> None:
+        """Our lease may have been renewed, or have run out."""
+        until = self.part.valid_until()
+        if until is not None and lease.until is not None and until > lease.until:
+            lease.until = until
+            self._note_ticket(step, lease, "renewed")
+        may_create = self.part.may_create(step.now)
+        if lease.state == "announced" and not may_create:
+            lease.state = "suspended"
+            step.notify(Updating(self._group, "suspended", lease.ticket))
+        elif lease.state == "suspended" and may_create:
+            lease.state = "announced"
+            step.notify(Updating(self._group, "resumed", lease.ticket))
+
+    def announcement(self, step: Step, number: int, ask: AskFor) -> Update | None:
+        lease = self._lease
+        if lease is None or lease.state != "granted" or not self.part.may_create(step.now):
             return None
+        ticket = lease.ticket
         if self._order.clock[ticket] >= self.entry(ANNOUNCED):
             return None  # of tickets that can have two owners: the other one was first
         behind = self._order.behind(self.target)
-        if behind and self.patience > 0:
-            self.patience -= 1
+        if behind and lease.patience > 0:
+            lease.patience -= 1
             ask(step, behind)
             return None
-        self._titles[ticket][self.part.epoch] = Title(self._me, number)
-        self.index, self._suspended = ticket, False
+        self._makers[ticket][self.part.epoch] = LeaseMaker(self._me, number)
+        self.index, lease.state = ticket, "announced"
         self._remember(self._me)
         step.notify(Updating(self._group, "acquired", ticket))
         return self.create(step, ticket, number, [], 0)
@@ -253,33 +264,30 @@ class Moving(TicketOwnership):
 
     def _end(self, step: Step, cause: Literal["released", "disconnected"]) -> None:
         """Our lease ends: it was released, or another member has the ticket."""
-        if self._noted is None:
+        lease = self._lease
+        if lease is None:
             return
-        ticket, self._noted, self.index = self._noted.ticket, None, None
-        step.note("ticket", group=self._group, index=ticket, cause=cause)
-        step.notify(Updating(self._group, cause, ticket))
+        self._lease = self.index = None
+        step.note("ticket", group=self._group, index=lease.ticket, cause=cause)
+        step.notify(Updating(self._group, cause, lease.ticket))
 
-    def _note_ticket(self, step: Step, cause: str) -> None:
-        part = self.part
-        assert part.ticket is not None
-        until = part.valid_until()
-        self._noted = Noted(part.ticket, until)
-        columns = {} if until is None else {"until": until}
-        step.note("ticket", group=self._group, index=part.ticket, cause=cause, **columns)
+    def _note_ticket(self, step: Step, lease: OwnLease, cause: str) -> None:
+        columns = {} if lease.until is None else {"until": lease.until}
+        step.note("ticket", group=self._group, index=lease.ticket, cause=cause, **columns)
 
     # --- leases of others --------------------------------------------------------------------
 
     def owner(self, index: int, entry: int) -> str | None:
-        title = self._titles[index].get(epoch_of(entry))
-        return None if title is None else title.owner.name
+        maker = self._makers[index].get(epoch_of(entry))
+        return None if maker is None else maker.owner.name
 
     def event_of(self, index: int, entry: int) -> tuple[str, int] | None:
-        title = self._titles[index].get(epoch_of(entry))
+        maker = self._makers[index].get(epoch_of(entry))
         sequence = sequence_of(entry)
-        if title is None or sequence <= ANNOUNCED:
+        if maker is None or sequence <= ANNOUNCED:
             return None
-        number = title.number(sequence)
-        return title.owner.name, event_number(title.owner.incarnation, number)
+        number = maker.number(sequence)
+        return maker.owner.name, event_number(maker.owner.incarnation, number)
 
     def is_for_the_application(self, step: Step, update: Update) -> bool:
         if sequence_of(update.entry) == ANNOUNCED:
@@ -313,16 +321,16 @@ class Moving(TicketOwnership):
         """Whether an event is the first of its lease. None: the lease has another maker."""
         sequence = sequence_of(update.entry)
         first = update.number - max(0, sequence - ANNOUNCED - 1)
-        titles, epoch = self._titles[update.index], epoch_of(update.entry)
-        title = titles.get(epoch)
-        if title is not None:
-            if title == (update.origin, first):
+        makers, epoch = self._makers[update.index], epoch_of(update.entry)
+        maker = makers.get(epoch)
+        if maker is not None:
+            if maker == (update.origin, first):
                 return False
             self.refused += 1
             return None
-        titles[epoch] = Title(update.origin, first)
-        while len(titles) > MOST_EPOCHS:
-            del titles[min(titles)]
+        makers[epoch] = LeaseMaker(update.origin, first)
+        while len(makers) > MOST_EPOCHS:
+            del makers[min(makers)]
         return True
 
     # --- what no member that follows the rules would send --------------------------------------
@@ -347,5 +355,5 @@ class Moving(TicketOwnership):
         if update.number < place - ANNOUNCED:
             raise PeerError(f"{sender} sent event {update.number} of {origin} as entry {entry}")
         self.refuse_own(sender, update.stamp)
-        if origin == self._me and epoch > max(self._titles[update.index], default=0):
+        if origin == self._me and epoch > max(self._makers[update.index], default=0):
             raise PeerError(f"{sender} spreads what {origin} never made")

@@ -5,10 +5,8 @@ renew their leases there, and check at every event whether they last. An owner i
 lease has run out and a higher epoch was granted; the ring of the paper only orders the members that
 may become replicas. docs/tickets.md has the assumptions, and what holds under each.
 
-A member that has or wants a ticket pings the replica set that it knows of; every member pings a
-random one. Pongs bring newer replica sets, and show which members are alive. Lease replicas ping
-each other, members that they know to be alive, and others in turn around the ring, so that a
-replacement for a failed replica is always known, however large the cluster is.
+Members ping each other (liveness.py). Pongs bring newer replica sets, and show which members are
+alive.
 
 A cluster is begun once, by its bootstrap node (the option `founder`). That node asks all members
 first, and needs a majority that knows of no cluster: a bootstrap node that has lost its disk does
@@ -28,6 +26,7 @@ from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.tickets.entries import entry_of
 from ordercast.protocol.tickets.interface import NOTHING, TicketNews, TicketPacket
 from ordercast.protocol.tickets.lease_replica import LeaseReplica
+from ordercast.protocol.tickets.liveness import Liveness
 from ordercast.protocol.tickets.owner import Owner
 from ordercast.protocol.tickets.packets import (
     About,
@@ -59,10 +58,6 @@ from ordercast.protocol.tickets.refusals import refuse_nonsense
 from ordercast.types import COUNTER_BITS, NodeId
 
 TICKS_A_LEASE = 4
-CANDIDATES = 16
-"""Live members that a lease replica pings, beside the replica set."""
-TRIED = 4
-"""And others, in turn around the ring. A member that knows of no cluster asks as many at random."""
 READY_TICKS = 6 * TICKS_A_LEASE
 """How long a set that asked a member to become a lease replica may take for it."""
 MOST_SETS = 8
@@ -117,15 +112,11 @@ class Leased:
         )
         self.going = False  # we leave the cluster
         self.acquired = self.lost = self.refusals = self.strange = 0
-        self._known = known
+        self.liveness = Liveness(me, rules.lease, known, chance)
         self._chance = chance
         self._persisted = persisted
         self._to_bootstrap = tuple(members)
         self._know_none: set[str] = set()  # members that know of no cluster
-        self._alive: dict[
-            str, tuple[int, Pong]
-        ] = {}  # by name: when we sent the ping, and its answer
-        self._turn = 0  # how far we have pinged around the ring
         self._queue: deque[About] = deque()
         # A member that agreed to become a lease replica stays for so many ticks, unless a set newer
         # than the one that asked shows that another member was taken.
@@ -152,7 +143,7 @@ class Leased:
         self.replica.bootstrap(step, self.rules.tickets)
         self._learn(self.replica.configuration)
         assert self.hint is not None
-        self._post(step, self._everybody(), Current(self.group, cluster, self.hint))
+        self._post(step, self.liveness.everybody(), Current(self.group, cluster, self.hint))
         self.owner.ask(step, self.hint)
 
     def start(self, step: Step) -> TicketNews:
@@ -213,25 +204,22 @@ class Leased:
             return False
         if hint is None or not replica.serves:
             return True
-        serving = [
-            one
-            for one in hint.replicas
-            if one.name in self._alive and self._alive[one.name][1].serves >= hint.number
-        ]
-        return len(serving) >= hint.majority
+        serving = sum(pong.serves >= hint.number for pong in self._answers_of(hint))
+        return serving >= hint.majority
 
     def _is_bound(self) -> bool:
         """Whether we agreed to become a lease replica, and may still become one."""
         hint = self.hint
         if hint is None or hint.number > self._asked_by:
             return False
-        answers = [self._alive[one.name][1] for one in hint.replicas if one.name in self._alive]
-        return self._bound > 0 or any(pong.sealed for pong in answers)
+        return self._bound > 0 or any(pong.sealed for pong in self._answers_of(hint))
+
+    def _answers_of(self, replica_set: Configuration) -> list[Pong]:
+        return self.liveness.answers_of(one.name for one in replica_set.replicas)
 
     def has_heirs(self, now: int) -> bool:
         """Whether another live member stays."""
-        others = [name for name in self._reached(now) if name != self.me.name]
-        return not all(map(self._is_leaving, others))
+        return not all(pong.leaving for pong in self.liveness.reached(now).values())
 
     # --- every tick ----------------------------------------------------------------------------
 
@@ -242,11 +230,19 @@ class Leased:
         ticket = self.ticket
         lost = self.owner.tick(step, self.hint, sequence)
         self.lost += lost
-        self._forget_the_dead(step.now)
-        reached = self._reached(step.now)
-        staying = {name: one for name, one in reached.items() if not self._is_leaving(name)}
-        self.leader.tick(step, reached, staying, self._everybody())
+        self.liveness.forget_the_dead(step.now)
+        self._lead(step)
         return self._drain(step, NOTHING._replace(lost=ticket if lost else None))
+
+    def _lead(self, step: Step) -> None:
+        """Lets the reconfiguration leader see who is there, ourselves too."""
+        answers = self.liveness.reached(step.now)
+        reached = {name: pong.replica for name, pong in answers.items()}
+        staying = {name: pong.replica for name, pong in answers.items() if not pong.leaving}
+        reached[self.me.name] = self.replica.identity
+        if not self.going:
+            staying[self.me.name] = self.replica.identity
+        self.leader.tick(step, reached, staying, self.liveness.everybody())
 
     def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> TicketNews:
         """A member uses a ticket in an epoch. If it is ours in a higher epoch, we have lost it."""
@@ -279,47 +275,16 @@ class Leased:
         return news
 
     def _ping(self, step: Step) -> None:
-        everybody = self._everybody()
-        names: dict[str, None] = {}
+        first: list[str] = []
         if self._to_bootstrap and not self.cluster:
-            names = dict.fromkeys(self._to_bootstrap)
+            first += self._to_bootstrap
         if self.hint is not None and (self.owner.wanting or self.replica.serves or self.going):
-            names |= dict.fromkeys(one.name for one in self.hint.replicas)
-        if self.replica.serves:
-            names |= dict.fromkeys(list(self._alive)[:CANDIDATES])
-            for _ in range(min(TRIED, len(everybody))):
-                self._turn = (self._turn + 1) % len(everybody)
-                names[everybody[self._turn]] = None
-        elif everybody:
-            for _ in range(1 if self.cluster else TRIED):
-                names[self._chance.choice(everybody)] = None
-        names.pop(self.me.name, None)
+            first += [one.name for one in self.hint.replicas]
+        names = self.liveness.choose(
+            first, serves=self.replica.serves > 0, in_cluster=self.cluster > 0
+        )
         if names:
-            self._post(step, tuple(names), Ping(self.group, self.cluster, step.now))
-
-    def _everybody(self) -> tuple[str, ...]:
-        return tuple(name for name in self._known() if name != self.me.name)
-
-    def _forget_the_dead(self, now: int) -> None:
-        patience = 8 * self.rules.lease
-        gone = [name for name, (sent, _) in self._alive.items() if now - sent > patience]
-        for name in gone:
-            del self._alive[name]
-
-    def _reached(self, now: int) -> dict[str, NodeId]:
-        """Members that answered a ping of the last lease; ourselves too."""
-        found = {
-            name: pong.replica
-            for name, (sent, pong) in self._alive.items()
-            if now - sent <= self.rules.lease
-        }
-        found[self.me.name] = self.replica.identity
-        return found
-
-    def _is_leaving(self, name: str) -> bool:
-        if name == self.me.name:
-            return self.going
-        return name in self._alive and self._alive[name][1].leaving
+            self._post(step, names, Ping(self.group, self.cluster, step.now))
 
     # --- packets -------------------------------------------------------------------------------
 
@@ -395,7 +360,7 @@ class Leased:
         elif isinstance(packet, Voted):
             leader.on_voted(step, packet)
         elif isinstance(packet, Installed):
-            leader.on_installed(step, packet, self._everybody())
+            leader.on_installed(step, packet, self.liveness.everybody())
         elif isinstance(packet, Outbid):
             leader.on_outbid(step, packet)
         else:
@@ -419,9 +384,7 @@ class Leased:
 
     def _on_pong(self, step: Step, sender: NodeId, pong: Pong) -> None:
         self._learn_and_ask(step, pong.hint)
-        known = self._alive.get(sender.name)
-        if known is None or known[0] <= pong.sent:
-            self._alive[sender.name] = (pong.sent, pong)
+        self.liveness.answered(sender.name, pong)
         replica = self.replica
         configuration = replica.configuration
         if (
@@ -462,4 +425,5 @@ class Leased:
             "claims_refused": self.refusals,
             "guards_set": self.replica.serves,
             "of_other_clusters": self.strange,
+            "stale": self.owner.stale + self.replica.stale + self.leader.stale,
         }

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from random import Random
+from typing import Literal, TypeAlias
 
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
@@ -53,6 +54,37 @@ def target_of(replicas: Iterable[NodeId], alive: Iterable[NodeId], most: int) ->
     return tuple(sorted(pool[: count - (count % 2 == 0)])) if count else ()
 
 
+Stage: TypeAlias = Literal["offering", "sealing", "proposing", "installing"]
+
+
+class Change:
+    """A replacement of the set that is underway. Each stage sends a packet until it is answered.
+
+    stage       packet   to                      ends when
+    offering    Offer    the members to come     all of them are ready
+    sealing     Seal     the set to be replaced  a majority has sealed it
+    proposing   Propose  the set to be replaced  a majority has voted: the next set is decided
+    installing  Install  the next set            a majority of it has installed it
+    """
+
+    def __init__(
+        self, ballot: Ballot, replaced: Configuration, target: tuple[NodeId, ...], since: int
+    ) -> None:
+        self.ballot = ballot
+        # Our own lease replica may go on to another set while this is underway: what counts is the
+        # majority of the one that we began with.
+        self.replaced = replaced
+        self.target = target
+        self.since = since
+        self.stage: Stage = "offering"
+        self.answered: set[NodeId] = set()  # in this stage
+        self.reports: dict[NodeId, Sealed] = {}  # from `sealing`
+        self.next: Next | None = None  # from `proposing` on
+
+    def enter(self, stage: Stage) -> None:
+        self.stage, self.answered = stage, set()
+
+
 class ReconfigurationLeader:
     def __init__(
         self, me: NodeId, replica: LeaseReplica, lease: int, most: int, post: Post, chance: Random
@@ -61,24 +93,14 @@ class ReconfigurationLeader:
         self.replica = replica
         self.lease = lease
         self.most = most  # 2k + 1
+        self.change: Change | None = None
+        self.stale = 0  # answers to a change that is not underway any more
         self._hold = lease // 2
         self._post = post
         self._chance = chance
-        self.stale = 0  # answers to a change that is not underway any more
         self._highest = 0  # the highest count of a ballot that was seen or used
         self._differs_since: int | None = None
         self._rest_until = 0
-        # The change that is underway.
-        self.ballot: Ballot | None = None
-        self._replica_set = Configuration(0, ())  # the set that is to be replaced
-        self._since = 0
-        self._target: tuple[NodeId, ...] = ()
-        self._ready: set[NodeId] = set()
-        self._sealed: dict[NodeId, Sealed] = {}
-        self._next: Next | None = None
-        self._voted: set[NodeId] = set()
-        self._decided = False
-        self._installed: set[NodeId] = set()
 
     # --- every tick ----------------------------------------------------------------------------
 
@@ -94,18 +116,16 @@ class ReconfigurationLeader:
         `staying`: those of them that are not leaving. A replica that leaves still has its vote, and
         may be the leader: otherwise a set of which most leave at once could not be replaced.
         """
-        configuration = self.replica.configuration
+        configuration, change = self.replica.configuration, self.change
         if configuration is None:
             return
-        if self.ballot is not None and self._replica_set != configuration and not self._decided:
-            self._drop(step)
-        if self.ballot is not None:
-            if step.now - self._since > 2 * self.lease:
+        if change is not None:
+            superseded = change.replaced != configuration and change.stage != "installing"
+            if superseded or step.now - change.since > 2 * self.lease:
                 self._drop(step)
             else:
-                self._push(step, everybody)
-            return
-        if step.now >= self._rest_until:
+                self._push(step, change, everybody)
+        elif step.now >= self._rest_until:
             self._consider(step, configuration, reached, staying)
 
     def _consider(
@@ -134,112 +154,111 @@ class ReconfigurationLeader:
 
     def _begin(self, step: Step, replica_set: Configuration, target: tuple[NodeId, ...]) -> None:
         self._highest += 1
-        self.ballot = Ballot(self._highest, self.me)
-        # Our own lease replica may go on to another set while this is underway: what counts is the
-        # majority of the one that we began with.
-        self._replica_set, self._since, self._target = replica_set, step.now, target
-        self._ready = {one for one in target if one in replica_set.replicas}
-        if self.replica.vote is not None:
-            self._ready = set(target)  # the next set may be decided already: no member is asked
-        self._sealed, self._next, self._voted = {}, None, set()
-        self._decided, self._installed = False, set()
-        self._push(step, ())
+        change = Change(Ballot(self._highest, self.me), replica_set, target, step.now)
+        # Where we have voted, the next set may be decided already: then no member is asked.
+        known = target if self.replica.vote is not None else replica_set.replicas
+        change.answered = {one for one in target if one in known}
+        self.change = change
+        self._push(step, change, ())
 
-    def _push(self, step: Step, everybody: Iterable[str]) -> None:
+    def _push(self, step: Step, change: Change, everybody: Iterable[str]) -> None:
         """Sends again the packet whose answers are awaited."""
-        assert self.ballot is not None
-        replica_set, number = self._replica_set, self._replica_set.number
+        if change.stage == "offering" and change.answered.issuperset(change.target):
+            change.enter("sealing")
+        old, number, ballot = change.replaced.replicas, change.replaced.number, change.ballot
         group, cluster = self.replica.group, self.replica.cluster
-        if self._decided:
-            assert self._next is not None
-            new = self._next.configuration
-            if len(self._installed) >= new.majority:
-                current = Current(group, cluster, new)
-                self._post(step, tuple(everybody), current)
-                self._finish()
-            else:
-                self._send(step, new.replicas, Install(group, cluster, self._next))
-        elif self._next is not None:
-            self._send(
-                step, replica_set.replicas, Propose(group, cluster, number, self.ballot, self._next)
-            )
-        elif self._ready.issuperset(self._target):
-            self._send(step, replica_set.replicas, Seal(group, cluster, number, self.ballot))
+        if change.stage == "offering":
+            missing = [one for one in change.target if one not in change.answered]
+            self._send(step, missing, Offer(group, cluster, number, ballot))
+        elif change.stage == "sealing":
+            self._send(step, old, Seal(group, cluster, number, ballot))
+        elif change.stage == "proposing":
+            assert change.next is not None
+            self._send(step, old, Propose(group, cluster, number, ballot, change.next))
         else:
-            missing = [one for one in self._target if one not in self._ready]
-            self._send(step, missing, Offer(group, cluster, number, self.ballot))
+            assert change.next is not None
+            new = change.next.configuration
+            if len(change.answered) < new.majority:
+                self._send(step, new.replicas, Install(group, cluster, change.next))
+            else:
+                self._post(step, tuple(everybody), Current(group, cluster, new))
+                self._finish()
 
     # --- answers -------------------------------------------------------------------------------
 
     def on_ready(self, step: Step, ready: Ready) -> None:
-        if not self._is_ours(ready.number, ready.ballot):
+        change = self._answered(ready.number, ready.ballot)
+        if change is None or ready.replica not in change.target:  # of another incarnation
             return
-        if ready.replica in self._target:  # or an earlier incarnation of it was chosen
-            self._ready.add(ready.replica)
-            if self._next is None and not self._sealed:
-                self._push(step, ())
+        if change.stage == "offering":
+            change.answered.add(ready.replica)
+            self._push(step, change, ())
+        elif change.stage == "sealing" and not change.reports:
+            self._push(step, change, ())  # it answers again, so our first Seal may be lost
 
     def on_sealed(self, step: Step, sealed: Sealed) -> None:
-        replica_set = self._replica_set
-        if not self._is_ours(sealed.number, sealed.ballot) or self._next is not None:
+        change = self._answered(sealed.number, sealed.ballot)
+        if change is None or change.stage != "sealing":
             return
-        self._refuse_outsiders(sealed.replica)
+        _refuse_outsiders(change, sealed.replica)
         self._refuse_nonsense(sealed)
-        self._sealed[sealed.replica] = sealed
-        if len(self._sealed) < replica_set.majority:
+        change.reports[sealed.replica] = sealed
+        if len(change.reports) < change.replaced.majority:
             return
-        votes = [one.vote for one in self._sealed.values() if one.vote is not None]
+        votes = [one.vote for one in change.reports.values() if one.vote is not None]
         if votes:
-            self._next = max(votes, key=lambda vote: vote.ballot).next
+            change.next = max(votes, key=lambda vote: vote.ballot).next
         else:
-            reports = [(one.table, one.live) for one in self._sealed.values()]
-            new = Configuration(replica_set.number + 1, self._target)
-            self._next = Next(new, merge(reports))
-            for ticket, owner in left_out(reports, self._next.table):
+            reports = [(one.table, one.live) for one in change.reports.values()]
+            new = Configuration(change.replaced.number + 1, change.target)
+            change.next = Next(new, merge(reports))
+            for ticket, owner in left_out(reports, change.next.table):
                 step.note("exclude", group=self.replica.group, index=ticket, peer=owner.name)
-        self._push(step, ())
+        change.enter("proposing")
+        self._push(step, change, ())
 
     def on_voted(self, step: Step, voted: Voted) -> None:
-        if not self._is_ours(voted.number, voted.ballot) or self._decided:
+        change = self._answered(voted.number, voted.ballot)
+        if change is None or change.stage == "installing":
             return
-        self._refuse_outsiders(voted.replica)
-        if self._next is None:
+        _refuse_outsiders(change, voted.replica)
+        if change.stage != "proposing":
             raise PeerError(f"{voted.replica} votes for what was not proposed")
-        self._voted.add(voted.replica)
-        if len(self._voted) >= self._replica_set.majority:
-            self._decided = True
-            self._push(step, ())
+        change.answered.add(voted.replica)
+        if len(change.answered) >= change.replaced.majority:
+            change.enter("installing")
+            self._push(step, change, ())
 
     def on_installed(self, step: Step, installed: Installed, everybody: Iterable[str]) -> None:
-        if not self._decided or self._next is None:
+        change = self.change
+        if change is None or change.stage != "installing":
             return
-        new = self._next.configuration
+        assert change.next is not None
+        new = change.next.configuration
         if installed.number >= new.number and installed.replica in new.replicas:
-            self._installed.add(installed.replica)
-            if len(self._installed) >= new.majority:
-                self._push(step, everybody)
+            change.answered.add(installed.replica)
+            if len(change.answered) >= new.majority:
+                self._push(step, change, everybody)
 
     def on_outbid(self, step: Step, outbid: Outbid) -> None:
-        self._highest = max(self._highest, outbid.ballot.count)
-        ours = self.ballot is not None and outbid.number == self._replica_set.number
-        if ours and not self._decided:
+        self.seen(outbid.ballot)
+        change = self.change
+        if change is None or outbid.number != change.replaced.number:
+            return
+        if change.stage != "installing":
             self._drop(step)
 
     def seen(self, ballot: Ballot) -> None:
         """Another leader uses this ballot: ours must be higher to count."""
         self._highest = max(self._highest, ballot.count)
 
-    def _is_ours(self, number: int, ballot: Ballot) -> bool:
-        ours = self.ballot is not None and (number, ballot) == (
-            self._replica_set.number,
-            self.ballot,
-        )
-        self.stale += not ours
-        return ours
-
-    def _refuse_outsiders(self, replica: NodeId) -> None:
-        if replica not in self._replica_set.replicas:
-            raise PeerError(f"{replica} answers a reconfiguration leader, but is no lease replica")
+    def _answered(self, number: int, ballot: Ballot) -> Change | None:
+        """The change that is underway, if this is an answer to it."""
+        change = self.change
+        if change is None or (number, ballot) != (change.replaced.number, change.ballot):
+            self.stale += 1
+            return None
+        return change
 
     def _refuse_nonsense(self, sealed: Sealed) -> None:
         tickets = len(sealed.table)
@@ -255,8 +274,12 @@ class ReconfigurationLeader:
         self._rest_until = step.now + self._chance.randrange(1, 2 * self.lease)
 
     def _finish(self) -> None:
-        self.ballot = self._next = self._differs_since = None
-        self._decided = False
+        self.change = self._differs_since = None
 
     def _send(self, step: Step, to: Iterable[NodeId], packet: About) -> None:
         self._post(step, tuple(one.name for one in to), packet)
+
+
+def _refuse_outsiders(change: Change, replica: NodeId) -> None:
+    if replica not in change.replaced.replicas:
+        raise PeerError(f"{replica} answers a reconfiguration leader, but is no lease replica")

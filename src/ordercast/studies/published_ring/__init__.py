@@ -5,8 +5,8 @@ configurable levels of consistency (2011), section 4. It can give one ticket to 
 docs/tickets-published.md shows how. It runs in the simulator only, where a scenario says
 `family = "ordercast.studies.published_ring:FAMILY"`.
 
-packets.py         what is said
-ring.py            ranges of tickets, distances, a process's view of who owns what
+packets.py         what processes send each other
+ring.py            ranges of tickets, distances, a process's view of the owners
 seeking.py         how a process finds a coordinator
 failure_free.py    Algorithm 1
 fault_tolerant.py  Algorithms 2 and 3
@@ -16,7 +16,7 @@ rules.py           what all members must have alike
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from ordercast.kernel.family import Plan
@@ -24,6 +24,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.cluster import CAUSAL
 from ordercast.protocol.cluster.causal_member import CausalMember
+from ordercast.protocol.cluster.moving import Clock
 from ordercast.protocol.cluster.sampler import Sampler
 from ordercast.protocol.cluster.updaters import founder_of
 from ordercast.protocol.tickets.interface import Tickets
@@ -39,7 +40,7 @@ def ring_tickets(
     me: NodeId,
     plan: Plan,
     sampler: Sampler,
-    clock: Callable[[], tuple[int, ...]],
+    clock: Clock,
     chance: Random,
     persisted: Sequence[Packet],
 ) -> Tickets:

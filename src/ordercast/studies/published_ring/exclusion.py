@@ -4,12 +4,12 @@ Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication sup
 configurable levels of consistency (2011), section 4.2.
 
  1. EXCLUDE goes to the next successor in Cview, and to the next after that, until one is reached.
-    ImmedSucc moves along at once, before anybody has agreed. If it would come to ourselves, or
-    whom we reached does not answer, we think that we are the ones who failed.
- 2. Who was reached, q, answers with L_q.
- 3. REQCOORD goes to all in L_q and R_p, ourselves included; who is not between p and q agrees.
- 4. After 2δ, k + 1 who agreed make us temporary coordinator for dist(p, q) - 1 rounds. Fewer: we
-    think that we are the ones who failed.
+    ImmedSucc moves along at once, before any process has agreed. If it would come to ourselves, or
+    the process that was reached does not answer, we assume that we failed ourselves.
+ 2. The process that was reached, q, answers with L_q.
+ 3. REQCOORD goes to all in L_q and R_p, ourselves included. Those not between p and q agree.
+ 4. After 2δ, k + 1 agreements make us temporary coordinator for dist(p, q) - 1 rounds. With fewer
+    we assume that we failed ourselves.
 
 The object is one run of it. It has no numbers, as in the paper: any answer from the right process
 counts, however late.
@@ -28,13 +28,13 @@ class Exclusion:
         self.tickets = tickets
         self.own = own  # our ticket
         self.needed = needed  # k + 1
-        self.successor: RingSeat | None = None  # q, once somebody is asked
+        self.successor: RingSeat | None = None  # q, once a process is asked
         self.reached = False  # EXCLUDE arrived there
         self.known: tuple[RingSeat, ...] | None = None  # L_q, once it answered
         self.asked: tuple[str, ...] = ()  # L_q and R_p, once they were asked
         self.agreed: dict[str, None] = {}
         self.until = 0  # when we stop to wait for the answer that is due next
-        self.out: tuple[RingSeat, ...] = ()  # who is excluded, as far as we knew
+        self.out: tuple[RingSeat, ...] = ()  # the owners that are excluded, as far as we knew
 
     def turn_to(self, seat: RingSeat) -> None:
         """EXCLUDE is sent to the next one."""
@@ -49,7 +49,7 @@ class Exclusion:
         return self.reached and self.known is not None and not self.asked
 
     def request(self, given: Sequence[RingSeat]) -> tuple[str, ...]:
-        """Whom to send REQCOORD to: those in L_q whom we have told our successor of (R_p)."""
+        """The processes to send REQCOORD to: those of L_q that we sent to our successor (R_p)."""
         assert self.known is not None
         names = {seat.name for seat in self.known}
         self.asked = tuple(seat.name for seat in given if seat.name in names)

@@ -5,15 +5,15 @@ configurable levels of consistency (2011), section 4.1. Every coordinator owns a
 away those between its own and its successor's.
 
   join   CJOIN → ACKCJOIN: the granter's successor is the newcomer at once. NEWSUCC → ACKSUCC: the
-         newcomer tells its successor, and is a coordinator when that has answered.
-  leave  CLEAVE → ACKCLEAVE: the predecessor takes over, and tells its new successor (NEWSUCC). A
+         newcomer notifies its successor, and is a coordinator when that has answered.
+  leave  CLEAVE → ACKCLEAVE: the predecessor takes over, and notifies its new successor (NEWSUCC). A
          successor that leaves too answers CLEAVE to every NEWSUCC instead.
 
 Rules.
  1. What is asked of a coordinator is served in the order in which it came, one at a time: while an
     ACKSUCC is awaited, only a CLEAVE of that very successor is.
- 2. NEWSUCC may overtake the ACKCJOIN of who becomes a coordinator by it; then it waits.
- 3. A coordinator that is alone stays: it has nobody to leave its tickets to.
+ 2. NEWSUCC may overtake the ACKCJOIN that makes its receiver a coordinator; then it waits.
+ 3. A coordinator that is alone stays: there is no process to leave its tickets to.
  4. Packets to one process arrive in the order in which they were sent: the next leaves when the
     status of the one before is there. Nothing is sent twice, as nothing is lost.
 
@@ -55,7 +55,7 @@ FOREVER = 1 << 62
 
 
 class Letter(NamedTuple):
-    """The token of what is on its way to somebody."""
+    """The token of a packet that is underway."""
 
     to: str
 
@@ -84,7 +84,7 @@ class FailureFree:
         self.state: State = "idle"
         self.ticket: int | None = None
         self.epoch = 0
-        self.base = 0  # nobody who grants knows of entries
+        self.base = 0  # no granting process knows of entries
         self.keeps_entries = False  # two owners take the same epoch, and so the same entries
         self.view = Cview(tickets)
         self.successor: RingSeat | None = None  # ImmedSucc
@@ -102,7 +102,7 @@ class FailureFree:
         self._acquired = False
         self._counters = dict.fromkeys("acquired granted rejected served released".split(), 0)
 
-    # --- doors --------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------
 
     def start(self, step: Step) -> TicketNews:
         if self.founder:
@@ -155,17 +155,17 @@ class FailureFree:
         return self._news()
 
     def may_create(self, now: int) -> bool:
-        """Who wants to leave is not promised that its ticket is its own any longer."""
+        """A process that wants to leave may share its ticket from now on."""
         return self._performs and self.wanted and self.state == "coordinator"
 
     def valid_until(self) -> int | None:
         return None
 
     def retire(self, step: Step) -> None:
-        self.seek(step, False, 0, ())
+        return  # the ticket is released already
 
     def may_go(self) -> bool:
-        """The last one has nobody to leave its tickets to."""
+        """The last coordinator has no process to leave its tickets to."""
         return self.state == "idle" or self._is_alone
 
     def has_heirs(self, now: int) -> bool:
@@ -213,7 +213,7 @@ class FailureFree:
 
     def _on_ackcjoin(self, step: Step, granter: str, packet: Ackcjoin) -> None:
         if self.state != "joining" or not self._asked_to_join:
-            raise PeerError(f"{granter} gives a ticket that nobody asked for")
+            raise PeerError(f"{granter} gives a ticket that we did not ask for")
         self._asked_to_join = False
         self.state, self.ticket = "coordinator", packet.ticket
         self.epoch = max(packet.epoch, self._highest.get(packet.ticket, 0) + 1)
@@ -257,7 +257,7 @@ class FailureFree:
             self._counters["acquired"] += 1
 
     def _begin_anew(self) -> None:
-        """We wanted to leave, and want no longer: a tenure of its own."""
+        """We wanted to leave, and want no longer: a lease of its own."""
         self.epoch += 1
         self._perform()
 
@@ -358,6 +358,6 @@ class FailureFree:
 
 
 def _refuse_a_flood(name: str, waiting: int) -> None:
-    """In a ring nobody waits in such a queue twice, and no ring is so large."""
+    """In a ring no process waits in such a queue twice, and no ring is so large."""
     if waiting >= MOST_QUEUED:
-        raise PeerError(f"{name} sends more than anybody can serve")
+        raise PeerError(f"{name} sends more than a coordinator can serve")

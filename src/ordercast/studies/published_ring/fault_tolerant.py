@@ -80,19 +80,18 @@ class FaultTolerant:
         self.group = group
         self.rules = rules.checked()
         self.period = max(1, rules.round // TICKS_A_ROUND)
-        self.founder = founder  # begins with all tickets: one life of one process
+        self.founder = founder  # begins with all tickets: one incarnation of one process
         self.wanted = False
         self.state: State = "idle"
         self.ticket: int | None = None
         self.epoch = 0
-        self.base = 0  # nobody who grants knows of entries
+        self.base = 0  # no granting process knows of entries
         self.keeps_entries = False  # two owners take the same epoch, and so the same entries
         self.known_before: tuple[RingSeat, ...] = ()  # L: those whose ALIVE counts
-        self.told_next: tuple[RingSeat, ...] = ()  # R: what our successor has, as far as we know
-        self.alive: dict[str, None] = {}  # who was heard in this round
+        self.sent_next: tuple[RingSeat, ...] = ()  # R: what our successor has, as far as we know
+        self.alive: dict[str, None] = {}  # processes that were heard in this round
         self.view = Cview(rules.tickets)
         self.successor: RingSeat | None = None  # ImmedSucc, with its ticket: ours ends before it
-        self.predecessor: str | None = None  # ImmedPred, which nothing here ever reads
         self.temporary = 0  # TempRounds
         self.exclusion: Exclusion | None = None
         self._seeking = Seeking(
@@ -112,7 +111,7 @@ class FaultTolerant:
             "acquired granted rejected disconnected exclusions agreed".split(), 0
         )
 
-    # --- doors --------------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------
 
     def start(self, step: Step) -> TicketNews:
         if self.founder:
@@ -127,7 +126,7 @@ class FaultTolerant:
             self.state = "joining"
             self._ask(step)
         elif not wanted and self.state != "idle":
-            # cleave is not told of in Algorithms 2 to 4. Whoever goes is silent, and excluded.
+            # Algorithms 2 to 4 have no cleave: a process that leaves is silent, and is excluded.
             self._stop(step)
         return self._news()
 
@@ -203,7 +202,7 @@ class FaultTolerant:
         return self._news()
 
     def heard(self, step: Step, ticket: int, epoch: int, owner: NodeId | None) -> TicketNews:
-        """PrCast: somebody became a coordinator."""
+        """PrCast: a process became a coordinator."""
         self._highest[ticket] = max(epoch, self._highest.get(ticket, 0))
         if (
             owner is not None
@@ -221,7 +220,7 @@ class FaultTolerant:
         return None
 
     def retire(self, step: Step) -> None:
-        self.seek(step, False, 0, ())
+        return  # the ticket is released already
 
     def may_go(self) -> bool:
         return True
@@ -244,7 +243,6 @@ class FaultTolerant:
             return
         epoch = max(packet.epoch, self._highest.get(packet.ticket, 0) + 1)
         self._become(step, packet.ticket, epoch, packet.successor, packet.view, packet.known)
-        self.predecessor = granter
 
     def _become(
         self,
@@ -259,7 +257,7 @@ class FaultTolerant:
         self._highest[ticket] = epoch
         self.view = Cview(self.rules.tickets, view)
         self.view.put(ticket, self.me.name)
-        self.known_before, self.told_next = self._without_us(known), ()
+        self.known_before, self.sent_next = self._without_us(known), ()
         self.successor, self.temporary, self.exclusion = successor, 0, None
         self.alive = {}
         self._next_round = step.now + self.rules.round
@@ -304,7 +302,7 @@ class FaultTolerant:
     def _round(self, step: Step, own: int) -> None:
         heard = sum(seat.name in self.alive for seat in self.known_before)
         self.alive = {}
-        # Where fewer than k + 1 are known, all of them: or nobody could ever begin.
+        # Where fewer than k + 1 are known, all of them: or no ring could ever begin.
         needed = min(self.rules.k + 1, len(self.known_before))
         if step.now >= self._checked_from and heard < needed:
             self._disconnect(step)
@@ -339,7 +337,7 @@ class FaultTolerant:
             self._post(step, name, Gone(self.group, "update"))
 
     def _without_us(self, known: tuple[RingSeat, ...]) -> tuple[RingSeat, ...]:
-        """In a small core, those before us are also those behind us; nobody hears itself."""
+        """In a small core, those before us are also those behind us; no process hears itself."""
         return tuple(seat for seat in known if seat.name != self.me.name)
 
     # --- what became of a Send --------------------------------------------------------------------
@@ -370,7 +368,7 @@ class FaultTolerant:
             else:
                 self._exclude_next(step, self.exclusion)
         elif arrived:
-            self.told_next = waiting.given
+            self.sent_next = waiting.given
         else:
             self._suspect(step)
         self._serve_waiting(step)
@@ -417,14 +415,14 @@ class FaultTolerant:
             if ticket in taken
         )
         request = Reqcoord(self.group, self.ticket, successor.ticket)
-        for name in exclusion.request(self.told_next):
+        for name in exclusion.request(self.sent_next):
             if name != self.me.name:
                 self._post(step, name, request)
             elif self._agree(step, request):
                 exclusion.agree(name)
 
     def _agree(self, step: Step, request: Reqcoord) -> bool:
-        """Everybody does who is not concerned: its own state, and who asks, do not matter."""
+        """A process that is not concerned agrees, whatever its state, and whoever asks."""
         rules = self.rules
         interval = between(rules.tickets, request.after, request.before)
         if self.ticket is not None and self.ticket in interval:
@@ -447,7 +445,7 @@ class FaultTolerant:
     # --- ends -----------------------------------------------------------------------------------
 
     def _disconnect(self, step: Step) -> None:
-        """We think that we are considered to have failed."""
+        """The others seem to take us for failed."""
         self._lost = self.ticket
         self._count("disconnected")
         self._stop(step)

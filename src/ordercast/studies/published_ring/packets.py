@@ -1,4 +1,4 @@
-"""What the ring of tickets says, as it was published; and the few words that had to be added.
+"""The packets of the ring of tickets as it was published, and the few that had to be added.
 
 Gidenstam, Koldehofe, Papatriantafilou, Tsigas: Scalable group communication supporting
 configurable levels of consistency (2011), section 4. Named as there: CJOIN is `Cjoin`, and so on.
@@ -6,8 +6,8 @@ The paper numbers nothing, so nothing is numbered here: a late copy looks like a
 
 Added, as something of the kind is needed to run at all: `Ask` and `View` (the paper says that a
 newcomer can learn the free tickets from any coordinator, not how) and `Gone` (a process that is
-alive but no coordinator must look like one that could not be reached, or nobody reclaims its
-tickets; UPDATE and EXCLUDE name the ticket whose owner they are meant for, so that a process that
+alive but no coordinator must look like one that could not be reached, or its tickets are never
+reclaimed; UPDATE and EXCLUDE name the ticket whose owner they are meant for, so that a process that
 came back elsewhere is not taken for the one it was). Sets of processes travel with their tickets,
 or their order would be unknown.
 """
@@ -30,7 +30,7 @@ Refused = Literal["ackcjoin", "update", "exclude"]
 
 
 class RingSeat(Value, frozen=True, order=True):
-    """A ticket, and the process that owns it as somebody believes."""
+    """A ticket, and the process that owns it as some process believes."""
 
     ticket: Ticket
     name: Name
@@ -41,7 +41,7 @@ Known = Annotated[tuple[RingSeat, ...], Meta(max_length=MOST_KNOWN)]
 
 
 class Ring(TicketPacket, frozen=True):
-    """Everything that is said about the ring."""
+    """Every packet of the ring."""
 
 
 # --- joining ---------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ class Ask(Ring, frozen=True, tag="ring.ask"):
 
 
 class View(Ring, frozen=True, tag="ring.view"):
-    """The Cview of a coordinator; of anybody else, nothing."""
+    """The Cview of a coordinator; any other process sends an empty one."""
 
     seats: Seats
 
@@ -105,7 +105,7 @@ class Update(Ring, frozen=True, tag="ring.update"):
 
 
 class Gone(Ring, frozen=True, tag="ring.gone"):
-    """What you sent was for a coordinator (or for one who joins), and we are none."""
+    """The packet was for a coordinator (or for a process that joins), and its receiver is none."""
 
     refused: Refused
 
@@ -132,7 +132,7 @@ class Ackcoord(Ring, frozen=True, tag="ring.ackcoord"):
 
 
 def tickets_in(packet: Packet) -> tuple[int, ...]:
-    """Every ticket that a packet speaks of."""
+    """Every ticket that a packet names."""
     if isinstance(packet, Update):
         return packet.to, *(seat.ticket for seat in packet.known)
     if isinstance(packet, Ackexclude):

@@ -1,4 +1,4 @@
-"""The ring of tickets: distances, coordinated ranges, and a process's view of who owns what.
+"""The ring of tickets: distances, coordinated ranges, and a process's view of the owners.
 
 Tickets are 0 to n - 1 on a ring. The ticket that succeeds i is i - 1 (mod n), as in the paper; so
 "after" means downwards. A process with ticket i whose successor has ticket j coordinates i, i - 1,
@@ -37,13 +37,13 @@ class Cview:
             self.put(seat.ticket, seat.name)
 
     def put(self, ticket: int, name: str) -> None:
-        """Whoever owns a ticket owns no other: what was heard before is over."""
+        """A process owns one ticket at most: this replaces what was known of it."""
         for other in [place for place, owner in self._owners.items() if owner == name]:
             del self._owners[other]
         self._owners[ticket] = name
 
     def remove(self, tickets: Iterable[int]) -> list[RingSeat]:
-        """Those who were removed."""
+        """Removes the owners of these tickets. Returns them."""
         found = [ticket for ticket in tickets if ticket in self._owners]
         return [RingSeat(ticket, self._owners.pop(ticket)) for ticket in found]
 
@@ -64,7 +64,7 @@ class Cview:
                 yield RingSeat(place, self._owners[place])
 
     def coordinator(self, ticket: int) -> RingSeat | None:
-        """Who coordinates a ticket: its owner, or else the closest one before it."""
+        """The coordinator of a ticket: its owner, or else the closest owner before it."""
         for step in range(self.tickets):
             place = (ticket + step) % self.tickets
             if place in self._owners:

@@ -26,7 +26,7 @@ class RingRules(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """The token of a status that is waited for, or of one that nobody waits for (0)."""
+    """The token of a status. `serial` is 0 where the sender does not wait for it."""
 
     what: Literal["ackcjoin", "update", "exclude", "seek", "ring"]
     serial: int

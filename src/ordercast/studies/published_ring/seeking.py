@@ -1,8 +1,8 @@
 """How a process finds a coordinator that may give it a ticket: Init of Algorithms 1 and 2.
 
-It asks somebody for its view, takes a ticket that is free there (its wish, or by chance), and sends
-CJOIN to who coordinates it. Rejected, it tries again later. The paper sends CJOIN "to a known
-coordinator", and suggests the choice by chance.
+It asks a member for its view, takes a ticket that is free there (its wish, or by chance), and sends
+CJOIN to the coordinator of that ticket. A process that is rejected tries again later. The paper
+sends CJOIN "to a known coordinator", and suggests the choice by chance.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Seeking:
         self._chance = chance
 
     def ask(self, now: int, patience: int) -> tuple[str, Ring] | None:
-        """Whom to ask for its view; None: there is nobody, or it is too early."""
+        """The member to ask for its view; None: there is none, or it is too early."""
         if now < self.begins:
             self.again = self.begins
             return None
@@ -52,7 +52,7 @@ class Seeking:
         return self._chance.choice(others), Ask(self.group)
 
     def choose(self, now: int, sender: str, view: View) -> tuple[str, Ring] | None:
-        """Whom to send CJOIN to; None: who answered is no coordinator."""
+        """The member to send CJOIN to; None: the member that answered is no coordinator."""
         if not view.seats:
             self.rest(now)
             return None
