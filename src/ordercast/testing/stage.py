@@ -1,4 +1,4 @@
-"""A stage: a few members of one family, and a network that moves only when it is told to.
+"""A stage: a few members of one family, and a network that moves only when a test says so.
 
     stage = Stage.of("fifo", "n1 n2 n3", window=2)
     stage.settle(ticks=2)
@@ -14,7 +14,7 @@ have happened:
   datagram  may be dropped, doubled, and delivered in any order
   link      is delivered in order and loses nothing, until an end dies; what a dead sender left
             underway may still arrive, up to any point
-  status    dropped means that the sender is told "not OK"; delivered means that it is told OK,
+  status    if it is dropped, the sender's status result is "not OK"; if it is delivered, it is OK,
             unless the answer is lost on the way back
 
 While a path is cut nothing on it arrives: what was underway waits, new datagrams are lost.
@@ -351,10 +351,10 @@ class Stage:
             raise StageError(f"message {message.number} is not underway")
 
     def _report_status(self, message: InFlight, arrived: bool) -> None:
-        actor = self.actors[message.sender.name]
-        if self._is_alive(message.sender):
-            seat = actor.host.seats[message.packet.group]
-            actor.host.status(seat, message.token, arrived, self.now)
+        host = self.actors[message.sender.name].host
+        seat = host.seats.get(message.packet.group) if self._is_alive(message.sender) else None
+        if seat is not None:  # otherwise the sender has left the group
+            host.status(seat, message.token, arrived, self.now)
 
     def _deliver_everything(self) -> None:
         for _ in range(MOST_DELIVERIES):

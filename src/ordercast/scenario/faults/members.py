@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,8 @@ class Place(NamedTuple):
 class OfMembers(Fault, frozen=True):
     """Of the nodes as members of one group."""
 
+    momentary: ClassVar[str] = ""  # why it has no `for`, if it has none
+
     group: str = ""  # "": the only one
 
     def settled(self, scenario: Scenario) -> Fault:
@@ -43,6 +45,8 @@ class OfMembers(Fault, frozen=True):
             if name not in group.members:
                 yield "nodes", f"{name} is not a member of group {group.name!r}"
         yield from self.check_group(scenario, group, families)
+        if self.lasts is not None and self.momentary:
+            yield "for", self.momentary
 
     def check_group(
         self, scenario: Scenario, group: GroupSettings, families: Families
@@ -53,9 +57,20 @@ class OfMembers(Fault, frozen=True):
     def concerns(self, name: str, group: str) -> bool:
         return name in self.nodes and group == self.group
 
+    def nodes_without(self, kind: type[OfMembers], others: Sequence[Fault]) -> list[str]:
+        """The nodes to which no other fault of this kind happens in this group."""
+        same = [other for other in others if isinstance(other, kind)]
+        return [
+            name
+            for name in self.nodes
+            if not any(other.concerns(name, self.group) for other in same)
+        ]
+
 
 class Reform(OfMembers, frozen=True, tag="reform"):
     """No fault: the nodes ask for their group to be formed anew, at a time and at once."""
+
+    momentary: ClassVar[str] = "a group is formed anew at a time, not for a while"
 
     def begin(self, world: World, others: Sequence[Fault]) -> None:
         for name in self.nodes:
@@ -67,8 +82,6 @@ class Reform(OfMembers, frozen=True, tag="reform"):
         family = families[group.name]
         if family.formation is None:
             yield "kind", f"groups of {family.name} do not form"
-        if self.lasts is not None:
-            yield "for", "a group is formed anew at a time, not for a while"
 
     @classmethod
     def chaos_check(cls, scenario: Scenario, families: Families) -> Iterator[str]:
@@ -96,11 +109,8 @@ class Leave(OfMembers, frozen=True, tag="leave"):
             world.leave(name, self.group)
 
     def end(self, world: World, others: Sequence[Fault]) -> None:
-        for name in self.nodes if not self.is_for_good else ():
-            if not any(
-                isinstance(other, Leave) and other.concerns(name, self.group) for other in others
-            ):
-                world.join(name, self.group)
+        for name in self.nodes_without(Leave, others) if not self.is_for_good else ():
+            world.join(name, self.group)
 
     def check_group(
         self, scenario: Scenario, group: GroupSettings, families: Families
@@ -124,28 +134,17 @@ class Join(OfMembers, frozen=True, tag="join"):
     """The members join the group. Those that did not leave it before join for the first time: they
     are not in it from the beginning."""
 
+    momentary: ClassVar[str] = "a member joins at a time, not for a while"
+
     def prepare(self, world: World, faults: Sequence[Fault]) -> None:
-        for name in self.nodes:
-            if not any(
-                isinstance(other, Leave | Join)
-                and other.concerns(name, self.group)
-                and other.at < self.at
-                for other in faults
-            ):
+        before = [other for other in faults if other.at < self.at]
+        for name in self.nodes_without(Leave, before):
+            if name in self.nodes_without(Join, before):
                 world.keep_out(name, self.group)
 
     def begin(self, world: World, others: Sequence[Fault]) -> None:
-        for name in self.nodes:
-            if not any(
-                isinstance(other, Leave) and other.concerns(name, self.group) for other in others
-            ):
-                world.join(name, self.group)
-
-    def check_group(
-        self, scenario: Scenario, group: GroupSettings, families: Families
-    ) -> Iterator[tuple[str, str]]:
-        if self.lasts is not None:
-            yield "for", "a member joins at a time, not for a while"
+        for name in self.nodes_without(Leave, others):
+            world.join(name, self.group)
 
     @classmethod
     def drawn(cls, lot: Lot) -> Fault | None:
@@ -161,12 +160,8 @@ class SlowReader(OfMembers, frozen=True, tag="slow-reader"):
             world.stop_reading(name, self.group)
 
     def end(self, world: World, others: Sequence[Fault]) -> None:
-        for name in self.nodes:
-            if not any(
-                isinstance(other, SlowReader) and other.concerns(name, self.group)
-                for other in others
-            ):
-                world.read_on(name, self.group)
+        for name in self.nodes_without(SlowReader, others):
+            world.read_on(name, self.group)
 
     @classmethod
     def drawn(cls, lot: Lot) -> Fault:
@@ -177,18 +172,14 @@ class SlowReader(OfMembers, frozen=True, tag="slow-reader"):
 class Give(OfMembers, frozen=True, kw_only=True, tag="give"):
     """No fault: the applications of the nodes give their members an input of the family's."""
 
+    momentary: ClassVar[str] = "an input is given at a time, not for a while"
+
     input: str  # the name of its class
     values: dict[str, Any] = {}
 
     def begin(self, world: World, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             world.give(name, self.group, self.input, {"group": self.group, **self.values})
-
-    def check_group(
-        self, scenario: Scenario, group: GroupSettings, families: Families
-    ) -> Iterator[tuple[str, str]]:
-        if self.lasts is not None:
-            yield "for", "an input is given at a time, not for a while"
 
     @classmethod
     def chaos_check(cls, scenario: Scenario, families: Families) -> Iterator[str]:
