@@ -26,7 +26,7 @@ from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
 from ordercast.spark.laws import JudgedRun, judge, judge_lake
 from ordercast.spark.session import open_session
-from ordercast.spark.windows import settle
+from ordercast.spark.sliced_run import settle
 from ordercast.trace.lake import find_runs, read_run
 from ordercast.trace.parquet import arrow_schema, encode_header, load_pyarrow, run_folder
 from ordercast.trace.schema import COLUMN_TYPES, Ending, Header

@@ -41,7 +41,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step, Timer
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim.explore import Bounds, explore, setting
-from ordercast.spark.laws import Limits, judge_lake
+from ordercast.spark.laws import JudgeLimits, judge_lake
 from ordercast.spark.online import breaks
 from ordercast.spark.stream import register
 from ordercast.testing import simulate
@@ -456,7 +456,7 @@ def test_the_promises_of_a_toy_family_are_judged_on_spark(tmp_path: Path, spark:
     folders = [run_folder(tmp_path, "again")]
     expected = check(trace, promises=promises)
     assert answers(expected) == {"no-creation": Answer.HOLDS, "no-duplication": Answer.BROKEN}
-    for limits in (Limits(), Limits(huge=0)):  # in a task, and in slices first
+    for limits in (JudgeLimits(), JudgeLimits(huge=0)):  # in a task, and in slices first
         (judged,) = judge_lake(spark, folders, None, limits, promises)
         assert judged.verdicts == expected
         (forgetful,) = judge_lake(spark, folders, ["no-duplication"], limits)

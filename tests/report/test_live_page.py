@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.report.live_page import BREAKS, MEMBERS, LivePage
+from ordercast.report.live_page import BREAKS_SHOWN, MEMBERS_COUNTED, LivePage
 from ordercast.spark.online import BUCKETS, count_latencies
 
 
@@ -128,13 +128,13 @@ def test_a_batch_that_spark_repeats_is_counted_once(tmp_path: Path) -> None:
 
 def test_the_page_remembers_a_bounded_number_of_rows(tmp_path: Path) -> None:
     page = LivePage(tmp_path / "live.html")
-    page.add(0, [broken("fifo", f"break {number}.") for number in range(3 * BREAKS)])
-    page.add(1, [judged(1, process=f"r{number}") for number in range(MEMBERS + 10)])
+    page.add(0, [broken("fifo", f"break {number}.") for number in range(3 * BREAKS_SHOWN)])
+    page.add(1, [judged(1, process=f"r{number}") for number in range(MEMBERS_COUNTED + 10)])
     page.close()
     text = (tmp_path / "live.html").read_text(encoding="utf-8")
-    assert f"{3 * BREAKS} breaks" in text  # all are counted, the last are shown
-    assert len(re.findall(r"break \d+\.", text)) == BREAKS
-    assert f"break {3 * BREAKS - 1}." in text
+    assert f"{3 * BREAKS_SHOWN} breaks" in text  # all are counted, the last are shown
+    assert len(re.findall(r"break \d+\.", text)) == BREAKS_SHOWN
+    assert f"break {3 * BREAKS_SHOWN - 1}." in text
     assert "break 0." not in text
     assert len(text) < 200_000
 

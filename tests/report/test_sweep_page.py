@@ -10,7 +10,7 @@ from tests.report.pages import folder_of_a_sweep
 from ordercast.errors import UsageError
 from ordercast.report.page import render
 from ordercast.report.sweep_page import sweep_page
-from ordercast.spark.outcome import FILE, read_outcome
+from ordercast.spark.outcome import EXPERIMENT_FILE, read_outcome
 from ordercast.spark.trials import manifest_path
 
 
@@ -70,11 +70,13 @@ def test_unfinished_runs_are_counted(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no experiment.json: give a folder that ordercast"):
         sweep_page(tmp_path)
-    (tmp_path / FILE).write_text("{", encoding="utf-8")
+    (tmp_path / EXPERIMENT_FILE).write_text("{", encoding="utf-8")
     with pytest.raises(UsageError, match="cannot be read"):
         sweep_page(tmp_path)
     out = folder_of_a_sweep(tmp_path, sound=True)
-    written = (out / FILE).read_text(encoding="utf-8").replace('"version":1', '"version":9')
-    (out / FILE).write_text(written, encoding="utf-8")
+    written = (
+        (out / EXPERIMENT_FILE).read_text(encoding="utf-8").replace('"version":1', '"version":9')
+    )
+    (out / EXPERIMENT_FILE).write_text(written, encoding="utf-8")
     with pytest.raises(UsageError, match="is of version 9; this ordercast reads 1"):
         sweep_page(out)

@@ -22,8 +22,8 @@ from ordercast.check.laws import LAWS, check, judge_run
 from ordercast.check.verdict import Answer, Verdict, broken, holds
 from ordercast.spark.by_value import pack
 from ordercast.spark.columns import columns_of
-from ordercast.spark.laws import JudgedRun, Limits, judge_lake
-from ordercast.spark.online import Memory, breaks, judge
+from ordercast.spark.laws import JudgedRun, JudgeLimits, judge_lake
+from ordercast.spark.online import KeyMemory, breaks, judge
 from ordercast.spark.stream import register
 from ordercast.spark.vector import judge_columns
 from ordercast.testing import simulate
@@ -134,9 +134,9 @@ def test_a_packed_law_needs_nothing_of_the_file_that_defines_it(tmp_path: Path) 
 
 def test_a_stream_remembers_what_the_law_wants() -> None:
     stream = [Delivery(at, 0, 0, "n1", at + 11) for at in range(3)]
-    memory = Memory([STREAMING])
+    memory = KeyMemory([STREAMING])
     assert judge(memory, stream[:2], [STREAMING]) == []
-    again = Memory([STREAMING], memory.pack())
+    again = KeyMemory([STREAMING], memory.pack())
     assert [one.why for one in judge(again, stream[2:], [STREAMING])] == ["as its event 3"]
 
 
@@ -155,10 +155,10 @@ def test_laws_go_to_spark_as_values(spark: Any, tmp_path: Path) -> None:
     assert answers(tasks) == [Answer.HOLDS, Answer.HOLDS, Answer.BROKEN, Answer.HOLDS]
     assert tasks[1].verdicts == check(counted(13), [PLAIN, "fifo"])
     assert tasks[0].forms == {NAME: LawForm.PLAIN, "fifo": LawForm.VECTOR}
-    (sliced,) = judge_lake(spark, folders[1:], [PLAIN, "fifo"], Limits(huge=0))
+    (sliced,) = judge_lake(spark, folders[1:], [PLAIN, "fifo"], JudgeLimits(huge=0))
     assert sliced.verdicts == tasks[1].verdicts
     assert sliced.forms == {NAME: LawForm.PLAIN, "fifo": LawForm.SLICES}
-    (beyond,) = judge_lake(spark, folders[1:], [PLAIN, "fifo"], Limits(huge=0, read=38))
+    (beyond,) = judge_lake(spark, folders[1:], [PLAIN, "fifo"], JudgeLimits(huge=0, read=38))
     assert answers([beyond]) == [Answer.UNKNOWN, Answer.HOLDS]
     assert "slices could not prove it, and the run has 39 rows" in beyond.verdicts[0].why
 
@@ -167,7 +167,9 @@ def test_laws_go_to_spark_as_values(spark: Any, tmp_path: Path) -> None:
 def test_a_sound_run_is_proved_by_slices_alone(spark: Any, tmp_path: Path) -> None:
     trace = SoundRun(1, faults=False, groups=1, size=40).trace()
     write_trace(tmp_path, trace)
-    (judged,) = judge_lake(spark, [run_folder(tmp_path, trace.header.run)], LAWS, Limits(huge=0))
+    (judged,) = judge_lake(
+        spark, [run_folder(tmp_path, trace.header.run)], LAWS, JudgeLimits(huge=0)
+    )
     assert judged.not_asked == []
     assert set(judged.forms.values()) == {LawForm.SLICES}
     assert list(judged.forms) == list(LAWS)

@@ -21,7 +21,7 @@ from ordercast.spark.online import (
     BUCKETS,
     STREAMED,
     Break,
-    Memory,
+    KeyMemory,
     breaks,
     count_latencies,
     judge,
@@ -47,14 +47,14 @@ def told(found: list[Break]) -> list[tuple[str, int]]:
 
 def test_fifo_reports_every_event_that_comes_too_late() -> None:
     stream = [delivery(at, "n1", number) for at, number in enumerate([1, 5, 3, 4, 6])]
-    found = judge(Memory(), stream)
+    found = judge(KeyMemory(), stream)
     assert told(found) == [("fifo", 2), ("fifo", 3)]
     assert found[0].why == "after n1:5"
 
 
 def test_a_repeated_event_is_a_duplicate_only_for_its_own_origin() -> None:
     stream = [delivery(0, "n1", 1), delivery(1, "n2", 1), delivery(2, "n1", 1)]
-    assert told(judge(Memory(), stream)) == [("no-duplication", 2)]
+    assert told(judge(KeyMemory(), stream)) == [("no-duplication", 2)]
 
 
 def test_order_starts_again_with_an_incarnation_of_the_recorder_and_duplication_does_not() -> None:
@@ -64,23 +64,23 @@ def test_order_starts_again_with_an_incarnation_of_the_recorder_and_duplication_
         delivery(2, "n1", 3, incarnation=1),
         delivery(3, "n1", 5, incarnation=1),
     ]
-    assert told(judge(Memory(), stream)) == [("no-duplication", 3)]
+    assert told(judge(KeyMemory(), stream)) == [("no-duplication", 3)]
 
 
 def test_an_event_after_one_that_depends_on_it_breaks_causality() -> None:
     cause = {"index": 0, "stamp": (1, 0)}
     effect = {"index": 1, "stamp": (1, 1)}
     sound = [delivery(0, "n1", 1, **cause), delivery(1, "n2", 1, **effect)]
-    assert judge(Memory(), sound) == []
-    found = judge(Memory(), [delivery(0, "n2", 1, **effect), delivery(1, "n1", 1, **cause)])
+    assert judge(KeyMemory(), sound) == []
+    found = judge(KeyMemory(), [delivery(0, "n2", 1, **effect), delivery(1, "n1", 1, **cause)])
     assert told(found) == [("optimistic-causal", 1)]
     assert found[0].why == "after n2:1, which has it in its past"
 
 
 def test_only_the_laws_that_were_asked_for_are_judged() -> None:
     stream = [delivery(0, "n1", 2), delivery(1, "n1", 1), delivery(2, "n1", 1)]
-    assert told(judge(Memory(), stream, [LAWS["no-duplication"]])) == [("no-duplication", 2)]
-    assert told(judge(Memory(), stream, [LAWS["fifo"]])) == [("fifo", 1), ("fifo", 2)]
+    assert told(judge(KeyMemory(), stream, [LAWS["no-duplication"]])) == [("no-duplication", 2)]
+    assert told(judge(KeyMemory(), stream, [LAWS["fifo"]])) == [("fifo", 1), ("fifo", 2)]
 
 
 @given(st.integers(0, 10_000))
@@ -99,7 +99,7 @@ def test_the_plain_reference_agrees_with_the_stream(seed: int) -> None:
         origin, number, index, stamp = event
         rows.append(Row("r", 0, step + 1, 10**9 + step, "deliver", "g", origin, number))
         stream.append(delivery(step, origin, number, index=index, stamp=stamp))
-    found = {each.law for each in judge(Memory(), stream)}
+    found = {each.law for each in judge(KeyMemory(), stream)}
     verdicts = check(Trace(Header("x"), rows), STREAMED)
     assert found == {each.law for each in verdicts if each.answer is Answer.BROKEN}
 
@@ -142,14 +142,14 @@ def test_batches_and_restarts_change_nothing(numbers: list[int], cuts: list[int]
     memory, found = b"", []
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     for begin, end in pairwise(edges):
-        unpacked = Memory(packed=memory or None)
+        unpacked = KeyMemory(packed=memory or None)
         found += judge(unpacked, stream[begin:end])
         memory = unpacked.pack()
-    assert found == judge(Memory(), stream)
+    assert found == judge(KeyMemory(), stream)
 
 
 def test_the_state_is_bounded_and_forgetting_reports_no_false_break() -> None:
-    memory = Memory()
+    memory = KeyMemory()
     gaps = [delivery(at, "n1", 2 * at + 2) for at in range(5 * SPANS)]
     crowd = [delivery(1000 + at, f"p{at}", 1) for at in range(2 * ORIGINS)]
     assert judge(memory, [*gaps, *crowd]) == []
@@ -157,7 +157,7 @@ def test_the_state_is_bounded_and_forgetting_reports_no_false_break() -> None:
     assert len(memory.pack()) < 100 * ORIGINS
     again = [delivery(9000, "p0", 1), delivery(9001, f"p{2 * ORIGINS - 1}", 1)]
     assert told(judge(memory, again)) == [("no-duplication", 9001)]  # p0 was forgotten
-    late = Memory()
+    late = KeyMemory()
     judge(late, gaps)
     assert told(judge(late, [delivery(9000, "n1", 3)], [LAWS["no-duplication"]])) == []
     assert told(judge(late, [delivery(9001, "n1", 10 * SPANS)])) == [("no-duplication", 9001)]
@@ -177,7 +177,7 @@ def test_which_laws_have_a_streaming_form() -> None:
 def test_a_state_of_another_version_is_refused_with_what_to_do() -> None:
     older = msgspec.msgpack.encode([0, {"n1": [5, 0, []]}, []])
     with pytest.raises(TraceError, match="start the query with another checkpoint"):
-        Memory(packed=older)
+        KeyMemory(packed=older)
 
 
 # --- latency -----------------------------------------------------------------------------------

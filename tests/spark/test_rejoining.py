@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.check.mutations import renumbered
 from tests.sim.test_memberships import OPTIONS, ran
-from tests.spark.test_windows import passed, written
+from tests.spark.test_sliced_run import passed, written
 
 from ordercast.check.laws import LAWS, check
 from ordercast.spark.columns import columns_of

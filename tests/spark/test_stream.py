@@ -14,14 +14,14 @@ import pytest
 from ordercast.errors import TraceError, UsageError
 from ordercast.spark.recording import (
     RECORD_COLUMNS,
-    ROWS_AT_ONCE,
+    RECORDS_AT_ONCE,
     latest_offset,
     record_batches,
 )
 from ordercast.spark.stream import (
     TRACE_COLUMNS,
-    Options,
-    Stream,
+    RecordingStream,
+    SourceOptions,
     columns_of,
     read_options,
     read_piece,
@@ -65,10 +65,10 @@ def offsets_of(pieces: list[Any]) -> list[int]:
 
 
 def test_a_range_of_offsets_comes_as_arrow_batches_of_the_columns(tmp_path: Path) -> None:
-    log = recording(tmp_path, 2 * ROWS_AT_ONCE + 10)
-    assert latest_offset(tmp_path) == 2 * ROWS_AT_ONCE + 10
-    batches = list(record_batches(tmp_path, 5, 2 * ROWS_AT_ONCE + 10))
-    assert [batch.num_rows for batch in batches] == [ROWS_AT_ONCE, ROWS_AT_ONCE, 5]
+    log = recording(tmp_path, 2 * RECORDS_AT_ONCE + 10)
+    assert latest_offset(tmp_path) == 2 * RECORDS_AT_ONCE + 10
+    batches = list(record_batches(tmp_path, 5, 2 * RECORDS_AT_ONCE + 10))
+    assert [batch.num_rows for batch in batches] == [RECORDS_AT_ONCE, RECORDS_AT_ONCE, 5]
     assert tuple(batches[0].schema.names) == tuple(RECORD_COLUMNS) == Record.__struct_fields__
     first = batches[0].slice(0, 1).to_pylist()[0]
     assert (first["offset"], first["number"], first["payloads"]) == (5, 6, [b"data"])
@@ -77,7 +77,7 @@ def test_a_range_of_offsets_comes_as_arrow_batches_of_the_columns(tmp_path: Path
 
 def test_a_micro_batch_takes_at_most_the_limit_of_records(tmp_path: Path) -> None:
     log = recording(tmp_path, 1000)
-    stream = Stream(Options(tmp_path))
+    stream = RecordingStream(SourceOptions(tmp_path))
     start = stream.initial()
     end = stream.latest(start, 300)
     assert (start["next"], end["next"]) == (0, 300)
@@ -91,17 +91,17 @@ def test_a_micro_batch_takes_at_most_the_limit_of_records(tmp_path: Path) -> Non
 
 def test_available_now_reads_what_exists_and_no_more(tmp_path: Path) -> None:
     log = recording(tmp_path, 10)
-    stream = Stream(Options(tmp_path))
+    stream = RecordingStream(SourceOptions(tmp_path))
     stream.end_here()
     log.append([record(11)])
     assert stream.latest(stream.initial(), None)["next"] == 10
-    assert Stream(Options(tmp_path, start_at="latest")).initial()["next"] == 11
+    assert RecordingStream(SourceOptions(tmp_path, start_at="latest")).initial()["next"] == 11
     log.close()
 
 
 def test_many_records_are_divided_among_tasks_and_each_is_read_once(tmp_path: Path) -> None:
     log = recording(tmp_path, 45_000)
-    stream = Stream(Options(tmp_path, partitions=3))
+    stream = RecordingStream(SourceOptions(tmp_path, partitions=3))
     start = stream.initial()
     pieces = stream.pieces(start, stream.latest(start, None))
     assert len(pieces) == 3
@@ -113,14 +113,14 @@ def test_many_records_are_divided_among_tasks_and_each_is_read_once(tmp_path: Pa
 def test_another_recording_in_the_same_place_is_refused(tmp_path: Path) -> None:
     recording(tmp_path / "a", 10).close()
     recording(tmp_path / "b", 10).close()
-    start = Stream(Options(tmp_path / "a")).initial()
+    start = RecordingStream(SourceOptions(tmp_path / "a")).initial()
     with pytest.raises(TraceError, match="is not the recording with which this query began"):
-        Stream(Options(tmp_path / "b")).latest(start, None)
+        RecordingStream(SourceOptions(tmp_path / "b")).latest(start, None)
 
 
 def test_a_recording_that_lost_records_already_read_is_rejected(tmp_path: Path) -> None:
     recording(tmp_path, 10).close()
-    stream = Stream(Options(tmp_path))
+    stream = RecordingStream(SourceOptions(tmp_path))
     start = stream.initial()
     with pytest.raises(TraceError, match="committed up to offset 10, and the query had seen 20"):
         stream.pieces(start, {**start, "next": 20})
@@ -145,7 +145,7 @@ def test_invalid_options_are_rejected(given: dict[str, str], said: str) -> None:
 
 
 def test_options_come_in_any_case(tmp_path: Path) -> None:
-    assert read_options({"PATH": "/x", "maxrows": "7"}) == Options(Path("/x"), max_rows=7)
+    assert read_options({"PATH": "/x", "maxrows": "7"}) == SourceOptions(Path("/x"), max_rows=7)
 
 
 def test_a_lake_is_read_as_the_plain_reader_reads_it(tmp_path: Path) -> None:
@@ -169,12 +169,12 @@ def test_a_folder_that_is_neither_lake_nor_recording_is_rejected(tmp_path: Path)
     folder = tmp_path / "lake" / "run=x"
     folder.mkdir(parents=True)
     with pytest.raises(TraceError, match=r"holds no part-\*\.parquet file"):
-        table_pieces(Options(tmp_path / "lake"))
+        table_pieces(SourceOptions(tmp_path / "lake"))
     (folder / "part-00000.parquet").write_bytes(b"not Parquet")
     with pytest.raises(TraceError, match="cannot be read as a trace"):
-        list(read_piece(table_pieces(Options(tmp_path / "lake"))[0]))
+        list(read_piece(table_pieces(SourceOptions(tmp_path / "lake"))[0]))
     with pytest.raises(TraceError, match="is no recording"):
-        Stream(Options(tmp_path / "lake")).initial()
+        RecordingStream(SourceOptions(tmp_path / "lake")).initial()
 
 
 # --- on Spark ----------------------------------------------------------------------------------
@@ -252,9 +252,9 @@ def test_each_offset_reaches_the_sink_once_whoever_is_killed(spark: Any, tmp_pat
     """The driver and its JVM, a Python worker, and the recorder with a torn tail, by SIGKILL.
 
     The first query is killed in the middle. A worker of the query kills itself at some offset, and
-    the task is tried again. Between the two the recorder's last record is torn, and a new life of
-    it goes on. The sink is read through Spark, for a folder may hold files of batches that never
-    counted.
+    the task is tried again. Between the two the recorder's last record is torn, and its next
+    incarnation goes on. The sink is read through Spark, for a folder may hold files of batches that
+    never counted.
     """
     recording(tmp_path / "recording", 4000).close()
     last = find_segments(tmp_path / "recording")[-1][1]

@@ -14,7 +14,7 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark.experiment import load_experiment
-from ordercast.spark.tune import Answers, Tune, carried, settled, tuned
+from ordercast.spark.tune import StatusAnswers, Tune, carried, settled, tuned
 from ordercast.units import Duration
 
 DOCUMENT: dict[str, Any] = {
@@ -36,7 +36,7 @@ TUNE = Tune(
 
 
 def failed_share(document: dict[str, Any], seed: int) -> float:
-    answers = Answers()
+    answers = StatusAnswers()
     World(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
     assert answers.failed_share is not None
     return answers.failed_share
@@ -63,7 +63,7 @@ def test_families_that_share_a_machine_still_share_it_when_watched() -> None:
         return [tuple(plan.group for plan in served) for _, served in by_machine(plans)]
 
     assert machines(FAMILIES) == [("total", "sequenced", "atomic"), ("fifo",)]
-    assert machines(Answers().watch(FAMILIES)) == machines(FAMILIES)
+    assert machines(StatusAnswers().watch(FAMILIES)) == machines(FAMILIES)
 
 
 def test_settings_that_depend_on_the_round_follow_it() -> None:

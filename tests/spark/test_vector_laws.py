@@ -132,11 +132,11 @@ def test_the_order_of_rows_and_the_clocks_do_not_matter() -> None:
 
 def test_distant_numbers_and_many_incarnations_are_judged_as_by_the_reference() -> None:
     rows: list[Row] = []
-    for life in range(40):
+    for turn in range(40):
         for counter in (1, 1 << 39):
-            event = {"group": "g", "origin": "n1", "number": event_number(life, counter)}
+            event = {"group": "g", "origin": "n1", "number": event_number(turn, counter)}
             for name, kind in (("n1", "submit"), ("n1", "deliver"), ("n2", "deliver")):
-                row = Row(name, life, len(rows), len(rows), kind, **event)  # type: ignore[arg-type]
+                row = Row(name, turn, len(rows), len(rows), kind, **event)  # type: ignore[arg-type]
                 rows.append(row)
     trace = Trace(Header("far", family="feed", ending=Ending.FINISHED), rows)
     assert compare(trace, "far").judge(LAWS["causal"]).answer is Answer.HOLDS
@@ -233,7 +233,7 @@ def test_a_cycle_at_one_time_is_found() -> None:
     assert vectors.judge(LAWS["no-creation"]).answer is Answer.BROKEN
 
 
-@pytest.mark.parametrize("later", ["", "n3#1 submit n3#1:1\n"], ids=["another", "another life"])
+@pytest.mark.parametrize("later", ["", "n3#1 submit n3#1:1\n"], ids=["another", "restarted"])
 def test_only_the_log_of_its_own_origin_shows_a_creation(later: str) -> None:
     """The end of n3's log may be lost, whatever follows it in other logs: the break is that n4 went
     on beyond what it never submitted."""

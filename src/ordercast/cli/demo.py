@@ -25,7 +25,7 @@ from ordercast.check.explain import explain
 from ordercast.check.laws import LAWS
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
-from ordercast.cli.live import Lived, judge, narrate
+from ordercast.cli.live import LiveResult, judge, narrate
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.live.run import plan_of, run_plan
 from ordercast.report.narrative import Line, tell
@@ -112,7 +112,7 @@ network = { delay = "5ms", jitter = 0.8, spread = 0.6 }
 fault = [ { at = "2s", kind = "crash", nodes = ["n4"], for = "1s" } ]
 """
 BUG = "forgets-the-dead"
-MOST_SEEDS = 50
+BUG_SEEDS = 50
 TONE_COLOURS = {"bad": "red", "good": "green", "view": "cyan", "load": "dim", "": ""}
 
 
@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     try:
-        from ordercast.report.demo_page import Bug, Told, demo_page
+        from ordercast.report.demo_page import Bug, JudgedTrace, demo_page
         from ordercast.report.page import write_page
         from ordercast.report.sweep_page import PAGE
         from ordercast.spark.session import open_session
@@ -165,7 +165,7 @@ def _run(arguments: argparse.Namespace) -> int:
         wrong = _sweep(out, spark, folder, arguments.seed)
     simulated, seed = _find_bug(arguments.seed)
     _print_bug(out, simulated, seed)
-    told = Told(lived.trace, verdicts)
+    told = JudgedTrace(lived.trace, verdicts)
     bug = Bug(simulated.trace, simulated.broken[0], seed, BUG)
     path = folder / PAGE
     write_page(path, demo_page(told, folder / "sweep", bug))
@@ -198,7 +198,7 @@ def _title(out: Console, title: str, *lines: str) -> None:
 # --- live --------------------------------------------------------------------------------------
 
 
-def _live(out: Console, seed: int, folder: Path) -> Lived:
+def _live(out: Console, seed: int, folder: Path) -> LiveResult:
     _title(
         out,
         "A live group",
@@ -254,7 +254,7 @@ def _print_members(out: Console, trace: Trace) -> None:
 # --- Spark -------------------------------------------------------------------------------------
 
 
-def _judge(out: Console, spark: Any, folder: Path, lived: Lived) -> list[Verdict]:
+def _judge(out: Console, spark: Any, folder: Path, lived: LiveResult) -> list[Verdict]:
     from ordercast.spark.laws import judge_lake
 
     run = run_folder(folder / "lake", lived.trace.header.run)
@@ -299,11 +299,11 @@ def _sweep(out: Console, spark: Any, folder: Path, seed: int) -> bool:
 def _find_bug(seed: int) -> tuple[Simulated, int]:
     """A run with a bug planted, for as many seeds as it takes to show."""
     scenario = parse_scenario(tomllib.loads(BUGGY))
-    for number in range(seed, seed + MOST_SEEDS):
+    for number in range(seed, seed + BUG_SEEDS):
         simulated = simulate(scenario, number, families=mutant_families(BUG))
         if simulated.broken:
             return simulated, number
-    raise DemoFailed(f"the planted bug did not show in {MOST_SEEDS} seeds")
+    raise DemoFailed(f"the planted bug did not show in {BUG_SEEDS} seeds")
 
 
 def _print_bug(out: Console, simulated: Simulated, seed: int) -> None:

@@ -26,7 +26,7 @@ from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Header, Trace
 
 
-class Lived(NamedTuple):
+class LiveResult(NamedTuple):
     """One live run, judged."""
 
     trace: Trace
@@ -77,7 +77,7 @@ def live_name(scenario: Scenario, seed: int) -> str:
     return f"live-{scenario.run_name(seed)}"
 
 
-def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
+def judge(scenario: Scenario, seed: int, gathered: Gathered) -> LiveResult:
     choices = choices_in(scenario)
     header = Header(
         run=live_name(scenario, seed),
@@ -93,7 +93,7 @@ def judge(scenario: Scenario, seed: int, gathered: Gathered) -> Lived:
     began = gathered.began is not None
     promises = promises_with(choice.family for choice in choices)
     judged = judge_run(trace, promises=promises) if began else Checked([], [])
-    return Lived(trace, *judged, gathered.error, began)
+    return LiveResult(trace, *judged, gathered.error, began)
 
 
 # --- what is said ----------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def narrate(text: str) -> None:
     screen.stderr().print(text, markup=False)
 
 
-def _print(lived: Lived) -> None:
+def _print(lived: LiveResult) -> None:
     out, header = screen.stdout(), lived.trace.header
     line = screen.laws_in_short(lived.verdicts)
     if lived.error:
@@ -127,7 +127,7 @@ def _print(lived: Lived) -> None:
             out.print(explain(verdict, screen.explanation_width()), markup=False)
 
 
-def _print_json(lived: Lived) -> None:
+def _print_json(lived: LiveResult) -> None:
     header = lived.trace.header
     fields: dict[str, Any] = {
         "run": header.run,
@@ -143,7 +143,7 @@ def _print_json(lived: Lived) -> None:
     screen.json_line(fields)
 
 
-def _exit_code(lived: Lived) -> int:
+def _exit_code(lived: LiveResult) -> int:
     """As in the simulator: a member that broke is a failure; a run that never began is none."""
     answers = [verdict.answer for verdict in lived.verdicts]
     if Answer.BROKEN in answers or (lived.error and lived.began):

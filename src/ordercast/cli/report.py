@@ -35,12 +35,12 @@ def write_report(folder: Path) -> Path:
         from ordercast.report.page import write_page
         from ordercast.report.run_page import run_page
         from ordercast.report.sweep_page import PAGE, sweep_page
-        from ordercast.spark.outcome import FILE
+        from ordercast.spark.outcome import EXPERIMENT_FILE
     except ModuleNotFoundError as error:
         raise UsageError(f'pages need {error.name}: pip install "ordercast[spark,web]"') from error
     if any(folder.glob("run=*")) or (folder / HEADER_FILE).exists():
         page = run_page(folder)
-    elif (folder / FILE).exists():
+    elif (folder / EXPERIMENT_FILE).exists():
         page = sweep_page(folder)
     else:
         raise UsageError(

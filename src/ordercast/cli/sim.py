@@ -39,7 +39,7 @@ RUNS_WORTH_A_POOL = 24
 """Fewer are done sooner in this process than others take to start."""
 
 
-class Wanted(NamedTuple):
+class RunRequest(NamedTuple):
     """What every run of one call has in common. It travels to the processes that do the work."""
 
     scenario: Scenario
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
         return mutant_families(self.mutant) if self.mutant else FAMILIES
 
 
-class Ran(NamedTuple):
+class SeedResult(NamedTuple):
     """One run, reduced to what is printed of it."""
 
     seed: int
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _conclude(arguments, len(seeds), totals)
 
 
-def _check(arguments: argparse.Namespace) -> Wanted:
+def _check(arguments: argparse.Namespace) -> RunRequest:
     """All that can be wrong with the call, before anything runs."""
     if not 1 <= arguments.runs <= MOST_SEEDS:
         raise UsageError(f"--runs is {arguments.runs}: give 1 to {MOST_SEEDS}")
@@ -148,12 +148,12 @@ def _check(arguments: argparse.Namespace) -> Wanted:
             folder = run_folder(arguments.out, scenario.run_name(seed))
             if folder.exists():
                 raise UsageError(f"{folder} exists already: choose another --out or --seed")
-    return Wanted(
+    return RunRequest(
         scenario, Level(arguments.trace), arguments.round_trip, arguments.mutant, arguments.out
     )
 
 
-def _run_all(wanted: Wanted, seeds: range, jobs: int) -> Iterator[Ran]:
+def _run_all(wanted: RunRequest, seeds: range, jobs: int) -> Iterator[SeedResult]:
     """Every run in order of seeds, by several processes where that is worth it."""
     if jobs == 1 or len(seeds) < RUNS_WORTH_A_POOL:
         for seed in seeds:
@@ -176,7 +176,7 @@ def _run_all(wanted: Wanted, seeds: range, jobs: int) -> Iterator[Ran]:
         pool.shutdown(cancel_futures=True)
 
 
-def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
+def _run_some(wanted: RunRequest, seeds: range) -> list[SeedResult]:
     done = []
     for seed in seeds:
         simulated = simulate(
@@ -189,12 +189,12 @@ def _run_some(wanted: Wanted, seeds: range) -> list[Ran]:
         if wanted.lake is not None:
             write_trace(wanted.lake, simulated.trace)
         tickets = counted(MeasuredRun(simulated.trace.rows))
-        ran = Ran(seed, simulated.outcome, simulated.verdicts, simulated.not_asked, tickets)
+        ran = SeedResult(seed, simulated.outcome, simulated.verdicts, simulated.not_asked, tickets)
         done.append(ran)
     return done
 
 
-def _hint(wanted: Wanted, ran: Ran) -> str | None:
+def _hint(wanted: RunRequest, ran: SeedResult) -> str | None:
     """What to do about broken laws that a longer quiet phase would show to hold."""
     broken = [verdict.law for verdict in ran.verdicts if verdict.answer is Answer.BROKEN]
     quiet = wanted.scenario.quiet
@@ -212,7 +212,7 @@ class _Table:
         self._console = console
         self._begun = False
 
-    def __call__(self, ran: Ran, replay: str, first_failure: bool, hint: str | None) -> None:
+    def __call__(self, ran: SeedResult, replay: str, first_failure: bool, hint: str | None) -> None:
         out, outcome = self._console, ran.outcome
         if not self._begun:
             out.print(
@@ -239,7 +239,7 @@ class _Table:
         out.print(f"          again: {replay}", markup=False)
 
 
-def _print_json(ran: Ran, replay: str, first_failure: bool, hint: str | None) -> None:
+def _print_json(ran: SeedResult, replay: str, first_failure: bool, hint: str | None) -> None:
     outcome = ran.outcome
     fields: dict[str, Any] = {
         "run": outcome.header.run,

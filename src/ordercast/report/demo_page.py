@@ -15,7 +15,7 @@ from ordercast.spark.outcome import read_outcome
 from ordercast.trace.schema import Trace
 
 
-class Told(NamedTuple):
+class JudgedTrace(NamedTuple):
     """A live run, as it was judged."""
 
     trace: Trace
@@ -29,7 +29,7 @@ class Bug(NamedTuple):
     name: str
 
 
-def demo_page(live: Told, sweep: Path, bug: Bug) -> Page:
+def demo_page(live: JudgedTrace, sweep: Path, bug: Bug) -> Page:
     outcome = read_outcome(sweep)
     swept, tone = lead_of(outcome.manifests, outcome.missing)
     held = all(one.answer is Answer.HOLDS for one in live.verdicts)

@@ -6,8 +6,8 @@
 One file with no script and nothing from the network, which asks the browser to load it again every
 other second. It is written to a new file that takes the old one's place, so nobody ever sees half a
 page, and at most once a second however often batches come. All text that comes from a stream is
-escaped. It counts from the moment it was made: a batch that Spark repeats is counted once, and a
-page that is made again begins with nothing.
+escaped. A page is for one query: a batch that Spark repeats is known by its number, and counted
+once. It counts from the moment it was made, and a page that is made again begins with nothing.
 
 What it keeps is bounded: two minutes of rates, the last breaks, and so many members.
 """
@@ -31,9 +31,9 @@ RELOAD_SECONDS = 2
 WINDOW_SECONDS = 120
 RATE_SECONDS = 10
 """Rates and latency are those of so many seconds; the curve shows the whole window."""
-BREAKS = 50
-MEMBERS = 1000
-SHOWN = 100
+BREAKS_SHOWN = 50
+MEMBERS_COUNTED = 1000
+MEMBERS_SHOWN = 100
 
 Row = Mapping[str, Any]
 
@@ -60,14 +60,14 @@ class LivePage:
         self._path = path
         self._title = title
         self._clock = clock
-        self._lock = threading.Lock()  # several queries may feed one page
+        self._lock = threading.Lock()  # the query has a thread of its own
         self._began = clock()
         self._written = float("-inf")
         self._last_batch = -1
         self._seconds: deque[_Second] = deque(maxlen=WINDOW_SECONDS + 1)
         self._members: dict[tuple[str, str], _Member] = {}
         self._broken: Counter[str] = Counter()
-        self._breaks: deque[Row] = deque(maxlen=BREAKS)
+        self._breaks: deque[Row] = deque(maxlen=BREAKS_SHOWN)
         self._events = 0
         self.write(live=True)
 
@@ -107,7 +107,7 @@ class LivePage:
         key = (str(row["group"]), str(row["process"]))
         member = self._members.pop(key, None) or _Member()
         self._members[key] = member  # the last one was heard of last
-        if len(self._members) > MEMBERS:
+        if len(self._members) > MEMBERS_COUNTED:
             del self._members[next(iter(self._members))]
         member.offset = max(member.offset, row["offset"])
         if row["kind"] == BROKEN:
@@ -183,7 +183,7 @@ class LivePage:
         )
 
     def _member_table(self) -> str:
-        latest = list(self._members.items())[: -SHOWN - 1 : -1]
+        latest = list(self._members.items())[: -MEMBERS_SHOWN - 1 : -1]
         rows = [
             (
                 group,

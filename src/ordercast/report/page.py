@@ -32,7 +32,7 @@ class Drawing(Protocol):
     def svg(self) -> str: ...
 
 
-class Words(NamedTuple):
+class TableCell(NamedTuple):
     """What stands in one place of a table."""
 
     text: str
@@ -42,7 +42,7 @@ class Words(NamedTuple):
 
 class TablePart(NamedTuple):
     columns: Sequence[str]
-    rows: Sequence[Sequence[Words]]
+    rows: Sequence[Sequence[TableCell]]
     numbers: frozenset[int] = frozenset()  # the columns that hold numbers
     kind: str = "table"
 

@@ -15,8 +15,8 @@ from ordercast.report.page import (
     NarrativePart,
     Page,
     Section,
+    TableCell,
     TablePart,
-    Words,
 )
 from ordercast.report.sweep_page import TONES, as_json, broken_part
 from ordercast.trace.lake import find_runs, read_run
@@ -98,9 +98,9 @@ def members_section(trace: Trace, id: str, title: str) -> Section:
     ends = {(row.process, row.incarnation): row.kind for row in trace.rows if row.kind in _ENDS}
     rows = [
         [
-            Words(f"{process}#{incarnation}" if incarnation else process),
-            *(Words(f"{counts[process, incarnation, kind]:,}") for kind in kinds),
-            Words(_ENDS.get(ends.get((process, incarnation), ""), "unknown")),
+            TableCell(f"{process}#{incarnation}" if incarnation else process),
+            *(TableCell(f"{counts[process, incarnation, kind]:,}") for kind in kinds),
+            TableCell(_ENDS.get(ends.get((process, incarnation), ""), "unknown")),
         ]
         for process, incarnation in incarnations
     ]
@@ -114,10 +114,10 @@ _ENDS = {"crash": "by a crash", "stop": "with the run"}
 def laws_section(trace: Trace, verdicts: Sequence[Verdict], id: str, title: str) -> Section:
     rows = [
         [
-            Words(one.law),
-            Words(str(one.answer), TONES[one.answer]),
-            Words(f"{len(trace.rows):,}"),
-            Words(LAWS[one.law].says if one.law in LAWS else ""),
+            TableCell(one.law),
+            TableCell(str(one.answer), TONES[one.answer]),
+            TableCell(f"{len(trace.rows):,}"),
+            TableCell(LAWS[one.law].says if one.law in LAWS else ""),
         ]
         for one in verdicts
     ]

@@ -23,12 +23,12 @@ from ordercast.report.page import (
     Page,
     Part,
     Section,
+    TableCell,
     TablePart,
-    Words,
 )
 from ordercast.report.space_time import draw
 from ordercast.spark.figures import figures_of
-from ordercast.spark.outcome import SCENARIOS, Outcome, read_outcome
+from ordercast.spark.outcome import SCENARIOS, SweepOutcome, read_outcome
 from ordercast.spark.results import Combination, Estimate, combine
 from ordercast.spark.trials import LAKE, Manifest
 from ordercast.trace.lake import read_run
@@ -55,7 +55,7 @@ def sweep_page(out: Path) -> Page:
     return Page(experiment.name, lead, tone, about, sweep_sections(outcome, out))
 
 
-def sweep_sections(outcome: Outcome, out: Path) -> list[Section]:
+def sweep_sections(outcome: SweepOutcome, out: Path) -> list[Section]:
     combinations = combine(outcome.manifests)
     sections = [laws_section(outcome.manifests)]
     figures = figures_of(outcome.experiment, combinations)
@@ -115,11 +115,11 @@ def laws_section(manifests: Sequence[Manifest]) -> Section:
         runs = f"{counts.total():,}"
         rows.append(
             [
-                Words(law),
-                Words(told, TONES[worst]),
-                Words(runs),
-                Words(f"{judged[law]:,}"),
-                Words(LAWS[law].says),
+                TableCell(law),
+                TableCell(told, TONES[worst]),
+                TableCell(runs),
+                TableCell(f"{judged[law]:,}"),
+                TableCell(LAWS[law].says),
             ]
         )
     columns = ("law", "answer", "runs", "rows judged", "what it says")
@@ -132,8 +132,8 @@ def _table(combinations: list[Combination]) -> TablePart:
     names = [name for name in NAMES if name in measured]
     rows = [
         [
-            *(Words(str(value)) for value in each.settings.values()),
-            Words(f"{each.runs}"),
+            *(TableCell(str(value)) for value in each.settings.values()),
+            TableCell(f"{each.runs}"),
             _wrong(each.broken + each.failed),
             *(_number(each.metrics.get(name)) for name in names),
         ]
@@ -144,15 +144,15 @@ def _table(combinations: list[Combination]) -> TablePart:
     return TablePart(columns, rows, frozenset(range(len(keys), len(columns))))
 
 
-def _wrong(count: int) -> Words:
-    return Words(str(count), "bad" if count else "")
+def _wrong(count: int) -> TableCell:
+    return TableCell(str(count), "bad" if count else "")
 
 
-def _number(estimate: Estimate | None) -> Words:
+def _number(estimate: Estimate | None) -> TableCell:
     if estimate is None:
-        return Words("")
+        return TableCell("")
     margin = "" if estimate.margin is None else _plain(estimate.margin, 2)
-    return Words(_plain(estimate.value, 4), "", margin)
+    return TableCell(_plain(estimate.value, 4), "", margin)
 
 
 def _plain(value: float, digits: int) -> str:
@@ -208,7 +208,7 @@ def _judged(one: Manifest, out: Path) -> tuple[Trace, Verdict] | None:
     return (trace, verdict) if verdict.answer is Answer.BROKEN else None
 
 
-def _settings(outcome: Outcome) -> Section:
+def _settings(outcome: SweepOutcome) -> Section:
     experiment: dict[str, Any] = msgspec.to_builtins(outcome.experiment, enc_hook=str)
     return Section(
         "settings",

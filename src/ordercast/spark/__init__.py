@@ -14,10 +14,11 @@ figures.py     results as drawings
 
 tables.py      a lake as a DataFrame
 metrics.py     the metrics of check/metrics as DataFrame functions
-laws.py        the laws on a lake: tasks for runs that fit one, windows for larger ones
+laws.py        the laws on a lake: a task for a run that fits one, slices for a larger one
+by_value.py    laws that are defined elsewhere, on their way to tasks
 columns.py     one run as numpy columns
 vector*.py     the rows that matter to each law, chosen by vectors
-windows.py     the laws as SQL windows
+sliced_run.py  one huge run, judged in slices: slices.py, process_history.py, walks.py
 
 recording.py   what a recorder wrote, as Arrow batches
 stream.py      `format("ordercast")`: recordings as streams, lakes and recordings as tables

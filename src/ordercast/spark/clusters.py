@@ -28,8 +28,8 @@ from ordercast.spark import java
 from ordercast.spark.session import LOOPBACK, is_reachable, quiet_environment
 
 START_SECONDS = 120
-END_SECONDS = 20
-LOOK_SECONDS = 0.1
+STOP_SECONDS = 20
+POLL_SECONDS = 0.1
 MOST_WORKERS = 64
 
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -128,7 +128,7 @@ def _program(folder: Path, *command: str) -> Iterator[Program]:
 def _end(program: Program) -> None:
     program.terminate()
     try:
-        program.wait(END_SECONDS)
+        program.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait()
@@ -146,7 +146,7 @@ def _wait(url: str, program: Program, folder: Path) -> None:
         if program.poll() is not None or time.monotonic() > limit:
             lines = (folder / "log").read_text(errors="replace").strip().splitlines()
             raise UnreachableError(f"{url} did not start: {' '.join(lines[-1:])[:300]}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def main(arguments: list[str] | None = None) -> int:

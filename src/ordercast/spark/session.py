@@ -32,7 +32,7 @@ from ordercast.errors import UnreachableError, UsageError
 from ordercast.spark import java
 
 EMBEDDED = "local[*,4]"
-TRIES = 4
+TASK_TRIES = 4
 REACH_SECONDS = 10
 TRAIN_SECONDS = 300
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
@@ -51,15 +51,15 @@ _SQL_SETTINGS = {
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.task.maxFailures": str(TRIES),
+    "spark.task.maxFailures": str(TASK_TRIES),
 }
-# The gateway tells how to change the level of its log unless it has that of all.
 # Spark and Hadoop would try for a quarter of an hour to find one of these that does not answer.
 _IMPATIENT = {
     "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": "10000",
     "spark.hadoop.yarn.resourcemanager.connect.retry-interval.ms": "2000",
     "spark.hadoop.ipc.client.connect.max.retries": "2",
 }
+# The gateway tells how to change the level of its log unless it has that of all.
 _QUIET = """rootLogger.level = {level}
 rootLogger.appenderRef.out.ref = out
 appender.out.type = Console
@@ -151,7 +151,7 @@ _LOCAL = r"local(\[(\d+|\*)(,\d+)?\])?"
 def with_retries(url: str) -> str:
     """`local[2]` would fail a whole sweep with one task."""
     found = re.fullmatch(_LOCAL, url)
-    return f"local[{found[2] or 1},{TRIES}]" if found and not found[3] else url
+    return f"local[{found[2] or 1},{TASK_TRIES}]" if found and not found[3] else url
 
 
 def _listening(address: str | None) -> dict[str, str]:

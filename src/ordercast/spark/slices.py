@@ -52,7 +52,7 @@ COLLECTED_LIMIT = 1_000_000
 """The most rows about members, views and tickets that are brought to the driver."""
 
 
-class Ask(NamedTuple):
+class SlicePlan(NamedTuple):
     """What every slice is told. `slice_of` and `counts` are by process, in the order of names."""
 
     folder: str
@@ -68,7 +68,7 @@ class Ask(NamedTuple):
     passes: tuple[str, ...]  # what laws ask for beyond a look at each process, see walks.py
 
 
-class Stream(NamedTuple):
+class EventStream(NamedTuple):
     """The events first to last - 1, which one process history submitted in one group."""
 
     group: int
@@ -82,14 +82,14 @@ class Slice:
     kind, group and origin are codes; `number` of a view row is the view.
     """
 
-    def __init__(self, ask: Ask, number: int) -> None:
-        self.ask, self.number_of_slice = ask, number
-        self.processes = {name: code for code, name in enumerate(ask.processes)}
-        self.groups = {name: code for code, name in enumerate(ask.groups)}
-        self.origins = {name: code for code, name in enumerate(ask.origins)}
+    def __init__(self, plan: SlicePlan, number: int) -> None:
+        self.plan, self.number_of_slice = plan, number
+        self.processes = {name: code for code, name in enumerate(plan.processes)}
+        self.groups = {name: code for code, name in enumerate(plan.groups)}
+        self.origins = {name: code for code, name in enumerate(plan.origins)}
         self._kinds = dict(_KINDS)
-        self.mine = np.array(ask.slice_of) == number
-        counts = np.where(self.mine, np.array(ask.counts, np.int64), 0)
+        self.mine = np.array(plan.slice_of) == number
+        counts = np.where(self.mine, np.array(plan.counts, np.int64), 0)
         self.ends = np.cumsum(counts)
         self._next = self.ends - counts
         size = int(counts.sum())
@@ -109,20 +109,20 @@ class Slice:
     def read(self) -> None:
         """All of the files. Doubt if anything is not as it should be."""
         pyarrow = load_pyarrow()
-        parts = sorted(Path(self.ask.folder).glob(PARTS))
+        parts = sorted(Path(self.plan.folder).glob(PARTS))
         seen = 0
         for part in parts:
             for batch, whole in self._batches(pyarrow, part):
                 if batch.num_rows:
                     self._take(batch, whole=whole)
                     seen += batch.num_rows
-        if seen != sum(self.ask.counts) or np.any(self._next != self.ends):
+        if seen != sum(self.plan.counts) or np.any(self._next != self.ends):
             raise Doubt
 
     def _batches(self, pyarrow: Pyarrow, part: Path) -> Iterator[tuple[Any, bool]]:
         """Our stretch of the part with all its columns."""
         count = pyarrow.parquet.read_metadata(str(part)).num_row_groups
-        cuts = [count * place // self.ask.slices for place in range(self.ask.slices + 1)]
+        cuts = [count * place // self.plan.slices for place in range(self.plan.slices + 1)]
         stretches = [
             (range(cuts[0], cuts[self.number_of_slice]), False),
             (range(cuts[self.number_of_slice], cuts[self.number_of_slice + 1]), True),
@@ -131,7 +131,7 @@ class Slice:
         for groups, whole in stretches:
             if groups:
                 columns = tuple(COLUMN_TYPES) if whole else _NEEDED
-                for batch in read_part(pyarrow, part, self.ask.run, columns, list(groups)):
+                for batch in read_part(pyarrow, part, self.plan.run, columns, list(groups)):
                     yield batch, whole
 
     def _take(self, batch: Any, *, whole: bool) -> None:
@@ -141,7 +141,7 @@ class Slice:
         kind = codes_of(batch.column("kind"), self._kinds)
         group = codes_of(batch.column("group"), self.groups) if "group" in names else nothing
         origin = codes_of(batch.column("origin"), self.origins) if "origin" in names else nothing
-        known = [self.ask.processes, self.ask.groups, self.ask.origins]
+        known = [self.plan.processes, self.plan.groups, self.plan.origins]
         if [len(self.processes), len(self.groups), len(self.origins)] != list(map(len, known)):
             raise Doubt  # somebody writes to the file
         number, absent = integers_of(batch, "number")
@@ -220,7 +220,7 @@ class Slice:
         return list(dict.fromkeys([*self._few, *self._first.values()]))
 
     def _take_entries(self, batch: Any, own: Vector, group: Vector) -> None:
-        if ENTRIES not in self.ask.passes or not len(own):
+        if ENTRIES not in self.plan.passes or not len(own):
             return
         index, no_index = integers_of(batch, "index")
         entries, stamped = stamp_entries(batch, index, no_index)
@@ -235,19 +235,19 @@ class Slice:
         return told
 
 
-class Events:
+class Submissions:
     """All submissions by group, process history and local order: an event is its place here.
 
     increasing  whether numbers increase along what a process submits in a group; if they do not,
                 nothing is proved. If they do, nothing was submitted twice
     """
 
-    def __init__(self, ask: Ask, rows: Slice) -> None:
+    def __init__(self, plan: SlicePlan, rows: Slice) -> None:
         columns = zip(*rows.submitted, strict=True)
         process, incarnation, step, at, group, number = map(np.concatenate, columns)
         rows.submitted = []
-        self._processes = len(ask.processes)
-        senders = max(1, len(ask.groups)) * self._processes
+        self._processes = len(plan.processes)
+        senders = max(1, len(plan.groups)) * self._processes
         sender = group.astype(np.int64) * self._processes + process
         order = by_small_code(sender, senders)
         if not in_order(sender[order], incarnation[order], step[order]):
@@ -261,12 +261,14 @@ class Events:
         self._first = np.cumsum(self._count) - self._count
         begins = np.ones(len(sender), bool)
         begins[1:] = ~same
-        if not ask.durable:
+        if not plan.durable:
             begins[1:] |= self.incarnation[1:] != self.incarnation[:-1]
         firsts = np.flatnonzero(begins)
         lasts = np.append(firsts, len(sender))[1:].tolist()
         groups = (sender[firsts] // self._processes).tolist()
-        self.streams = [Stream(*one) for one in zip(groups, firsts.tolist(), lasts, strict=True)]
+        self.streams = [
+            EventStream(*one) for one in zip(groups, firsts.tolist(), lasts, strict=True)
+        ]
         self.firsts = firsts
 
     def find(self, group: Vector, origin: Vector, number: Vector) -> Vector:

@@ -36,11 +36,11 @@ from ordercast.trace.parquet import PARTS
 from ordercast.trace.recording import Follower, Place, find_segments, is_recording
 from ordercast.trace.schema import COLUMN_TYPES, READABLE_TRACES, REQUIRED
 
-NAME = "ordercast"
-ROWS_LIMIT = 100_000
+FORMAT = "ordercast"
+BATCH_ROWS = 100_000
 PARTITIONS = 8
 ROWS_PER_TASK = 10_000
-STARTS = ("earliest", "latest")
+START_POINTS = ("earliest", "latest")
 
 TRACE_COLUMNS = {
     name: {"int64": "bigint", "int32": "int", "list<int64>": "array<bigint>"}.get(
@@ -51,9 +51,9 @@ TRACE_COLUMNS = {
 """The columns of the trace contract and their types in Spark."""
 
 
-class Options(NamedTuple):
+class SourceOptions(NamedTuple):
     folder: Path
-    max_rows: int = ROWS_LIMIT
+    max_rows: int = BATCH_ROWS
     start_at: str = "earliest"
     partitions: int = PARTITIONS
 
@@ -78,7 +78,7 @@ def sentence_of(error: BaseException) -> str:
     return str(found[-1]).strip() if found else (str(error).strip().splitlines() or ["?"])[0]
 
 
-def read_options(given: Mapping[str, str]) -> Options:
+def read_options(given: Mapping[str, str]) -> SourceOptions:
     """Checks all of them. Spark hands them over in lower case, or as they were written."""
     known = {name.lower(): name for name in ("path", "maxRows", "startAt", "partitions")}
     found: dict[str, str] = {}
@@ -89,11 +89,11 @@ def read_options(given: Mapping[str, str]) -> Options:
     if not found.get("path"):
         raise UsageError('which folder? Say .load("FOLDER"), or .option("path", "FOLDER")')
     start_at = found.get("startAt", "earliest")
-    if start_at not in STARTS:
-        raise UsageError(unknown_word("place for startAt", start_at, STARTS))
-    return Options(
+    if start_at not in START_POINTS:
+        raise UsageError(unknown_word("place for startAt", start_at, START_POINTS))
+    return SourceOptions(
         Path(found["path"].removeprefix("file://")),
-        _count(found, "maxRows", ROWS_LIMIT),
+        _count(found, "maxRows", BATCH_ROWS),
         start_at,
         _count(found, "partitions", PARTITIONS),
     )
@@ -109,10 +109,10 @@ def _count(given: Mapping[str, str], name: str, default: int) -> int:
 # --- a recording as a stream -----------------------------------------------------------------
 
 
-class Stream:
+class RecordingStream:
     """What the stream's reader does, in plain values: offsets are {"recording": id, "next": n}."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._follower: Follower | None = None
         self._last: int | None = None  # where a query ends that takes only what is there
@@ -148,7 +148,7 @@ class Stream:
                 f"{follower.folder} is committed up to offset {follower.latest}, and the query had "
                 f"seen {last}: start its recorder again, or the query with another checkpoint."
             )
-        return cut(follower, first, last, self._options.partitions)
+        return split_range(follower, first, last, self._options.partitions)
 
     def _offset(self, number: int) -> dict[str, Any]:
         return {"recording": f"{self.follower().identity:x}", "next": number}
@@ -163,7 +163,7 @@ class Stream:
         return int(offset["next"])
 
 
-def cut(follower: Follower, first: int, last: int, most: int) -> list[Piece]:
+def split_range(follower: Follower, first: int, last: int, most: int) -> list[Piece]:
     """A range of offsets as pieces of about the same number of records."""
     count = min(most, max(1, (last - first) // ROWS_PER_TASK))
     ends = [first + (last - first) * part // count for part in range(count + 1)]
@@ -186,11 +186,11 @@ def columns_of(folder: Path) -> dict[str, str]:
     return TRACE_COLUMNS
 
 
-def table_pieces(options: Options) -> list[Piece | Path]:
+def table_pieces(options: SourceOptions) -> list[Piece | Path]:
     """What the tasks of a table read: parts of a recording, or files of a lake."""
     if is_recording(options.folder):
         follower = Follower(options.folder)
-        return list(cut(follower, follower.first, follower.latest, options.partitions))
+        return list(split_range(follower, follower.first, follower.latest, options.partitions))
     parts: list[Piece | Path] = []
     for run in find_runs(options.folder):
         read_header(run)  # one of another version is refused before anything is read
@@ -263,9 +263,9 @@ def stream_reader() -> Any:
     )
 
     class OrdercastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-        def __init__(self, options: Options) -> None:
+        def __init__(self, options: SourceOptions) -> None:
             self._most = options.max_rows
-            self._stream = Stream(options)
+            self._stream = RecordingStream(options)
 
         def initialOffset(self) -> dict[str, Any]:
             return self._stream.initial()
@@ -298,7 +298,7 @@ def source() -> Any:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     class OrdercastReader(DataSourceReader):
-        def __init__(self, options: Options) -> None:
+        def __init__(self, options: SourceOptions) -> None:
             self._options = options
 
         def partitions(self) -> list[InputPartition]:
@@ -310,7 +310,7 @@ def source() -> Any:
     class OrdercastSource(DataSource):
         @classmethod
         def name(cls) -> str:
-            return NAME
+            return FORMAT
 
         def schema(self) -> str:
             return ddl(columns_of(read_options(self.options).folder))

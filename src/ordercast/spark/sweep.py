@@ -56,7 +56,7 @@ GONE_SECONDS = 10  # a master that nobody answers for, and no worker is left
 IDLE_SECONDS = 120  # a master that answers, and has no worker for us
 LOCK = ".lock"
 
-_TOLD = "manifest string, seconds double, trouble string"
+_TRIAL_ROW = "manifest string, seconds double, trouble string"
 
 
 def sweep(
@@ -194,7 +194,7 @@ class _Sweep:
         frame = frame.repartitionById(len(rows), frame["task"])
         do = partial(do_tasks, str(self._out), self._traces)
         trouble = None
-        for row in frame.mapInArrow(do, _TOLD).collect():
+        for row in frame.mapInArrow(do, _TRIAL_ROW).collect():
             if row["trouble"] is not None:
                 trouble = row["trouble"]
                 continue
@@ -293,7 +293,7 @@ def pack(trials: list[Trial], took: dict[int, float], cores: int) -> list[list[T
     return [task for _, task in sorted(tasks, key=lambda pair: -pair[0])]
 
 
-class _Told(NamedTuple):
+class _TrialRow(NamedTuple):
     manifest: str | None
     seconds: float | None
     trouble: str | None
@@ -321,16 +321,16 @@ def do_tasks(out: str, traces: str, batches: Iterable[Any]) -> Iterator[Any]:
             )
 
 
-def _do(trials: list[Trial], out: Path, traces: str) -> Iterator[_Told]:
+def _do(trials: list[Trial], out: Path, traces: str) -> Iterator[_TrialRow]:
     for trial in trials:
         begin = time.perf_counter()
         try:
             manifest = run_trial(trial, out, traces)
         except DiskError as error:
-            yield _Told(None, None, str(error))
+            yield _TrialRow(None, None, str(error))
             return
         text = msgspec.json.encode(manifest, enc_hook=str).decode()
-        yield _Told(text, time.perf_counter() - begin, None)
+        yield _TrialRow(text, time.perf_counter() - begin, None)
 
 
 # --- watching --------------------------------------------------------------------------------

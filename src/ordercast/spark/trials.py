@@ -37,14 +37,14 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import World
 from ordercast.spark.experiment import Trial
-from ordercast.spark.tune import Answers, settled
+from ordercast.spark.tune import StatusAnswers, settled
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import SCHEMA_VERSION, Trace
 from ordercast.trace.sinks import MemorySink
 
-TRIES = 2
-STARTS = 3
-VERSION = 2
+TRIAL_TRIES = 2
+MOST_STARTS = 3
+MANIFEST_VERSION = 2
 MANIFESTS = "trials"
 LAKE = "lake"
 STARTED = "started"
@@ -76,7 +76,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     broken: list[str] = []  # what was found, in words
     rows: int = 0
     metrics: dict[str, float] = {}
-    version: int = VERSION
+    version: int = MANIFEST_VERSION
     trace_version: int = SCHEMA_VERSION
     ordercast: str = msgspec.field(default_factory=release)
 
@@ -84,7 +84,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class _Origin(msgspec.Struct):
     """What is read of a manifest first: the rest means something only if this is ours."""
 
-    version: int = VERSION
+    version: int = MANIFEST_VERSION
     trace_version: int = SCHEMA_VERSION
     ordercast: str = msgspec.field(default_factory=release)
 
@@ -113,9 +113,10 @@ def run_trial(trial: Trial, out: Path, traces: str) -> Manifest:
     mark = out / STARTED / trial.id
     with _writing(out):
         starts = _start(mark)
-        if starts > STARTS:
+        if starts > MOST_STARTS:
             manifest = _given_up(
-                trial, f"its process ended in the middle of it, {STARTS} times: memory, or a crash"
+                trial,
+                f"its process ended in the middle of it, {MOST_STARTS} times: memory, or a crash",
             )
         else:
             manifest = _tried(trial, out, traces)
@@ -126,7 +127,7 @@ def run_trial(trial: Trial, out: Path, traces: str) -> Manifest:
 
 def _tried(trial: Trial, out: Path, traces: str) -> Manifest:
     error = ""
-    for _ in range(TRIES):
+    for _ in range(TRIAL_TRIES):
         try:
             return _run(trial, out, traces)
         except Exception as failure:  # the sweep goes on, and tells which trial broke
@@ -151,7 +152,7 @@ def _given_up(trial: Trial, error: str) -> Manifest:
 def _run(trial: Trial, out: Path, traces: str) -> Manifest:
     scenario = parse_scenario(settled(trial.document, trial.seed))
     sink = MemorySink()
-    answers = Answers()
+    answers = StatusAnswers()
     world = World(scenario, trial.seed, sink=sink, families=answers.watch(FAMILIES))
     outcome = world.run()
     header = msgspec.structs.replace(outcome.header, run=trial.id)

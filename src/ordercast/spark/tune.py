@@ -66,7 +66,7 @@ class Tune(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     pilot: dict[str, Times] = {}
 
 
-class Answers:
+class StatusAnswers:
     """How many status sends of a run were answered, and how many were not in time."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ def put(document: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _failed_share(document: dict[str, Any], seed: int) -> float:
-    answers = Answers()
+    answers = StatusAnswers()
     outcome = World(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
     if outcome.error is not None:
         raise RuntimeError(f"a pilot broke: {outcome.error}")

@@ -1,7 +1,7 @@
 """The two passes over a huge run: `look` at each slice, then `walk` along what all of them found.
 
-`look` is a task a slice. What it finds goes to the driver (`Said`), or as messages to the tasks of
-the second pass, which `walk` does. These are
+`look` is a task a slice. What it finds goes to the driver (`SliceReport`), or as messages to the
+tasks of the second pass, which `walk` does. These are
 
   0 ... walkers - 1   causal order: each looks at some streams. The past of an event is what its
                       process history had delivered before, one number per stream. Along every
@@ -25,11 +25,11 @@ import numpy as np
 
 from ordercast.spark.columns import ENTRIES_LIMIT, Doubt, Vector
 from ordercast.spark.process_history import Found, ProcessHistory, judge_process
-from ordercast.spark.slices import ENTRIES, ORDER, PASTS, Ask, Events, Slice, Stream
+from ordercast.spark.slices import ENTRIES, ORDER, PASTS, EventStream, Slice, SlicePlan, Submissions
 from ordercast.trace.parquet import load_pyarrow
 from ordercast.trace.schema import Row
 
-SAID, FEW, HISTORY, BEFORE, PAST, FIRST, ENTRY = range(7)
+REPORT, FEW, HISTORY, BEFORE, PAST, FIRST, ENTRY = range(7)
 """What a message is about."""
 
 ONCE, IN_ORDER, WITHOUT_GAPS = "submitted-once", "in-causal-order", "without-gaps"
@@ -54,15 +54,15 @@ class TaskMessage(NamedTuple):
     data: bytes
 
 
-SCHEMA = "tasks array<int>, kind int, a int, b int, c int, part int, data binary"
-"""Message, for Spark."""
+MESSAGE_SCHEMA = "tasks array<int>, kind int, a int, b int, c int, part int, data binary"
+"""TaskMessage, for Spark."""
 
 
-class Said(msgspec.Struct, kw_only=True):
+class SliceReport(msgspec.Struct, kw_only=True):
     """What one slice shows; see `Found`. `streams` has (group, first event, last + 1)."""
 
     doubt: bool = False
-    kept: dict[str, bool] = {}
+    facts: dict[str, bool] = {}
     streams: list[tuple[int, int, int]] = []
     delivered: list[tuple[int, int, int, int]] = []
     spans: list[tuple[int, int, int, int, int, int]] = []
@@ -70,49 +70,49 @@ class Said(msgspec.Struct, kw_only=True):
     walks: bool = False
 
 
-class Walked(msgspec.Struct, kw_only=True):
+class WalkReport(msgspec.Struct, kw_only=True):
     """What one task of the second pass shows; `events`: how many of each group were delivered."""
 
-    kept: dict[str, bool] = {}
+    facts: dict[str, bool] = {}
     events: dict[int, int] = {}
 
 
 # --- the first pass ---
 
 
-def look(ask: Ask, number: int) -> Iterator[TaskMessage]:
+def look(plan: SlicePlan, number: int) -> Iterator[TaskMessage]:
     """All that one slice has to say."""
     try:
-        rows = Slice(ask, number)
+        rows = Slice(plan, number)
         rows.read()
-        events = Events(ask, rows)
+        events = Submissions(plan, rows)
     except (Doubt, OSError, UnicodeDecodeError, load_pyarrow().core.ArrowException):
-        yield _to_driver(SAID, number, 0, Said(doubt=True))
+        yield _to_driver(REPORT, number, 0, SliceReport(doubt=True))
         return
     found = Found(events)
-    walks = PASTS in ask.passes and _entries(events.streams) <= ENTRIES_LIMIT
+    walks = PASTS in plan.passes and _entries(events.streams) <= ENTRIES_LIMIT
     for process in np.flatnonzero(rows.mine).tolist():
-        for history in judge_process(ask, rows, events, found, process):
-            yield from _history_messages(ask, events, history, walks=walks)
-    if ORDER in ask.passes:
-        yield from _parts([ask.walkers], FIRST, number, 0, 0, found.first)
-    if ENTRIES in ask.passes:
-        yield from _parts([ask.walkers + 1], ENTRY, number, 0, 0, rows.entries())
+        for history in judge_process(plan, rows, events, found, process):
+            yield from _history_messages(plan, events, history, walks=walks)
+    if ORDER in plan.passes:
+        yield from _parts([plan.walkers], FIRST, number, 0, 0, found.first)
+    if ENTRIES in plan.passes:
+        yield from _parts([plan.walkers + 1], ENTRY, number, 0, 0, rows.entries())
     few = rows.few_rows()
     for part, begin in enumerate(range(0, len(few), ROWS_A_MESSAGE)):
         yield _to_driver(FEW, number, part, few[begin : begin + ROWS_A_MESSAGE])
-    said = Said(
-        kept={**found.kept, ONCE: events.increasing},
+    said = SliceReport(
+        facts={**found.facts, ONCE: events.increasing},
         streams=[(one.group, one.first, one.last) for one in events.streams],
         delivered=found.delivered,
         spans=[(*views, *held) for views, held in found.spans.items()],
         stamped=rows.stamped,
         walks=walks,
     )
-    yield _to_driver(SAID, number, 0, said)
+    yield _to_driver(REPORT, number, 0, said)
 
 
-def _entries(streams: list[Stream]) -> int:
+def _entries(streams: list[EventStream]) -> int:
     sizes: dict[int, tuple[int, int]] = {}
     for group, first, last in streams:
         count, events = sizes.get(group, (0, 0))
@@ -120,7 +120,7 @@ def _entries(streams: list[Stream]) -> int:
     return sum(count * events for count, events in sizes.values())
 
 
-def _to_driver(kind: int, number: int, part: int, told: Said | list[Row]) -> TaskMessage:
+def _to_driver(kind: int, number: int, part: int, told: SliceReport | list[Row]) -> TaskMessage:
     return TaskMessage([DRIVER], kind, number, 0, 0, part, msgspec.msgpack.encode(told))
 
 
@@ -133,23 +133,23 @@ def _parts(
 
 
 def _history_messages(
-    ask: Ask, events: Events, history: ProcessHistory, *, walks: bool
+    plan: SlicePlan, events: Submissions, history: ProcessHistory, *, walks: bool
 ) -> Iterator[TaskMessage]:
     """The events that a history delivered, its submissions between them, and their pasts."""
-    walkers = list(range(ask.walkers)) if walks else []
-    tasks = [*walkers, ask.walkers] if ORDER in ask.passes else walkers
+    walkers = list(range(plan.walkers)) if walks else []
+    tasks = [*walkers, plan.walkers] if ORDER in plan.passes else walkers
     if tasks:
         yield from _parts(tasks, HISTORY, history.process, history.number, 0, history.delivered)
     for own, before in history.before.items() if walks else ():
         yield from _parts(walkers, BEFORE, history.process, history.number, own, before)
         for task in walkers:
-            streams = _streams_of(events.streams, ask.walkers, task, events.streams[own].group)
+            streams = _streams_of(events.streams, plan.walkers, task, events.streams[own].group)
             if streams:
                 block = np.stack([history.past(own, stream) for stream in streams])
                 yield from _parts([task], PAST, own, 0, 0, block)
 
 
-def _streams_of(streams: list[Stream], walkers: int, task: int, group: int) -> list[int]:
+def _streams_of(streams: list[EventStream], walkers: int, task: int, group: int) -> list[int]:
     """The streams of a group at which one task looks."""
     return [at for at in range(task, len(streams), walkers) if streams[at].group == group]
 
@@ -174,8 +174,8 @@ class Mail:
 
 
 def walk(
-    streams: list[Stream], walkers: int, task: int, messages: Iterable[dict[str, Any]]
-) -> Walked:
+    streams: list[EventStream], walkers: int, task: int, messages: Iterable[dict[str, Any]]
+) -> WalkReport:
     mail = Mail(messages)
     if task == walkers:
         return _walk_in_order(streams, mail)
@@ -184,28 +184,28 @@ def walk(
     return _walk_pasts(streams, walkers, task, mail)
 
 
-def _walk_in_order(streams: list[Stream], mail: Mail) -> Walked:
+def _walk_in_order(streams: list[EventStream], mail: Mail) -> WalkReport:
     size = streams[-1].last if streams else 0
     first = np.full(size, NEVER)
     for _, times in mail.take(FIRST, np.int64):
         np.minimum(first, times, out=first)
-    kept = all(np.all(np.diff(first[ids]) > 0) for _, ids in mail.take(HISTORY, np.int32))
+    one_order = all(np.all(np.diff(first[ids]) > 0) for _, ids in mail.take(HISTORY, np.int32))
     events: dict[int, int] = {}
     for group, begin, end in streams:
         count = int(np.count_nonzero(first[begin:end] < NEVER))
         events[group] = events.get(group, 0) + count
-    return Walked(kept={ONE_ORDER: kept}, events=events)
+    return WalkReport(facts={ONE_ORDER: one_order}, events=events)
 
 
-def _compare_entries(mail: Mail) -> Walked:
+def _compare_entries(mail: Mail) -> WalkReport:
     told = [entries.reshape(-1, 3) for _, entries in mail.take(ENTRY, np.int64)]
     entries = np.concatenate([np.zeros((0, 3), np.int64), *told])
     entries = entries[np.lexsort(entries.T)]
     alike = np.all(entries[1:] == entries[:-1], axis=1)
-    return Walked(kept={DISTINCT: not alike.any()})
+    return WalkReport(facts={DISTINCT: not alike.any()})
 
 
-def _walk_pasts(streams: list[Stream], walkers: int, task: int, mail: Mail) -> Walked:
+def _walk_pasts(streams: list[EventStream], walkers: int, task: int, mail: Mail) -> WalkReport:
     groups = {
         group: Walker(streams, group, _streams_of(streams, walkers, task, group))
         for group in sorted({one.group for one in streams})
@@ -215,20 +215,20 @@ def _walk_pasts(streams: list[Stream], walkers: int, task: int, mail: Mail) -> W
     before: dict[tuple[int, int], dict[int, Vector]] = {}
     for (process, history, own), places in mail.take(BEFORE, np.int32):
         before.setdefault((process, history), {})[own] = places
-    kept = {IN_ORDER: True, WITHOUT_GAPS: True}
+    facts = {IN_ORDER: True, WITHOUT_GAPS: True}
     for (process, history, _), ids in mail.take(HISTORY, np.int32):
         for group, walker in groups.items():
             known = before.get((process, history), {})
             mine = {own: known[own] for own in known if streams[own].group == group}
             for fact, good in walker.follow(ids, mine, alone=len(groups) == 1).items():
-                kept[fact] = kept[fact] and good
-    return Walked(kept=kept)
+                facts[fact] = facts[fact] and good
+    return WalkReport(facts=facts)
 
 
 class Walker:
     """Some streams of a group, and how far the past of each event of the group reaches there."""
 
-    def __init__(self, streams: list[Stream], group: int, mine: list[int]) -> None:
+    def __init__(self, streams: list[EventStream], group: int, mine: list[int]) -> None:
         self._streams, self._mine = streams, mine
         members = [one for one in streams if one.group == group]
         self._begin, self._end = members[0].first, members[-1].last
@@ -249,7 +249,7 @@ class Walker:
             ids = ids[inside]
         events = ids - np.int32(self._begin)
         reach = np.zeros(len(ids) + 1, np.int32)  # before each delivery, and at the end
-        kept = {IN_ORDER: True, WITHOUT_GAPS: True}
+        facts = {IN_ORDER: True, WITHOUT_GAPS: True}
         for past, stream in zip(self._pasts, self._mine, strict=True):
             np.maximum.accumulate(past[events], out=reach[1:])
             _, first, last = self._streams[stream]
@@ -264,6 +264,6 @@ class Walker:
             known = np.zeros(len(spots) + 1, np.int32)
             np.maximum.accumulate(places, out=known[1:])
             whole = reach[-1] <= known[-1] and not np.any(reach[spots + 1] > known[:-1])
-            kept[IN_ORDER] = kept[IN_ORDER] and bool(good)
-            kept[WITHOUT_GAPS] = kept[WITHOUT_GAPS] and bool(good and whole)
-        return kept
+            facts[IN_ORDER] = facts[IN_ORDER] and bool(good)
+            facts[WITHOUT_GAPS] = facts[WITHOUT_GAPS] and bool(good and whole)
+        return facts

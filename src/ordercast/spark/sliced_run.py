@@ -30,20 +30,20 @@ from ordercast.check.promise import NotAsked, families_of
 from ordercast.check.verdict import Verdict, holds
 from ordercast.errors import TraceError
 from ordercast.spark.columns import Doubt, codes_of, read_part
-from ordercast.spark.slices import COLLECTED_LIMIT, Ask, Stream
+from ordercast.spark.slices import COLLECTED_LIMIT, EventStream, SlicePlan
 from ordercast.spark.walks import (
     DISTINCT,
     DRIVER,
     FEW,
     IN_ORDER,
+    MESSAGE_SCHEMA,
     ONCE,
     ONE_ORDER,
-    SAID,
-    SCHEMA,
+    REPORT,
     WITHOUT_GAPS,
-    Said,
+    SliceReport,
     TaskMessage,
-    Walked,
+    WalkReport,
     look,
     walk,
 )
@@ -54,7 +54,7 @@ from ordercast.trace.schema import Header, Level, Row, Trace
 SLICE_ROWS = 10_000_000
 """The most rows of a slice, as far as whole processes allow it."""
 
-ROWS_LIMIT = 2_000_000_000
+SLICED_ROWS_LIMIT = 2_000_000_000
 """The most rows of a run: events are numbered with 32 bits."""
 
 MESSAGES_AT_ONCE = 16
@@ -84,7 +84,7 @@ def settle(
         header = read_header(folder)
         if header.level == Level.OFF or (laws is None and families_of(header)):
             return None
-        ask = prepare(folder, header, laws, _cores(spark), promises)
+        plan = prepare(folder, header, laws, _cores(spark), promises)
     except (TraceError, Doubt, OSError, UnicodeDecodeError, load_pyarrow().core.ArrowException):
         return None
     failures = (
@@ -92,14 +92,14 @@ def settle(
         import_module("py4j.protocol").Py4JError,
     )
     try:
-        run = _ask(spark, ask, header, promises)
+        run = _run_passes(spark, plan, header, promises)
     except failures:
         return None
     if run is None:
         return None
     wanted = wanted_of(run.history, laws)
     left_out = not_asked(run.history) if laws is None else []
-    return Settled(header, sum(ask.counts), wanted, run.settle(wanted), left_out)
+    return Settled(header, sum(plan.counts), wanted, run.settle(wanted), left_out)
 
 
 def prepare(
@@ -108,7 +108,7 @@ def prepare(
     laws: Iterable[Law] | None,
     cores: int,
     promises: FamilyPromises = PROMISES,
-) -> Ask:
+) -> SlicePlan:
     """Who is in the run, and who of them in which slice. Doubt if it is not as it should be."""
     pyarrow = load_pyarrow()
     names: tuple[dict[str, int], ...] = ({}, {}, {})
@@ -125,13 +125,13 @@ def prepare(
                         rows.update(dict(enumerate(np.bincount(codes).tolist())))
         if missing:
             raise Doubt
-    if not 0 < rows.total() < ROWS_LIMIT:
+    if not 0 < rows.total() < SLICED_ROWS_LIMIT:
         raise Doubt
     processes = sorted(names[0])
     counts = [rows[names[0][name]] for name in processes]
     slices = min(len(processes), max(cores, -(-rows.total() // SLICE_ROWS)))
     proofs = [law.prove for law in (LAWS.values() if laws is None else laws) if law.prove]
-    return Ask(
+    return SlicePlan(
         folder=str(folder),
         run=header.run,
         durable=History(Trace(header, []), promises).durable,
@@ -164,21 +164,23 @@ def _cores(spark: Any) -> int:
         return 8
 
 
-def _ask(spark: Any, ask: Ask, header: Header, promises: FamilyPromises) -> Slices | None:
-    """Both passes."""
+def _run_passes(
+    spark: Any, plan: SlicePlan, header: Header, promises: FamilyPromises
+) -> Slices | None:
+    """Both passes; None if they are in doubt about the files."""
     level = import_module("pyspark").StorageLevel.DISK_ONLY
     f = import_module("pyspark.sql").functions
-    tasks = spark.range(0, ask.slices, 1, ask.slices)
-    told = tasks.mapInArrow(_looking(ask), SCHEMA).persist(level)
+    tasks = spark.range(0, plan.slices, 1, plan.slices)
+    told = tasks.mapInArrow(_looking(plan), MESSAGE_SCHEMA).persist(level)
     try:
         with _few_at_once(spark):
-            mine = told.filter(f.col("kind").isin(SAID, FEW)).select("kind", "data").collect()
+            mine = told.filter(f.col("kind").isin(REPORT, FEW)).select("kind", "data").collect()
             said = [
-                msgspec.msgpack.decode(bytes(one["data"]), type=Said)
+                msgspec.msgpack.decode(bytes(one["data"]), type=SliceReport)
                 for one in mine
-                if one["kind"] == SAID
+                if one["kind"] == REPORT
             ]
-            if len(said) != ask.slices or any(one.doubt or not one.kept["steps"] for one in said):
+            if len(said) != plan.slices or any(one.doubt or not one.facts["steps"] for one in said):
                 return None
             few = [
                 row
@@ -188,14 +190,14 @@ def _ask(spark: Any, ask: Ask, header: Header, promises: FamilyPromises) -> Slic
             ]
             if len(few) > COLLECTED_LIMIT:
                 return None
-            streams = [Stream(*one) for one in said[0].streams]
+            streams = [EventStream(*one) for one in said[0].streams]
             sent = told.select(f.explode("tasks").alias("task"), "*").drop("tasks")
-            sent = sent.filter(f.col("task") != DRIVER).repartitionById(ask.walkers + 2, "task")
-            rows = sent.mapInArrow(_walking(streams, ask.walkers), "walked binary").collect()
+            sent = sent.filter(f.col("task") != DRIVER).repartitionById(plan.walkers + 2, "task")
+            rows = sent.mapInArrow(_walking(streams, plan.walkers), "walked binary").collect()
     finally:
         told.unpersist()
-    walked = [msgspec.msgpack.decode(bytes(one["walked"]), type=Walked) for one in rows]
-    return Slices(ask, header, list(dict.fromkeys(few)), said, walked, promises)
+    walked = [msgspec.msgpack.decode(bytes(one["walked"]), type=WalkReport) for one in rows]
+    return Slices(plan, header, list(dict.fromkeys(few)), said, walked, promises)
 
 
 @contextmanager
@@ -209,14 +211,14 @@ def _few_at_once(spark: Any) -> Iterator[None]:
         spark.conf.set(_BATCH, before)
 
 
-def _looking(ask: Ask) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _looking(plan: SlicePlan) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
 
         types = [pyarrow.list_(pyarrow.int32()), *[pyarrow.int32()] * 5, pyarrow.binary()]
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                for message in look(ask, number):
+                for message in look(plan, number):
                     columns = [
                         pyarrow.array([value], kind)
                         for value, kind in zip(message, types, strict=True)
@@ -226,7 +228,7 @@ def _looking(ask: Ask) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return run
 
 
-def _walking(streams: list[Stream], walkers: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _walking(streams: list[EventStream], walkers: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow
 
@@ -251,22 +253,22 @@ class Slices:
 
     def __init__(
         self,
-        ask: Ask,
+        plan: SlicePlan,
         header: Header,
         few: list[Row],
-        said: list[Said],
-        walked: list[Walked],
+        said: list[SliceReport],
+        walked: list[WalkReport],
         promises: FamilyPromises = PROMISES,
     ) -> None:
-        self._ask, self._said, self._walked = ask, said, walked
+        self._plan, self._said, self._walked = plan, said, walked
         self._few, self._promises = few, promises
         self.history = History(Trace(header, few), promises)
         self._shown: dict[str, bool] = {}
-        for told in [*(one.kept for one in said), *(one.kept for one in walked)]:
+        for told in [*(one.facts for one in said), *(one.facts for one in walked)]:
             for name, good in told.items():
                 self._shown[name] = self._shown.get(name, True) and good
-        walkers = sum(IN_ORDER in one.kept for one in walked)
-        self._all_walked = walkers == ask.walkers and all(one.walks for one in said)
+        walkers = sum(IN_ORDER in one.facts for one in walked)
+        self._all_walked = walkers == plan.walkers and all(one.walks for one in said)
         self.has_views = "view" in self.history.kinds
 
     def settle(self, laws: Iterable[Law]) -> dict[str, Verdict]:
@@ -324,7 +326,7 @@ class Slices:
 
     @property
     def distinct_entries(self) -> bool:
-        groups = {self._ask.groups[group] for group, _, _ in self._said[0].streams}
+        groups = {self._plan.groups[group] for group, _, _ in self._said[0].streams}
         return (
             self._shown.get(DISTINCT, False)
             and all(one.stamped for one in self._said)
@@ -342,7 +344,7 @@ class Slices:
         return self._all_have(submitted)
 
     def all_have_what_was_delivered(self) -> bool:
-        events = next((one.events for one in self._walked if ONE_ORDER in one.kept), None)
+        events = next((one.events for one in self._walked if ONE_ORDER in one.facts), None)
         return events is not None and self._all_have(events)
 
     def _all_have(self, events: Mapping[int, int]) -> bool:

@@ -26,10 +26,10 @@ from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
 from ordercast.errors import TraceError
 from ordercast.spark.columns import Doubt
-from ordercast.spark.laws import Limits, judge_lake
-from ordercast.spark.slices import Stream
-from ordercast.spark.walks import FEW, SAID, Said, look, walk
-from ordercast.spark.windows import Slices, prepare, settle
+from ordercast.spark.laws import JudgeLimits, judge_lake
+from ordercast.spark.sliced_run import Slices, prepare, settle
+from ordercast.spark.slices import EventStream
+from ordercast.spark.walks import FEW, REPORT, SliceReport, look, walk
 from ordercast.trace.lake import read_header, read_run
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Row, Trace
@@ -67,7 +67,7 @@ def test_slices_prove_every_law_of_a_sound_run(spark: Any, tmp_path: Path) -> No
     assert [settled.verdicts[law] for law in ALL] == check(trace, ALL)
     assert {one.answer for one in settled.verdicts.values()} == {Answer.HOLDS}
     folder, trace = written(tmp_path, "cut", sound(2), ending=Ending.CUT, family="causal")
-    (judged,) = judge_lake(spark, [folder], None, Limits(huge=0))
+    (judged,) = judge_lake(spark, [folder], None, JudgeLimits(huge=0))
     assert (judged.verdicts, judged.rows) == (check(trace), len(trace.rows))
 
 
@@ -77,25 +77,25 @@ def passed(folder: Path, laws: list[Law], cores: int, silent: int = -1) -> Slice
     The task `silent` of the second pass never answers.
     """
     header = read_header(folder)
-    ask = prepare(folder, header, laws, cores)
-    messages = [one for number in range(ask.slices) for one in look(ask, number)]
+    plan = prepare(folder, header, laws, cores)
+    messages = [one for number in range(plan.slices) for one in look(plan, number)]
     few: list[Row] = []
-    said: list[Said] = []
+    said: list[SliceReport] = []
     for one in messages:
         if one.kind == FEW:
             few += msgspec.msgpack.decode(one.data, type=list[Row])
-        elif one.kind == SAID:
-            said.append(msgspec.msgpack.decode(one.data, type=Said))
-    if any(one.doubt or not one.kept["steps"] for one in said):
+        elif one.kind == REPORT:
+            said.append(msgspec.msgpack.decode(one.data, type=SliceReport))
+    if any(one.doubt or not one.facts["steps"] for one in said):
         return None
     assert all(one.streams == said[0].streams for one in said)
-    streams = [Stream(*one) for one in said[0].streams]
+    streams = [EventStream(*one) for one in said[0].streams]
     walked = []
-    for task in range(ask.walkers + 2):
+    for task in range(plan.walkers + 2):
         mail = [one._asdict() for one in messages if task in one.tasks]
         if mail and task != silent:
-            walked.append(walk(streams, ask.walkers, task, mail))
-    return Slices(ask, header, few, said, walked)
+            walked.append(walk(streams, plan.walkers, task, mail))
+    return Slices(plan, header, few, said, walked)
 
 
 def in_row_groups(folder: Path, rows: int) -> None:
@@ -252,7 +252,7 @@ def test_a_broken_law_of_a_huge_run_is_reported_with_its_witness(
 ) -> None:
     for law in ("fifo", "causal", "total", "ticket-uniqueness"):
         folder, named = written(tmp_path, f"broken-{law}", spoilt(law, 1)[-1])
-        (judged,) = judge_lake(spark, [folder], [law], Limits(huge=0))
+        (judged,) = judge_lake(spark, [folder], [law], JudgeLimits(huge=0))
         assert judged.verdicts == check(named, [law])
         assert judged.verdicts[0].answer is Answer.BROKEN
 
@@ -275,12 +275,12 @@ def doubtful(trace: Trace) -> dict[str, list[Row]]:
 def test_flaws_and_gaps_are_left_to_the_vectors_or_judged_alike(spark: Any, tmp_path: Path) -> None:
     for name, rows in doubtful(sound(5)).items():
         folder, trace = written(tmp_path, name, Trace(sound(5).header, rows))
-        (judged,) = judge_lake(spark, [folder], ALL, Limits(huge=0))
+        (judged,) = judge_lake(spark, [folder], ALL, JudgeLimits(huge=0))
         assert judged.verdicts == check(trace, ALL), name
     text = "run gap ending=finished\nn1 submit n1:1\nn2 deliver n1:1\nn2 submit n2:1\n"
     text += "n3 deliver n2:1\nn3 submit n3:1\nn4 deliver n3:1\nn4 deliver n1:1\n"
     folder, trace = written(tmp_path, "gap", parse_history(text))
-    (judged,) = judge_lake(spark, [folder], ["optimistic-causal", "causal"], Limits(huge=0))
+    (judged,) = judge_lake(spark, [folder], ["optimistic-causal", "causal"], JudgeLimits(huge=0))
     assert [one.answer for one in judged.verdicts] == [Answer.BROKEN, Answer.BROKEN]
     assert judged.verdicts == check(trace, ["optimistic-causal", "causal"])
 
@@ -293,7 +293,7 @@ def test_a_damaged_huge_run_is_refused_in_the_words_of_the_reader(
     part = next(folder.glob("part-*.parquet"))
     part.write_bytes(b"XXXX" + part.read_bytes()[4:])  # which Spark's own reader does not mind
     good, trace = written(tmp_path, "good", sound(4))
-    damaged, fine = judge_lake(spark, [folder, good], ["fifo"], Limits(huge=0))
+    damaged, fine = judge_lake(spark, [folder, good], ["fifo"], JudgeLimits(huge=0))
     with pytest.raises(TraceError) as plain:
         read_run(folder)
     assert damaged.error == str(plain.value)
