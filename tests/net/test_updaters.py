@@ -398,3 +398,14 @@ async def test_the_last_member_leaves_at_once_and_finds_everything_again(cluster
     assert not group.permit.is_needed()
     await group.leave()
     assert n1.store.records(WORLD), "it would still have to answer for its promises"
+
+
+@live
+async def test_a_restarted_node_cannot_change_how_many_tickets_there_are(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    await joined(n1)[0].become_updater()
+    await kill(n1)
+    n1 = await cluster.open("n1")
+    with pytest.raises(UsageError, match=r"began with 3 tickets.* but its options say 1"):
+        joined(n1, level=ONE)
+    assert await joined(n1)[0].become_updater() in range(3)

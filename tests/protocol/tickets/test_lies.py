@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.protocol.tickets.holders import FAMILY
 
-from ordercast.errors import PeerError
+from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
@@ -275,6 +275,15 @@ def test_a_member_that_agreed_leaves_when_the_proposal_fails() -> None:
         ticks += 1
         newcomer.tick(Step(6 + ticks * RULES.tick), 0)
     assert ticks == 24
+
+
+def test_a_replica_does_not_start_with_another_number_of_tickets_than_it_persisted() -> None:
+    record = ReplicaRecord(*G, A, REPLICAS, TABLE, None, None, False)
+    for tickets in (1, 3):
+        rules = RULES._replace(tickets=tickets)
+        with pytest.raises(UsageError, match=f"began with 2 tickets.* say {tickets}: give every"):
+            Leased(A, "g", rules, names, Random(1), persisted=(record,))
+        Leased(A, "other", rules, names, Random(1), persisted=(record,))
 
 
 def test_a_set_of_which_most_leave_is_replaced_all_the_same() -> None:

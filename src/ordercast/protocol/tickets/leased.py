@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from ordercast.errors import PeerError
+from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.tickets.entries import entry_of
@@ -98,6 +98,7 @@ class Leased:
         members: Sequence[str] = (),
     ) -> None:
         """`known`: members that we can reach. `members`: all of them, at the bootstrap node."""
+        _refuse_other_tickets(group, rules, persisted)
         self.me = me
         self.group = group
         self.rules = rules
@@ -427,3 +428,15 @@ class Leased:
             "of_other_clusters": self.strange,
             "stale": self.owner.stale + self.replica.stale + self.leader.stale,
         }
+
+
+def _refuse_other_tickets(group: str, rules: Rules, persisted: Sequence[Packet]) -> None:
+    """The tables of a cluster have an entry a ticket: a replica with another number would lie."""
+    ours = [one for one in persisted if isinstance(one, ReplicaRecord) and one.group == group]
+    for record in ours:
+        if len(record.initial) != rules.tickets:
+            raise UsageError(
+                f"group {group!r} began with {len(record.initial)} tickets, as the records in "
+                f"this node's data folder say, but its options say {rules.tickets}: give every "
+                "member the number that it began with, or begin a group of another name"
+            )
