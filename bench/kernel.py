@@ -10,7 +10,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.fifo import FAMILY
 from ordercast.protocol.fifo.member import FifoMember
-from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.options import FifoOptions
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 
@@ -24,7 +24,7 @@ class Mesh:
     """Four members joined by function calls: what they cost without any network."""
 
     def __init__(self, codec: Codec | None) -> None:
-        plan = Plan("g", NAMES, Options(window=1 << 10, retain=1 << 12))
+        plan = Plan("g", NAMES, FifoOptions(window=1 << 10, retain=1 << 12))
         self.members = {name: FifoMember(NodeId(name), plan, Random(name)) for name in NAMES}
         self.codec = codec
         for member in self.members.values():

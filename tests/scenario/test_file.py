@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.options import FifoOptions
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.faults.paths import Partition
 from ordercast.scenario.file import load_scenario, parse_scenario
@@ -169,7 +169,7 @@ def test_the_example_above_leaves_no_key_out() -> None:
     document = tomllib.loads(EVERYTHING)
     for kind, tables in (
         (Scenario, [document]),
-        (Options, [document["options"]]),
+        (FifoOptions, [document["options"]]),
         (WorkloadSettings, [document["workload"]]),
         (NetworkSettings, [document["network"]]),
         *((kind, document["fault"]) for kind in FAULTS.values()),

@@ -23,7 +23,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol import fifo
 from ordercast.protocol.fifo.member import FifoMember
-from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.options import FifoOptions
 from ordercast.protocol.fifo.packets import Alive, Data
 from ordercast.protocol.fifo.peers import PRESENT, Peer
 from ordercast.scenario.schema import GroupSettings, Scenario
@@ -36,15 +36,15 @@ from ordercast.trace.schema import Ending, Trace
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import MILLISECOND, Duration
 
-FEW_TICKS = Options(
+FEW_TICKS = FifoOptions(
     heartbeat=Duration(50 * MILLISECOND), suspicion_limit=Duration(200 * MILLISECOND)
 )
-TWO_TICKS = Options(
+TWO_TICKS = FifoOptions(
     heartbeat=Duration(50 * MILLISECOND), suspicion_limit=Duration(100 * MILLISECOND)
 )
 
 
-def fifo_setting(members: int, options: Options = FEW_TICKS, **rules: Any) -> Setting:
+def fifo_setting(members: int, options: FifoOptions = FEW_TICKS, **rules: Any) -> Setting:
     return setting(fifo.FAMILY, members, options, latest_only=True, **rules)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import LINK, Step
 from ordercast.protocol.fifo.member import FifoMember
-from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.options import FifoOptions
 from ordercast.protocol.fifo.packets import Alive, Start
 from ordercast.protocol.fifo.peers import Peer
 from ordercast.sim.explore.fingerprint import Walk, encode, fingerprint
@@ -186,7 +186,7 @@ def test_objects_whose_state_is_hidden_are_rejected(make: Callable[[], object]) 
 
 
 def member() -> FifoMember:
-    plan = Plan("g", ("n1", "n2", "n3"), Options())
+    plan = Plan("g", ("n1", "n2", "n3"), FifoOptions())
     made = FifoMember(NodeId("n1"), plan, Random(1))
     step = Step(0)
     made.start(step)

@@ -8,7 +8,7 @@ from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.member import NewtopMember
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.testing.stage import Stage
 from ordercast.types import NodeId, View
 
@@ -16,7 +16,7 @@ from ordercast.types import NodeId, View
 def staged(groups: dict[str, str], **options: Any) -> Stage:
     """A started stage: groups by name, with their members."""
     plans = [
-        Plan(group, tuple(sorted(names.split())), Options(**options))
+        Plan(group, tuple(sorted(names.split())), NewtopOptions(**options))
         for group, names in groups.items()
     ]
     stage = Stage(FAMILY, plans)

@@ -22,7 +22,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import ATOMIC
 from ordercast.protocol.newtop.atomic import Unordered
-from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
+from ordercast.protocol.newtop.options import AtomicOptions, NewtopOptions, SequencedOptions
 from ordercast.protocol.newtop.packets import Confirm, Turn
 from ordercast.testing.stage import Stage
 
@@ -33,7 +33,7 @@ def staged(groups: dict[str, str], ordered: str = "", **options: int) -> Stage:
         Plan(
             group,
             tuple(sorted(names.split())),
-            (Options if group in ordered else AtomicOptions)(**options),
+            (NewtopOptions if group in ordered else AtomicOptions)(**options),
         )
         for group, names in groups.items()
     ]

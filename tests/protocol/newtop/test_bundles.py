@@ -25,7 +25,7 @@ from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.member import NewtopMember
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Data, Null, Turn
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import MILLISECOND
@@ -118,7 +118,7 @@ def test_bundles_while_groups_form_and_re_form_keep_all_laws(first: int) -> None
 
 def test_a_bundle_is_delivered_as_its_packets_one_by_one() -> None:
     members = [NodeId(name) for name in ("a", "b", "c")]
-    plan = Plan("g", ("a", "b", "c"), Options())
+    plan = Plan("g", ("a", "b", "c"), NewtopOptions())
     ours, theirs, quiet = (NewtopMember(me, (plan,)) for me in members)
     for machine in (ours, theirs, quiet):
         machine.start(Step(0))
@@ -154,7 +154,7 @@ def test_a_bundle_is_delivered_as_its_packets_one_by_one() -> None:
 
 
 def test_a_rejected_packet_of_a_bundle_changes_nothing() -> None:
-    plan = Plan("g", ("a", "b"), Options())
+    plan = Plan("g", ("a", "b"), NewtopOptions())
     ours, theirs = (NewtopMember(NodeId(name), (plan,)) for name in ("a", "b"))
     for machine in (ours, theirs):
         machine.start(Step(0))

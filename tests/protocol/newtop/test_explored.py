@@ -9,11 +9,11 @@ import pytest
 from ordercast.check.laws import check
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.sim.explore import Bounds, explore
 from ordercast.sim.explore.setting import Setting
 
-OPTIONS = Options(prompt_after="100ms", silence_limit="200ms", suspicion_limit="400ms")
+OPTIONS = NewtopOptions(prompt_after="100ms", silence_limit="200ms", suspicion_limit="400ms")
 PLANS = (Plan("a", ("n1", "n2"), OPTIONS), Plan("b", ("n2", "n3"), OPTIONS))
 TWO_GROUPS = Setting(("n1", "n2", "n3"), ((FAMILY, PLANS),), clocks=True, prelude=False, rounds=10)
 TWO_SENDERS = {"n1": 1, "n3": 1}

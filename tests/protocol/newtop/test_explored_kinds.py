@@ -10,7 +10,7 @@ from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Verdict
 from ordercast.kernel.family import Family, Plan
 from ordercast.protocol.newtop import ATOMIC, FAMILY, SEQUENCED
-from ordercast.protocol.newtop.options import AtomicOptions, Options, SequencedOptions
+from ordercast.protocol.newtop.options import AtomicOptions, NewtopOptions, SequencedOptions
 from ordercast.sim.explore import Bounds, explore
 from ordercast.sim.explore.setting import Setting
 from ordercast.trace.schema import Trace
@@ -57,7 +57,7 @@ def test_a_crash_at_every_moment_keeps_the_laws_of_sequenced_groups() -> None:
 def test_groups_with_and_without_a_sequencer_in_one_process_keep_all_laws() -> None:
     parts = (
         (SEQUENCED, (Plan("a", ("n1", "n2"), SequencedOptions(**TIMES)),)),
-        (FAMILY, (Plan("b", ("n2", "n3"), Options(**TIMES)),)),
+        (FAMILY, (Plan("b", ("n2", "n3"), NewtopOptions(**TIMES)),)),
     )
     assert_sound(parts, by_promise("total"), 100, submissions={"n2": 2, "n3": 1})
 

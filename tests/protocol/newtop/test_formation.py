@@ -28,7 +28,7 @@ from tests.protocol.newtop.table import (
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.wording import GROUP
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Here, State
 from ordercast.types import StateGiven, StateWanted, Subgroup, View, event_number
 
@@ -69,7 +69,7 @@ def test_a_group_may_have_one_member() -> None:
 def test_a_member_with_other_options_is_notified_of_the_difference() -> None:
     stage = stage_of("n1 n2")
     stage.crash("n2")
-    stage.plans = (Plan(GROUP, ("n1", "n2"), Options(**{**QUICK, "window": 7}), False),)
+    stage.plans = (Plan(GROUP, ("n1", "n2"), NewtopOptions(**{**QUICK, "window": 7}), False),)
     stage.start("n2")
     run(stage)
     assert len(refusals(stage, "n2")) == 1

@@ -9,11 +9,11 @@ import pytest
 from ordercast.check.laws import check
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.sim.explore import Bounds, explore
 from ordercast.sim.explore.setting import Setting
 
-OPTIONS = Options(prompt_after="20ms", silence_limit="20ms", suspicion_limit="40ms")
+OPTIONS = NewtopOptions(prompt_after="20ms", silence_limit="20ms", suspicion_limit="40ms")
 NAMES = ("n1", "n2")
 PAIR = Setting(
     NAMES,

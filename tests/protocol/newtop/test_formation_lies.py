@@ -176,6 +176,16 @@ def test_too_many_early_packets_end_the_formation() -> None:
     assert vote_of(stage, "n1") is None
 
 
+def test_the_bytes_of_early_packets_have_a_limit() -> None:
+    stage = stage_of("n1 n2 n3", formed=True, window_size="1kB")
+    stage.inject(N2, "n1", invite(stage, N1, N2, N3))
+    stage.inject(N2, "n1", Start("g", "n2.0.7", 1, 0, 0, 0, 0))
+    stage.inject(N2, "n1", State("g", "n2.0.7", 2, 1, 0, 0, bytes(16_000)))
+    assert vote_of(stage, "n1") is not None
+    stage.inject(N2, "n1", State("g", "n2.0.7", 3, 2, 0, 0, b"one more"))
+    assert vote_of(stage, "n1") is None
+
+
 def test_the_sender_of_an_invalid_early_packet_is_excluded() -> None:
     stage = stage_of("n1 n2 n3", formed=True)
     stage.inject(N2, "n1", invite(stage, N1, N2, N3))

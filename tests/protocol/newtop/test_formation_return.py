@@ -15,7 +15,7 @@ from tests.protocol.newtop.table import leave, member, node, wait
 
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Here, Invite, Vote
 from ordercast.testing.stage import Stage
 from ordercast.types import StateWanted, event_number
@@ -136,7 +136,7 @@ def test_a_member_that_left_may_join_again_in_the_same_incarnation() -> None:
 
 
 def test_a_group_forms_while_another_one_runs() -> None:
-    options = Options(**QUICK)
+    options = NewtopOptions(**QUICK)
     plans = [Plan("a", ("n1", "n2"), options), Plan("b", ("n1", "n2"), options, formed=False)]
     stage = Stage(FAMILY, plans)
     stage.start()

@@ -22,7 +22,7 @@ from ordercast.check.laws import LAWS
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import SEQUENCED
-from ordercast.protocol.newtop.options import Options, SequencedOptions
+from ordercast.protocol.newtop.options import NewtopOptions, SequencedOptions
 from ordercast.protocol.newtop.packets import Turn
 from ordercast.protocol.newtop.sequencer import BySequencer
 from ordercast.testing import simulate
@@ -38,7 +38,7 @@ def staged(groups: dict[str, str], everyone: str = "") -> Stage:
         Plan(
             group,
             tuple(sorted(names.split())),
-            Options() if group in everyone else SequencedOptions(),
+            NewtopOptions() if group in everyone else SequencedOptions(),
         )
         for group, names in groups.items()
     ]
@@ -301,7 +301,7 @@ def test_a_state_above_the_cut_of_its_initiator_is_not_delivered(waits: bool) ->
     options = SequencedOptions(**QUICK)
     plans = [Plan("g", ("n1", "n2", "n3", "n4"), options)]
     if waits:
-        plans.append(Plan("h", ("n3", "n5"), Options(suspicion_limit="60s")))
+        plans.append(Plan("h", ("n3", "n5"), NewtopOptions(suspicion_limit="60s")))
     stage = Stage(SEQUENCED, plans)
     excluded_with_the_sequencer(stage)
     for name in ("n3", "n4"):

@@ -13,13 +13,13 @@ mutants.py   the same with planted bugs
 from ordercast.kernel.family import BASIC_LAWS, Family, Promises
 from ordercast.protocol.fifo.member import build
 from ordercast.protocol.fifo.mutants import MUTANTS
-from ordercast.protocol.fifo.options import Fifo, Options
+from ordercast.protocol.fifo.options import Fifo, FifoOptions
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 from ordercast.protocol.fifo.words import WORDS
 
 FAMILY = Family(
     "fifo",
-    Options,
+    FifoOptions,
     (Data, Start, Alive, Leave),
     build,
     level=Fifo,

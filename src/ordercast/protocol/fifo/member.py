@@ -38,7 +38,7 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.losses import Losses
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
-from ordercast.protocol.fifo.options import Options
+from ordercast.protocol.fifo.options import FifoOptions
 from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
 from ordercast.protocol.fifo.peers import PRESENT, Peer, Peers, Standing
 from ordercast.protocol.fifo.stream import OriginStream
@@ -56,7 +56,7 @@ class FifoMember:
     takes = (inputs.Backpressure, inputs.Leave)
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
-        assert isinstance(plan.options, Options) and me.name in plan.members
+        assert isinstance(plan.options, FifoOptions) and me.name in plan.members
         options = plan.options
         self.me = me
         self.group = plan.group

@@ -10,7 +10,7 @@ from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 
-class Options(Level, frozen=True, kw_only=True):
+class FifoOptions(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=1_000_000)] = 256  # own events that not all have yet
     window_size: Size = Size(4 << 20)  # and their bytes
     retain: Annotated[int, Meta(ge=1, le=1_000_000)] = (
@@ -38,5 +38,5 @@ class Options(Level, frozen=True, kw_only=True):
         return -(-self.suspicion_limit // self.heartbeat)
 
 
-class Fifo(Options, frozen=True):
+class Fifo(FifoOptions, frozen=True):
     """Each sender's messages in the order in which they were sent; see docs/fifo.md."""

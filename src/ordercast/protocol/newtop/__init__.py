@@ -37,7 +37,7 @@ from ordercast.protocol.newtop.member import build
 from ordercast.protocol.newtop.options import (
     Atomic,
     AtomicOptions,
-    Options,
+    NewtopOptions,
     SequencedOptions,
     Total,
 )
@@ -51,7 +51,7 @@ _SOURCE = (
 
 FAMILY = Family(
     "total",
-    Options,
+    NewtopOptions,
     PACKETS,
     build,
     level=Total,

@@ -31,7 +31,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.agreement import Agreement
 from ordercast.protocol.newtop.flow import SendWindow, retained_limit
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.ordering import Ordering
 from ordercast.protocol.newtop.packets import (
     Confirm,
@@ -91,7 +91,7 @@ class GroupEpoch:
         formation: str = "",
         initiator: NodeId | None = None,
     ) -> None:
-        assert isinstance(plan.options, Options) and me in members
+        assert isinstance(plan.options, NewtopOptions) and me in members
         options = plan.options
         self.me = me
         self.name = plan.group

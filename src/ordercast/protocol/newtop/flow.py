@@ -14,13 +14,13 @@ Rules.
 from __future__ import annotations
 
 from ordercast.kernel.buffers import Limit, Retained
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 
 WINDOWS_RETAINED = 8
 
 
 class SendWindow:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: NewtopOptions) -> None:
         self.limit = Limit(options.window, options.window_size)
         self._unstable: Retained[int] = Retained(self.limit)  # event numbers, by order
         self.counter = 0  # events submitted so far
@@ -44,6 +44,6 @@ class SendWindow:
         return self._unstable.count
 
 
-def retained_limit(options: Options) -> Limit:
+def retained_limit(options: NewtopOptions) -> Limit:
     """What one stream may make its receivers retain."""
     return Limit(WINDOWS_RETAINED * options.window, WINDOWS_RETAINED * 2 * options.window_size)

@@ -37,8 +37,9 @@ from ordercast.protocol.newtop.attempt import (
     Voting,
 )
 from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.newtop.flow import retained_limit
 from ordercast.protocol.newtop.gathering import Gathering
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import (
     Here,
     Invite,
@@ -47,6 +48,7 @@ from ordercast.protocol.newtop.packets import (
     OfFormations,
     Please,
     Vote,
+    application_bytes,
 )
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.presence import differences, terms_of
@@ -56,14 +58,15 @@ from ordercast.types import Invitation, NodeId
 STATE_LIMITS = 30
 """So many suspicion limits an epoch may be without its state, before its initiator is excluded."""
 MOST_EARLY = 256
-"""Packets of one sender in a formation that we have not started in, before we reject it."""
+"""Packets of one sender in a formation that we have not started in, before we reject it. Their
+bytes are limited like those of a stream that is retained."""
 
 
 class NamedGroup:
     """One group name at one member: the formation that it is in, and the way to the next one."""
 
     def __init__(self, me: NodeId, plan: Plan, placement: type[Placement]) -> None:
-        assert isinstance(plan.options, Options)
+        assert isinstance(plan.options, NewtopOptions)
         self.me = me
         self.plan = plan
         self.options = plan.options
@@ -271,7 +274,8 @@ class NamedGroup:
             raise PeerError(f"{sender} is not invited to {message.formation}")
         early = voting.early.setdefault(sender, [])
         early.append(message)
-        if len(early) > MOST_EARLY:
+        size = sum(map(application_bytes, early))
+        if len(early) > MOST_EARLY or size > retained_limit(self.options).size:
             self._vote(step, voting, False, f"{sender} sent too many packets before we started")
 
     def _agree(self, step: Step, voting: Voting) -> None:

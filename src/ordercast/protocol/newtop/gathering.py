@@ -21,7 +21,7 @@ from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.newtop.epoch import GroupEpoch
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Here, Please
 from ordercast.protocol.newtop.presence import Presence, differences
 from ordercast.protocol.newtop.request import MOST_ROUNDS, Probe, Request
@@ -32,7 +32,7 @@ Members = tuple[NodeId, ...]
 
 class Gathering:
     def __init__(self, me: NodeId, plan: Plan, terms: dict[str, str]) -> None:
-        assert isinstance(plan.options, Options)
+        assert isinstance(plan.options, NewtopOptions)
         self.me = me
         self.plan = plan
         self.options = plan.options

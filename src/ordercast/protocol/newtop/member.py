@@ -35,7 +35,7 @@ from ordercast.protocol.newtop.attempt import Agreed, Entering
 from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.kinds import placement_of
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.ordering import Ordering
 from ordercast.protocol.newtop.packets import (
     PACKETS,
@@ -80,7 +80,7 @@ class NewtopMember:
                 self.joined[epoch.label] = named.current = epoch
 
     def _add(self, plan: Plan) -> NamedGroup:
-        assert isinstance(plan.options, Options) and plan.group not in self.named
+        assert isinstance(plan.options, NewtopOptions) and plan.group not in self.named
         named = NamedGroup(self.me, plan, placement_of(plan.options))
         self.named[plan.group] = named
         return named

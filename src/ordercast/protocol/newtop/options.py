@@ -1,4 +1,4 @@
-"""The options of totally ordered groups. Every default works."""
+"""The options of Newtop groups: ordered by all, by a sequencer, or not at all. Defaults work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 
-class Options(Level, frozen=True, kw_only=True):
+class NewtopOptions(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=100_000)] = 64  # own events that are not stable yet
     window_size: Size = Size(4 << 20)  # and their bytes
     # The longest silence of a member: while others wait for it, and while it is idle.
@@ -33,15 +33,15 @@ class Options(Level, frozen=True, kw_only=True):
             raise ValueError("suspicion_limit must be at least two silence_limits")
 
 
-class SequencedOptions(Options, frozen=True):
+class SequencedOptions(NewtopOptions, frozen=True):
     """The same for groups that a sequencer orders."""
 
 
-class AtomicOptions(Options, frozen=True):
+class AtomicOptions(NewtopOptions, frozen=True):
     """The same for groups whose events have no order."""
 
 
-class Total(Options, frozen=True):
+class Total(NewtopOptions, frozen=True):
     """One order of all messages of all such groups, agreed views; see docs/total.md."""
 
     by: Literal["everyone", "sequencer"] = "everyone"  # who decides the order

@@ -198,3 +198,12 @@ def to_relay(message: Message) -> Relayed:
         message.peer,
         message.last_number,
     )
+
+
+def application_bytes(message: Message) -> int:
+    """Bytes of the application in a packet of a stream: events, or a state."""
+    if isinstance(message, Data):
+        return message.size
+    if isinstance(message, State):
+        return len(message.state or b"")
+    return sum(map(application_bytes, message.messages)) if isinstance(message, Refute) else 0

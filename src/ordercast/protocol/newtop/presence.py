@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.kernel.family import Plan
-from ordercast.protocol.newtop.options import Options
+from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Here
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.types import NodeId
@@ -85,7 +85,7 @@ def terms_of(plan: Plan, placement: type[Placement]) -> dict[str, str]:
     names = " ".join(plan.members)
     if len(names) > 80:
         names = f"{len(plan.members)} of {blake2b(names.encode(), digest_size=8).hexdigest()}"
-    assert isinstance(plan.options, Options)
+    assert isinstance(plan.options, NewtopOptions)
     terms = {"kind": placement.kind, "members": names}
     for name, value in msgspec.structs.asdict(plan.options).items():
         if name != "invitations":

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ordercast.protocol.newtop.packets import Data, Message, Refute, State
+from ordercast.protocol.newtop.packets import Message, application_bytes
 from ordercast.types import NodeId
 
 Detection: TypeAlias = tuple[tuple[NodeId, int], ...]
@@ -93,7 +93,7 @@ class Suspicions:
         """Stores a packet of a suspected member, up to a number of packets and of bytes."""
         withheld = self.withheld[peer]
         withheld.append(message)
-        self._sizes[peer] += _size(message)
+        self._sizes[peer] += application_bytes(message)
         if len(withheld) > MOST_WITHHELD or self._sizes[peer] > largest:
             withheld.clear()
             self.overrun[peer] = None
@@ -169,12 +169,3 @@ class Suspicions:
             or any(self.gossip.values())
             or any(self.confirmed.values())
         )
-
-
-def _size(message: Message) -> int:
-    """Bytes of the application in a packet."""
-    if isinstance(message, Data):
-        return message.size
-    if isinstance(message, State):
-        return len(message.state or b"")
-    return sum(map(_size, message.messages)) if isinstance(message, Refute) else 0
