@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.live.supervisor import Gathered, Supervisor
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
+from ordercast.units import SECOND
 
 ROOT = Path(__file__).resolve().parents[2]
 CRASH = "scenarios/fifo-crash.toml"
@@ -236,6 +238,22 @@ def test_a_broken_law_exits_1_and_is_explained(ordercast, monkeypatch: pytest.Mo
     ran = ordercast("live", CRASH)
     assert ran.code == 1
     assert "no-creation is broken" in ran.out
+    assert "too short" not in ran.out
+
+
+@pytest.mark.parametrize(("end", "late"), [(2, True), (3600, False)])
+def test_a_delivery_shortly_before_the_end_hints_at_a_quiet_phase_that_is_too_short(
+    ordercast, monkeypatch: pytest.MonkeyPatch, end: int, late: bool
+) -> None:
+    event: dict[str, Any] = {"group": "g", "origin": "n1", "number": 1}
+    rows = [Row(name, 0, 1, 1, "join", group="g") for name in ("n1", "n2")]
+    rows.append(Row("n1", 0, 2, SECOND, "submit", **event))
+    rows.append(Row("n1", 0, 3, SECOND, "deliver", **event))
+    pretend(monkeypatch, Gathered(rows, 1, end * SECOND, None))
+    ran = ordercast("live", CRASH)
+    assert "agreement is broken" in ran.out
+    assert ("may be too short: the last delivery came 1.0 s before the end." in ran.out) is late
+    assert ("hint" in json.loads(ordercast("live", CRASH, "--json").out)) is late
 
 
 # --- whoever ends it, nothing stays -----------------------------------------------------------

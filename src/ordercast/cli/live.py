@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ordercast import __version__
 from ordercast.check.explain import explain
-from ordercast.check.laws import Checked, judge_run
+from ordercast.check.laws import LAWS, Checked, judge_run
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics import events, measure, tickets
 from ordercast.check.promise import NotAsked, promises_with
@@ -24,6 +24,7 @@ from ordercast.scenario.file import choices_in, family_in, load_scenario, parame
 from ordercast.scenario.schema import NetworkSettings, Scenario
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Ending, Header, Trace
+from ordercast.units import SECOND, Duration
 
 
 class LiveResult(NamedTuple):
@@ -34,6 +35,7 @@ class LiveResult(NamedTuple):
     not_asked: list[NotAsked]
     error: str | None
     began: bool
+    hint: str | None  # why a law may only look broken
 
     def counts(self) -> dict[str, float]:
         crashes = sum(row.kind == "crash" for row in self.trace.rows)
@@ -93,7 +95,21 @@ def judge(scenario: Scenario, seed: int, gathered: Gathered) -> LiveResult:
     began = gathered.began is not None
     promises = promises_with(choice.family for choice in choices)
     judged = judge_run(trace, promises=promises) if began else Checked([], [])
-    return LiveResult(trace, *judged, gathered.error, began)
+    hint = _hint(trace, judged.verdicts, scenario.quiet)
+    return LiveResult(trace, *judged, gathered.error, began, hint)
+
+
+def _hint(trace: Trace, verdicts: list[Verdict], quiet: Duration) -> str | None:
+    """Whether what is missing may only be late: members still delivered towards the end."""
+    missing = any(
+        verdict.answer is Answer.BROKEN and LAWS[verdict.law].finished_only for verdict in verdicts
+    )
+    last = max((row.at for row in trace.rows if row.kind == "deliver"), default=0)
+    left = (trace.header.end or 0) - last
+    if not missing or left > quiet // 2:
+        return None
+    before = f"{left / SECOND:.1f} s before the end"
+    return f"quiet = {quiet} may be too short: the last delivery came {before}."
 
 
 # --- what is said ----------------------------------------------------------------------------
@@ -125,6 +141,8 @@ def _print(lived: LiveResult) -> None:
         if verdict.answer is Answer.BROKEN:
             out.print()
             out.print(explain(verdict, screen.explanation_width()), markup=False)
+    if lived.hint:
+        out.print(f"\n{lived.hint}", markup=False)
 
 
 def _print_json(lived: LiveResult) -> None:
@@ -140,6 +158,8 @@ def _print_json(lived: LiveResult) -> None:
     }
     if lived.error:
         fields["error"] = lived.error
+    if lived.hint:
+        fields["hint"] = lived.hint
     screen.json_line(fields)
 
 
