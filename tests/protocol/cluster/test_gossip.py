@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ordercast.protocol.cluster.gossip import REMEMBERED, SeenRumours, Spreading
+from ordercast.protocol.cluster.gossip import MOST_MAKERS, REMEMBERED, SeenRumours, Spreading
 from ordercast.types import NodeId
 
 PLENTY = 1000
@@ -339,6 +339,14 @@ def test_originators_are_remembered_separately() -> None:
     seen = SeenRumours()
     assert seen.first_time(NodeId("n1"), 7)
     assert seen.first_time(NodeId("n2"), 7)
+
+
+def test_invented_names_do_not_fill_the_memory() -> None:
+    seen = SeenRumours()
+    for number in range(MOST_MAKERS + 10):
+        assert seen.first_time(NodeId(f"x{number}"), 1)
+    assert len(seen) == MOST_MAKERS
+    assert not seen.first_time(NodeId(f"x{MOST_MAKERS}"), 1)
 
 
 def test_events_older_than_the_window_count_as_seen() -> None:

@@ -22,6 +22,7 @@ Pure: it knows neither what an event is nor to whom it goes.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from random import Random
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -41,6 +42,8 @@ T = TypeVar("T", bound=Item)
 
 REMEMBERED = 4096
 """Events of one maker, counted back from its newest, of which we know which have come."""
+MOST_MAKERS = 1 << 16
+"""Makers that are remembered: more than a group has members, or a peer invents names."""
 
 
 class News(NamedTuple, Generic[T]):
@@ -167,15 +170,18 @@ class SeenRumours:
     """Which events of whom have come: exactly, as far as that can be remembered.
 
     For each name there is the newest incarnation, its newest number, and a bit for each number
-    before.
-    What is older than that counts as having come: it is too late for it. So nothing is ever taken
-    twice, and memory is bounded by the names.
+    before. What is older than that counts as having come: it is too late for it. So nothing is ever
+    taken twice, as long as no more than MOST_MAKERS names are used.
     """
 
     __slots__ = ("_makers",)
 
     def __init__(self) -> None:
-        self._makers: dict[str, tuple[int, int, int]] = {}  # incarnation, newest number, bits
+        # By name: incarnation, newest number, bits. The first that was heard goes first.
+        self._makers: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._makers)
 
     def first_time(self, origin: NodeId, number: int) -> bool:
         incarnation, newest, bits = self._makers.get(origin.name, (-1, 0, 0))
@@ -183,6 +189,8 @@ class SeenRumours:
             if origin.incarnation < incarnation:
                 return False
             self._makers[origin.name] = (origin.incarnation, number, 1)
+            if len(self._makers) > MOST_MAKERS:
+                self._makers.popitem(last=False)
             return True
         if number > newest:
             ahead = number - newest
