@@ -103,7 +103,8 @@ class Seat:
         self.closed = False
         self.has_left = False  # its only group: it is closed when its last step has taken effect
         self.timers: dict[Timer, tuple[int, Any]] = {}  # the valid setting of each, and its alarm
-        self.waiting: deque[_Waiting] = deque()  # steps that have not taken effect
+        # Steps that have not taken effect. A queue is made for the first: most never need one.
+        self.waiting: deque[_Waiting] | tuple[()] = ()
         # How far own events were stable at the last effect, once steps had to wait for the disk.
         self.stable: dict[str, int] | None = None
 
@@ -130,7 +131,7 @@ class Host:
     """The machines of one incarnation of one process."""
 
     __slots__ = (
-        *("_blank", "_cancel", "_flush", "_hear", "_send", "_settings", "_wake", "delivered"),
+        *("_cancel", "_flush", "_hear", "_send", "_settings", "_spare", "_wake", "delivered"),
         *("_new_step", "journal", "leaving", "observe", "seated", "seats", "stepped", "submitted"),
         "world",
     )
@@ -141,11 +142,11 @@ class Host:
         journal: Journal | None = None,
         flush: Callable[[], None] | None = None,
         observe: Callable[[Seat, Step, Event | None], None] | None = None,
-        new_step: Callable[[int], Step] = Step,
+        spare: list[Step] | None = None,
     ) -> None:
         self.world = world
         self.journal = journal
-        self.observe = observe  # sees every step as it takes effect
+        self.observe = observe  # sees every step that is durable, before anything of it leaves
         self.seats: dict[str, Seat] = {}  # by group
         # Groups whose last step has not taken effect: whose they are, and what is done then.
         self.leaving: dict[str, tuple[Seat, Callable[[], None] | None]] = {}
@@ -157,13 +158,14 @@ class Host:
         self._settings = 0  # how often any timer was set
         # Rows so far must outlive this process: before it sends, and after a machine's notes.
         self._flush = flush
-        self._new_step = new_step
         # Bound once, for millions of packets.
         self._send, self._wake, self._cancel = world.send, world.wake, world.cancel
         self._hear = world.hear
-        # A step that recorded nothing serves again, which saves most of the cost of the many
-        # packets that a machine only takes note of.
-        self._blank = self._new_step(0)
+        # The one element is a step that recorded nothing. It serves again, which saves most of the
+        # cost of the many packets that a machine only takes note of. Hosts of one thread may share
+        # it: with a thousand of them in a simulation it stays in the processor's cache.
+        self._spare = spare if spare is not None else [Step(0)]
+        self._new_step = type(self._spare[0])
 
     # --- machines and groups -----------------------------------------------------------------
 
@@ -221,7 +223,7 @@ class Host:
         for _, alarm in seat.timers.values():
             self._cancel(alarm)
         seat.timers.clear()
-        seat.waiting.clear()
+        seat.waiting = ()
 
     def end(self) -> None:
         """The incarnation is over: nothing reaches any machine any more."""
@@ -262,21 +264,21 @@ class Host:
         seat = self.seats.get(packet.group)
         if seat is None:
             return False
-        step = self._blank
+        step = self._spare[0]
         step.now = now
         try:
             seat.machine.receive(step, sender, packet)
             if seat.drain is not None:
                 seat.drain(step)
         except PeerError:
-            self._blank = self._new_step(0)
+            self._spare[0] = self._new_step(0)
             raise
         except Exception as error:
-            self._blank = self._new_step(0)
+            self._spare[0] = self._new_step(0)
             self._break(seat, error)
             return True
         if step.sent or step.outputs or step.timers or step.kept:
-            self._blank = self._new_step(0)
+            self._spare[0] = self._new_step(0)
             if step.kept or seat.waiting:
                 self._queue(seat, step, None)
             else:
@@ -397,6 +399,7 @@ class Host:
         waiting.stable = {group: machine.stable_up_to(group) for group in machine.groups}
         for timer, _ in step.timers:
             self._unset(seat, timer)
+        seat.waiting = seat.waiting or deque()
         seat.waiting.append(waiting)
         if step.kept:
 

@@ -13,14 +13,14 @@ which packets are posted.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import LARGEST_DATAGRAM, Address, Channel, Sent
+from ordercast.kernel.step import LARGEST_DATAGRAM, Address, Channel, Sent, Step
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings
 from ordercast.sim.event_queue import EventQueue
@@ -69,6 +69,8 @@ class Network:
     ) -> None:
         self.settings = settings
         self.processes: dict[str, Process] = {}
+        # Bound once, for millions of packets, and found without touching the process.
+        self._receivers: dict[str, Callable[[InFlight], None]] = {}
         self.cuts: dict[tuple[str, str], int] = {}  # how many cuts lie on each one-way path
         self.loss_at: dict[str, float] = {}  # by process, while faults make it lossy
         self.slow_at: dict[str, float] = {}  # by process: delays are so many times longer
@@ -90,6 +92,11 @@ class Network:
         self._stopped: dict[SimulatedLink, None] = {}  # links that hold something
         self._unanswered: dict[int, tuple[Process, Host, Seat, Hashable]] = {}
         self._statuses = 0
+        self.spare = [Step(0)]  # of the hosts of all processes
+
+    def connect(self, processes: dict[str, Process]) -> None:
+        self.processes = processes
+        self._receivers = {name: process.arrive for name, process in processes.items()}
 
     # --- posting -----------------------------------------------------------------------------
 
@@ -142,7 +149,7 @@ class Network:
 
     def _scatter(self, node: NodeId, to: tuple[Address, ...], packet: Packet, size: int) -> None:
         """What `_datagram` does where it has little to ask: the busiest path of a run."""
-        processes, loss, random = self.processes, self.settings.loss, self._chance.random
+        receivers, loss, random = self._receivers, self.settings.loss, self._chance.random
         now, add = self._queue.now, self._queue.add
         quantiles, bits = self._quantiles, self._bits
         to_a_name = (node, None, packet, size)
@@ -151,9 +158,9 @@ class Network:
                 continue
             at = now + quantiles[bits(QUANTILE_BITS)]
             if isinstance(address, str):
-                add(at, processes[address].receiver, to_a_name)
+                add(at, receivers[address], to_a_name)
             else:
-                add(at, processes[address.name].receiver, (node, address, packet, size))
+                add(at, receivers[address.name], (node, address, packet, size))
 
     def _leaves(self, source: Process, size: int) -> int:
         """When the last byte is on the line: bytes cost time where bandwidth is limited."""
@@ -173,10 +180,10 @@ class Network:
         at = now + self._delay(source, target)
         if settings.reorder and self._chance.random() < settings.reorder:
             at += 4 * self._delay(source, target)
-        self._queue.add(at, target.receiver, message)
+        self._queue.add(at, self._receivers[target.name], message)
         if settings.duplicate and self._chance.random() < settings.duplicate:
             again = now + 2 * self._delay(source, target)
-            self._queue.add(again, target.receiver, message)
+            self._queue.add(again, self._receivers[target.name], message)
 
     def _link(self, source: Process, target: Process, to: NodeId, message: InFlight) -> None:
         link = source.links.get(to)

@@ -40,7 +40,7 @@ class Process:
         *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unsynced", "_write"),
         *("queue", "alive", "busy_until", "clock", "delivered", "disk", "host", "node", "links"),
         *("build", "joins", "leaving", "name", "network", "on_enter", "on_room", "on_step"),
-        *("receiver", "send", "submitted", "submitted_up_to", "wire_rows"),
+        *("send", "submitted", "submitted_up_to", "wire_rows"),
     )
 
     def __init__(
@@ -53,9 +53,7 @@ class Process:
         application: Application | None,
     ) -> None:
         self.name = name
-        # Bound once, for millions of packets.
-        self.receiver: Callable[[InFlight], None] = self.arrive
-        self.send = partial(network.post, self)
+        self.send = partial(network.post, self)  # bound once, for millions of packets
         self.queue = queue
         self.network = network
         self.clock = TRUE
@@ -85,7 +83,8 @@ class Process:
         self.host = self._new_host()
 
     def _new_host(self) -> Host:
-        host = Host(self, Journal(self.node, self._write) if self._traced else None)
+        journal = Journal(self.node, self._write) if self._traced else None
+        host = Host(self, journal, spare=self.network.spare)
         host.stepped = None  # until somebody waits for that
         return host
 

@@ -88,7 +88,7 @@ class World:
             name: Process(name, self.queue, self.network, write, self.level, application)
             for name in scenario.names
         }
-        self.network.processes = self.processes
+        self.network.connect(self.processes)
         memberships = {
             name: Memberships(process, self.queue, self._plans[name], partial(chance.stream, seed))
             for name, process in self.processes.items()

@@ -128,8 +128,8 @@ class Call:
         self.items: list[Any] = []  # for the log
         self.seats: list[Seat] = []
         self._answers: list[tuple[Seat, Input]] = []
-        new_step = Step if members.setting.clocks else TimelessStep
-        self.host = Host(self, observe=self._observe, new_step=new_step)
+        spare = Step(0) if members.setting.clocks else TimelessStep(0)
+        self.host = Host(self, observe=self._observe, spare=[spare])
 
     def now(self) -> int:
         return self._members.local_time(self.core)
