@@ -143,43 +143,47 @@ class Released(About, frozen=True, tag="tickets.released"):
     epoch: Epoch
 
 
-class Offer(About, frozen=True, tag="tickets.offer"):
+class OfBallot(About, frozen=True):
+    """About replacing one replica set, in one ballot."""
+
+    number: Count  # of the set that is replaced
+    ballot: Ballot
+
+
+class OfReplica(OfBallot, frozen=True):
+    """An answer to the reconfiguration leader."""
+
+    replica: NodeId
+
+
+class Offer(OfBallot, frozen=True, tag="tickets.offer"):
     """Asks a member to become a lease replica."""
 
-    number: Count
-    ballot: Ballot
+
+class Ready(OfReplica, frozen=True, tag="tickets.ready"):
+    """It will."""
 
 
-class Ready(About, frozen=True, tag="tickets.ready"):
-    number: Count
-    ballot: Ballot
-    replica: NodeId
+class Seal(OfBallot, frozen=True, tag="tickets.seal"):
+    """Asks for a promise to grant nothing more."""
 
 
-class Seal(About, frozen=True, tag="tickets.seal"):
-    number: Count
-    ballot: Ballot
-
-
-class Sealed(About, frozen=True, tag="tickets.sealed"):
-    number: Count
-    ballot: Ballot
-    replica: NodeId
+class Sealed(OfReplica, frozen=True, tag="tickets.sealed"):
     vote: BallotVote | None
     table: Table
     live: Annotated[list[Ticket], Meta(max_length=MOST_TICKETS)]  # whose leases may still run
 
 
-class Propose(About, frozen=True, tag="tickets.propose"):
-    number: Count
-    ballot: Ballot
+class Propose(OfBallot, frozen=True, tag="tickets.propose"):
     next: Next
 
 
-class Voted(About, frozen=True, tag="tickets.voted"):
-    number: Count
-    ballot: Ballot
-    replica: NodeId
+class Voted(OfReplica, frozen=True, tag="tickets.voted"):
+    """For what was proposed in this ballot."""
+
+
+class Outbid(OfBallot, frozen=True, tag="tickets.outbid"):
+    """A higher ballot was seen."""
 
 
 class Install(About, frozen=True, tag="tickets.install"):
@@ -195,13 +199,6 @@ class Current(About, frozen=True, tag="tickets.current"):
     """There is a newer replica set."""
 
     configuration: Configuration
-
-
-class Outbid(About, frozen=True, tag="tickets.outbid"):
-    """A higher ballot was seen."""
-
-    number: Count
-    ballot: Ballot
 
 
 class ReplicaRecord(Packet, frozen=True, tag="tickets.guardian"):
