@@ -13,7 +13,7 @@ from ordercast.check.metric import MeasuredRun, Metric
 from ordercast.check.metrics import BREAKDOWNS, load, measure, recovery
 from ordercast.errors import UsageError
 from ordercast.spark.metrics import broken_down, measured
-from ordercast.spark.tables import lake_frame, runs_frame, trace_frame
+from ordercast.spark.tables import lake_frame, runs_frame
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.schema import COLUMN_TYPES, Trace
 from ordercast.trace.text import parse_history
@@ -78,12 +78,13 @@ def test_spark_measures_every_run_as_the_plain_functions_do(
 
 
 @pytest.mark.slow
-def test_a_metric_from_elsewhere_goes_to_the_tasks_by_value(quick: Any) -> None:
+def test_a_metric_from_elsewhere_goes_to_the_tasks_by_value(quick: Any, tmp_path: Path) -> None:
     crashes = Metric(
         "crashes", "rows", "Crashes", lambda run: sum(r.kind == "crash" for r in run.rows)
     )
-    rows = trace_frame(quick, "r", parse_history("run r\nn1 start\nn1 crash\n", "here").rows)
-    assert [tuple(row) for row in measured(rows, metrics=[crashes]).collect()] == [("r", 1.0)]
+    write_trace(tmp_path, parse_history("run r ending=finished\nn1 start\nn1 crash\n", "here"))
+    found = measured(lake_frame(quick, tmp_path), metrics=[crashes]).collect()
+    assert [tuple(row) for row in found] == [("r", 1.0)]
 
 
 @pytest.mark.slow

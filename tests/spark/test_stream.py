@@ -15,11 +15,9 @@ from ordercast.errors import TraceError, UsageError
 from ordercast.spark.recording import (
     RECORD_COLUMNS,
     RECORDS_AT_ONCE,
-    latest_offset,
     record_batches,
 )
 from ordercast.spark.stream import (
-    TRACE_COLUMNS,
     RecordingStream,
     SourceOptions,
     columns_of,
@@ -29,10 +27,11 @@ from ordercast.spark.stream import (
     sentence_of,
     table_pieces,
 )
+from ordercast.spark.tables import TRACE_COLUMNS
 from ordercast.trace.lake import read_lake
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.record_log import RecordLog
-from ordercast.trace.recording import Record, find_segments
+from ordercast.trace.recording import Follower, Record, find_segments
 from ordercast.trace.schema import COLUMNS
 from ordercast.trace.text import parse_history
 
@@ -66,7 +65,7 @@ def offsets_of(pieces: list[Any]) -> list[int]:
 
 def test_a_range_of_offsets_comes_as_arrow_batches_of_the_columns(tmp_path: Path) -> None:
     log = recording(tmp_path, 2 * RECORDS_AT_ONCE + 10)
-    assert latest_offset(tmp_path) == 2 * RECORDS_AT_ONCE + 10
+    assert Follower(tmp_path).latest == 2 * RECORDS_AT_ONCE + 10
     batches = list(record_batches(tmp_path, 5, 2 * RECORDS_AT_ONCE + 10))
     assert [batch.num_rows for batch in batches] == [RECORDS_AT_ONCE, RECORDS_AT_ONCE, 5]
     assert tuple(batches[0].schema.names) == tuple(RECORD_COLUMNS) == Record.__struct_fields__

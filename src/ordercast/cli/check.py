@@ -16,6 +16,7 @@ from ordercast.check.promise import NotAsked
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import TraceError, UsageError, unknown_word
+from ordercast.spark.session import EMBEDDED
 from ordercast.trace.lake import find_runs, read_lake
 from ordercast.trace.schema import Trace
 from ordercast.trace.text import parse_history
@@ -50,7 +51,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--engine", choices=["plain", "spark"], default="plain", help="spark: a task a run (plain)"
     )
-    parser.add_argument("--master", default="local[*,4]", metavar="URL", help="where Spark runs")
+    parser.add_argument("--master", default=EMBEDDED, metavar="URL", help="where Spark runs")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.set_defaults(run=run)
 

@@ -31,6 +31,7 @@ from ordercast.live.run import plan_of, run_plan
 from ordercast.report.narrative import Line, tell
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.file import parse_scenario
+from ordercast.spark.session import EMBEDDED
 from ordercast.testing.mutants import mutant_families
 from ordercast.testing.simulation import Simulated, simulate
 from ordercast.trace.parquet import run_folder, write_trace
@@ -126,7 +127,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--out", type=Path, default=Path("out") / "demo", metavar="FOLDER")
     parser.add_argument("--seed", type=int, default=1, help="of the load and the sweep (1)")
     parser.add_argument(
-        "--master", default="local[*,4]", metavar="URL", help="where Spark runs (embedded)"
+        "--master", default=EMBEDDED, metavar="URL", help="where Spark runs (embedded)"
     )
     parser.set_defaults(run=run)
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from ordercast.cli import screen
 from ordercast.errors import UsageError
 from ordercast.settings import read_source
+from ordercast.spark.session import EMBEDDED
 
 METRICS_SHOWN = (
     "lost_share",
@@ -37,7 +38,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("experiment", type=Path, metavar="EXPERIMENT", help="a TOML file")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="(out/NAME of the experiment)")
     parser.add_argument(
-        "--master", default="local[*,4]", metavar="URL", help="where Spark runs (embedded)"
+        "--master", default=EMBEDDED, metavar="URL", help="where Spark runs (embedded)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a combination")
     parser.set_defaults(run=run)

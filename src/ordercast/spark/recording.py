@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ordercast.trace.recording import Follower, Place, Record, read_records
+from ordercast.trace.recording import Place, Record, read_records
 
 RECORD_COLUMNS: dict[str, str] = {
     "offset": "bigint",
@@ -43,11 +43,6 @@ BYTES_AT_ONCE = 16 << 20
 def ddl(columns: dict[str, str]) -> str:
     """Columns and their types as Spark reads them from a string."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-
-
-def latest_offset(folder: Path) -> int:
-    """The offset that comes next: all before it is committed."""
-    return Follower(folder).latest
 
 
 def record_batches(folder: Path, start: int, end: int, place: Place | None = None) -> Iterator[Any]:

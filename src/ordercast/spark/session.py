@@ -232,6 +232,16 @@ def is_reachable(url: str) -> bool:
     return True
 
 
+def cores_of(spark: Any) -> int:
+    """How many tasks of a session run at once."""
+    try:
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    except Exception:  # over Connect there is no context to ask, but a range is cut by it
+        functions = import_module("pyspark.sql.functions")
+        parts = spark.range(10_000).select(functions.spark_partition_id()).distinct()
+        return max(1, int(parts.count()))
+
+
 @contextmanager
 def _environment(address: str | None, level: str) -> Iterator[list[str]]:
     """What the JVM reads when it starts, and our workers; inside, the JVM's own options."""

@@ -30,6 +30,7 @@ from ordercast.check.promise import NotAsked, families_of
 from ordercast.check.verdict import Verdict, holds
 from ordercast.errors import TraceError
 from ordercast.spark.columns import Doubt, codes_of, read_part
+from ordercast.spark.session import cores_of
 from ordercast.spark.slices import COLLECTED_LIMIT, EventStream, SlicePlan
 from ordercast.spark.walks import (
     DISTINCT,
@@ -84,7 +85,7 @@ def settle(
         header = read_header(folder)
         if header.level == Level.OFF or (laws is None and families_of(header)):
             return None
-        plan = prepare(folder, header, laws, _cores(spark), promises)
+        plan = prepare(folder, header, laws, cores_of(spark), promises)
     except (TraceError, Doubt, OSError, UnicodeDecodeError, load_pyarrow().core.ArrowException):
         return None
     failures = (
@@ -154,14 +155,6 @@ def _share(counts: list[int], slices: int) -> list[int]:
         found[process] = loads.index(min(loads))
         loads[found[process]] += counts[process]
     return found
-
-
-def _cores(spark: Any) -> int:
-    """How many tasks run at once; over Connect nobody says."""
-    try:
-        return max(1, int(spark.sparkContext.defaultParallelism))
-    except Exception:
-        return 8
 
 
 def _run_passes(

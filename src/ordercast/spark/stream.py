@@ -31,24 +31,17 @@ from typing import Any, NamedTuple
 
 from ordercast.errors import TraceError, UsageError, unknown_word
 from ordercast.spark.recording import RECORD_COLUMNS, arrow_columns, ddl, record_batches
+from ordercast.spark.tables import TRACE_COLUMNS
 from ordercast.trace.lake import find_runs, read_header
 from ordercast.trace.parquet import PARTS
 from ordercast.trace.recording import Follower, Place, find_segments, is_recording
-from ordercast.trace.schema import COLUMN_TYPES, READABLE_TRACES, REQUIRED
+from ordercast.trace.schema import READABLE_TRACES, REQUIRED
 
 FORMAT = "ordercast"
 BATCH_ROWS = 100_000
 PARTITIONS = 8
 ROWS_PER_TASK = 10_000
 START_POINTS = ("earliest", "latest")
-
-TRACE_COLUMNS = {
-    name: {"int64": "bigint", "int32": "int", "list<int64>": "array<bigint>"}.get(
-        kind, kind.replace("list", "array")
-    )
-    for name, kind in COLUMN_TYPES.items()
-}
-"""The columns of the trace contract and their types in Spark."""
 
 
 class SourceOptions(NamedTuple):

@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ import msgspec
 
 from ordercast.errors import DiskError, UnreachableError, UsageError
 from ordercast.spark.experiment import Trial
-from ordercast.spark.session import first_line, is_reachable
+from ordercast.spark.session import cores_of, first_line, is_reachable
 from ordercast.spark.trials import (
     LAKE,
     MANIFESTS,
@@ -155,7 +154,7 @@ class _Sweep:
         self._out = out
         self._traces = traces
         self._found = found
-        self._cores = _cores(spark)
+        self._cores = cores_of(spark)
         self._took: dict[int, float] = {}  # seconds a trial, by place
 
     def run(self, trials: list[Trial], watch: _Watch) -> None:
@@ -243,15 +242,6 @@ def _is_a_death(error: Exception) -> bool:
         sign in text
         for sign in ("Python worker exited", "Python worker failed", "ExecutorLost", "EOFException")
     )
-
-
-def _cores(spark: Any) -> int:
-    try:
-        return max(1, int(spark.sparkContext.defaultParallelism))
-    except Exception:  # over Connect there is no context to ask, but a range is cut by it
-        functions = import_module("pyspark.sql.functions")
-        parts = spark.range(10_000).select(functions.spark_partition_id()).distinct()
-        return max(1, int(parts.count()))
 
 
 # --- tasks -----------------------------------------------------------------------------------

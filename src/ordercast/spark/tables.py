@@ -8,14 +8,14 @@ written, and damaged ones are told by `ordercast check`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ordercast.errors import TraceError, UsageError
-from ordercast.trace.lake import find_runs
+from ordercast.errors import UsageError
+from ordercast.spark.recording import ddl
+from ordercast.trace.lake import find_runs, read_header
 from ordercast.trace.parquet import HEADER_FILE, PARTS
 from ordercast.trace.schema import COLUMN_TYPES, Header
 from ordercast.types import GroupTimes
@@ -23,15 +23,13 @@ from ordercast.units import Duration
 
 MOST_FILES = 100_000
 
-_SPARK_TYPES = {
-    "string": "string",
-    "int32": "int",
-    "int64": "bigint",
-    "list<int64>": "array<bigint>",
-    "list<string>": "array<string>",
+TRACE_COLUMNS = {
+    name: {"int64": "bigint", "int32": "int", "list<int64>": "array<bigint>"}.get(
+        kind, kind.replace("list", "array")
+    )
+    for name, kind in COLUMN_TYPES.items()
 }
-SCHEMA = ", ".join(f"`{name}` {_SPARK_TYPES[kind]}" for name, kind in COLUMN_TYPES.items())
-"""The columns of a trace as Spark writes them: those of the contract, in its order."""
+"""The columns of the trace contract and their types in Spark."""
 
 _TIMES = ", ".join(f"`{name}` bigint" for name in GroupTimes._fields)
 RUNS_SCHEMA = (
@@ -50,32 +48,18 @@ def lake_frame(spark: Any, lake: Path) -> Any:
     if len(parts) > MOST_FILES:
         raise UsageError(f"{lake}: {len(parts)} files; at most {MOST_FILES} are read at once")
     # Named one by one, files bring no partitions with them: `run` is a column of the files.
-    return spark.read.schema(SCHEMA).parquet(*parts)
-
-
-def trace_frame(spark: Any, run: str, rows: Sequence[Any]) -> Any:
-    """Rows in memory as the same kind of DataFrame: for a look at a run that is not in a lake."""
-    names = [name for name in COLUMN_TYPES if name != "run"]
-    values = [(run, *(_plain(getattr(row, name)) for name in names)) for row in rows]
-    return spark.createDataFrame(values, SCHEMA)
+    return spark.read.schema(ddl(TRACE_COLUMNS)).parquet(*parts)
 
 
 def runs_frame(spark: Any, lake: Path) -> Any:
     """One row a run: what produced it. The fields of `GroupTimes` are read from the options of the
     same names; null: the run has none."""
-    rows = [_header_row(_read_header(folder)) for folder in _complete(lake)]
+    rows = [_header_row(read_header(folder)) for folder in _complete(lake)]
     return spark.createDataFrame(rows, RUNS_SCHEMA)
 
 
 def _complete(lake: Path) -> list[Path]:
     return [folder for folder in find_runs(lake) if (folder / HEADER_FILE).exists()]
-
-
-def _read_header(folder: Path) -> Header:
-    try:
-        return msgspec.json.decode((folder / HEADER_FILE).read_bytes(), type=Header)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise TraceError(f"{folder / HEADER_FILE} cannot be read: {error}") from error
 
 
 def _header_row(header: Header) -> tuple[Any, ...]:
@@ -100,7 +84,3 @@ def _time_of(parameters: dict[str, Any], name: str) -> int | None:
     if isinstance(given, int):
         return given
     return int(Duration.parse(given)) if isinstance(given, str) else None
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""Tuning: a setting that is searched for each run, so that a figure has a given value.
+"""Tuning: a setting that is searched for each run, so that a metric has a given value.
 
 The cluster papers' first experiment gives each trial the round at which 0.2 % of connections
 fail, as otherwise trials would be compared under different strain. An experiment says so:
@@ -22,7 +22,7 @@ the shortest setting that was found good enough. It is a pure function of scenar
 and part of the run's task: whoever runs a trial finds the same setting.
 
 What fails must grow as the setting falls. Where even the longest does not do, that one is taken,
-and the figure `failed_share` of the run tells.
+and the metric `failed_share` of the run shows it.
 """
 
 from __future__ import annotations
