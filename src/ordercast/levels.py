@@ -47,6 +47,10 @@ def level_type(family: Family) -> Any:
     return family.level or family.options
 
 
+def not_a_level(given: object) -> UsageError:
+    return UsageError(f"{given!r} is no level: give an object, such as ordercast.Fifo()")
+
+
 def level_of(
     word: str, given: Mapping[str, Any], families: Mapping[str, Family] = FAMILIES
 ) -> Level:
@@ -71,7 +75,7 @@ def chosen(level: object, families: Mapping[str, Family] = FAMILIES) -> Choice:
         and all(getattr(level, key) == value for key, value in family.settled.items())
     ]
     if not keepers:
-        raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
+        raise not_a_level(level)
     family = max(keepers, key=lambda each: len(each.settled))
     fields = family.options.__struct_fields__
     return Choice(family, family.options(**{name: getattr(level, name) for name in fields}))

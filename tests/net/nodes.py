@@ -184,7 +184,7 @@ def cut_off(node: Node) -> None:
 
 
 async def kill(node: Node) -> None:
-    """The process is gone: nobody is told, and its sockets just end."""
+    """The process is gone: no peer is notified, and its sockets just end."""
     await node.abort()
 
 

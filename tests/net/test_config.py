@@ -1,4 +1,4 @@
-"""A node's settings: what may be a name, and how wrong ones are told."""
+"""A node's settings: what may be a name, and how wrong ones are reported."""
 
 from __future__ import annotations
 

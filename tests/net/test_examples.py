@@ -15,7 +15,7 @@ BOUND_SECONDS = 60
 
 @pytest.mark.slow
 def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> None:
-    for _ in range(2):  # the second time they find what they kept
+    for _ in range(2):  # the second time they find what they persisted
         started = [
             subprocess.Popen(
                 [sys.executable, str(EDITORS), name],

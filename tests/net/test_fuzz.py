@@ -1,4 +1,4 @@
-"""Random bytes at every door where strangers knock: each is refused, and nobody is harmed."""
+"""Random bytes at every input that strangers reach: all are refused, and no peer is harmed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings: what is committed stays, what is torn is cut, what is damaged is told."""
+"""Recordings: what is committed stays, what is torn is truncated, what is damaged is reported."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Connection(asyncio.Protocol):
             self._fail_greeting(reason)
             self.abort()
         elif kind == FrameKind.PING:
-            pass  # that it came is all it says
+            pass  # its arrival counts (`heard_at`), and it carries nothing
         elif kind in (FrameKind.STATUS, FrameKind.ANSWER, FrameKind.KEY) and self.ready:
             assert self.contact is not None
             self._receive_other(self.contact, FrameKind(kind), body)
@@ -212,7 +212,7 @@ class Connection(asyncio.Protocol):
             yield packet
 
     def acknowledge(self) -> None:
-        """Tells how many data frames came, so that the peer may let go of them."""
+        """Reports how many data frames came, so that the peer holds them no longer."""
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
@@ -256,7 +256,7 @@ class Connection(asyncio.Protocol):
             self.greeted.set_result(self.contact.node)
 
     def refuse(self, reason: str) -> None:
-        """Ends the connection and says why, at both ends."""
+        """Ends the connection. Both ends log the reason."""
         self._incidents.warn("refusing %s: %s", self.contact or self.source, reason)
         if not self.transport.is_closing():
             self.write(FrameKind.REFUSE, greeting.encode(Refuse(reason[:500])))

@@ -119,7 +119,7 @@ class Contact:
         return self.link
 
     def break_with(self, node: NodeId) -> None:
-        """Frames to this incarnation are lost: we are through with it."""
+        """Frames to this incarnation are lost: nothing more is exchanged with it."""
         if node == self.node:
             self._forget()
         self.broken, self.expected = node, None

@@ -109,4 +109,4 @@ class Dialler:
             return None
         finally:
             if not is_connected:
-                connection.connection_lost(None)  # one that we gave up: uvloop does not say so
+                connection.connection_lost(None)  # one that we gave up: uvloop does not call it

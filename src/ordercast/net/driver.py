@@ -1,6 +1,6 @@
 """The live driver: the world around the host of a node's machines.
 
-It decodes what comes in, asks whether its sender may say it, and hands it to the host; what
+It decodes what comes in, checks what its sender may send, and hands it to the host; what
 machines send goes to the mesh or into datagrams, encoded once. Machines are only ever called by
 the host, one input at a time: what an application does in reaction comes in a later turn.
 

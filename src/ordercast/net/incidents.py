@@ -1,4 +1,4 @@
-"""What peers and strangers bring about: always counted, and logged within a limit."""
+"""What peers and strangers cause: always counted, and logged within a limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Incidents:
         self.counters[what] += times
 
     def warn(self, message: str, *values: object) -> None:
-        """A warning that peers can bring about: logged within the limit, and in one line each."""
+        """A warning that peers can cause: logged within the limit, and in one line each."""
         if self._limit.allows(time.monotonic_ns()):
             text = message % values
             if not text.isprintable():

@@ -10,7 +10,7 @@ import msgspec
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Level, Plan
-from ordercast.levels import chosen, level_type
+from ordercast.levels import chosen, level_type, not_a_level
 from ordercast.net.config import Config, table_of
 from ordercast.net.message import Hooks
 from ordercast.net.security import may
@@ -54,7 +54,7 @@ def _checked(level: Level, families: Mapping[str, Family]) -> Level:
     """What a constructor takes as it comes: numbers in their bounds, quantities with a unit."""
     kind = type(level)
     if kind not in map(level_type, families.values()):
-        raise UsageError(f"{level!r} is no level: give an object, such as ordercast.Fifo()")
+        raise not_a_level(level)
     given = {
         name: str(value) if isinstance(value, Quantity) else value
         for name in level.__struct_fields__

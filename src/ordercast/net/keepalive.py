@@ -1,4 +1,4 @@
-"""Keeping connections alive: says something on quiet ones every second, and gives dead ones up."""
+"""Keepalive: a ping on every connection each second; one that brings nothing is aborted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ log = logging.getLogger("ordercast.net")
 
 PING_SECONDS = 1.0
 FORGIVEN = SECOND
-"""After a stall of ours that was longer than this, nobody is blamed for silence."""
+"""After our own event loop stalled for longer than this, no connection is aborted for silence."""
 SILENCE = 8 * SECOND
-"""A connection that brings nothing for so long, not even a ping, is not one any more."""
+"""A connection that brings nothing for so long, not even a ping, is dead."""
 
 
 class Keepalive:
@@ -46,7 +46,7 @@ class Keepalive:
             if connection is None:
                 continue
             if late > FORGIVEN:
-                connection.heard_at = now  # we stood still ourselves: what came is not read yet
+                connection.heard_at = now  # our loop stalled: what came is not read yet
             if now - connection.heard_at > SILENCE:
                 log.info("%s: nothing came for %s s", contact, SILENCE // SECOND)
                 connection.abort()

@@ -132,4 +132,4 @@ class Listener:
         if taken is not None:
             taken.close()
         if task.cancelled() or not connection.is_made:
-            connection.connection_lost(None)  # nobody else says so, or uvloop does not
+            connection.connection_lost(None)  # uvloop does not call it, and asyncio not always

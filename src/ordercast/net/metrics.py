@@ -1,4 +1,4 @@
-"""Prometheus metrics, on loopback: what the status of a node says, as numbers over time."""
+"""Prometheus metrics, on loopback: the numbers in the status of a node."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class Node:
     ) -> None:
         try:
             await asyncio.gather(*(group.leave() for group in list(self.groups.values())))
-            await self._committer.close()  # last words may wait for the disk
+            await self._committer.close()  # the steps that leave the groups may wait for the disk
             await self.mesh.drain(seconds=1.0)
         finally:
             await self._close()
@@ -313,7 +313,7 @@ class Node:
         self._over(group, why, sound)
 
     def _over(self, group: Group, why: OrdercastError, sound: bool) -> None:
-        group.close(why)  # first: nothing of it may follow the word that we are gone
+        group.close(why)  # first: it must send nothing after the others know that we left
         machine = self.driver.machine(group.name)
         assert machine is not None
         self.driver.leave(group.name)

@@ -1,4 +1,4 @@
-"""What an application reads of a group: messages, views and news in one order, or whole batches."""
+"""What an application reads of a group, in one order: messages, or whole batches, and views."""
 
 from __future__ import annotations
 

@@ -41,13 +41,13 @@ class Together:
                 if (arrival := group.stream.next_arrival) is not None
             ]
             if not waiting:
-                self._let_go()
+                self._drop_ended()
                 await self._arrived.wait()
             elif (handed := self._groups[min(waiting)[1]].stream.next_ready()) is not None:
                 return handed
 
-    def _let_go(self) -> None:
-        """Of groups that are over and read to the end. One that failed raises why."""
+    def _drop_ended(self) -> None:
+        """Drops the groups that have ended and are read to the end. One that failed raises why."""
         for group in [group for group in self._groups if group.ended is not None]:
             self._groups.remove(group)
             if not isinstance(group.ended, GroupClosed) and group.ended is not None:
