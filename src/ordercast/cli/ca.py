@@ -25,7 +25,7 @@ def add_to(commands: Any) -> None:
         description="Writes ca.pem, which every node needs, and ca.key, which no node needs: keep "
         "it where only you can read it. Nothing is ever overwritten.",
     )
-    first.add_argument("folder", type=Path, metavar="FOLDER", help="made if it is not there")
+    first.add_argument("folder", type=Path, metavar="FOLDER", help="created if it does not exist")
     first.add_argument("--cluster", default="ordercast", help="the cluster's name (ordercast)")
     first.set_defaults(run=init)
     each = steps.add_parser(

@@ -49,7 +49,10 @@ def add_to(commands: Any) -> None:
         "--laws", help="these laws, separated by commas, instead of those that its family promises"
     )
     parser.add_argument(
-        "--engine", choices=["plain", "spark"], default="plain", help="spark: a task a run (plain)"
+        "--engine",
+        choices=["plain", "spark"],
+        default="plain",
+        help="spark: a task for each run (plain)",
     )
     parser.add_argument("--master", default=EMBEDDED, metavar="URL", help="where Spark runs")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = run_folder(arguments.out, name)
         raise UsageError(f"{folder} exists already: choose another --out or --seed")
     if scenario.network != NetworkSettings():
-        narrate("the [network] table is left aside: packets take this machine's own time")
+        narrate("the [network] table is ignored: packets use this machine's network")
     lived = judge(scenario, arguments.seed, asyncio.run(run_plan(plan, narrate)))
     if arguments.out is not None:
         write_trace(arguments.out, lived.trace)

@@ -33,7 +33,7 @@ def add_to(commands: Any) -> None:
         parser.add_argument("socket", type=Path, metavar="SOCKET", help="the node's local socket")
         parser.add_argument("--json", action="store_true", help="one JSON object a line")
         if name == "monitor":
-            parser.add_argument("--count", type=int, help="so many looks, a second apart")
+            parser.add_argument("--count", type=int, help="looks, one a second (no limit)")
         parser.set_defaults(run=_members if name == "members" else _monitor)
 
 

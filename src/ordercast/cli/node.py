@@ -48,7 +48,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file")
     parser.add_argument("--send", metavar="GROUP", help="send the lines of standard input there")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--verbose", action="store_true", help="tell what the network does")
+    parser.add_argument("--verbose", action="store_true", help="log what the network does")
     parser.set_defaults(run=run)
 
 

@@ -55,7 +55,7 @@ def add_to(commands: Any) -> None:
     for name in GIVEN:
         option = f"--{name.replace('_', '-')}"
         number(option, type=int, metavar="N", help="what this setting gives")
-    number("--measure", type=int, metavar="RUNS", help="count out the reach of so many events too")
+    number("--measure", type=int, metavar="RUNS", help="also simulate how this many events spread")
     number("--view-size", type=int, metavar="N", help="with --measure: processes that each knows")
     number("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=run)
@@ -96,7 +96,7 @@ def _duration(option: str, text: str) -> Duration:
 
 def _group(arguments: argparse.Namespace, length: Duration) -> GroupModel:
     if arguments.creators == 0:
-        raise ValueError("creators must be at least 1, or left away: then all create")
+        raise ValueError("--creators must be at least 1; without it all processes make events")
     return GroupModel(
         processes=arguments.processes,
         events_per_round=arguments.events_per_round,

@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
         "the figures, what broke and how to see it again), or into one that ordercast live or "
         "sim has (what happened, who delivered what, the laws). One file, without network.",
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of --out of lab, live or sim")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="--out of lab, live or sim")
     parser.set_defaults(run=run)
 
 

@@ -73,7 +73,7 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a TOML file")
     parser.add_argument("--seed", type=int, required=True, help="the first seed")
-    parser.add_argument("--runs", type=int, default=1, help="so many seeds from there on (1)")
+    parser.add_argument("--runs", type=int, default=1, help="how many seeds, from --seed on (1)")
     parser.add_argument("--out", type=Path, metavar="LAKE", help="write the traces here")
     parser.add_argument("--trace", choices=list(Level), default=Level.APP, help="how much (app)")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -135,7 +135,7 @@ def _check(arguments: argparse.Namespace) -> RunRequest:
     if arguments.mutant is not None and arguments.mutant not in BREAKS:
         raise UsageError(unknown_word("bug", arguments.mutant, BREAKS))
     if arguments.out is not None and arguments.trace == Level.OFF:
-        raise UsageError("--out needs a trace: leave --trace off away")
+        raise UsageError("--out needs a trace: do not give --trace off")
     scenario = load_scenario(arguments.scenario)
     for told in advice_on(scenario):
         screen.stderr().print(f"{arguments.scenario}: {told}", markup=False)
@@ -278,5 +278,5 @@ def _conclude(arguments: argparse.Namespace, count: int, totals: dict[str, int])
             f"{undecided} could not be judged"
         )
     elif undecided and arguments.trace == Level.OFF:
-        screen.stderr().print("without a trace there is nothing to judge")
+        screen.stderr().print("--trace off: without a trace no law can be judged")
     return 1 if broken else 3 if undecided else 0
