@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from ordercast.cli.main import main
+from ordercast.live.namespaces import Namespaces, Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,3 +37,13 @@ def ordercast(
         return Ran(code, said.out, said.err)
 
     return run
+
+
+@pytest.fixture
+def no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without root: members cut their own connections."""
+
+    def refuse(self: Namespaces) -> None:
+        raise Unavailable("not in this test")
+
+    monkeypatch.setattr(Namespaces, "open", refuse)

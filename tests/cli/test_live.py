@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.live_runs import laws_of, run_in_both_worlds, run_live
 
 from ordercast.live import run
-from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.live.supervisor import Gathered, Supervisor
 from ordercast.trace.lake import read_lake
 from ordercast.trace.schema import Row
@@ -31,26 +31,9 @@ PARTITION = "scenarios/fifo-partition.toml"
 BOUND_SECONDS = 120
 
 
-@pytest.fixture
-def no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Namespaces) -> None:
-        raise Unavailable("not in this test")
-
-    monkeypatch.setattr(Namespaces, "open", refuse)
-
-
-def laws_of(out: str) -> dict[str, str]:
-    (line,) = out.splitlines()
-    return {law["law"]: law["answer"] for law in json.loads(line)["laws"]}
-
-
 @pytest.mark.slow
 def test_crashes_keep_the_same_laws_simulated_and_live(ordercast, tmp_path: Path) -> None:
-    simulated = ordercast("sim", CRASH, "--seed", 1, "--json")
-    lived = ordercast("live", CRASH, "--json", "--out", tmp_path)
-    assert lived.code == simulated.code == 0
-    assert laws_of(lived.out) == laws_of(simulated.out)
-    assert set(laws_of(lived.out).values()) == {"holds"}
+    run_in_both_worlds(ordercast, CRASH, "--out", tmp_path)
     judged = ordercast("check", tmp_path)
     assert judged.code == 0
     assert "live-fifo-crash-1" in judged.out
@@ -69,29 +52,20 @@ def test_a_causal_cluster_keeps_the_same_laws_simulated_and_live(
     scenario.write_text(
         text.replace("[options]", f'[options]\ntransport = "{transport}"'), encoding="utf-8"
     )
-    simulated = ordercast("sim", scenario, "--seed", 1, "--json")
-    lived = ordercast("live", scenario, "--json")
-    assert lived.code == simulated.code == 0
-    assert laws_of(lived.out) == laws_of(simulated.out)
-    assert set(laws_of(lived.out).values()) == {"holds"}
-    assert json.loads(lived.out)["crashes"] == 2
+    assert run_in_both_worlds(ordercast, scenario)["crashes"] == 2
 
 
 @pytest.mark.slow
 def test_stopped_and_killed_owners_never_share_a_ticket_simulated_or_live(
     ordercast, tmp_path: Path
 ) -> None:
-    simulated = ordercast("sim", TICKETS, "--seed", 1, "--json")
-    lived = ordercast("live", TICKETS, "--json", "--out", tmp_path)
-    assert lived.code == simulated.code == 0, lived.out + lived.err
-    assert laws_of(lived.out) == laws_of(simulated.out)
-    assert laws_of(lived.out)["ticket-uniqueness"] == "holds"
-    told = json.loads(lived.out)
-    assert told["crashes"] == 4
+    printed = run_in_both_worlds(ordercast, TICKETS, "--out", tmp_path)
+    assert laws_of(printed)["ticket-uniqueness"] == "holds"
+    assert printed["crashes"] == 4
     # Two of the four who want the three tickets stand still, and later the other two are killed:
     # whoever had them, some change hands each time.
-    assert told["tickets"]["granted"] > 3
-    assert told["tickets"]["reclaimed"] >= 1
+    assert printed["tickets"]["granted"] > 3
+    assert printed["tickets"]["reclaimed"] >= 1
     (trace,) = read_lake(tmp_path)
     last_fault = max(row.at for row in trace.rows if row.kind == "crash")
     later = [row for row in trace.rows if row.kind == "submit" and row.at > last_fault]
@@ -113,9 +87,9 @@ def test_live_processes_take_turns_and_the_output_counts_tickets(ordercast) -> N
 def test_members_leave_and_join_simulated_and_live(ordercast, tmp_path: Path, name: str) -> None:
     path = ROOT / "scenarios" / f"{name}.toml"
     simulated = ordercast("sim", path, "--seed", 1, "--json", "--out", tmp_path / "sim")
-    lived = ordercast("live", path, "--json", "--out", tmp_path / "live")
-    assert lived.code == simulated.code == 0, lived.out + lived.err
-    assert laws_of(lived.out) == laws_of(simulated.out)
+    assert simulated.code == 0, simulated.out + simulated.err
+    printed = run_live(ordercast, path, "--out", tmp_path / "live")
+    assert laws_of(printed) == laws_of(json.loads(simulated.out))
     for lake in ("sim", "live"):
         (trace,) = read_lake(tmp_path / lake)
         moves = [
@@ -143,8 +117,9 @@ def test_a_partition_keeps_the_same_laws_simulated_and_live(ordercast, no_namesp
 def test_a_partition_works_by_whatever_means_this_machine_has(ordercast) -> None:
     lived = ordercast("live", PARTITION, "--seed", 7, "--json")
     assert lived.code == 0
-    assert set(laws_of(lived.out).values()) == {"holds"}
-    assert json.loads(lived.out)["ending"] == "finished"
+    printed = json.loads(lived.out)
+    assert set(laws_of(printed).values()) == {"holds"}
+    assert printed["ending"] == "finished"
     assert "cuts are made by " in lived.err
 
 

@@ -5,12 +5,11 @@ These runs take the seconds of their scenarios. No test sleeps.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from tests.cli.live_runs import run_in_both_worlds, run_live
 
-from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.live.run import plan_of
 from ordercast.scenario.faults.members import Reform
 from ordercast.scenario.faults.paths import Partition
@@ -26,11 +25,6 @@ EVERYBODY = ("n1", "n2", "n3", "n4", "n5")
 SIDES = (("n1", "n2", "n3"), ("n4", "n5"))
 
 
-def laws_of(out: str) -> dict[str, str]:
-    (line,) = out.splitlines()
-    return {law["law"]: law["answer"] for law in json.loads(line)["laws"]}
-
-
 def rows_in(folder: Path) -> list[Row]:
     (trace,) = read_lake(folder)
     return trace.rows
@@ -40,11 +34,7 @@ def rows_in(folder: Path) -> list[Row]:
 def test_both_sides_of_a_partition_continue_and_one_re_forms_the_group(
     ordercast, tmp_path: Path
 ) -> None:
-    simulated = ordercast("sim", PARTITION, "--seed", 1, "--json")
-    lived = ordercast("live", PARTITION, "--json", "--out", tmp_path)
-    assert lived.code == simulated.code == 0, lived.out + lived.err
-    assert laws_of(lived.out) == laws_of(simulated.out)
-    assert set(laws_of(lived.out).values()) == {"holds"}
+    run_in_both_worlds(ordercast, PARTITION, "--out", tmp_path)
     rows = rows_in(tmp_path)
     for side in SIDES:
         for name in side:
@@ -72,25 +62,17 @@ def is_of(delivery: Row, submission: Row) -> bool:
 
 @pytest.mark.slow
 def test_the_same_holds_where_members_cut_their_own_connections(
-    ordercast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ordercast, tmp_path: Path, no_namespaces: None
 ) -> None:
-    def refuse(self: Namespaces) -> None:
-        raise Unavailable("not in this test")
-
-    monkeypatch.setattr(Namespaces, "open", refuse)
-    lived = ordercast("live", PARTITION, "--seed", 2, "--json", "--out", tmp_path)
-    assert lived.code == 0, lived.out + lived.err
-    assert set(laws_of(lived.out).values()) == {"holds"}
+    run_live(ordercast, PARTITION, "--seed", 2, "--out", tmp_path)
     views = {row.members for row in rows_in(tmp_path) if row.kind == "view"}
     assert {*SIDES, EVERYBODY} <= views
 
 
 @pytest.mark.slow
 def test_killing_a_member_of_two_groups_breaks_no_law(ordercast, tmp_path: Path) -> None:
-    lived = ordercast("live", "scenarios/total-crash.toml", "--json", "--out", tmp_path)
-    assert lived.code == 0, lived.out + lived.err
-    assert set(laws_of(lived.out).values()) == {"holds"}
-    assert json.loads(lived.out)["crashes"] == 1
+    printed = run_live(ordercast, "scenarios/total-crash.toml", "--out", tmp_path)
+    assert printed["crashes"] == 1
     rows = rows_in(tmp_path)
     (death,) = [row.at for row in rows if row.kind == "crash"]
     later = {row.group for row in rows if row.kind == "submit" and row.at > death + SECOND}
@@ -100,13 +82,9 @@ def test_killing_a_member_of_two_groups_breaks_no_law(ordercast, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_killed_or_disconnected_member_returns_automatically(ordercast, tmp_path: Path) -> None:
-    lived = ordercast(
-        "live", "scenarios/total-returning.toml", "--seed", 1, "--json", "--out", tmp_path
-    )
-    assert lived.code == 0, lived.out + lived.err
-    assert set(laws_of(lived.out).values()) == {"holds"}
+    returning = "scenarios/total-returning.toml"
+    assert run_live(ordercast, returning, "--seed", 1, "--out", tmp_path)["crashes"] == 2
     rows = rows_in(tmp_path)
-    assert json.loads(lived.out)["crashes"] == 2
     for group in ("orders", "prices"):
         formations = {
             row.group for row in rows if row.kind == "view" and name_of(row.group) == group
