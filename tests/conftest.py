@@ -21,11 +21,6 @@ def spark() -> Iterator[Any]:
         yield session
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests come first, so that no worker is left with one at the end. All tests that use
-    the Spark session go to one worker (`--dist loadgroup`): each further session is a JVM."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    """Slow tests come first, so that no worker is left with one at the end."""
     items.sort(key=lambda item: "slow" not in item.keywords)

@@ -20,8 +20,6 @@ from tests.protocol.newtop.storms import storm
 
 from ordercast.trace.schema import Row
 
-pytestmark = pytest.mark.xdist_group("newtop")  # one worker: it simulates each storm once
-
 SEEDS = range(50_001, 50_031)
 Event = tuple[str, str, int]
 """Group, origin and number."""
