@@ -149,7 +149,7 @@ def test_leaves_that_overlap_end_with_the_last() -> None:
         ),
         ({"kind": "leave", "group": "h"}, "unknown group 'h'"),
         ({"kind": "join", "for": "1s"}, "a member joins at a time, not for a while"),
-        ({"kind": "slow-reader", "nodes": []}, "says nobody"),
+        ({"kind": "slow-reader", "nodes": []}, "names no process"),
         ({"kind": "leave", "disk": "lost"}, "disk belongs to crash and restart"),
     ],
 )

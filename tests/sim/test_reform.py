@@ -86,7 +86,7 @@ TWO = [{"name": "a", "members": ["n1", "n2"]}, {"name": "b", "members": ["n2", "
 @pytest.mark.parametrize(
     ("fault", "given", "what"),
     [
-        ({"nodes": []}, {}, "says nobody"),
+        ({"nodes": []}, {}, "names no process"),
         ({"for": "1s"}, {}, "at a time, not for a while"),
         ({"group": "h"}, {}, "'h'"),
         ({}, {"group": TWO}, "there are several groups"),

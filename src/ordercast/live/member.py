@@ -268,7 +268,7 @@ async def want_a_ticket(group: Group, tenure: float | None, draw: Random, until:
 
 
 async def update_again_and_again(group: Group) -> None:
-    """Whoever loses its ticket wants another."""
+    """An application that loses its ticket wants another."""
     while True:
         await group.become_updater()
         while group.updating is not None:
@@ -337,7 +337,7 @@ async def _or_die(work: Coroutine[Any, Any, None], earliest: float = 0.0) -> Non
 
 
 def _give_up(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Something raised where nobody catches: a bug, unless it is only a connection that broke."""
+    """An exception that no code caught: a bug, unless it is only a connection that broke."""
     error = context.get("exception")
     if error is None:
         print(context.get("message"), file=sys.stderr, flush=True)

@@ -24,7 +24,7 @@ from ordercast.errors import OrdercastError
 
 PREFIX = "ordercast-"
 HUB = "hub"
-SUBNET = "10.213.0"  # seen by nobody but the members: each run has its own
+SUBNET = "10.213.0"  # only the members see it: each run has its own
 MOST_MEMBERS = 250
 COMMAND_SECONDS = 20.0
 CUT, LOCAL = 10, 100

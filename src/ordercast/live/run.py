@@ -79,7 +79,7 @@ def _group(scenario: Scenario, number: int) -> GroupPlan:
 
 async def run_plan(
     plan: LivePlan,
-    tell: Callable[[str], None],
+    narrate: Callable[[str], None],
     watch: Callable[[Fault, bool], None] = lambda fault, begins: None,
 ) -> Gathered:
     """The run in a folder of its own. SIGTERM ends it in an orderly way."""
@@ -90,9 +90,9 @@ async def run_plan(
     try:
         with (
             tempfile.TemporaryDirectory(prefix="ordercast-live-") as folder,
-            _network(plan, tell) as network,
+            _network(plan, narrate) as network,
         ):
-            return await Supervisor(plan, Path(folder), network, tell, watch).run()
+            return await Supervisor(plan, Path(folder), network, narrate, watch).run()
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
@@ -100,7 +100,7 @@ async def run_plan(
 
 
 @contextmanager
-def _network(plan: LivePlan, tell: Callable[[str], None]) -> Iterator[Namespaces | None]:
+def _network(plan: LivePlan, narrate: Callable[[str], None]) -> Iterator[Namespaces | None]:
     """Where the plan cuts paths: the kernel's own network, if we may have one."""
     if not any(isinstance(fault, Cut) for fault in plan.faults):
         yield None
@@ -109,10 +109,10 @@ def _network(plan: LivePlan, tell: Callable[[str], None]) -> Iterator[Namespaces
     try:
         namespaces.open()
     except Unavailable as error:
-        tell(f"cuts are made by the members themselves: {error}")
+        narrate(f"cuts are made by the members themselves: {error}")
         yield None
         return
-    tell("cuts are made by the kernel: each member has a network namespace")
+    narrate("cuts are made by the kernel: each member has a network namespace")
     try:
         yield namespaces
     finally:

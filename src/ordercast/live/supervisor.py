@@ -86,7 +86,7 @@ class MemberProcess:
         return self.process.returncode is None and self.killed_at is None
 
     def send(self, line: Settings | Command) -> None:
-        """The pipe holds far more than all commands of a run, so nobody waits."""
+        """The pipe holds far more than all commands of a run, so writing never blocks."""
         assert self.process.stdin is not None
         if self.alive:
             self.process.stdin.write(msgspec.json.encode(line) + b"\n")
@@ -206,7 +206,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 *inside,
                 *PROGRAM,
-                str(stem),  # read by nobody but people who look at the list of processes
+                str(stem),  # for people who look at the list of processes
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,

@@ -95,7 +95,7 @@ def _checked(source: Source, families: Mapping[str, Family]) -> Scenario:
 
 
 def _keys_of_faults(given: Any) -> Iterator[Finding]:
-    """Kinds that nobody knows, and keys that belong to other kinds than the one they stand at."""
+    """Unknown kinds of faults, and keys that belong to another kind than the one of their table."""
     keys = {
         kind: {field.encode_name for field in msgspec.structs.fields(fault)}
         for kind, fault in FAULTS.items()

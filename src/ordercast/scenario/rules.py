@@ -100,7 +100,7 @@ def _load(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
 
 
 def _may_send(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
-    """`all` means all who may; whoever is named must be allowed to."""
+    """`all` means all members that may send; a sender that is named must be one of them."""
     for group, (family, own) in zip(scenario.groups(), choices, strict=True):
         if objection := family.objection(group.name, own, group.members):
             yield ("options", objection.option), objection.why

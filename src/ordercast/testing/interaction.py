@@ -13,7 +13,7 @@ A block is one command a line, a line of four dashes, the output, and a blank li
 right when playing its commands gives its outputs; ORDERCAST_GOLDEN=rewrite writes them anew.
 
 To add a command, decorate a function of (play, *arguments) with `@command(name, usage)`; the
-usage also says how many arguments there may be. What happened on `play.stage` is told by itself.
+usage also says how many arguments there may be. What happens on `play.stage` is printed.
 `group total n1 n2 and sequenced n2 n3` makes two groups, g and h; `submit n2@h` is meant for h.
 A family says in `Family.words` how its packets read, and what `show` tells of a member.
 """
@@ -146,7 +146,7 @@ class Play:
             for family in families.values()
             for kind, text in family.words.packets.items()
         }
-        self.hidden: tuple[str, ...] = ()  # tags of packets and KINDS that are not told
+        self.hidden: tuple[str, ...] = ()  # tags of packets and KINDS that are not printed
         self.started: Stage | None = None
         self._told = 0  # how much of the stage's log
         self._lines: list[str] = []
@@ -387,8 +387,8 @@ command("mend", "NAME NAME [one-way]")(_with_path(Stage.mend))
 def _show(play: Play, *names: str) -> None:
     for name in names:
         machine = play.stage.machine(name)
-        tell = play.stage.family.words.state
-        play.say(*(tell(machine) if tell else [value_text(vars(machine), play.words)]))
+        describe = play.stage.family.words.state
+        play.say(*(describe(machine) if describe else [value_text(vars(machine), play.words)]))
 
 
 @command("hide", "[TAG|sends|receipts|timers|records|deliveries|views|notes]...")

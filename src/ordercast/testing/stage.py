@@ -51,7 +51,7 @@ MOST_DELIVERIES = 100_000
 
 
 class StageError(UsageError):
-    """The test asked for what cannot happen here, such as delivering what nobody sent."""
+    """The test asked for what cannot happen here, such as delivering a packet that was not sent."""
 
 
 class InFlight(NamedTuple):
@@ -167,7 +167,7 @@ class Stage:
         self._seat(name, group)
         self.actors[name].host.leave(group, self.now)
 
-    def come_again(self, name: str, group: str = GROUP) -> None:
+    def rejoin(self, name: str, group: str = GROUP) -> None:
         """A member that left joins again in the same incarnation, with the machine that it had."""
         machine = self.machine(name, group)
         self.leave(name, group)
@@ -385,7 +385,7 @@ class Stage:
     def _actor(self, name: str) -> Actor:
         actor = self.actors.get(name)
         if actor is None:
-            raise StageError(f"nobody here is called {name!r}: known are {', '.join(self.actors)}")
+            raise StageError(f"there is no process {name!r}: they are {', '.join(self.actors)}")
         return actor
 
     def _living(self, name: str) -> Actor:

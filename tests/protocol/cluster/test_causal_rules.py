@@ -426,7 +426,7 @@ def test_a_member_that_rejoins_in_one_incarnation_asks_again_for_what_it_forgot(
     gossip(stage, "n3", update(1, 2, 1))
     rounds(stage, "n3", 5)
     stage.inject(N1, "n3", Recovered("g", [(update(0, 2, 0), 0)]))
-    stage.come_again("n3")
+    stage.rejoin("n3")
     stage.inject(N2, "n3", Welcome("g", (0, 0), (0, 0)))
     hush(stage)
     gossip(stage, "n3", update(1, 2, 2))

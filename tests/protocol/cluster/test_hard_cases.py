@@ -187,7 +187,7 @@ def test_nothing_is_forced_upon_an_application_that_is_full() -> None:
 def test_a_member_that_left_while_it_was_full_delivers_again_after_it_rejoins() -> None:
     stage = causal("n1 n2")
     stage.throttle("n2", full=True)
-    stage.come_again("n2")
+    stage.rejoin("n2")
     stage.settle(ticks=25)
     stage.submit("n1", [b"a"])
     stage.settle(ticks=10)
@@ -199,7 +199,7 @@ def test_a_state_that_lacks_what_the_newcomer_delivered_is_not_the_end_of_it() -
     stage = causal("n1 n2", state=True)
     stage.submit("n1", [b"mine"])
     drop_all(stage)
-    stage.come_again("n1")
+    stage.rejoin("n1")
     stage.fire("n1")
     for parcel in stage.underway("n1", "n2"):
         if isinstance(parcel.packet, Updates):

@@ -1,4 +1,4 @@
-"""The active faults of a run: begun and ended one by one, whoever keeps the time."""
+"""The active faults of a run: begun and ended one by one, in virtual or real time."""
 
 from __future__ import annotations
 

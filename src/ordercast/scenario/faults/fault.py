@@ -216,7 +216,7 @@ class Fault(Part, frozen=True, tag_field="kind"):
             if name not in scenario.names:
                 yield "nodes", scenario.no_such(name)
         if not self.nodes:
-            yield "", 'says nobody: add nodes = ["n1"]'
+            yield "", 'names no process: add nodes = ["n1"]'
 
     @classmethod
     def chaos_check(cls, scenario: Scenario, families: Families) -> Iterator[str]:

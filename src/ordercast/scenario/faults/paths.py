@@ -58,7 +58,7 @@ class Cut(Fault, frozen=True):
         elif not self.both_ways and len(self.sides) > 2:
             yield "sides", "a one-way cut has two sides: from the first to the second"
         if {*scenario.names} <= {*self.nodes}:
-            yield "nodes", "cuts all processes off from nobody: leave some out"
+            yield "nodes", "names all processes, so nothing is on the other side: leave some out"
         sizes = [len(side) for side in self.sides] or [len(self.nodes), scenario.processes]
         if sum(sizes) ** 2 - sum(size**2 for size in sizes) > 2 * MOST_PATHS:
             yield "sides" if self.sides else "nodes", f"cuts over {MOST_PATHS} paths: name fewer"

@@ -213,7 +213,7 @@ class Model:
         return who
 
     def _may_come(self, state: State, code: int) -> bool:
-        """Whether a later incarnation may get what is sent now to a name that nobody bears."""
+        """Whether a later incarnation may get what is sent to a name whose process is down."""
         if code >= 0:
             return False
         unborn = self.members.cores[state.cores[~code]].node.incarnation < 0
