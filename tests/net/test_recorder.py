@@ -19,7 +19,7 @@ from tests.store.stored import COMMIT_SIZE
 from ordercast import Event, GroupClosed, View
 from ordercast.errors import DiskError, TraceError, UsageError
 from ordercast.net.recorder import Recorder, run_recorder
-from ordercast.store.log import COMMIT, ENTRY, HEAD, HEADER, POSITION, Walk
+from ordercast.store.log import COMMIT, ENTRY, HEAD, HEADER, POSITION, SegmentWalk
 from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import (
     RECORDING,
@@ -60,7 +60,7 @@ def packed(mark: bytes, body: bytes, salt: int, place: int) -> bytes:
 
 
 def frames_of(path: Path) -> Iterator[tuple[bytes, int, int]]:
-    for frame in Walk(path, RECORDING):
+    for frame in SegmentWalk(path, RECORDING):
         yield frame.mark, frame.place, frame.end
 
 
@@ -129,7 +129,7 @@ def test_a_follower_sees_commits_as_they_come_and_finds_every_offset(tmp_path: P
 
 def test_records_without_a_commit_are_not_read(tmp_path: Path) -> None:
     path = written(tmp_path, 3)
-    walk = Walk(path, RECORDING)
+    walk = SegmentWalk(path, RECORDING)
     assert [frame.mark for frame in walk][-1] == COMMIT
     with path.open("ab") as file:  # on its way to the disk, and whole
         file.write(packed(ENTRY, b"body", walk.header.salt, walk.place))

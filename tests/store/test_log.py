@@ -31,7 +31,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.net.identity import Identity
 from ordercast.store import file
 from ordercast.store.file import NAME, FileStore
-from ordercast.store.log import ENTRY, HEADER, LogKind, Walk, begin_segment, new_header
+from ordercast.store.log import ENTRY, HEADER, LogKind, SegmentWalk, begin_segment, new_header
 from ordercast.trace import log as rows
 from ordercast.trace import record_log
 from ordercast.trace.log import RowLog, read_log
@@ -178,7 +178,7 @@ def test_every_prefix_of_a_log_gives_its_whole_records_and_can_be_continued(
     policy.write(folder)
     path = folder / policy.path
     whole, every = path.read_bytes(), policy.read(folder)
-    last = [frame.place for frame in Walk(path, policy.kind)][-1]
+    last = [frame.place for frame in SegmentWalk(path, policy.kind)][-1]
     found: list[list[object]] = []
     for size in range(len(whole) + 1):
         put(path, whole[:size])
@@ -218,7 +218,7 @@ def test_every_flipped_bit_is_rejected_by_readers_and_writers_and_nothing_trunca
     policy.write(folder)
     path = folder / policy.path
     whole, every = path.read_bytes(), policy.read(folder)
-    last = [frame.place for frame in Walk(path, policy.kind)][-1]
+    last = [frame.place for frame in SegmentWalk(path, policy.kind)][-1]
     for place, data in flipped(whole):
         put(path, data)
         if place >= last:
@@ -246,7 +246,7 @@ def test_a_commit_in_the_wrong_place_is_damage(folder: Path) -> None:
     segment.position += 1
     segment.commit()
     segment.close()
-    walk = Walk(path, RECORDING)
+    walk = SegmentWalk(path, RECORDING)
     with pytest.raises(TraceError, match="a commit of position 6 is where 5 should be"):
         list(walk)
 
@@ -299,7 +299,7 @@ def test_a_recording_of_version_1_continues_in_version_2(folder: Path) -> None:
     for number in range(9, 40):
         log.append([record(number, data=b"x" * 400)])
     log.close()
-    versions = [Walk(path, RECORDING).header.version for _, path in find_segments(folder)]
+    versions = [SegmentWalk(path, RECORDING).header.version for _, path in find_segments(folder)]
     assert versions[:2] == [1, 1]
     assert set(versions[2:]) == {2}
     assert Follower(folder).identity == identity
@@ -310,7 +310,7 @@ def test_a_recording_of_version_1_continues_in_version_2(folder: Path) -> None:
 def test_a_store_of_version_1_is_rewritten_and_loses_nothing(folder: Path) -> None:
     version_1_in(folder, "records")
     opened(folder).close()
-    assert Walk(folder / NAME, file.RECORDS).header.version == 2
+    assert SegmentWalk(folder / NAME, file.RECORDS).header.version == 2
     assert records_in(folder) == RECORDS_WRITTEN
 
 

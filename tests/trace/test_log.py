@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ordercast.errors import TraceError
-from ordercast.store.log import ENTRY, Walk
+from ordercast.store.log import ENTRY, SegmentWalk
 from ordercast.trace import log as log_module
 from ordercast.trace.log import RowLog, read_log
 from ordercast.trace.schema import Row
@@ -131,7 +131,7 @@ def test_a_row_with_columns_that_nobody_knows_is_refused(tmp_path: Path) -> None
     path = tmp_path / "n1.rows"
     write(path, [row(1)])
     columns = [*msgspec.structs.astuple(row(2)), 7]
-    walk = Walk(path, log_module.ROWS)
+    walk = SegmentWalk(path, log_module.ROWS)
     assert len(list(walk)) == 1
     segment = walk.carry_on()
     segment.add(ENTRY, msgspec.msgpack.encode(columns))

@@ -23,7 +23,7 @@ from ordercast.check.verdict import Verdict, broken, holds, row_event, row_write
 
 
 def judge_causality(law: str, history: History, *, gaps_allowed: bool) -> Verdict:
-    if history.past.tangle:
+    if history.past.cycle:
         return unknown(law, "an event was delivered before it was submitted; see no-creation")
     for log in history.histories:
         found = next(breaks(history, log, gaps_allowed=gaps_allowed), None)
@@ -32,8 +32,8 @@ def judge_causality(law: str, history: History, *, gaps_allowed: bool) -> Verdic
             if missing is None:
                 return _too_late(law, history, log, at)
             return _missing(law, history, log, at, missing)
-    if history.strangers:
-        name = row_event(history.strangers[0])
+    if history.never_submitted:
+        name = row_event(history.never_submitted[0])
         return unknown(law, f"{name} was delivered, but its submission is not in the trace")
     return holds(law)
 

@@ -206,7 +206,7 @@ class History:
         return sorted(group for group in named if group is not None)
 
     @cached_property
-    def strangers(self) -> list[Row]:
+    def never_submitted(self) -> list[Row]:
         """For each event that was delivered but never submitted, its first delivery."""
         found: dict[int, Row] = {}
         if len(self.submits) < len(self.events):

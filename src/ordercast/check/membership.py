@@ -28,7 +28,7 @@ from ordercast.trace.schema import Row
 from ordercast.types import name_of
 
 
-class Membership:
+class GroupMembership:
     """The members of one group in one run."""
 
     def __init__(self, history: History, group: str) -> None:

@@ -25,7 +25,7 @@ PAIR_SEARCH_LIMIT = 20_000_000
 """Looks at deliveries that the search for two contradicting processes may take."""
 
 
-class Segment(NamedTuple):
+class DeliverySegment(NamedTuple):
     """What is compared: events that one log delivered, each once, in a view or altogether."""
 
     log: Log
@@ -33,11 +33,11 @@ class Segment(NamedTuple):
     view: Row | None = None
 
 
-Cycle: TypeAlias = list[tuple[Segment, int, int]]
+Cycle: TypeAlias = list[tuple[DeliverySegment, int, int]]
 """Who delivered which event before which."""
 
 
-def find_cycle(segments: list[Segment]) -> Cycle:
+def find_cycle(segments: list[DeliverySegment]) -> Cycle:
     """Segmentes that cannot all agree with one order, if there are any."""
     left = merge([segment.events for segment in segments])
     stuck = [(segment, rest) for segment, rest in zip(segments, left, strict=True) if rest]
@@ -72,7 +72,7 @@ def merge(sequences: list[list[int]]) -> list[list[int]]:
     return [sequence[done:] for sequence, done in zip(sequences, taken, strict=True)]
 
 
-def _contradicting_pair(stuck: list[tuple[Segment, list[int]]]) -> Cycle:
+def _contradicting_pair(stuck: list[tuple[DeliverySegment, list[int]]]) -> Cycle:
     """Two that deliver two events in opposite order, if there are any."""
     places = [{event: at for at, event in enumerate(rest)} for _, rest in stuck]
     looks = 0
@@ -92,7 +92,7 @@ def _contradicting_pair(stuck: list[tuple[Segment, list[int]]]) -> Cycle:
     return []
 
 
-def _shortest_cycle(stuck: list[tuple[Segment, list[int]]]) -> Cycle:
+def _shortest_cycle(stuck: list[tuple[DeliverySegment, list[int]]]) -> Cycle:
     """A segment waits for all that deliver its head later than their own head."""
     heads = [rest[0] for _, rest in stuck]
     holding: dict[int, list[int]] = {head: [] for head in heads}

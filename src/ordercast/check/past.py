@@ -12,7 +12,7 @@ can be reached from there, and memory stays below one number a delivery.
 
 To find `before`, the logs are followed side by side, each as far as it can go: a delivery waits
 until the submission of its event was reached in the log of its origin. If all that are left wait
-for each other, then some event was delivered before it was submitted: `tangle` holds the rows
+for each other, then some event was delivered before it was submitted: `cycle` holds the rows
 of one such cycle. The time column plays no part, so clocks may be skewed.
 """
 
@@ -37,7 +37,7 @@ class Past:
     place     by event: its place in its stream, from 1
     streams   by stream: its events in order
     before    by event: its latest predecessors in other streams; None if it was never reached
-    tangle    rows that show an event delivered before it was submitted; empty if there are none
+    cycle     rows that show an event delivered before it was submitted; empty if there are none
     """
 
     def __init__(self, history: History) -> None:
@@ -53,7 +53,7 @@ class Past:
         self._ready: list[Iterator[int]] = []
         self._waits: dict[str, Row] = {}  # process: the delivery that it waits at
         self._follow_all()
-        self.tangle = self._find_tangle()
+        self.cycle = self._find_cycle()
 
     def _key(self, log: Log, group: str) -> tuple[str, int, str]:
         return log.process, 0 if self._history.durable else log.incarnation, group
@@ -118,7 +118,7 @@ class Past:
                 front.clear()
                 self._ready += self._waiting.pop(submitted, ())
 
-    def _find_tangle(self) -> tuple[Row, ...]:
+    def _find_cycle(self) -> tuple[Row, ...]:
         """Walks from a waiting log to the one that it waits for until one comes again."""
         if not self._waiting:
             return ()

@@ -19,8 +19,8 @@ from ordercast.types import name_of
 
 def promises_with(families: Iterable[Family]) -> FamilyPromises:
     """All known promises, and those of these families, wherever they live."""
-    told = {each.name: each.promises for each in families if each.promises is not None}
-    return {**PROMISES, **told}
+    given = {each.name: each.promises for each in families if each.promises is not None}
+    return {**PROMISES, **given}
 
 
 def promised(history: History) -> frozenset[str] | None:

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ordercast.trace.recording import Place, Record, read_records
+from ordercast.trace.recording import Record, RecordPlace, read_records
 
 RECORD_COLUMNS: dict[str, str] = {
     "offset": "bigint",
@@ -22,7 +22,7 @@ RECORD_COLUMNS: dict[str, str] = {
     "incarnation": "int",
     "group": "string",
     "origin": "string",
-    "life": "int",
+    "origin_incarnation": "int",
     "number": "bigint",
     "index": "int",
     "stamp": "array<bigint>",
@@ -45,7 +45,9 @@ def ddl(columns: dict[str, str]) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
-def record_batches(folder: Path, start: int, end: int, place: Place | None = None) -> Iterator[Any]:
+def record_batches(
+    folder: Path, start: int, end: int, place: RecordPlace | None = None
+) -> Iterator[Any]:
     """The records from `start` up to `end` as Arrow batches."""
     pyarrow = import_module("pyarrow")
     schema = arrow_columns(pyarrow, RECORD_COLUMNS)

@@ -34,7 +34,7 @@ from ordercast.spark.recording import RECORD_COLUMNS, arrow_columns, ddl, record
 from ordercast.spark.tables import TRACE_COLUMNS
 from ordercast.trace.lake import find_runs, read_header
 from ordercast.trace.parquet import PARTS
-from ordercast.trace.recording import Follower, Place, find_segments, is_recording
+from ordercast.trace.recording import Follower, RecordPlace, find_segments, is_recording
 from ordercast.trace.schema import READABLE_TRACES, REQUIRED
 
 FORMAT = "ordercast"
@@ -57,7 +57,7 @@ class Piece(NamedTuple):
     folder: str
     start: int
     end: int
-    place: Place
+    place: RecordPlace
 
 
 def register(spark: Any) -> None:

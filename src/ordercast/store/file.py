@@ -33,7 +33,7 @@ from ordercast.store.log import (
     Frame,
     LogKind,
     Segment,
-    Walk,
+    SegmentWalk,
     begin_segment,
     new_header,
     new_identity,
@@ -53,7 +53,7 @@ LEAST_GARBAGE = 1 << 20
 _Change: TypeAlias = tuple[Sequence[Packet] | str, list[bytes]]
 
 
-class Codec(Protocol):
+class RecordCodec(Protocol):
     """Records to bytes and back. PeerError: these bytes are no record that it knows."""
 
     def encode(self, packet: Packet) -> bytes: ...
@@ -65,7 +65,7 @@ class FileStore:
     def __init__(
         self,
         folder: Path,
-        codec: Codec,
+        codec: RecordCodec,
         *,
         largest: int = LARGEST,
         least_garbage: int = LEAST_GARBAGE,
@@ -212,7 +212,7 @@ class FileStore:
                 self._resume(frames_of_version_1(self.path, file.read()))
                 self._write_anew(new_identity(), 0)
                 return
-        walk = Walk(self.path, RECORDS)
+        walk = SegmentWalk(self.path, RECORDS)
         self._resume(walk)
         self._segment = walk.carry_on()
 

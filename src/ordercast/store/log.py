@@ -135,7 +135,7 @@ def _checks_of(header: SegmentHeader) -> _Checks:
 # --- reading -------------------------------------------------------------------------------------
 
 
-class Walk:
+class SegmentWalk:
     """The whole frames of a segment from a place on. It may be iterated again when there are more.
 
     `place` is where the last of them ends, and `position` the one that comes next.
@@ -199,7 +199,7 @@ class Walk:
                 rest = file.read()
         except OSError as error:
             raise _unreadable(self.path, self._kind, error) from error
-        again = Walk(self.path, self._kind, self.place, self.position)
+        again = SegmentWalk(self.path, self._kind, self.place, self.position)
         for _ in again._frames(BytesIO(rest)):  # the writer may have gone on meanwhile
             pass
         at = again.place - self.place

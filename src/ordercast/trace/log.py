@@ -28,7 +28,7 @@ from ordercast.store.log import (
     VERSION,
     LogKind,
     Segment,
-    Walk,
+    SegmentWalk,
     begin_segment,
     new_header,
     new_identity,
@@ -113,7 +113,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
     if version == 1:
         yield from _rows_of_version_1(path)
     elif version is not None:
-        walk = Walk(path, ROWS)
+        walk = SegmentWalk(path, ROWS)
         for frame in walk:
             if frame.mark == ENTRY:
                 yield frame.body
@@ -152,7 +152,7 @@ def _opened(path: Path) -> Segment:
         rows = _rows_of_version_1(path)
         return begin_segment(path, ROWS, new_header(new_identity()), ENTRY, rows)
     if version is not None:
-        walk = Walk(path, ROWS)
+        walk = SegmentWalk(path, ROWS)
         for _ in walk:
             pass
         return walk.carry_on()

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.errors import TraceError
-from ordercast.store.log import COMMIT, ENTRY, HEADER, Frame, LogKind, Walk, read_header
+from ordercast.store.log import COMMIT, ENTRY, HEADER, Frame, LogKind, SegmentWalk, read_header
 
 RECORDING = LogKind(b"ordercast record", "a segment of a recording", 1 << 28, TraceError)
 SUFFIX = ".segment"
@@ -45,7 +45,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     incarnation: int
     group: str
     origin: str | None = None
-    life: int | None = None  # the origin's incarnation
+    origin_incarnation: int | None = None
     number: int | None = None
     index: int | None = None
     stamp: tuple[int, ...] | None = None
@@ -114,7 +114,7 @@ def is_recording(folder: Path) -> bool:
     return any(True for _ in folder.glob("*" + SUFFIX))
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where the record of an offset begins, or something before it in the same segment."""
 
     offset: int
@@ -131,8 +131,8 @@ class Follower:
         self.latest = 0  # the offset that comes next: all before it is committed
         self.identity = read_header(find_segments(folder)[0][1], RECORDING).identity
         self._segment = -1
-        self._walk: Walk | None = None  # of the last segment
-        self._places: list[Place] = []
+        self._walk: SegmentWalk | None = None  # of the last segment
+        self._places: list[RecordPlace] = []
         self.look()
 
     def look(self) -> int:
@@ -144,17 +144,17 @@ class Follower:
             self._walk = checked_walk(path, last, self.identity)
             self._segment = last
             self.latest = max(self.latest, last)
-            self._remember(Place(last, last, HEADER.size))
+            self._remember(RecordPlace(last, last, HEADER.size))
         assert self._walk is not None
         for frame in self._walk:
             if frame.mark == COMMIT:
                 self.latest = self._walk.position
-                self._remember(Place(self.latest, last, frame.end))
+                self._remember(RecordPlace(self.latest, last, frame.end))
         if path.stat().st_size > self._walk.place:
             self._walk.check_rest()
         return self.latest
 
-    def place_of(self, offset: int) -> Place:
+    def place_of(self, offset: int) -> RecordPlace:
         """From where to read to find this offset. TraceError: it is not kept any more."""
         if offset < self.first:
             raise TraceError(
@@ -165,36 +165,36 @@ class Follower:
         at = bisect_right(self._places, offset, key=lambda each: each.offset) - 1
         known = self._places[at] if at >= 0 else None
         if known is None or known.segment != first:
-            known = Place(first, first, HEADER.size)
+            known = RecordPlace(first, first, HEADER.size)
         if offset - known.offset > _PLACES:
             known = self._scan(path, known, offset)
         return known
 
-    def _scan(self, path: Path, known: Place, offset: int) -> Place:
-        walk = Walk(path, RECORDING, known.byte, known.offset)
+    def _scan(self, path: Path, known: RecordPlace, offset: int) -> RecordPlace:
+        walk = SegmentWalk(path, RECORDING, known.byte, known.offset)
         for frame in walk:
             if walk.position == offset:
-                known = Place(offset, known.segment, frame.end)
+                known = RecordPlace(offset, known.segment, frame.end)
                 self._remember(known)
                 break
         return known
 
-    def _remember(self, place: Place) -> None:
+    def _remember(self, place: RecordPlace) -> None:
         insort(self._places, place)
         if len(self._places) > _PLACES:
             del self._places[::2]
 
 
-def checked_walk(path: Path, first: int, identity: int) -> Walk:
+def checked_walk(path: Path, first: int, identity: int) -> SegmentWalk:
     """Through a segment that must begin at this offset, of this recording."""
-    walk = Walk(path, RECORDING)
+    walk = SegmentWalk(path, RECORDING)
     if walk.header.first != first or walk.header.identity != identity:
         raise TraceError(f"{path} is of another recording, or was renamed.")
     return walk
 
 
 def read_records(
-    folder: Path, start: int, end: int, place: Place | None = None
+    folder: Path, start: int, end: int, place: RecordPlace | None = None
 ) -> Iterator[Record]:
     """The records of a range of offsets that is committed, in order.
 
@@ -209,7 +209,7 @@ def read_records(
             continue
         if first != following:
             break
-        walk = Walk(path, RECORDING, byte, expected)
+        walk = SegmentWalk(path, RECORDING, byte, expected)
         for frame in walk:
             if frame.mark == ENTRY:
                 if walk.position > start:

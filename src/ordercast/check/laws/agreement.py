@@ -15,7 +15,7 @@ from itertools import product
 from ordercast.check.facts import EventSet, Rows, RunFacts
 from ordercast.check.history import History, Log
 from ordercast.check.law import EVENTS, MEMBERS, Law, Proof
-from ordercast.check.membership import Membership
+from ordercast.check.membership import GroupMembership
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 
 NAME = "agreement"
@@ -25,13 +25,13 @@ def judge(history: History) -> Verdict:
     if not history.finished:
         return unknown(NAME, history.unfinished)
     for group in history.groups:
-        found = _disagreement(history, Membership(history, group))
+        found = _disagreement(history, GroupMembership(history, group))
         if found is not None:
             return found
     return holds(NAME)
 
 
-def _disagreement(history: History, members: Membership) -> Verdict | None:
+def _disagreement(history: History, members: GroupMembership) -> Verdict | None:
     # Members with the same deliveries are compared once: there are few different sets, and
     # comparing every two members would be quadratic in a large group.
     group = members.group
@@ -70,7 +70,7 @@ def select(run: RunFacts) -> Rows | None:
     """
     chosen = run.no_events()
     for group in run.history.groups:
-        members = Membership(run.history, group)
+        members = GroupMembership(run.history, group)
         inside = run.events_in(group)
         by_all, by_any = inside.copy(), run.no_events()
         for log in members.stayed:
@@ -87,7 +87,9 @@ def select(run: RunFacts) -> Rows | None:
     return run.union(run.skeleton, run.rows_about(chosen))
 
 
-def _given_up_if_apart(run: RunFacts, members: Membership, by_any: EventSet) -> EventSet | None:
+def _given_up_if_apart(
+    run: RunFacts, members: GroupMembership, by_any: EventSet
+) -> EventSet | None:
     """What those who stayed gave up, if somebody lacks what one connected with it delivered."""
     delivered = [run.delivered_by(log) & by_any for log in members.stayed]
     by_somebody = run.no_events()

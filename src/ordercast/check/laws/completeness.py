@@ -14,7 +14,7 @@ from __future__ import annotations
 from ordercast.check.facts import Rows, RunFacts
 from ordercast.check.history import History
 from ordercast.check.law import EVENTS, MEMBERS, Law, Proof
-from ordercast.check.membership import Membership
+from ordercast.check.membership import GroupMembership
 from ordercast.check.verdict import Verdict, broken, holds, row_event, unknown
 
 NAME = "completeness"
@@ -24,7 +24,7 @@ def judge(history: History) -> Verdict:
     if not history.finished:
         return unknown(NAME, history.unfinished)
     for group in history.groups:
-        members = Membership(history, group)
+        members = GroupMembership(history, group)
         due = {
             event
             for event in history.submitted_in.get(group, ())
@@ -46,7 +46,7 @@ def select(run: RunFacts) -> Rows:
     history = run.history
     chosen = run.no_events()
     for group in history.groups:
-        members = Membership(history, group)
+        members = GroupMembership(history, group)
         lasting = [log for log in history.logs if members.lasted(log)]
         due = run.events_in(group) & run.submitted_by(lasting)
         for log in members.stayed:

@@ -54,12 +54,12 @@ def select(run: RunFacts) -> Rows:
     return run.falls
 
 
-class Memory(msgspec.Struct, array_like=True):
+class FifoMemory(msgspec.Struct, array_like=True):
     incarnation: int = -1  # order is promised within one
     last: dict[str, int] = {}  # by origin, the greatest number; the one that spoke last is the last
 
 
-def breaks(memory: Memory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
+def breaks(memory: FifoMemory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
     last = memory.last
     for each in deliveries:
         if each.incarnation != memory.incarnation:
@@ -84,6 +84,6 @@ LAW = Law(
     judge=judge,
     select=select,
     prove=Proof(lambda slices: slices.never_falling),
-    stream=Streaming(Memory, breaks),
+    stream=Streaming(FifoMemory, breaks),
     place=30,
 )

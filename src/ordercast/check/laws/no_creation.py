@@ -23,22 +23,22 @@ NAME = "no-creation"
 
 def judge(history: History) -> Verdict:
     last_numbers = {} if history.finished else _last_numbers(history)
-    for row in history.strangers:
+    for row in history.never_submitted:
         number = row.number or 0
         last = last_numbers.get((row.group, row.origin, number >> COUNTER_BITS), -1)
         if history.finished or last > number:
             why = f"{row_writer(row)} delivered {row_event(row)}, never submitted by {row.origin}"
             return broken(NAME, (row,), why)
-    tangle = history.past.tangle
-    if tangle:
-        first, submission = tangle[0], tangle[-1]
-        if len(tangle) == 2:
+    cycle = history.past.cycle
+    if cycle:
+        first, submission = cycle[0], cycle[-1]
+        if len(cycle) == 2:
             why = f"{row_writer(first)} delivered {row_event(submission)} before it submitted it"
         else:
-            why = "events were delivered before they were submitted, in a circle of processes"
-        return broken(NAME, tangle, why)
-    if history.strangers:
-        row = history.strangers[0]
+            why = "events were delivered before they were submitted, in a cycle of processes"
+        return broken(NAME, cycle, why)
+    if history.never_submitted:
+        row = history.never_submitted[0]
         why = f"{row_writer(row)} delivered {row_event(row)}; the run did not finish, so its "
         return unknown(NAME, why + f"submission may be a row of {row.origin} that was lost")
     return holds(NAME)

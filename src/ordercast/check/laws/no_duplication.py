@@ -41,13 +41,15 @@ class Seen(msgspec.Struct, array_like=True):
     spans: list[int] = []  # see Numbers
 
 
-class Memory(msgspec.Struct, array_like=True):
+class DuplicationMemory(msgspec.Struct, array_like=True):
     """Of an origin with more than 64 gaps, numbers before the oldest gaps are not judged."""
 
     origins: dict[str, Seen] = {}  # the one that spoke last is the last
 
 
-def breaks(memory: Memory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
+def breaks(
+    memory: DuplicationMemory, deliveries: Iterable[Delivery]
+) -> Iterator[tuple[Delivery, str]]:
     origins = memory.origins
     for each in deliveries:
         seen = origins.pop(each.origin, None) or Seen()
@@ -73,6 +75,6 @@ LAW = Law(
     judge=judge,
     select=lambda run: run.repetitions,  # other deliveries never matter
     prove=Proof(lambda slices: slices.increasing),
-    stream=Streaming(Memory, breaks),
+    stream=Streaming(DuplicationMemory, breaks),
     place=20,
 )

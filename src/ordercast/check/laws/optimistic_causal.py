@@ -34,12 +34,12 @@ class Mark(msgspec.Struct, array_like=True):
     by: str = ""
 
 
-class Memory(msgspec.Struct, array_like=True):
+class CausalMemory(msgspec.Struct, array_like=True):
     incarnation: int = -1  # order is promised within one
     marks: list[Mark] = []  # by index
 
 
-def breaks(memory: Memory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
+def breaks(memory: CausalMemory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
     for each in deliveries:
         if each.incarnation != memory.incarnation:
             memory.incarnation = each.incarnation
@@ -76,7 +76,7 @@ LAW = Law(
     judge=lambda history: judge_causality(NAME, history, gaps_allowed=True),
     select=lambda run: run.causal_breaks(gaps=False),
     prove=Proof(lambda slices: slices.created and slices.in_causal_order, needs=("pasts",)),
-    stream=Streaming(Memory, breaks),
+    stream=Streaming(CausalMemory, breaks),
     implies=(
         Implication(
             "no-creation",

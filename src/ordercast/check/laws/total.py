@@ -13,7 +13,7 @@ from __future__ import annotations
 from ordercast.check.facts import Rows, RunFacts
 from ordercast.check.history import History
 from ordercast.check.law import Implication, Law, Proof
-from ordercast.check.order import Segment, find_cycle, rows_of, words_of
+from ordercast.check.order import DeliverySegment, find_cycle, rows_of, words_of
 from ordercast.check.verdict import Verdict, broken, holds
 
 NAME = "total"
@@ -21,7 +21,9 @@ NAME = "total"
 
 def judge(history: History) -> Verdict:
     delivering = [log for log in history.histories if log.delivered]
-    cycle = find_cycle([Segment(log, list(dict.fromkeys(log.delivered))) for log in delivering])
+    cycle = find_cycle(
+        [DeliverySegment(log, list(dict.fromkeys(log.delivered))) for log in delivering]
+    )
     return broken(NAME, rows_of(cycle), words_of(cycle)) if cycle else holds(NAME)
 
 

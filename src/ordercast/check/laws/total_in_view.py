@@ -12,7 +12,7 @@ from ordercast.check.facts import Rows, RunFacts
 from ordercast.check.history import History, Log
 from ordercast.check.law import Law, Proof
 from ordercast.check.laws import total
-from ordercast.check.order import Segment, find_cycle, rows_of, words_of
+from ordercast.check.order import DeliverySegment, find_cycle, rows_of, words_of
 from ordercast.check.verdict import Verdict, broken, holds, unknown
 from ordercast.check.views import NO_VIEWS, nothing_to_judge
 
@@ -22,7 +22,7 @@ NAME = "total-in-view"
 def judge(history: History) -> Verdict:
     if nothing_to_judge(history):
         return unknown(NAME, NO_VIEWS)
-    in_view: dict[tuple[str | None, int | None], list[Segment]] = {}
+    in_view: dict[tuple[str | None, int | None], list[DeliverySegment]] = {}
     for log in history.logs:
         for segment in _segments(history, log):
             assert segment.view is not None
@@ -35,9 +35,9 @@ def judge(history: History) -> Verdict:
     return holds(NAME)
 
 
-def _segments(history: History, log: Log) -> list[Segment]:
+def _segments(history: History, log: Log) -> list[DeliverySegment]:
     """What was delivered from each view of a group up to the next one, in the order of views."""
-    found: list[Segment] = []
+    found: list[DeliverySegment] = []
     latest: dict[str, list[int]] = {}
     group_of, alone = history.group_of, len(history.groups) == 1
     had: set[int] | None = None  # needed only where something is delivered again
@@ -58,7 +58,7 @@ def _segments(history: History, log: Log) -> list[Segment]:
                 if group_of[event] in latest:
                     latest[group_of[event]].append(event)
         if row is not None:
-            found.append(Segment(log, [], row))
+            found.append(DeliverySegment(log, [], row))
             latest[row.group or ""] = found[-1].events
     return found
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from ordercast.check.history import History, Log, bare_name
 from ordercast.check.law import MEMBERS, Law
-from ordercast.check.membership import Membership
+from ordercast.check.membership import GroupMembership
 from ordercast.check.verdict import Verdict, broken, holds, row_writer, unknown
 from ordercast.check.views import NO_VIEWS, Content, content, nothing_to_judge
 from ordercast.trace.schema import Row
@@ -37,14 +37,14 @@ def judge(history: History) -> Verdict:
                 return broken(NAME, (row,), why)
     open_question: Verdict | None = None
     for group in history.groups:
-        found = _different_views(history, Membership(history, group))
+        found = _different_views(history, GroupMembership(history, group))
         if found is not None and found.witness:
             return found
         open_question = open_question or found
     return open_question or holds(NAME)
 
 
-def _different_views(history: History, members: Membership) -> Verdict | None:
+def _different_views(history: History, members: GroupMembership) -> Verdict | None:
     # As in agreement.py: whoever has the same sequence needs no comparison.
     by_sequence: dict[_Sequence, list[Log]] = {}
     for log in history.logs:
