@@ -29,7 +29,7 @@ from ordercast import open as open_node
 from ordercast.net.datagrams import MARK_PLAIN
 from ordercast.types import NodeId
 from ordercast.wire import greeting
-from ordercast.wire.framing import Kind, frame
+from ordercast.wire.framing import FrameKind, frame
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello
 
 CONNECTIONS = 10_000
@@ -73,11 +73,11 @@ def greetings(chance: Random) -> list[bytes]:
         b"",
         chance.randbytes(400),
         b"GET / HTTP/1.1\r\n\r\n",
-        frame(Kind.HELLO, chance.randbytes(200)),
-        frame(Kind.HELLO, greeting.encode(foreign)),
-        frame(Kind.HELLO, greeting.encode(newer)),
-        frame(Kind.DATA, chance.randbytes(5000)),
-        frame(Kind.HELLO, bytes(16 << 10))[:10_000],
+        frame(FrameKind.HELLO, chance.randbytes(200)),
+        frame(FrameKind.HELLO, greeting.encode(foreign)),
+        frame(FrameKind.HELLO, greeting.encode(newer)),
+        frame(FrameKind.DATA, chance.randbytes(5000)),
+        frame(FrameKind.HELLO, bytes(16 << 10))[:10_000],
         b"\xff\xff\xff\xff\x04",
     ]
 

@@ -30,6 +30,7 @@ async def test_readers_see_updates_in_causal_order(cluster: Cluster) -> None:
         heard = await data_of(second, 2 if number else 1)  # its own answer comes first
         assert heard[-1] == b"landed %d" % number
         await second.send(b"left %d" % number)
+        assert (await data_of(first, 2))[-1] == b"left %d" % number  # so the next one follows it
     expected = [b"%s %d" % (word, number) for number in range(20) for word in (b"landed", b"left")]
     assert await data_of(reader, 40) == expected
 
