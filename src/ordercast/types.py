@@ -95,6 +95,33 @@ class Refused(msgspec.Struct, frozen=True):
     why: str
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """A member is not in its group yet, or cannot go on: for whom it waits, and why."""
+
+    group: str
+    on: tuple[str, ...]  # names, as far as they are known
+    why: str  # a sentence
+    since: int  # nanoseconds, on this node's clock
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """A member is in a group without views, as far as this member knows.
+
+    Of ourselves: we are in, and have what we need to go on.
+    """
+
+    group: str
+    member: NodeId
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A member of a group without views is gone, as far as this member knows."""
+
+    group: str
+    member: NodeId
+    why: Literal["left", "silent", "replaced"]  # replaced: by a newer incarnation
+
+
 class StateWanted(msgspec.Struct, frozen=True):
     """Asks the application for its state after everything that was delivered before this."""
 

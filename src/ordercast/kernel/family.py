@@ -26,15 +26,26 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """
 
 
+class Entry(NamedTuple):
+    """How a member may come into an open group, one whose members are not listed (`founding`)."""
+
+    founds: bool = False  # by itself, at once
+    # Founding takes so many that are in no group yet, this one included. 0: not by number.
+    expect: int = 0
+    founder: str = ""  # only this name founds
+    last: tuple[str, ...] = ()  # the members when this name was last in the group, if it was
+
+
 class Plan(NamedTuple):
     """One group as a member is configured with it."""
 
     group: str
-    members: tuple[str, ...]  # names, sorted
+    members: tuple[str, ...]  # names, sorted; of an open group only our own
     options: object  # the family's own options struct
     # In families with formations: whether the group exists from the beginning, made of first
     # incarnations. Only a simulation can start so. A group of the input `Join` always forms.
     formed: bool = True
+    entry: Entry | None = None  # None: the group is closed, and `members` are all that it can have
 
 
 class Build(Protocol):
@@ -156,6 +167,8 @@ class Family(NamedTuple):
     # By group, options and members, where those are known: whether these make sense together.
     objection: Callable[[str, Any, Sequence[str] | None], Objection | None] = _no_objection
     not_live: str = ""  # why it runs in simulations only
+    opens: bool = False  # whether names that nobody listed may join: its machines take `Acquainted`
+    personal: frozenset[str] = frozenset()  # options that need not be the same at all members
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
     # One machine of a process serves all groups of all families that have the same `build`.
     one_machine: bool = False

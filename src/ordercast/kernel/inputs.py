@@ -106,6 +106,14 @@ class Join(Input):
 
 
 @dataclass(frozen=True, slots=True)
+class Acquainted(Input):
+    """Nodes that are in the group, or seem to be, and can be addressed by name. Only ever more."""
+
+    group: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Form(Input):
     """The application wants the group formed anew, of all members that are there, or of these.
 

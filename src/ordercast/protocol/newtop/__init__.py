@@ -35,6 +35,7 @@ from ordercast.kernel.family import (
 )
 from ordercast.protocol.newtop.member import build
 from ordercast.protocol.newtop.options import (
+    PERSONAL,
     Atomic,
     AtomicOptions,
     NewtopOptions,
@@ -62,6 +63,7 @@ FAMILY = Family(
         source=_SOURCE,
     ),
     words=WORDS,
+    personal=PERSONAL,
     one_machine=True,
     formation=Formation(
         asks=lambda options: options.invitations == "ask",

@@ -28,6 +28,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
+from ordercast.kernel.terms import differences, terms_of
 from ordercast.protocol.newtop.attempt import (
     Agreed,
     Attempt,
@@ -39,7 +40,7 @@ from ordercast.protocol.newtop.attempt import (
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.flow import retained_limit
 from ordercast.protocol.newtop.gathering import Gathering
-from ordercast.protocol.newtop.options import NewtopOptions
+from ordercast.protocol.newtop.options import PERSONAL, NewtopOptions
 from ordercast.protocol.newtop.packets import (
     Here,
     Invite,
@@ -51,7 +52,6 @@ from ordercast.protocol.newtop.packets import (
     application_bytes,
 )
 from ordercast.protocol.newtop.placement import Placement
-from ordercast.protocol.newtop.presence import differences, terms_of
 from ordercast.protocol.newtop.refusals import refuse_invitation
 from ordercast.types import Invitation, NodeId
 
@@ -71,7 +71,7 @@ class NamedGroup:
         self.plan = plan
         self.options = plan.options
         self.placement = placement
-        self.terms = terms_of(plan, placement)
+        self.terms = terms_of(placement.kind, plan, PERSONAL)
         self.current: GroupEpoch | None = None  # None: we are in no formation
         self.attempt: Attempt = Idle()
         self.gathering = Gathering(me, plan, self.terms)

@@ -20,10 +20,11 @@ from __future__ import annotations
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import DATAGRAM, Step
+from ordercast.kernel.terms import differences
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Here, Please
-from ordercast.protocol.newtop.presence import Presence, differences
+from ordercast.protocol.newtop.presence import Presence
 from ordercast.protocol.newtop.request import MOST_ROUNDS, Probe, Request
 from ordercast.types import NodeId, Refused
 

@@ -9,6 +9,9 @@ from msgspec import Meta
 from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
+PERSONAL = frozenset({"invitations"})
+"""Options that need not be the same at all members."""
+
 
 class NewtopOptions(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=100_000)] = 64  # own events that are not stable yet

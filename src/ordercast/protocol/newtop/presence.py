@@ -1,25 +1,16 @@
-"""Which members have joined a group and are reachable, in any formation or none; on which terms.
+"""Which members have joined a group and are reachable, in any formation or none.
 
-Rules.
- 1. Of each member the newest incarnation counts, and what it said last, if that was within the last
-    few rounds of our own announcements: time is counted in those.
- 2. Terms are the options that must be the same at all members, as text, so that an error can name
-    the difference.
+Of each member the newest incarnation counts, and what it said last, if that was within the last few
+rounds of our own announcements: time is counted in those.
 
 What it does not do: send anything.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import NamedTuple
 
-import msgspec
-
-from ordercast.kernel.family import Plan
-from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Here
-from ordercast.protocol.newtop.placement import Placement
 from ordercast.types import NodeId
 
 FRESH = 3
@@ -78,25 +69,3 @@ class Presence:
             if known.here.size and known.node not in view
         ]
         return (-len(view), view[0].name) <= min(others, default=(0, ""))
-
-
-def terms_of(plan: Plan, placement: type[Placement]) -> dict[str, str]:
-    """As text, without the options that concern only the member itself."""
-    names = " ".join(plan.members)
-    if len(names) > 80:
-        names = f"{len(plan.members)} of {blake2b(names.encode(), digest_size=8).hexdigest()}"
-    assert isinstance(plan.options, NewtopOptions)
-    terms = {"kind": placement.kind, "members": names}
-    for name, value in msgspec.structs.asdict(plan.options).items():
-        if name != "invitations":
-            terms[name] = str(value)[:100]
-    return terms
-
-
-def differences(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    """What is not the same, as a text."""
-    return "; ".join(
-        f"{name} is {ours.get(name, 'unknown')} here and {theirs.get(name, 'unknown')} there"
-        for name in sorted({**ours, **theirs})
-        if ours.get(name) != theirs.get(name)
-    )

@@ -1,0 +1,46 @@
+"""The terms of a group: what must be the same at all members, as text.
+
+Members compare them when they meet. As they are text, an error can name both values, and members of
+different versions can compare what they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from hashlib import blake2b
+
+import msgspec
+
+from ordercast.kernel.family import Plan
+
+LONGEST_TERM = 100
+
+
+def terms_of(kind: str, plan: Plan, personal: Collection[str] = ()) -> dict[str, str]:
+    """Of a group of this kind. Personal options concern only the member itself."""
+    terms = {"kind": kind, "members": _names(plan)}
+    if plan.entry is not None and plan.entry.founder:
+        terms["founder"] = plan.entry.founder
+    assert isinstance(plan.options, msgspec.Struct)
+    for name, value in msgspec.structs.asdict(plan.options).items():
+        if name not in personal:
+            terms[name] = str(value)[:LONGEST_TERM]
+    return terms
+
+
+def _names(plan: Plan) -> str:
+    if plan.entry is not None:
+        return "open"
+    names = " ".join(plan.members)
+    if len(names) > LONGEST_TERM:
+        names = f"{len(plan.members)} of {blake2b(names.encode(), digest_size=8).hexdigest()}"
+    return names
+
+
+def differences(ours: dict[str, str], theirs: dict[str, str]) -> str:
+    """What is not the same, as a text."""
+    return "; ".join(
+        f"{name} is {ours.get(name, 'unknown')} here and {theirs.get(name, 'unknown')} there"
+        for name in sorted({**ours, **theirs})
+        if ours.get(name) != theirs.get(name)
+    )

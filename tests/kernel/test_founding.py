@@ -1,0 +1,67 @@
+"""Who may found an open group: a line of the table a test (`kernel/founding.py`)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ordercast.kernel.family import Entry
+from ordercast.kernel.founding import entry_of, suffices
+
+NAMES = tuple(f"n{number}" for number in range(1, 8))
+
+
+def test_a_node_that_was_alone_in_the_group_founds_it_again() -> None:
+    assert entry_of("n1", seeds=True, last=("n1",)).founds
+
+
+def test_a_node_that_was_there_with_others_founds_only_with_a_majority_of_them() -> None:
+    entry = entry_of("n1", seeds=False, founder="n1", expect=1, last=("n1", "n2", "n3"))
+    assert not entry.founds
+    assert not suffices(entry, ("n1",))
+    assert not suffices(entry, ("n1", "n4", "n5", "n6"))
+    assert suffices(entry, ("n1", "n3"))
+
+
+def test_a_node_whose_name_was_known_never_founds() -> None:
+    for seeds in (False, True):
+        entry = entry_of("n1", seeds=seeds, founder="n1", expect=1, reborn=True)
+        assert not suffices(entry, NAMES)
+
+
+def test_a_named_founder_founds_and_nobody_else_does() -> None:
+    assert entry_of("n1", seeds=True, founder="n1", expect=3).founds
+    entry = entry_of("n2", seeds=False, founder="n1")
+    assert not suffices(entry, NAMES)
+
+
+def test_an_expected_number_founds_and_no_fewer() -> None:
+    entry = entry_of("n1", seeds=False, expect=3)
+    assert not suffices(entry, ("n1", "n2"))
+    assert suffices(entry, ("n1", "n2", "n3"))
+    assert suffices(entry, NAMES)
+
+
+def test_a_node_without_seeds_founds_and_one_with_seeds_waits() -> None:
+    assert entry_of("n1", seeds=False).founds
+    assert not suffices(entry_of("n1", seeds=True), NAMES)
+
+
+def test_nobody_founds_without_a_reason() -> None:
+    assert not suffices(Entry(), NAMES)
+
+
+@given(st.integers(1, len(NAMES)), st.integers(1, len(NAMES)))
+def test_more_than_half_cannot_found_twice(count: int, expect: int) -> None:
+    """Two sets that share nobody are never both enough, if `expect` is more than half of all."""
+    nodes = NAMES[:count]
+    enough = [
+        set(some)
+        for size in range(1, count + 1)
+        for some in combinations(nodes, size)
+        if all(suffices(entry_of(name, seeds=True, expect=expect), some) for name in some)
+    ]
+    twice = any(not one & other for one in enough for other in enough)
+    assert twice == (2 * expect <= count)
