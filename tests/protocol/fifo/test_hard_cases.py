@@ -159,6 +159,15 @@ def test_the_remembered_incarnations_of_a_member_are_bounded() -> None:
     assert len(member.streams.by_origin) <= 3 * INCARNATIONS_REMEMBERED
 
 
+def test_an_incarnation_is_not_forgotten_because_a_newer_one_has_a_far_greater_number() -> None:
+    stage = formed()
+    for incarnation in (1 << 19, 1 << 20):
+        stage.inject(N2, "n1", Start("g", NodeId("n3", incarnation), 0))
+    member: Any = stage.machine("n1")
+    known = [one.incarnation for one in member.streams.by_origin if one.name == "n3"]
+    assert known == [0, 1 << 19, 1 << 20]
+
+
 def test_the_remembered_incarnations_in_a_peers_reports_are_bounded() -> None:
     stage = formed()
     for incarnation in range(999):

@@ -86,11 +86,12 @@ class OriginStreams:
     # --- incarnations ------------------------------------------------------------------------
 
     def is_forgotten(self, origin: NodeId) -> bool:
+        """By how many newer ones are known, not by their numbers: a number may have been drawn."""
         peer = self._peers.by_name.get(origin.name)
-        known = [one.incarnation for one in self.by_origin if one.name == origin.name]
+        known = {one.incarnation for one in self.by_origin if one.name == origin.name}
         if peer is not None and peer.node is not None:
-            known.append(peer.node.incarnation)
-        return origin.incarnation <= max(known, default=0) - INCARNATIONS_REMEMBERED
+            known.add(peer.node.incarnation)
+        return sum(one > origin.incarnation for one in known) >= INCARNATIONS_REMEMBERED
 
     def forget_old(self) -> None:
         for origin in [origin for origin in self.by_origin if self.is_forgotten(origin)]:
