@@ -24,7 +24,17 @@ from ordercast.net.together import Together
 from ordercast.protocol.cluster.options import Causal, Gossip
 from ordercast.protocol.fifo.options import Fifo
 from ordercast.protocol.newtop.options import Atomic, Total
-from ordercast.types import Event, Invitation, NodeId, Subgroup, Updating, View
+from ordercast.types import (
+    Event,
+    Invitation,
+    Joined,
+    Left,
+    NodeId,
+    Subgroup,
+    Updating,
+    View,
+    Waiting,
+)
 from ordercast.units import Duration, Size
 
 __all__ = [
@@ -40,6 +50,8 @@ __all__ = [
     "Group",
     "GroupClosed",
     "Invitation",
+    "Joined",
+    "Left",
     "Message",
     "Node",
     "NodeId",
@@ -56,6 +68,7 @@ __all__ = [
     "Updating",
     "UsageError",
     "View",
+    "Waiting",
     "__version__",
     "open",
 ]

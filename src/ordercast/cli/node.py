@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ordercast import Group, Message, Subgroup, TicketLost, Updating
+from ordercast import Group, Joined, Left, Message, Subgroup, TicketLost, Updating, Waiting
 from ordercast import open as open_node
 from ordercast.cli import screen
 from ordercast.errors import DiskError, OrdercastError, UnreachableError, UsageError
@@ -29,6 +29,7 @@ from ordercast.kernel.step import Heard
 from ordercast.kernel.wording import notification_text
 from ordercast.levels import level_of
 from ordercast.net.config import table_of
+from ordercast.net.readiness import waiting_text
 from ordercast.types import View
 
 LINES_AHEAD = 1000
@@ -131,6 +132,12 @@ async def _print_all(group: Group, json: bool) -> None:
             print(f"{group.name}: ticket {event.ticket} {event.cause}")
         elif isinstance(event, Subgroup):
             print(f"{group.name}: without {' '.join(str(member) for member in event.gone)}")
+        elif isinstance(event, Waiting):
+            print(f"{group.name}: {_printable(waiting_text(event).encode())}")
+        elif isinstance(event, Joined):
+            print(f"{group.name}: joined {event.member}")
+        elif isinstance(event, Left):
+            print(f"{group.name}: left {event.member} ({event.why})")
         elif isinstance(event, Message):
             print(f"{group.name}: {event.sender}: {_printable(event.data)}")
         else:
@@ -149,6 +156,12 @@ def _fields(event: Heard) -> dict[str, Any]:
         return {"group": event.group, "ticket": event.ticket, "updating": event.cause}
     if isinstance(event, Subgroup):
         return {"group": event.group, "without": [str(member) for member in event.gone]}
+    if isinstance(event, Waiting):
+        return {"group": event.group, "waits_for": list(event.on), "why": event.why}
+    if isinstance(event, Joined):
+        return {"group": event.group, "joined": str(event.member)}
+    if isinstance(event, Left):
+        return {"group": event.group, "left": str(event.member), "why": event.why}
     if isinstance(event, View):
         return {"group": event.group, "members": [str(member) for member in event.members]}
     if isinstance(event, Message):

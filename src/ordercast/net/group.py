@@ -18,7 +18,7 @@ was accepted and not sent when it is lost is given up. Where groups are formed a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +30,7 @@ from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
 from ordercast.net.message import LARGEST_BATCH, Ejected, Handover, Hooks, as_bytes
 from ordercast.net.progress import Progress
+from ordercast.net.readiness import Readiness, waiting_text
 from ordercast.net.receipt import Receipt, Until, check_until
 from ordercast.net.send_permit import SendPermit
 from ordercast.net.send_queue import SendQueue
@@ -38,12 +39,15 @@ from ordercast.net.stream import GroupStream
 from ordercast.types import (
     Event,
     Invitation,
+    Joined,
+    Left,
     NodeId,
     Payloads,
     Refused,
     StateWanted,
     Updating,
     View,
+    Waiting,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +89,7 @@ class Group:
         self.node = node
         self._me, self._driver = node.me, node.driver
         self.may_send = may_send and family.may_send(plan, node.me.name)
-        self._installed: View | None = None  # the last one that the machine installed
+        self.reads = hooks.reads
         self._leaving = False
         self.departure = Departure(family, plan)
         self._progress = progress = Progress(self.name, family.tells_stability)
@@ -101,7 +105,11 @@ class Group:
             self._throttle,
             self._eject,
         )
-        self.stream.taken = self.monitor.taken
+        self.stream.taken, self.stream.failed = self.monitor.taken, self._state_failed
+        self.readiness = Readiness(
+            self.name, node.me, plan.members, node.driver.mesh.contacts, self._put
+        )
+        self.reason = progress.reason = self.readiness.reason
         self.permit: SendPermit | None = None
         if family.permit is not None and family.needs_permit(plan):
             self.permit = SendPermit(progress, self.queue, node.driver, self.departure)
@@ -172,7 +180,7 @@ class Group:
 
     def room(self) -> int | None:
         """The time, if one more batch may be submitted now; when leaving, always one more."""
-        driver, view = self._driver, self._installed
+        driver, view = self._driver, self.readiness.view
         if not self._leaving:
             if self.monitor.is_throttled:
                 return None  # our own events would lie in our own queue, without a bound
@@ -231,14 +239,18 @@ class Group:
     def take(self, item: Heard) -> None:
         """The driver hands over what the machine delivered, or asks of the application."""
         if isinstance(item, Event):
+            if not self.readiness.is_in:
+                self.readiness.enter()
             if item.origin == self._me:
                 self._progress.delivered_up_to = item.number
                 self._progress.changed.notify()  # a step that had to wait for the disk comes later
-        elif isinstance(item, View):
-            self._installed = item
-            if self.formations is not None:
+        elif isinstance(item, View | Waiting | Joined | Left):
+            if isinstance(item, View) and self.formations is not None:
                 self.formations.installed(item)
-                self._progress.changed.notify()
+            is_read = self.readiness.heard(item)
+            self._progress.changed.notify()
+            if not is_read:
+                return
         elif isinstance(item, Invitation | Refused):
             assert self.formations is not None
             self.formations.notify(item)
@@ -253,9 +265,13 @@ class Group:
             if shown is None:
                 return
             item = shown
-        self.stream.put(item)
-        self.monitor.added()
-        self.node.arrived.notify()
+        self._put(item)
+
+    def _put(self, item: Heard) -> None:
+        if self.reads:
+            self.stream.put(item)
+            self.monitor.added()
+            self.node.arrived.notify()
 
     def stepped(self) -> None:
         self.queue.stepped()
@@ -278,31 +294,86 @@ class Group:
             why.__cause__ = error
             self.node.end(self, why, sound=False)
 
+    def _state_failed(self, error: Exception) -> None:
+        if self.is_open:
+            why = OrdercastError(
+                f"{self._me} leaves {self.name!r}: its snapshot or restore raised "
+                f"{type(error).__name__}: {error}"
+            )
+            why.__cause__ = error
+            self.node.end(self, why)
+
+    # --- who is in it ------------------------------------------------------------------------
+
+    async def ready(self, timeout: float | None = None) -> View | None:
+        """Returns once this member is in the group: the view, or None where there are no views.
+
+        TimeoutError says for whom it waits, why and since when. If the group has ended, this raises
+        why. Nothing is taken from the stream.
+        """
+        if self.ended is not None:
+            raise self.ended
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.readiness.is_in:
+                    await self._progress.change()
+        except TimeoutError:
+            why = f"{self._me} is not in {self.name!r} after {timeout} s{self.reason()}"
+            raise TimeoutError(why) from None
+        return self.readiness.view
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """For whom this member waits, and why: before it is in the group, or cannot go on."""
+        return self.readiness.waiting if self.is_open else None
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """Now, as far as this member knows. The stream may not have shown it yet."""
+        return self.readiness.members
+
     # --- reading -----------------------------------------------------------------------------
 
     @property
     def view(self) -> View | None:
         """The last one that the application has taken."""
-        return self.stream.view
+        return self.stream.view if self.reads else self.readiness.view
+
+    def check_reads(self) -> None:
+        if not self.reads:
+            raise UsageError(f"{self._me.name} joined {self.name!r} with read=False: it only sends")
+
+    async def run(self, handler: Callable[[Heard], Awaitable[None] | None]) -> None:
+        """Reads the group until it is left: one item at a time, the next when `handler` returned.
+
+        A slow handler slows down the senders. If it raises, this member leaves the group, and the
+        error is raised here.
+        """
+        self.check_reads()
+        await self.stream.run(handler, self.leave)
 
     def __aiter__(self) -> GroupStream:
+        self.check_reads()
         return self.stream
 
     async def __anext__(self) -> Heard:
+        self.check_reads()
         return await self.stream.__anext__()
 
     async def next_batch(self) -> Heard:
         """The next whole event, or what comes in between: one call a batch, for those who count
         microseconds."""
+        self.check_reads()
         return await self.stream.next_batch()
 
     def status(self) -> dict[str, Any]:
         """How the group is, as plain values."""
-        members = self._installed.members if self._installed else ()
+        view, waiting = self.readiness.view, self.waiting
         machine = self._driver.machine(self.name)
         return {
-            "members": [str(member) for member in members],
-            "formation": self._installed.formation if self._installed else "",
+            "members": [str(member) for member in (view.members if view else ())],
+            "formation": view.formation if view else "",
+            "waits": waiting_text(waiting) if waiting is not None else "",
             "waiting_in": self.stream.inbox.count,
             "waiting_out": len(self.queue.outbox),
             "throttled": self.monitor.is_throttled,
@@ -360,6 +431,7 @@ class Group:
         """No more sends; what was delivered can still be read."""
         self._progress.ended, self._guarded = why, True
         self.monitor.end()
+        self.readiness.end()
         self._progress.changed.notify()
         self.stream.wake()
         self.node.arrived.notify()

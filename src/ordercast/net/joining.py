@@ -71,6 +71,10 @@ def _check_hooks(name: str, family: Family, options: Any, given: Hooks) -> None:
     """What an application may be asked, and what it must be able to answer."""
     hooks = (given.snapshot is not None) + (given.restore is not None)
     state, formation = family.state, family.formation
+    if not given.reads and (hooks or (state is not None and state.needed(options))):
+        raise UsageError(
+            f"{name!r} hands over its state when it is read: a member with read=False has none"
+        )
     if hooks == 1 or (hooks == 0 and state is not None and state.needed(options)):
         raise UsageError(f"{name!r} hands over its state: give join a snapshot and a restore")
     if hooks and (state is None or not state.possible(options)):

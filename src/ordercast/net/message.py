@@ -57,6 +57,7 @@ class Hooks(NamedTuple):
     snapshot: Callable[[], bytes] | None = None  # its state, for members that join later
     restore: Callable[[bytes], None] | None = None  # takes another's state, when we come
     vote: Callable[[Invitation], bool] | None = None  # whether we come to a formation
+    reads: bool = True  # False: the application only sends
 
 
 class Handover:

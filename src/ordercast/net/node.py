@@ -236,6 +236,7 @@ class Node:
         snapshot: Callable[[], bytes] | None = None,
         restore: Callable[[bytes], None] | None = None,
         vote: Vote | None = None,
+        read: bool = True,
     ) -> Group:
         """Joins a group. Its members are those given, those configured, or all known nodes.
 
@@ -243,6 +244,9 @@ class Node:
         state of another member when this one joins; both are called while the group is read. They
         are for `Causal(state=True)`, and for `Total` and `Atomic` groups, which transfer state in
         every formation. In those, `vote` decides at once about each invitation.
+
+        `read=False`: this member only sends. Nothing is stored for it to read, and it is never
+        ejected.
         """
         if self._broken is not None:
             raise self._broken
@@ -250,7 +254,7 @@ class Node:
             raise UsageError("join needs an open node: async with ordercast.open(...) as node")
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
-        hooks = Hooks(snapshot, restore, vote)
+        hooks = Hooks(snapshot, restore, vote, read)
         family, plan = plan_of(self.config, self.families, name, level, members, hooks)
         machine = self._machines.take(family, plan)
         group = Group(
@@ -297,6 +301,7 @@ class Node:
             raise TimeoutError(
                 f"{self.me} saw no new formation of {name!r} within {timeout} s: it may still be "
                 "formed; wait for its view in the group's stream, or call reform again"
+                f"{group.reason()}"
             ) from None
 
     def leave(self, group: Group) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ordercast.net.condition import Condition
 
 
@@ -12,6 +14,7 @@ class Progress:
         "ended",
         "group",
         "knows_stability",
+        "reason",
         "stable_up_to",
         "submitted_up_to",
     )
@@ -23,6 +26,8 @@ class Progress:
         self.delivered_up_to = 0  # the number of our last event that was delivered here
         self.stable_up_to = 0  # our events up to this number are with every present member
         self.ended: Exception | None = None  # why the group is closed
+        # For whom it waits, and why: the end of a sentence that says that something took too long.
+        self.reason: Callable[[], str] = str
         self.changed = Condition()  # of anything about sends, permits and formations
 
     async def change(self) -> None:

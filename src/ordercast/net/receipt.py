@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Literal
 
@@ -49,14 +50,28 @@ class Receipt:
         known = self.number is not None and self.failure is None
         return known and (self.number or 0) <= self._progress.stable_up_to
 
-    async def wait(self, until: Until = "stable") -> Receipt:
+    async def wait(self, until: Until = "stable", timeout: float | None = None) -> Receipt:
         """Waits until it is so. GroupClosed if the group ends before, TicketLost if our right to
-        send does, Reformed if the group is formed anew."""
+        send does, Reformed if the group is formed anew. TimeoutError says for whom it waits."""
         check_until(until, self._progress)
         if self.number is None:
             self._hurry()
+        if timeout is None:
+            await self._until(until)
+            return self
+        try:
+            async with asyncio.timeout(timeout):
+                await self._until(until)
+        except TimeoutError:
+            progress = self._progress
+            raise TimeoutError(
+                f"a message in {progress.group!r} is not {until} after {timeout} s"
+                f"{progress.reason()}"
+            ) from None
+        return self
+
+    async def _until(self, until: Until) -> None:
         while until != "queued" and not (self.stable if until == "stable" else self.delivered):
             if self.failure is not None:
                 raise self.failure
             await self._progress.change()
-        return self

@@ -130,7 +130,7 @@ class SendPermit:
             raise TimeoutError(
                 f"{self._driver.me} got no ticket of {self._group!r} within {timeout} s: other "
                 "members hold all of them, or too few members are connected to grant one; wait "
-                "longer, or let an updater call group.stop_updating()"
+                f"longer, or let an updater call group.stop_updating(){self._progress.reason()}"
             ) from None
         finally:
             self._waiting -= 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from inspect import isawaitable
 
 import msgspec
 
+from ordercast.errors import UsageError
 from ordercast.kernel.step import Heard
 from ordercast.net.condition import Condition
 from ordercast.net.inbox import Inbox
@@ -19,15 +21,20 @@ NOTHING = Event("", NodeId("nobody"), 0, [])
 class GroupStream:
     """An async iterator. It ends when the group was left, and raises why it ended otherwise."""
 
-    __slots__ = ("_arrived", "_event", "_handover", "_place", "_progress", "inbox", "taken", "view")
+    __slots__ = (
+        *("_arrived", "_event", "_handover", "_is_run", "_place", "_progress", "failed", "inbox"),
+        *("taken", "view"),
+    )
 
     def __init__(self, numbers: Iterator[int], handover: Handover, progress: Progress) -> None:
         self.inbox = Inbox(numbers)
         self.taken: Callable[[], None]  # the application has taken something
+        self.failed: Callable[[Exception], None]  # its `snapshot` or `restore` has raised this
         self.view: View | None = None  # the last one that it has taken
         self._handover = handover
         self._progress = progress
         self._arrived = Condition()
+        self._is_run = False  # `run` has not returned
         self._event = NOTHING  # that is being handed out
         self._place = 0  # of its next message
 
@@ -59,6 +66,29 @@ class GroupStream:
             except GroupClosed:
                 raise StopAsyncIteration from None
         return handed
+
+    async def run(
+        self,
+        handler: Callable[[Heard], Awaitable[None] | None],
+        leave: Callable[[], Awaitable[None]],  # the group, because the handler has raised
+    ) -> None:
+        """Hands out one item after the other, until the stream ends."""
+        if self._is_run:
+            raise UsageError(f"{self._progress.group!r} is read by another call of run already")
+        self._is_run = True
+        try:
+            async for item in self:
+                done: object = handler(item)
+                if isawaitable(done):
+                    await done
+                elif done is not None:
+                    what = type(done).__name__
+                    raise UsageError(f"a handler returns None or an awaitable, not {what}")
+        except Exception:
+            await leave()
+            raise
+        finally:
+            self._is_run = False
 
     def next_ready(self) -> Heard | None:
         """What comes next, if it is here."""
@@ -104,13 +134,22 @@ class GroupStream:
             item = self.inbox.take()
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
-            if isinstance(item, StateWanted):
-                self._handover.give(item)
-            elif isinstance(item, StateGiven):
-                self._handover.take(item)
+            if isinstance(item, StateWanted | StateGiven):
+                self._hand_over(item)
             else:
                 if isinstance(item, View):
                     self.view = item
                 self.taken()
                 return item
         return None
+
+    def _hand_over(self, item: StateWanted | StateGiven) -> None:
+        """The others wait for it: an application that fails here ends its membership at once."""
+        try:
+            if isinstance(item, StateWanted):
+                self._handover.give(item)
+            else:
+                self._handover.take(item)
+        except Exception as error:
+            self.failed(error)
+            raise

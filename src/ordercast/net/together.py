@@ -25,6 +25,7 @@ class Together:
 
     def add(self, group: Group) -> None:
         """One more group: what it has delivered and nobody has read takes its place."""
+        group.check_reads()
         if group.node.arrived is not self._arrived:
             raise UsageError(f"{group.name!r} is a group of another node: they have no one order")
         if group not in self._groups:
