@@ -10,8 +10,7 @@ import pytest
 from ordercast.check import laws
 from ordercast.check.history import PROMISES
 from ordercast.check.implications import with_implied
-from ordercast.check.laws import LAWS, check, judge_run
-from ordercast.check.promise import NotAsked
+from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Promises
@@ -449,46 +448,3 @@ def test_rows_may_be_checked_without_a_file() -> None:
     ]
     trace = Trace(Header("mine", family="gossip"), rows)
     assert [verdict.answer for verdict in check(trace)] == [Answer.HOLDS, Answer.HOLDS]
-
-
-# --- laws that are not asked ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rows", "why"),
-    [
-        ("n2 leave\nn1 suspect peer=n2", "n2 left g"),
-        ("n1 suspect peer=n2\nn2 crash", "n1 suspected n2"),
-        ("n2 crash\nn2#1 join", "n2 crashed"),
-        ("n2#1 join", "n2 restarted"),
-        ("n2 lose n1:1", "an event was lost"),
-    ],
-)
-def test_laws_of_a_calm_run_are_not_asked_of_another_and_it_is_told_why(
-    rows: str, why: str
-) -> None:
-    judged = judge_run(parse_history(CALM.format(family="causal") + rows))
-    assert judged.not_asked == [NotAsked("causal", ("completeness", "causal"), why)]
-    assert not {"completeness", "causal"} & {one.law for one in judged.verdicts}
-    assert str(judged.not_asked[0]) == (
-        "The laws completeness and causal were not asked: the family causal promises them only "
-        f"while nothing fails, and here {why}."
-    )
-
-
-def test_nothing_is_left_out_where_nothing_failed_or_laws_are_named() -> None:
-    calm = CALM.format(family="causal")
-    assert judge_run(parse_history(calm)).not_asked == []
-    assert judge_run(parse_history(calm + "n2 crash"), ["causal"]).not_asked == []
-    for family in ("fifo", "my-own"):  # promises them all, or is not known
-        crashed = parse_history(CALM.format(family=family) + "n2 crash")
-        assert judge_run(crashed).not_asked == []
-
-
-def test_of_several_families_each_tells_its_own() -> None:
-    both = parse_history(CALM.format(family="fifo") + "n2 crash")
-    groups = [{"name": "g", "family": "causal"}, {"name": "h", "family": "fifo"}]
-    header = msgspec.structs.replace(both.header, parameters={"group": groups})
-    judged = judge_run(Trace(header, both.rows))
-    assert [one.family for one in judged.not_asked] == ["causal"]
-    assert "completeness" in {one.law for one in judged.verdicts}  # which fifo promises

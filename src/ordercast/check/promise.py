@@ -65,6 +65,8 @@ def judge_families(
 ) -> list[Verdict]:
     """Each family by its own promise, on its own groups; of two answers to a law the worse one.
 
+    Laws that `order` does not name come last: a family may promise one that nobody has.
+
     `judge` is given a header that names the one family, and that family's groups.
     """
     worst: dict[str, Verdict] = {}
@@ -74,7 +76,7 @@ def judge_families(
             known = worst.get(verdict.law)
             if known is None or _WEIGHT[verdict.answer] > _WEIGHT[known.answer]:
                 worst[verdict.law] = verdict
-    return [worst[name] for name in order if name in worst]
+    return [worst[name] for name in dict.fromkeys([*order, *worst]) if name in worst]
 
 
 _WEIGHT = {Answer.HOLDS: 0, Answer.UNKNOWN: 1, Answer.BROKEN: 2}
