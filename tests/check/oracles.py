@@ -239,7 +239,7 @@ def holds(view: Row, process: str) -> bool:
 
 
 def only_life(rows: list[Row], log: list[Row]) -> bool:
-    return all(row.incarnation == 0 for row in rows if row.process == log[0].process)
+    return len({row.incarnation for row in rows if row.process == log[0].process}) == 1
 
 
 def last_life(rows: list[Row], log: list[Row]) -> bool:

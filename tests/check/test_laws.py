@@ -10,7 +10,7 @@ import pytest
 from ordercast.check import laws
 from ordercast.check.history import PROMISES
 from ordercast.check.implications import with_implied
-from ordercast.check.laws import LAWS, check
+from ordercast.check.laws import LAWS, check, judge_run
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Promises
@@ -448,3 +448,37 @@ def test_rows_may_be_checked_without_a_file() -> None:
     ]
     trace = Trace(Header("mine", family="gossip"), rows)
     assert [verdict.answer for verdict in check(trace)] == [Answer.HOLDS, Answer.HOLDS]
+
+
+# --- numbers of incarnations ------------------------------------------------------------------
+
+DRAWN = """
+run drawn family={family} ending=finished
+n1#7 join
+n2#900000 join
+n1#7 view 1 n1,n2
+n2#900000 view 1 n1,n2
+n1#7 submit n1#7:1
+n1#7 deliver n1#7:1
+"""
+
+
+def test_a_run_of_drawn_incarnations_is_calm_if_each_process_has_only_one() -> None:
+    drawn = DRAWN.format(family="causal")
+    assert judge_run(parse_history(drawn)).not_asked == []
+    (restarted,) = judge_run(parse_history(drawn + "n2#900001 join")).not_asked
+    assert restarted.why == "n2 restarted"
+
+
+@pytest.mark.parametrize(
+    ("law", "more"),
+    [("completeness", ""), ("agreement", ""), ("view-agreement", "n2#900000 view 2 n1,n2\n")],
+)
+def test_laws_about_absence_judge_the_only_incarnation_whatever_its_number(
+    law: str, more: str
+) -> None:
+    """Another incarnation of the process excuses it."""
+    drawn = DRAWN.format(family="fifo") + more
+    other = "n2#900001 deliver n1#7:1\nn2#900001 stop\n"
+    assert judge(law, drawn).answer is Answer.BROKEN
+    assert judge(law, drawn + other).answer is Answer.HOLDS

@@ -160,13 +160,13 @@ class History:
         leaves may be with nobody, and no row would say so.
         """
         shown = self.kinds & {*FAILURES, "lose"}
-        return not shown and not any(log.incarnation for log in self.logs)
+        return not shown and len(self.last_logs) == len(self.logs)
 
     @property
     def first_failure(self) -> str:
         """What happened first to a member, in a run that is not calm."""
         found = [row for log in self.logs for row in log.rows if row.kind in FAILURES]
-        found += [log.rows[0] for log in self.logs if log.incarnation]
+        found += [log.rows[0] for log in self.logs if log is not self.first_logs[log.process]]
         if not found:
             return "an event was lost"
         first = min(found, key=lambda row: (row.at, row.process, row.step))
@@ -178,9 +178,18 @@ class History:
         return f"the run is {self.header.ending}, not finished: what is missing may still have come"
 
     @cached_property
+    def first_logs(self) -> dict[str, Log]:
+        """The first incarnation of each process in this run, whatever its number."""
+        return {log.process: log for log in reversed(self.logs)}
+
+    @cached_property
     def last_logs(self) -> dict[str, Log]:
         """The last incarnation of each process."""
         return {log.process: log for log in self.logs}
+
+    def is_only_log(self, log: Log) -> bool:
+        """Whether no other incarnation of its process is in this run."""
+        return self.first_logs[log.process] is log is self.last_logs[log.process]
 
     @cached_property
     def histories(self) -> list[Log]:

@@ -4,7 +4,7 @@ These laws say that somebody should have delivered something, so they may only l
 of whom that can be asked without doubt:
 
   member     an incarnation with a join, view, submit, deliver or lose row in the group
-  stayed     it is the only incarnation of its process, and the first; it did not crash and did not
+  stayed     it is the only incarnation of its process in the run; it did not crash and did not
              leave; it was there from the beginning: it has neither join nor view rows, or the
              first of them is no later than the group's first submission, or its first view is
              the first view of whoever made that submission; and it did not stop before the
@@ -76,8 +76,7 @@ class GroupMembership:
 
     def _stays(self, log: Log) -> bool:
         return (
-            log.incarnation == 0
-            and self.history.last_logs[log.process] is log
+            self.history.is_only_log(log)
             and log.crash is None
             and self.group not in log.left
             and not self._stopped_early(log)

@@ -33,15 +33,16 @@ def tell(trace: Trace) -> list[Line]:
 
 def _lives(rows: list[Row]) -> list[Line]:
     lines = []
+    started: set[str] = set()
     for row in rows:
         if row.kind == "crash":
-            lines.append(Line(row.at, f"{row.process} crashes", "bad"))
-        elif row.kind == "start" and row.incarnation:
-            lines.append(
-                Line(
-                    row.at, f"{row.process} starts again, as incarnation {row.incarnation}", "good"
-                )
-            )
+            what = "abandons an outdated incarnation" if row.cause == "abandoned" else "crashes"
+            lines.append(Line(row.at, f"{row.process} {what}", "bad"))
+        elif row.kind == "start":
+            if row.process in started:
+                what = f"{row.process} starts again, as incarnation {row.incarnation}"
+                lines.append(Line(row.at, what, "good"))
+            started.add(row.process)
     return lines
 
 

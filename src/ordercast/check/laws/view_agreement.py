@@ -2,7 +2,7 @@
 
 A view holds its installer. And two processes that stay connected install the same sequence of views
 of the group, the same identities with the same members. They are connected as in membership.py,
-each is the only and first incarnation of its process, and neither crashed or left. Where one of
+each is the only incarnation of its process in the run, and neither crashed or left. Where one of
 them installed more than the other, that is broken in a finished run, unless the other had stopped
 by then; in a run that did not finish it is unknown. Unknown, too, where a trace has traffic but no
 view at all.
@@ -49,8 +49,7 @@ def _different_views(history: History, members: GroupMembership) -> Verdict | No
     by_sequence: dict[_Sequence, list[Log]] = {}
     for log in history.logs:
         if (
-            log.incarnation == 0
-            and history.last_logs[log.process] is log
+            history.is_only_log(log)
             and log.crash is None
             and members.group not in log.left
             and members.group in log.first_view

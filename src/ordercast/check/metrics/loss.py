@@ -42,7 +42,13 @@ def _loss(run: MeasuredRun) -> LossCounts:
 
 def _there(run: MeasuredRun) -> dict[str | None, dict[str, int]]:
     """By group: the processes that joined once and stayed, and when they joined."""
-    gone = {row.process for row in run.rows if row.kind in ("crash", "leave") or row.incarnation}
+    one: dict[str, int] = {}  # of its incarnations
+    gone = {
+        row.process
+        for row in run.rows
+        if row.kind in ("crash", "leave")
+        or one.setdefault(row.process, row.incarnation) != row.incarnation
+    }
     there: dict[str | None, dict[str, int]] = defaultdict(dict)
     for row in run.rows:
         if row.kind == "join" and row.process not in gone:
