@@ -57,9 +57,11 @@ def test_a_disk_that_is_lost_has_nothing() -> None:
     disk.append(records(1))
     disk.sync()
     disk.append(records(2))
+    disk.incarnation = 3
     disk.erase()
     disk.sync()
     assert disk.records() == []
+    assert disk.incarnation is None
 
 
 def test_reading_the_records_cannot_change_them() -> None:

@@ -9,6 +9,7 @@ from ordercast.kernel.inputs import Backpressure, Form, named_input
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, DiskMode, Fault, Pair
 from ordercast.sim.event_queue import EventQueue
+from ordercast.sim.identities import Identities
 from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
 from ordercast.sim.process import Process
@@ -25,6 +26,7 @@ class SimulatedWorld:
         network: Network,
         processes: dict[str, Process],
         memberships: dict[str, Memberships],
+        identities: Identities,
     ) -> None:
         self.names = tuple(processes)
         self.physics = self
@@ -32,6 +34,7 @@ class SimulatedWorld:
         self._network = network
         self._processes = processes
         self._memberships = memberships
+        self._identities = identities
 
     def crash(self, name: str) -> None:
         self._processes[name].crash()
@@ -41,7 +44,7 @@ class SimulatedWorld:
         if not process.alive and disk == "lost":
             process.disk.erase()
         if not process.alive and not is_down():
-            process.start()
+            self._identities.start(process)
 
     def pause(self, name: str) -> None:
         self._processes[name].pause()

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from ordercast.errors import DiskError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.identity import Acquaintances
 from ordercast.kernel.inputs import Input, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -39,7 +40,8 @@ class Process:
     __slots__ = (
         *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unsynced", "_write"),
         *("queue", "alive", "busy_until", "clock", "delivered", "disk", "host", "node", "links"),
-        *("build", "joins", "leaving", "name", "network", "on_enter", "on_room", "on_step"),
+        *("acquaintances", "build", "joins", "leaving", "meets", "name", "network"),
+        *("on_enter", "on_room", "on_step"),
         *("send", "submitted", "submitted_up_to", "wire_rows"),
     )
 
@@ -60,6 +62,9 @@ class Process:
         self.disk = SimulatedDisk()
         self.node = NodeId(name, -1)
         self.alive = False
+        # Whom this incarnation knows. None: no folder is lost in this run, so nobody has to ask.
+        self.acquaintances: Acquaintances | None = None
+        self.meets: Callable[[NodeId], bool]  # whether it talks to an incarnation that is new to it
         self.links: dict[NodeId, SimulatedLink] = {}  # outgoing, of this incarnation
         self.busy_until = 0  # when the outgoing line is free again
         self.delivered = 0  # by earlier incarnations
@@ -90,10 +95,18 @@ class Process:
 
     # --- start and stop ----------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, node: NodeId | None = None) -> None:
+        """As this incarnation, or as the next one after that which the folder remembers."""
         assert not self.alive
-        self.node = NodeId(self.name, self.node.incarnation + 1)
+        if node is None:
+            assert self.disk.incarnation is not None
+            node = NodeId(self.name, self.disk.incarnation + 1)
+        self.node = node
+        self.disk.incarnation = node.incarnation
         self.alive = True
+        if self.acquaintances is not None:
+            self.acquaintances = Acquaintances()
+            self.acquaintances.note([node])
         self.submitted, self.delivered = self.events()
         self.host = host = self._new_host()
         machines = self.build(self.node, self.disk.records())
@@ -159,6 +172,8 @@ class Process:
         sender, to, packet, size = message
         if to is not None and to is not self.node and to != self.node:
             return
+        if self.acquaintances is not None and not self._talks_to(sender):
+            return
         if self.wire_rows and self.alive:
             self._wire_row("receive", sender.name, packet, size)
         now = self.queue.now
@@ -169,6 +184,8 @@ class Process:
         if self._paused is not None:
             self._paused.append((self.arrive_together, messages))
             return
+        if self.acquaintances is not None and not self._talks_to(messages[0][0]):
+            return
         packets = []
         for sender, to, packet, size in messages:
             if to == self.node:
@@ -177,6 +194,10 @@ class Process:
                     self._wire_row("receive", sender.name, packet, size)
         if packets:
             self.host.receive_all(messages[0][0], packets, self.now())
+
+    def _talks_to(self, sender: NodeId) -> bool:
+        known = self.acquaintances
+        return known is None or known.known.get(sender.name) is sender or self.meets(sender)
 
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
         event = self.host.submit(group, payloads, size, self.now())

@@ -20,10 +20,12 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
 from ordercast.scenario.chaos import faults_of
 from ordercast.scenario.faults.active import ActiveFaults
+from ordercast.scenario.faults.processes import ProcessDown
 from ordercast.scenario.file import choices_in, family_in, parameters_of, plans_in
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.faults import SimulatedWorld, schedule
+from ordercast.sim.identities import Identities
 from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
 from ordercast.sim.process import Application, Process
@@ -95,8 +97,11 @@ class World:
         }
         for name, process in self.processes.items():
             process.build = memberships[name].build
+        self._identities = Identities(self.queue, self.network, self.processes, seed)
         self.faults = ActiveFaults(
-            SimulatedWorld(self.queue, self.network, self.processes, memberships)
+            SimulatedWorld(
+                self.queue, self.network, self.processes, memberships, self._identities
+            )
         )
 
     def run(self) -> Outcome:
@@ -123,6 +128,8 @@ class World:
         scenario, seed = self.scenario, self.seed
         faults = faults_of(scenario, seed, self._families)
         self.faults.prepare(faults)
+        if any(isinstance(fault, ProcessDown) and fault.disk == "lost" for fault in faults):
+            self._identities.watch()
         schedule(faults, self.faults, self.queue, scenario.duration)
         load, until = scenario.workload, scenario.duration
         for family, plan in self._groups:

@@ -1,5 +1,7 @@
 """A simulated disk: it keeps what was synced, and forgets or refuses what a real one would.
 
+It stands for the whole folder of a process: its records, and the number of its last incarnation.
+
 Records go to a cache first and are durable after `sync`. A crash loses the cache. The disk can
 be told to be full, to fail or to be slow; a file that is full or failing raises DiskError at
 the next record, because a member must not go on as if its word were kept.
@@ -30,6 +32,8 @@ class SimulatedDisk:
         self.capacity = capacity  # records that count
         self.trouble: Trouble | None = None
         self.sync_time = 0  # nanoseconds that one sync takes now
+        # The last that started on it: none yet. None: that is lost, with all the rest.
+        self.incarnation: int | None = -1
         self._durable: Slots[Packet] = Slots()
         self._cached: list[Packet] = []
 
@@ -59,8 +63,9 @@ class SimulatedDisk:
         self._cached.clear()
 
     def erase(self) -> None:
-        """The disk itself is lost."""
+        """The folder itself is lost."""
         self.crash()
+        self.incarnation = None
         self._durable.clear()
 
     def records(self) -> list[Packet]:
