@@ -15,13 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from ordercast.errors import UsageError
 from ordercast.live import supervisor
 from ordercast.live.member import GroupPlan, LoadPlan
 from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.live.run import plan_of
 from ordercast.live.supervisor import Gathered, LivePlan, Supervisor
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.faults.paths import Cut, OneWay, Partition
 from ordercast.scenario.faults.processes import Crash, Pause, Restart
+from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.trace.schema import Row
 from ordercast.units import MILLISECOND, SECOND, Duration
 
@@ -105,6 +108,12 @@ def test_a_killed_member_restarts_as_a_new_incarnation(tmp_path: Path) -> None:
     assert kinds(second)[-1] == "stop"
     assert "deliver" in kinds(second)
     assert kinds(ran.rows).count("crash") == 1
+
+
+def test_open_groups_are_for_the_simulator() -> None:
+    group = GroupSettings(name="a", members=["n1", "n2"], open=True, anchors=["n1"])
+    with pytest.raises(UsageError, match="group 'a' is open, which cannot be done live"):
+        plan_of(Scenario(name="x", group=[group]), 1)
 
 
 def test_a_member_that_crashed_for_good_is_not_restarted(tmp_path: Path) -> None:

@@ -467,3 +467,6 @@ def test_a_scenario_can_be_explored() -> None:
     assert [row.group for row in again.trace.rows if row.kind == "deliver"] == ["b", "b"]
     with pytest.raises(UsageError, match="unknown family 'fifo'"):
         setting_of(scenario, families={})
+    opened = msgspec.structs.replace(scenario.group[0], open=True, anchors=["n1"])
+    with pytest.raises(UsageError, match="open groups cannot be explored"):
+        setting_of(msgspec.structs.replace(scenario, group=[opened]))

@@ -32,6 +32,10 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             f"{source}: {scenario.processes} processes; live, each is a process of this machine, "
             f"and {MOST_PROCESSES} are the most"
         )
+    for group in scenario.groups():
+        if group.open:
+            why = _cannot("its members would know all addresses")
+            raise UsageError(f"{source}: group {group.name!r} is open, which {why}")
     groups = tuple(_group(scenario, number) for number in range(len(scenario.groups())))
     chaos = scenario.chaos
     for kind in (*chaos.faults, *chaos.also) if chaos is not None else ():

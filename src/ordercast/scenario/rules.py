@@ -11,7 +11,7 @@ from ordercast.errors import unknown_word
 from ordercast.kernel.family import Family, Plan
 from ordercast.levels import Choice
 from ordercast.scenario.faults import FAULTS
-from ordercast.scenario.schema import ChaosSettings, Scenario
+from ordercast.scenario.schema import ChaosSettings, GroupSettings, Scenario
 from ordercast.settings import Finding, Where
 from ordercast.types import objection_to_group
 from ordercast.units import MILLISECOND, SECOND, Duration
@@ -102,7 +102,8 @@ def _load(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
 def _may_send(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
     """`all` means all members that may send; a sender that is named must be one of them."""
     for group, (family, own) in zip(scenario.groups(), choices, strict=True):
-        if objection := family.objection(group.name, own, group.members):
+        known = None if group.open else group.members
+        if objection := family.objection(group.name, own, known):
             yield ("options", objection.option), objection.why
     if scenario.workload.senders == "all":
         return
@@ -147,6 +148,7 @@ def _groups(
         if len(set(group.members)) < len(group.members):
             yield where, f"group {group.name!r} lists a member twice"
         family = choice.family
+        yield from _open_group(group, family, where)
         if not (scenario.begins_formed(group) or family.formation):
             yield where, f"group {group.name!r}: {family.name} groups do not form: leave formed out"
         if len(group.members) > family.largest_group:
@@ -155,6 +157,34 @@ def _groups(
                 f"group {group.name!r} has {len(group.members)} members; a {family.name} group "
                 f"has at most {family.largest_group}",
             )
+
+
+def _open_group(group: GroupSettings, family: Family, where: Where) -> Iterator[Finding]:
+    name, anchors = f"group {group.name!r}", set(group.anchors)
+    if not group.open:
+        for key in ("anchors", "expect", "founder"):
+            if getattr(group, key):
+                yield (*where, key), f"{name}: {key} is for open groups: add open = true"
+        return
+    if not family.opens:
+        yield (*where, "open"), f"{name}: {family.name} groups do not open: leave open out"
+    if group.formed:
+        yield (*where, "formed"), f"{name} is open, so it forms during the run: leave formed out"
+    if not anchors:
+        yield (*where, "open"), f'{name} is open: say whom all know, as in anchors = ["n1"]'
+    founders = [group.founder] if group.founder else []
+    for key, names in (("anchors", group.anchors), ("founder", founders)):
+        for one in names:
+            if one not in group.members:
+                yield (*where, key), f"{name}: {key} names {one!r}, which is not in members"
+    if group.expect > len(group.members):
+        what = f"expect is {group.expect}, but {len(group.members)} run the group"
+        yield (*where, "expect"), f"{name}: {what}"
+    if group.expect and group.founder:
+        yield (*where, "expect"), f"{name} has a founder, so it waits for no number: leave out one"
+    if len(anchors) > 1 and not group.expect and not group.founder:
+        what = "with several anchors nobody may found it: add expect = 3, or a founder"
+        yield (*where, "anchors"), f"{name}: {what}"
 
 
 def _chaos(

@@ -56,6 +56,11 @@ class GroupSettings(Part, frozen=True):
     family: str | None = None
     options: dict[str, Any] = {}
     formed: bool | None = None  # None: as at the top
+    # Members join by what they know, instead of a list: `members` says only who runs the group.
+    open: bool = False
+    anchors: list[str] = []  # whom all of them know from the beginning
+    expect: Annotated[int, Meta(ge=0, le=100_000)] = 0  # founding waits for so many
+    founder: str = ""  # only this one founds
 
 
 class ChaosSettings(Part, frozen=True):

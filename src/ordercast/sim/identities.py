@@ -5,7 +5,8 @@ ways, and takes a number above what they report, or draws one. Where two incarna
 they tell each other whom they know; one that turns out to be outdated is refused, and abandons
 itself: that is a crash, with the folder lost, and a start as a newer incarnation.
 
-Only runs in which a folder is lost need this: in all others the numbers are counted.
+Only runs in which a folder is lost need this, and runs with open groups, where a process knows
+those that have met it: in all others the numbers are counted.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Identities:
         self._taken = 0  # numbers that were not counted
 
     def watch(self) -> None:
-        """Before the run begins, if a folder may be lost in it: every meeting counts."""
+        """Before the run begins, if it needs this: every meeting counts."""
         for process in self._processes.values():
             process.acquaintances = Acquaintances()
             process.meets = partial(self._meet, process)
@@ -51,10 +52,9 @@ class Identities:
         ]
         self._take_number(process, reported, is_sure=len(reported) == len(others))
 
-    def _take_number(
-        self, process: Process, reported: list[NodeId | None], is_sure: bool
-    ) -> None:
+    def _take_number(self, process: Process, reported: list[NodeId | None], is_sure: bool) -> None:
         self._taken += 1
+        process.disk.reborn = any(node is not None for node in reported)
         draw = chance.stream(self._seed, "incarnation", process.name, self._taken)
         process.start(first_incarnation(process.name, reported, is_sure, draw))
 

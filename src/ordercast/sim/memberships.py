@@ -13,11 +13,12 @@ from random import Random
 from ordercast.errors import UsageError
 from ordercast.kernel.departure import FLUSH_TIME, Departure
 from ordercast.kernel.family import Family, Plan, by_machine
-from ordercast.kernel.inputs import Retire
+from ordercast.kernel.inputs import Acquainted, Retire
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.machines import Machines, seat_of
 from ordercast.kernel.packet import Packet
 from ordercast.sim.event_queue import EventQueue
+from ordercast.sim.open_groups import OpenGroups
 from ordercast.sim.process import Process
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND
@@ -32,11 +33,17 @@ class Memberships:
         queue: EventQueue,
         plans: Iterable[tuple[Family, Plan]],
         chance: Callable[..., Random],  # the stream of a name
+        open_groups: OpenGroups,
     ) -> None:
         self._process = process
         self._queue = queue
-        self._groups = {plan.group: Departure(family, plan) for family, plan in plans}
+        self._groups = {plan.group: (family, plan) for family, plan in plans}
         self._chance = chance
+        self._open_groups = open_groups
+        for group in self._groups:
+            if group in open_groups.by_name:
+                process.on_enter[group] = [partial(self._acquaint, group)]
+                process.on_news = partial(open_groups.remember, process)
         self.kept_out: set[str] = set()  # groups that it is not in, whatever its incarnation
         self._machines: Machines  # of the incarnation
 
@@ -44,13 +51,22 @@ class Memberships:
         """The machines of one incarnation: what is built together is built at once."""
         self._machines = Machines(me, lambda group: self._process.disk.records(), self._draw)
         machines: list[Machine] = []
-        wanted = [one for group, one in self._groups.items() if group not in self.kept_out]
+        wanted = [self._departure(group) for group in self._groups if group not in self.kept_out]
         for family, plans in by_machine(wanted):
             built = family.build(me, plans, self._draw(family, None), kept)
             machines += built
             if family.one_machine:
                 self._machines.share(family, *built)
         return machines
+
+    def _departure(self, group: str) -> Departure:
+        """The group as it is now: of an open one the folder remembers who was in it."""
+        family, plan = self._groups[group]
+        return Departure(family, self._open_groups.plan_for(self._process, plan))
+
+    def _acquaint(self, group: str) -> None:
+        known = self._open_groups.known_to(self._process, group)
+        self._process.give(group, Acquainted(group, known))
 
     def _draw(self, family: Family, plan: Plan | None) -> Random:
         """The chance of a machine: of one that joins later, or of those that begin together."""
@@ -64,7 +80,7 @@ class Memberships:
         self._process.when_awake(self._join, group)
 
     def _join(self, group: str) -> None:
-        process, (family, plan) = self._process, self._groups[group]
+        process, (family, plan) = self._process, self._departure(group)
         # Who is still about to leave joins when it has left.
         if group in self.kept_out or group in process.host.seats or group in process.leaving:
             return
@@ -92,10 +108,10 @@ class Memberships:
         process = self._process
         submitted = process.submitted_up_to.get(group, 0)
         stable = process.host.stable_up_to(group)
-        return self._groups[group].is_underway(group in process.on_room, submitted, stable)
+        return self._departure(group).is_underway(group in process.on_room, submitted, stable)
 
     def _retire(self, group: str) -> None:
-        departure, process = self._groups[group], self._process
+        departure, process = self._departure(group), self._process
         if departure.lease is None:
             self._depart(group)
             return
@@ -111,7 +127,7 @@ class Memberships:
         self._wait(group, is_needed, departure.longest, self._depart)
 
     def _depart(self, group: str) -> None:
-        process, departure = self._process, self._groups[group]
+        process, departure = self._process, self._departure(group)
         machine = process.host.seats[group].machine
         forgets = departure.forgets_records(machine, process.name)
         process.leave(group)

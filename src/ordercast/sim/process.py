@@ -41,7 +41,7 @@ class Process:
         *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unsynced", "_write"),
         *("queue", "alive", "busy_until", "clock", "delivered", "disk", "host", "node", "links"),
         *("acquaintances", "build", "joins", "leaving", "meets", "name", "network"),
-        *("on_enter", "on_room", "on_step"),
+        *("on_enter", "on_news", "on_room", "on_step"),
         *("send", "submitted", "submitted_up_to", "wire_rows"),
     )
 
@@ -62,7 +62,7 @@ class Process:
         self.disk = SimulatedDisk()
         self.node = NodeId(name, -1)
         self.alive = False
-        # Whom this incarnation knows. None: no folder is lost in this run, so nobody has to ask.
+        # Whom this incarnation knows. None: in this run nobody has to ask.
         self.acquaintances: Acquaintances | None = None
         self.meets: Callable[[NodeId], bool]  # whether it talks to an incarnation that is new to it
         self.links: dict[NodeId, SimulatedLink] = {}  # outgoing, of this incarnation
@@ -72,7 +72,8 @@ class Process:
         # What the load wants to do as soon as a step may have made room, by group.
         self.on_room: dict[str, Callable[[], None]] = {}
         self.on_step: dict[str, Callable[[], None]] = {}  # the same for who waits to leave
-        self.on_enter: dict[str, Callable[[], None]] = {}  # what its applications do first, always
+        self.on_enter: dict[str, list[Callable[[], None]]] = {}  # what is done first, always
+        self.on_news: Callable[[Heard], None] | None = None  # what its folder remembers
         self.leaving: set[str] = set()  # groups that it is about to leave
         self.joins: dict[str, int] = {}  # how often this incarnation has joined a group
         self.submitted_up_to: dict[str, int] = {}  # by group: the last number of this incarnation
@@ -116,9 +117,8 @@ class Process:
         for seat in seats:
             if self.alive:  # a step before may have met a broken disk
                 host.start(seat, self.now())
-        for group, begin in self.on_enter.items():
-            if self.alive and group in host.seats:
-                begin()
+        for group in self.on_enter:
+            self._begin(group)
 
     def events(self) -> tuple[int, int]:
         """How many were submitted and delivered, by all incarnations."""
@@ -199,6 +199,10 @@ class Process:
         known = self.acquaintances
         return known is None or known.known.get(sender.name) is sender or self.meets(sender)
 
+    def has_met(self, name: str) -> bool:
+        """Whether this incarnation has met one of that name."""
+        return self.acquaintances is not None and name in self.acquaintances.known
+
     def submit(self, group: str, payloads: Payloads, size: int) -> None:
         event = self.host.submit(group, payloads, size, self.now())
         self.submitted_up_to[group] = event.number
@@ -229,8 +233,12 @@ class Process:
 
     def _entered(self, group: str) -> None:
         self.joins[group] = self.joins.get(group, 0) + 1
-        if self.alive and group in self.on_enter:
-            self.on_enter[group]()
+        self._begin(group)
+
+    def _begin(self, group: str) -> None:
+        for begin in self.on_enter.get(group, ()):
+            if self.alive and group in self.host.seats:
+                begin()
 
     def when_awake(self, act: Callable[[Any], None], argument: Any) -> None:
         """Does what an application wants as soon as the process runs, in the same incarnation."""
@@ -318,6 +326,8 @@ class Process:
 
     def hear(self, seat: Seat, output: Heard) -> None:
         answer = None
+        if self.on_news is not None:
+            self.on_news(output)
         if self._application is not None:
             answer = self._application(self.node, output)
         if isinstance(output, StateWanted):

@@ -40,7 +40,7 @@ class PermitSeeker:
         self._draw = draw
         self._until = until
         self._from = int(load.begins.get(process.name, 0))
-        process.on_enter[group] = self._begin
+        process.on_enter.setdefault(group, []).append(self._begin)
 
     def _begin(self) -> None:
         if self._queue.now < self._from:

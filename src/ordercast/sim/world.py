@@ -28,6 +28,7 @@ from ordercast.sim.faults import SimulatedWorld, schedule
 from ordercast.sim.identities import Identities
 from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
+from ordercast.sim.open_groups import OpenGroups
 from ordercast.sim.process import Application, Process
 from ordercast.sim.workload import PermitSeeker, Sender
 from ordercast.trace.schema import Ending, Header, Level, Row
@@ -91,17 +92,17 @@ class World:
             for name in scenario.names
         }
         self.network.connect(self.processes)
+        self._open_groups = OpenGroups(scenario.groups(), self.processes)
+        draw = partial(chance.stream, seed)
         memberships = {
-            name: Memberships(process, self.queue, self._plans[name], partial(chance.stream, seed))
+            name: Memberships(process, self.queue, self._plans[name], draw, self._open_groups)
             for name, process in self.processes.items()
         }
         for name, process in self.processes.items():
             process.build = memberships[name].build
         self._identities = Identities(self.queue, self.network, self.processes, seed)
         self.faults = ActiveFaults(
-            SimulatedWorld(
-                self.queue, self.network, self.processes, memberships, self._identities
-            )
+            SimulatedWorld(self.queue, self.network, self.processes, memberships, self._identities)
         )
 
     def run(self) -> Outcome:
@@ -128,7 +129,8 @@ class World:
         scenario, seed = self.scenario, self.seed
         faults = faults_of(scenario, seed, self._families)
         self.faults.prepare(faults)
-        if any(isinstance(fault, ProcessDown) and fault.disk == "lost" for fault in faults):
+        lost = any(isinstance(fault, ProcessDown) and fault.disk == "lost" for fault in faults)
+        if lost or self._open_groups.by_name:
             self._identities.watch()
         schedule(faults, self.faults, self.queue, scenario.duration)
         load, until = scenario.workload, scenario.duration

@@ -1,6 +1,7 @@
 """A simulated disk: it keeps what was synced, and forgets or refuses what a real one would.
 
-It stands for the whole folder of a process: its records, and the number of its last incarnation.
+It stands for the whole folder of a process: its records, the number of its last incarnation, and
+with whom it was last in open groups.
 
 Records go to a cache first and are durable after `sync`. A crash loses the cache. The disk can
 be told to be full, to fail or to be slow; a file that is full or failing raises DiskError at
@@ -34,6 +35,8 @@ class SimulatedDisk:
         self.sync_time = 0  # nanoseconds that one sync takes now
         # The last that started on it: none yet. None: that is lost, with all the rest.
         self.incarnation: int | None = -1
+        self.reborn = False  # whether others knew its name when it was empty
+        self.members: dict[str, tuple[str, ...]] = {}  # by open group: the names in it
         self._durable: Slots[Packet] = Slots()
         self._cached: list[Packet] = []
 
@@ -66,6 +69,8 @@ class SimulatedDisk:
         """The folder itself is lost."""
         self.crash()
         self.incarnation = None
+        self.reborn = False
+        self.members.clear()
         self._durable.clear()
 
     def records(self) -> list[Packet]:

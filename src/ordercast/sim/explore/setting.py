@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -125,6 +126,8 @@ def setting_of(
     scenario: Scenario, families: Mapping[str, Family] = FAMILIES, **rules: Any
 ) -> Setting:
     """The groups, members and options of a scenario; its load, times and faults do not matter."""
+    if any(group.open for group in scenario.groups()):
+        raise UsageError(f"{scenario.name}: open groups cannot be explored: list the members")
     plans: dict[str, tuple[Family, list[Plan]]] = {}
     for family, plan in plans_in(scenario, families):
         plans.setdefault(family.name, (family, []))[1].append(plan)

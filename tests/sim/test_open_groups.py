@@ -1,0 +1,143 @@
+"""Open groups in the simulator: how members may come in, whom they know, what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from tests.sim.probes import DATAGRAM, GROUP, SECOND, Probe, Stage, cut, fault, say
+
+from ordercast.kernel.family import Entry, Plan
+from ordercast.kernel.inputs import Acquainted, Input, StatusResult
+from ordercast.kernel.step import Step
+from ordercast.scenario.faults.fault import Fault
+from ordercast.scenario.schema import GroupSettings
+from ordercast.types import Joined, Left, NodeId, View
+
+
+class Joiner(Probe):
+    """Logs how it may come in, and whom it is told of."""
+
+    takes: tuple[type[Input], ...] = (StatusResult, Acquainted)
+    log: ClassVar[list[tuple[NodeId, Entry | tuple[str, ...]]]] = []
+
+    def __init__(self, stage: Stage, me: NodeId, plan: Plan, kept: Any) -> None:
+        super().__init__(stage, me, plan, kept)
+        assert plan.entry is not None
+        assert plan.members == (me.name,)
+        assert not plan.formed
+        self.log.append((me, plan.entry))
+
+    def on(self, step: Step, given: Input) -> None:
+        if isinstance(given, Acquainted):
+            self.log.append((self.me, given.names))
+        else:
+            super().on(step, given)
+
+
+def stage_of(faults: Iterable[Fault] = (), seed: int = 1, **group: Any) -> Stage:
+    """Three processes that run one open group."""
+    Joiner.log.clear()
+    given: dict[str, Any] = {"open": True, "anchors": ["n1"], **group}
+    settings = GroupSettings(name=GROUP, members=["n1", "n2", "n3"], **given)
+    return Stage(3, probe=Joiner, faults=faults, seed=seed, scenario={"group": [settings]})
+
+
+def logged(name: str) -> list[Entry | tuple[str, ...]]:
+    return [what for me, what in Joiner.log if me.name == name]
+
+
+def entries(name: str) -> list[Entry]:
+    return [what for what in logged(name) if isinstance(what, Entry)]
+
+
+def known(name: str) -> list[tuple[str, ...]]:
+    return [what for what in logged(name) if not isinstance(what, Entry)]
+
+
+def view(*names: str) -> Any:
+    members = tuple(map(NodeId, names))
+    return lambda step: step.install(View(GROUP, 1, members))
+
+
+def notify(news: Any) -> Any:
+    return lambda step: step.notify(news)
+
+
+# --- how they may come in ------------------------------------------------------------------------
+
+
+def test_the_anchor_founds_and_the_others_wait_for_it() -> None:
+    stage_of().run()
+    assert logged("n1") == [Entry(founds=True), ()]
+    assert logged("n2") == logged("n3") == [Entry(), ("n1",)]
+
+
+def test_the_number_that_is_expected_and_the_founder_are_in_the_entry() -> None:
+    stage_of(anchors=["n1", "n2"], expect=2).run()
+    assert entries("n1") == entries("n3") == [Entry(expect=2)]
+    assert [known(name)[0] for name in ("n1", "n2", "n3")] == [("n2",), ("n1",), ("n1", "n2")]
+    stage_of(founder="n3").run()
+    assert entries("n1") == [Entry(founder="n3")]
+    assert entries("n3") == [Entry(founds=True, founder="n3")]
+
+
+def test_a_member_that_joins_later_is_acquainted_then() -> None:
+    stage_of([fault("join", 2 * SECOND, "n1 n3", group=GROUP)]).run()
+    assert Joiner.log[:2] == [(NodeId("n2"), Entry()), (NodeId("n2"), ("n1",))]
+    assert logged("n1") == [Entry(founds=True), ("n2",)], "n2 has it as a seed, and dials it"
+    assert logged("n3") == [Entry(), ("n1",)]
+
+
+# --- what is remembered --------------------------------------------------------------------------
+
+
+def test_the_folder_remembers_the_last_view() -> None:
+    stage = stage_of([fault("restart", 3 * SECOND, "n1 n2")])
+    stage.at(SECOND, "n1", view("n1")).at(SECOND, "n2", view("n2"))
+    stage.at(2 * SECOND, "n2", view("n2", "n1")).run()
+    assert entries("n1")[1] == Entry(founds=True, last=("n1",))
+    assert entries("n2")[1] == Entry(last=("n1", "n2"))
+
+
+def test_without_views_it_remembers_who_joined_and_did_not_leave() -> None:
+    stage = stage_of([fault("restart", 3 * SECOND, "n1")])
+    for name in ("n1", "n2", "n3"):
+        stage.at(SECOND, "n1", notify(Joined(GROUP, NodeId(name))))
+    stage.at(2 * SECOND, "n1", notify(Left(GROUP, NodeId("n2"), "left")))
+    stage.at(2 * SECOND, "n1", notify(Left(GROUP, NodeId("n3"), "silent"))).run()
+    assert entries("n1")[1] == Entry(last=("n1", "n3"))
+
+
+def test_a_lost_folder_remembers_nothing_and_who_was_known_never_founds() -> None:
+    """Nor does its next incarnation, which has a folder again."""
+    faults = [fault("restart", 3 * SECOND, "n1", disk="lost"), fault("restart", 5 * SECOND, "n1")]
+    stage = stage_of(faults)
+    stage.at(SECOND, "n1", view("n1")).at(2 * SECOND, "n1", say("n2", "here", DATAGRAM)).run()
+    assert entries("n1") == [Entry(founds=True), Entry(), Entry()]
+    assert known("n1") == [(), ("n2", "n3"), ("n2", "n3")], "they have it as a seed"
+
+
+def test_whoever_met_a_member_dials_it_when_it_is_back() -> None:
+    stage = stage_of([fault("restart", 3 * SECOND, "n2", disk="lost")])
+    stage.at(2 * SECOND, "n2", say("n3", "here", DATAGRAM)).run()
+    assert known("n2") == [("n1",), ("n1", "n3")]
+
+
+def test_an_anchor_that_nobody_knew_founds_again_until_it_abandons_itself() -> None:
+    """Cut off, it cannot know better; what it founded ends with its incarnation."""
+    ends = set()
+    for seed in range(1, 9):
+        faults = [
+            *(cut(second * SECOND, "n1 | n2 n3", SECOND) for second in (2, 4)),
+            *(fault("restart", at * SECOND + 9, "n1", disk="lost") for at in (2, 4)),
+        ]
+        stage = stage_of(faults, seed=seed)
+        for second in (1, 3.5, 6):
+            stage.at(int(second * SECOND), "n1", say(("n2", "n3"), "here", DATAGRAM))
+        stage.run()
+        first, drawn, again, *abandoned = entries("n1")
+        assert first == drawn == again == Entry(founds=True)
+        assert abandoned in ([], [Entry()])
+        ends.add(len(abandoned))
+    assert ends == {0, 1}
