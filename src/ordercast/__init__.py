@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 from ordercast.errors import DiskError, OrdercastError, PeerError, UsageError
 from ordercast.net.config import Config
+from ordercast.net.directory import Mismatch
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
 from ordercast.net.message import Ejected, GroupClosed, Message
@@ -53,6 +54,7 @@ __all__ = [
     "Joined",
     "Left",
     "Message",
+    "Mismatch",
     "Node",
     "NodeId",
     "NotFormed",

@@ -27,6 +27,7 @@ from ordercast.wire import greeting
 from ordercast.wire.codec import LARGEST_PACKET, Codec
 from ordercast.wire.framing import HEADER, FrameKind
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Refuse, Resume
+from ordercast.wire.groups import GroupNote, Groups
 
 LIVE = settings(
     max_examples=25,
@@ -108,6 +109,8 @@ WRONG: dict[FrameKind, st.SearchStrategy[Wrong]] = {
     FrameKind.KEY: bad(FrameKind.KEY, NO_PACKET, "not a newkey")
     | bad(FrameKind.KEY, KEYS_TOO_LONG.map(greeting.encode), "not a newkey")
     | bad(FrameKind.KEY, NO_KEYS.map(greeting.encode), "bytes with an id of"),
+    FrameKind.GROUPS: bad(FrameKind.GROUPS, NO_PACKET, "not a groups")
+    | bad(FrameKind.GROUPS, st.just(bytes((1 << 20) + 1)), "bytes about groups"),
 }
 UNKNOWN = st.sampled_from([0, *range(max(FrameKind) + 1, 256)]).flatmap(no_place)
 TOO_LONG = st.builds(
@@ -124,6 +127,7 @@ BEFORE_RESUME = st.sampled_from(
         FrameKind.STATUS,
         FrameKind.ANSWER,
         FrameKind.KEY,
+        FrameKind.GROUPS,
     ]
 ).flatmap(no_place) | COUNTS.filter(bool).map(
     lambda n: Wrong(
@@ -146,7 +150,21 @@ PACKETS = st.one_of(
     ),
     st.builds(Leave, st.sampled_from(["orders", "other"])),
 ).map(CODEC.encode)
+TERMS = st.dictionaries(st.sampled_from(["kind", "members", "window"]), st.text(max_size=9))
+NOTES = st.builds(
+    GroupNote,
+    st.sampled_from(["orders", "other"]),
+    TERMS,
+    st.booleans(),
+    st.integers(0, HUGE),
+    st.booleans(),
+    st.dictionaries(
+        st.sampled_from(["n2", "x", "y"]), st.sampled_from(["", "n", "::1:0", "n:70000"])
+    ),
+)
+GROUPS = st.builds(Groups, st.lists(NOTES, max_size=3), st.just(["orders", "none"]))
 WHATEVER = st.one_of(
+    GROUPS.map(lambda groups: framed(FrameKind.GROUPS, greeting.encode(groups))),
     PACKETS.map(lambda body: framed(FrameKind.DATA, body)),
     PACKETS.map(lambda body: framed(FrameKind.STATUS, bytes(8) + body)),
     st.integers(0, HUGE).map(

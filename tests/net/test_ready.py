@@ -11,6 +11,8 @@ from tests.net.nodes import PATIENT, QUICK, Cluster, introduce, live, place_of, 
 from tests.net.ordered import QUICK as ORDERED
 
 from ordercast import GroupClosed, Joined, Left, NodeId, View, Waiting
+from ordercast.kernel.family import Plan
+from ordercast.net.absence import Absence
 from ordercast.net.readiness import Readiness, waiting_text
 
 ME, OTHER = NodeId("n1", 3), NodeId("n2")
@@ -44,8 +46,9 @@ async def test_a_timeout_names_the_member_that_is_not_connected(cluster: Cluster
     with pytest.raises(TimeoutError, match=r"saw no new formation .* again: it waits for n3"):
         await n1.reform("orders", timeout=0)
     assert group.waiting is not None
-    assert group.waiting.on == ("n3",)
-    assert "waits for n3" in n1.status()["groups"]["orders"]["waits"]
+    assert group.waiting.on == ("n3", "n2")
+    assert group.waiting.why == "n3 is not connected; n2 has not joined 'orders'"
+    assert "waits for n3, n2" in n1.status()["groups"]["orders"]["waits"]
 
 
 @live
@@ -107,7 +110,13 @@ class Shown:
 
     def __init__(self, *listed: str) -> None:
         self.items: list[Waiting] = []
-        self.readiness = Readiness("orders", ME, listed, {}, self.items.append)
+        plan = Plan("orders", listed, None)
+        absence = Absence(plan, ME.name, {}, lambda group: {}, ())
+        self.changes = 0
+        self.readiness = Readiness("orders", ME, absence, self.items.append, self._change)
+
+    def _change(self) -> None:
+        self.changes += 1
 
 
 def played(story) -> None:
@@ -171,13 +180,15 @@ def test_a_member_that_is_in_within_a_second_shows_nothing() -> None:
 
 def test_presence_is_what_joined_and_left_say() -> None:
     def story(look) -> None:
-        readiness = Shown("n1").readiness
+        shown = Shown("n1")
+        readiness = shown.readiness
         assert readiness.heard(Joined("orders", OTHER))
         assert not readiness.is_in
         readiness.heard(Joined("orders", ME))
         assert readiness.members == (ME, OTHER)
         readiness.heard(Left("orders", OTHER, "silent"))
         assert readiness.members == (ME,)
+        assert shown.changes == 3
         readiness.end()
         assert not look()
 

@@ -14,6 +14,8 @@ import msgspec
 from ordercast.kernel.family import Plan
 
 LONGEST_TERM = 100
+OF_THE_GROUP = frozenset({"kind", "members", "founder"})
+"""Terms that are no options. An option of such a name has a longer one here."""
 
 
 def terms_of(kind: str, plan: Plan, personal: Collection[str] = ()) -> dict[str, str]:
@@ -24,8 +26,16 @@ def terms_of(kind: str, plan: Plan, personal: Collection[str] = ()) -> dict[str,
     assert isinstance(plan.options, msgspec.Struct)
     for name, value in msgspec.structs.asdict(plan.options).items():
         if name not in personal:
-            terms[name] = str(value)[:LONGEST_TERM]
+            terms[f"option {name}" if name in OF_THE_GROUP else name] = _short(str(value))
     return terms
+
+
+def _short(text: str) -> str:
+    """Texts that are equal exactly where the long ones are, but for hash collisions."""
+    if len(text) <= LONGEST_TERM:
+        return text
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    return f"{text[: LONGEST_TERM - 20]} … {digest}"
 
 
 def _names(plan: Plan) -> str:

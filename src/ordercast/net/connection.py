@@ -30,6 +30,7 @@ GREETING_SECONDS = 5.0
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
 """Of frames in all before both ends know who is there: more than a Hello and a Resume can have."""
 DATA = int(FrameKind.DATA)
+OTHERS = (FrameKind.STATUS, FrameKind.ANSWER, FrameKind.KEY, FrameKind.GROUPS)
 ACKNOWLEDGE_SECONDS = 0.02
 ACKNOWLEDGE_BYTES = 256 << 10
 WRITE_BUFFER = 1 << 20
@@ -45,6 +46,8 @@ class Receiver(Protocol):
     ) -> None: ...
 
     def answered(self, sender: NodeId, key: int) -> None: ...
+
+    def receive_groups(self, contact: Contact, body: memoryview) -> None: ...
 
     def acknowledged(self, contact: Contact) -> None:
         """Room was made on the link to this contact."""
@@ -172,7 +175,7 @@ class Connection(asyncio.Protocol):
             self.abort()
         elif kind == FrameKind.PING:
             pass  # its arrival counts (`heard_at`), and it carries nothing
-        elif kind in (FrameKind.STATUS, FrameKind.ANSWER, FrameKind.KEY) and self.ready:
+        elif kind in OTHERS and self.ready:
             assert self.contact is not None
             self._receive_other(self.contact, FrameKind(kind), body)
         else:
@@ -189,6 +192,8 @@ class Connection(asyncio.Protocol):
             if len(body) != 8:
                 raise PeerError("an answer is a number of eight bytes")
             self._receiver.answered(contact.node, int.from_bytes(body))
+        elif kind == FrameKind.GROUPS:
+            self._receiver.receive_groups(contact, body)
         else:
             self._handshake.take_key(contact, greeting.decode(body, NewKey))
 

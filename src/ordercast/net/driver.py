@@ -28,6 +28,7 @@ from ordercast.kernel.step import Heard, Sent, Timer
 from ordercast.net.committer import Committer
 from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
+from ordercast.net.directory import Directory
 from ordercast.net.link_backpressure import LinkBackpressure
 from ordercast.net.mesh import Mesh
 from ordercast.trace.journal import Journal
@@ -77,6 +78,7 @@ class Driver:
         self._may = may
         self.mesh: Mesh  # these are given before the first machine
         self.datagrams: Datagrams
+        self.directory: Directory
         self.committer: Committer | None = None
         self._trace = trace
         journal = Journal(me, trace.write) if trace else None
@@ -216,8 +218,13 @@ class Driver:
         self.host.status(seat, token, arrived, time.monotonic_ns())
 
     def met(self, contact: Contact) -> None:
-        """A peer is connected, and has said how much it has. Machines hear of it by its packets."""
+        """A peer is connected, and has said how much it has. Machines hear of it by its packets,
+        and by the groups that it is in."""
         self.acknowledged(contact)
+        self.directory.met(contact)
+
+    def receive_groups(self, contact: Contact, body: memoryview) -> None:
+        self.directory.receive(contact, body)
 
     def acknowledged(self, contact: Contact) -> None:
         """A link got shorter. If groups wait for that they go on, each time another one first."""

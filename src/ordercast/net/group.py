@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ordercast.errors import OrdercastError, UsageError
@@ -52,6 +53,7 @@ from ordercast.types import (
 
 if TYPE_CHECKING:
     from ordercast.kernel.family import Family, Plan
+    from ordercast.net.absence import Absence
     from ordercast.net.condition import Condition
     from ordercast.net.driver import Driver
 
@@ -63,6 +65,12 @@ class GroupNode(Protocol):
     driver: Driver
     arrivals: Iterator[int]  # numbers what is delivered in any group of the node
     arrived: Condition  # of something in any group of the node
+
+    def absence(self, plan: Plan) -> Absence:
+        """What the node sees of the other members."""
+
+    def changed(self, group: str) -> None:
+        """This member is in the group now, or the group has other members."""
 
     def leave(self, group: Group) -> None:
         """The others are notified, and the group is closed."""
@@ -107,7 +115,7 @@ class Group:
         )
         self.stream.taken, self.stream.failed = self.monitor.taken, self._state_failed
         self.readiness = Readiness(
-            self.name, node.me, plan.members, node.driver.mesh.contacts, self._put
+            self.name, node.me, node.absence(plan), self._put, partial(node.changed, self.name)
         )
         self.reason = progress.reason = self.readiness.reason
         self.permit: SendPermit | None = None

@@ -10,8 +10,10 @@ import msgspec
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Level, Plan
+from ordercast.kernel.terms import terms_of
 from ordercast.levels import chosen, level_type, not_a_level
 from ordercast.net.config import Config, table_of
+from ordercast.net.directory import BY_PEERS
 from ordercast.net.message import Hooks
 from ordercast.net.security import may
 from ordercast.settings import convert, dotted, located
@@ -28,8 +30,11 @@ def plan_of(
     level: Level,
     members: list[str] | None,
     hooks: Hooks,
-) -> tuple[Family, Plan]:
-    """The group as its machine is configured with it. UsageError: it cannot be joined like that."""
+) -> tuple[Family, Plan, dict[str, str]]:
+    """The group as its machine is configured with it, and the terms that others compare.
+
+    UsageError: it cannot be joined like that.
+    """
     if objection := objection_to_group(name):
         raise UsageError(objection)
     family, options = chosen(_checked(level, families), families)
@@ -42,12 +47,16 @@ def plan_of(
     _check_hooks(name, family, options, hooks)
     if hooks.vote is not None and family.formation is not None:
         options = family.formation.asking(options)
+    listed = bool(names)
     names = names or [config.name, *config.peers]
     _check_members(config, name, names, family.largest_group)
     plan = Plan(name, tuple(sorted(set(names))), options)
     for advice in family.advice(plan, 0.0):
         log.warning("%s: %s", name, advice)
-    return family, plan
+    terms = terms_of(family.name, plan, family.personal)
+    if not listed:
+        terms["members"] = BY_PEERS
+    return family, plan, terms
 
 
 def _checked(level: Level, families: Mapping[str, Family]) -> Level:

@@ -25,14 +25,16 @@ from types import TracebackType
 from typing import Any
 
 from ordercast.errors import DiskError, OrdercastError, UsageError
-from ordercast.kernel.family import Family, Level
+from ordercast.kernel.family import Family, Level, Plan
 from ordercast.kernel.machines import Machines
 from ordercast.levels import find_family, level_type
+from ordercast.net.absence import Absence
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
 from ordercast.net.config import Config
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams
+from ordercast.net.directory import Directory, OwnGroup
 from ordercast.net.driver import Driver
 from ordercast.net.formations import Vote
 from ordercast.net.group import Group
@@ -87,6 +89,7 @@ class Node:
         self.metrics: Metrics
         self._machines: Machines
         self._committer: Committer
+        self._directory: Directory
         self._protection: Protection
 
     # --- start and stop ----------------------------------------------------------------------
@@ -144,7 +147,17 @@ class Node:
         wrapper = self._protection.wrapper(self.me)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
         stack.callback(self.datagrams.close)
+        self._directory = Directory(
+            self.me,
+            self.mesh.contacts,
+            lambda name, group: rules(name, group, "join"),
+            self.mesh.send_frame,
+            self.driver.give,
+            lambda name, why: self.end(self.groups[name], why),
+        )
+        stack.callback(self._directory.close)
         self.driver.mesh, self.driver.datagrams = self.mesh, self.datagrams
+        self.driver.directory = self._directory
         self.driver.backpressure.contacts = self.mesh.contacts
         stack.callback(self.driver.close)
 
@@ -255,7 +268,7 @@ class Node:
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         hooks = Hooks(snapshot, restore, vote, read)
-        family, plan = plan_of(self.config, self.families, name, level, members, hooks)
+        family, plan, terms = plan_of(self.config, self.families, name, level, members, hooks)
         machine = self._machines.take(family, plan)
         group = Group(
             self,
@@ -267,7 +280,17 @@ class Node:
         )
         self.groups[name] = group
         self.driver.add(machine, plan, group)
+        own = OwnGroup(terms, plan.entry, family, group.readiness)
+        self._directory.joined(name, own)
         return group
+
+    def absence(self, plan: Plan) -> Absence:
+        seeds = (*self.config.seeds, *self.config.peers.values())
+        present = self._directory.present
+        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds)
+
+    def changed(self, group: str) -> None:
+        self._directory.changed(group)
 
     async def reform(
         self, name: str, members: list[str] | None = None, *, timeout: float | None = None
@@ -323,6 +346,7 @@ class Node:
         assert machine is not None
         self.driver.leave(group.name)
         self.groups.pop(group.name, None)
+        self._directory.left(group.name)
         self._machines.over(group.departure.plan, machine, sound)
 
 

@@ -29,6 +29,7 @@ class FrameKind(IntEnum):
     ANSWER = 7
     PING = 8
     KEY = 9  # a new key for datagrams
+    GROUPS = 10  # what is new about the sender's groups
 
 
 def frame(kind: FrameKind, body: bytes) -> bytes:

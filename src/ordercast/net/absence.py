@@ -1,0 +1,110 @@
+"""Why a member may have to wait for its group, from what its node sees of the others.
+
+A machine knows better, where it says so: this is for all that it cannot know, such as a member
+whose address nobody knows, or a seed that does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from ordercast.kernel.family import Plan
+from ordercast.net.contact import Contact
+
+MOST_NAMES = 8
+"""Names that a sentence lists. More are counted."""
+
+
+class Absent(NamedTuple):
+    """Members that are missing, and why, in a sentence; "": nothing is missing."""
+
+    names: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Absence:
+    def __init__(
+        self,
+        plan: Plan,
+        me: str,
+        contacts: Mapping[str, Contact],
+        present: Callable[[str], dict[str, bool]],  # `Directory.present`
+        seeds: Iterable[str],
+    ) -> None:
+        self._plan = plan
+        self._me = me
+        self._contacts = contacts
+        self._present = present
+        self._seeds = tuple(seeds)
+
+    def before(self) -> Absent:
+        """Before this member is in the group."""
+        plan = self._plan
+        return self.of(plan.members, joining=True) if plan.entry is None else self._of_open_group()
+
+    def of(self, names: Iterable[str], *, joining: bool = False) -> Absent:
+        """Which of these members cannot be reached. Joining: or have not joined the group yet."""
+        away, unknown, late = [], [], []
+        present = self._present(self._plan.group)
+        for name in names:
+            contact = self._contacts.get(name)
+            if name == self._me:
+                continue
+            if contact is not None and contact.connection is not None:
+                if joining and name not in present:
+                    late.append(name)
+            elif contact is not None and (contact.place is not None or contact.node is not None):
+                away.append(name)
+            else:
+                unknown.append(name)
+        why = []
+        if away:
+            why.append(f"{_are(away)} not connected")
+        if unknown:
+            more = "add it to [peers], or name a seed that knows it"
+            why.append(f"no address of {listing(unknown)} is known: {more}")
+        if late:
+            has = "has" if len(late) == 1 else "have"
+            why.append(f"{listing(late)} {has} not joined {self._plan.group!r}")
+        return Absent((*away, *unknown, *late), "; ".join(why))
+
+    def _of_open_group(self) -> Absent:
+        plan, entry = self._plan, self._plan.entry
+        assert entry is not None
+        present = self._present(plan.group)
+        inside = tuple(sorted(name for name, is_in in present.items() if is_in))
+        connected = sorted(
+            name for name, contact in self._contacts.items() if contact.connection is not None
+        )
+        if inside:
+            return Absent(inside, f"{_are(inside)} in {plan.group!r}, and will let this member in")
+        if entry.founds:
+            return Absent()
+        if not connected:
+            where = f"nobody answers at {listing(self._seeds)}" if self._seeds else "nobody is here"
+            return Absent((), f"{where}, and this node may not found {plan.group!r} by itself")
+        names = tuple(sorted(present)) or tuple(connected)
+        if len(entry.last) > 1:
+            last = tuple(name for name in entry.last if name != self._me)
+            why = f"it was in {plan.group!r} with {listing(last)}, and needs a majority of them"
+            return Absent(last, f"{why} if nobody is in it")
+        if entry.expect:
+            return Absent(names, f"{1 + len(present)} of {entry.expect} expected nodes are there")
+        if entry.founder:
+            return Absent((entry.founder,), f"{entry.founder} has not founded {plan.group!r} yet")
+        if not present:
+            return Absent(names, f"no connected node has joined {plan.group!r}")
+        advice = f"give all of them expect={1 + len(present)}, members, or a founder"
+        return Absent(names, f"they wait too, and none of them may found {plan.group!r}: {advice}")
+
+
+def listing(names: Iterable[str]) -> str:
+    names = list(names)
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _are(names: Iterable[str]) -> str:
+    names = list(names)
+    return f"{listing(names)} {'is' if len(names) == 1 else 'are'}"

@@ -1,0 +1,320 @@
+"""Which nodes are in which groups, as connected nodes say it: discovery, and a check of terms.
+
+Rules.
+ 1. A node says of each of its groups: on which terms it joined, whether it is in the group or
+    waits, since when, and a few members. It says so to connected nodes that may join the group,
+    after the greeting and when it has changed; a change of members alone may wait a second.
+ 2. An open group is given the names of nodes that are in it, or wait for it too (`Acquainted`). A
+    node introduces those that wait to others that joined the group, though it is not in it itself:
+    so any seed will do.
+ 3. Terms that differ are an error of one member (`Mismatch`), which ends its group: of the one that
+    waits, if the other is in the group; or else of the one that is alone in it, or of the younger.
+    If neither is clearly older, it is an error of both. The other one logs a line, once. A member
+    that is in the group with others on its own terms is never wrong: no single node can end a
+    group.
+ 4. Two nodes that each founded a group of the same name have two groups where there should be one:
+    the group of the younger founder ends. This is for families that form groups; elsewhere two
+    foundings merge, or the machines compare them.
+
+What it does not do: connect nodes. Places that others name are told to the contacts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from time import monotonic_ns
+from typing import NamedTuple, Protocol
+
+from ordercast.errors import PeerError, UsageError
+from ordercast.kernel.family import Entry, Family
+from ordercast.kernel.inputs import Acquainted, Input
+from ordercast.kernel.terms import differences
+from ordercast.net.contact import Contact, Contacts
+from ordercast.types import NodeId
+from ordercast.wire import greeting
+from ordercast.wire.framing import FrameKind
+from ordercast.wire.groups import MOST_MEMBERS, MOST_NOTES, GroupNote, Groups
+
+log = logging.getLogger("ordercast.net")
+
+LARGEST_NOTES = 1 << 20
+MOST_GROUPS = 1024
+"""Groups of one node that are remembered."""
+MEMBERS_SECONDS = 1.0
+SURELY_OLDER = 1000
+"""Milliseconds: more than a note takes from node to node. By less, two ages are equal."""
+OPEN, BY_PEERS = "open", "by peers"
+"""Terms of members that are not listed by name."""
+
+
+class Mismatch(UsageError):
+    """This member joined a group on other terms than the other members."""
+
+
+class Inside(Protocol):
+    """Whether this member is in a group, and with whom."""
+
+    is_in: bool
+
+    @property
+    def members(self) -> tuple[NodeId, ...]: ...
+
+
+class OwnGroup:
+    """A group of this node."""
+
+    def __init__(
+        self, terms: dict[str, str], entry: Entry | None, family: Family, inside: Inside
+    ) -> None:
+        self.terms = terms
+        self.is_open = entry is not None
+        # Whether this member founds it: where groups are formed, no other may do so too.
+        self.founds = entry is not None and entry.founds and family.formation is not None
+        self.said_in = False
+        self.warned: set[NodeId] = set()  # of these the log has a line
+        self.acquainted: set[str] = set()
+        self._inside = inside
+        self._joined_at = monotonic_ns()
+
+    @property
+    def is_in(self) -> bool:
+        return self._inside.is_in
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        return self._inside.members
+
+    @property
+    def age(self) -> int:
+        """Milliseconds since this member joined."""
+        return (monotonic_ns() - self._joined_at) // 1_000_000
+
+
+class Told(NamedTuple):
+    """What a connected node said."""
+
+    node: NodeId
+    notes: dict[str, GroupNote]  # by group
+
+
+class Directory:
+    def __init__(
+        self,
+        me: NodeId,
+        contacts: Contacts,
+        may_join: Callable[[str, str], bool],  # whether this node may be in this group
+        send: Callable[[Contact, FrameKind, bytes], object],
+        give: Callable[[str, Input], object],  # to the machine of a group
+        end: Callable[[str, Mismatch], None],  # this member cannot be in the group
+    ) -> None:
+        self._me = me
+        self._contacts = contacts
+        self._may_join = may_join
+        self._send = send
+        self._give = give
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._own: dict[str, OwnGroup] = {}
+        self._told: dict[str, Told] = {}  # by node
+        self._changed: dict[str, None] = {}  # groups of ours that connected nodes hear of next
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_soon = False
+
+    # --- what we say -------------------------------------------------------------------------
+
+    def joined(self, group: str, own: OwnGroup) -> None:
+        self._own[group] = own
+        self._change(group, 0.0)
+        for name, told in list(self._told.items()):
+            if group in told.notes and self._is_connected(name) and group in self._own:
+                self._heard(told.node, told.notes[group])
+
+    def left(self, group: str) -> None:
+        if self._own.pop(group, None) is not None:
+            self._change(group, 0.0)
+
+    def changed(self, group: str) -> None:
+        """This member may be in the group now, or the group has other members."""
+        own = self._own.get(group)
+        if own is not None:
+            self._change(group, 0.0 if own.is_in != own.said_in else MEMBERS_SECONDS)
+
+    def _change(self, group: str, seconds: float) -> None:
+        self._changed[group] = None
+        if self._timer is not None:
+            if self._is_soon or seconds:
+                return
+            self._timer.cancel()
+        self._is_soon = not seconds
+        self._timer = self._loop.call_later(seconds, self._say_changes)
+
+    def _say_changes(self) -> None:
+        self._timer = None
+        changed, self._changed = list(self._changed), {}
+        for contact in self._contacts.values():
+            if contact.connection is not None:
+                self._say(contact, changed)
+
+    def met(self, contact: Contact) -> None:
+        """A connection is ready: both ends say everything."""
+        assert contact.node is not None
+        self._told[contact.name] = Told(contact.node, {})
+        for name in [name for name in self._told if not self._is_connected(name)]:
+            del self._told[name]
+        self._say(contact, self._own)
+
+    def _say(self, contact: Contact, groups: Iterable[str]) -> None:
+        permitted = [group for group in groups if self._may_join(contact.name, group)]
+        for first in range(0, len(permitted), MOST_NOTES):
+            some = permitted[first : first + MOST_NOTES]
+            notes = [self._note(group, own) for group in some if (own := self._own.get(group))]
+            left = [group for group in some if group not in self._own]
+            self._send(contact, FrameKind.GROUPS, greeting.encode(Groups(notes, left)))
+
+    def _note(self, group: str, own: OwnGroup) -> GroupNote:
+        own.said_in = own.is_in
+        members: dict[str, str] = {}
+        for member in own.members:
+            contact = self._contacts.get(member.name)
+            if contact is not None and contact.place is not None:
+                members[member.name] = contact.place
+                if len(members) == MOST_MEMBERS:
+                    break
+        return GroupNote(group, own.terms, own.said_in, own.age, own.founds, members)
+
+    # --- what others say ---------------------------------------------------------------------
+
+    def receive(self, contact: Contact, body: memoryview) -> None:
+        """PeerError costs the sender its connection."""
+        if len(body) > LARGEST_NOTES:
+            raise PeerError(f"{len(body)} bytes about groups: at most {LARGEST_NOTES}")
+        groups = greeting.decode(body, Groups)
+        told = self._told.get(contact.name)
+        assert contact.node is not None
+        if told is None or told.node != contact.node:
+            told = self._told[contact.name] = Told(contact.node, {})
+        for name in groups.left:
+            told.notes.pop(name, None)
+        for note in groups.notes:
+            if len(told.notes) >= MOST_GROUPS or not self._may_join(contact.name, note.name):
+                self._contacts.incidents.count("groups_ignored")
+                continue
+            is_new = note.name not in told.notes
+            told.notes[note.name] = note
+            if note.name in self._own:
+                self._heard(told.node, note)
+            if is_new:
+                self._introduce(contact, note)
+        for group, places in groups.elsewhere.items():
+            if group in self._own and self._own[group].is_open:
+                self._acquaint(group, places, contact.name)
+
+    def _introduce(self, contact: Contact, note: GroupNote) -> None:
+        """A node has joined a group: it hears of others there, and those that wait hear of it."""
+        group = note.name
+        others = [
+            other
+            for name, told in self._told.items()
+            if group in told.notes
+            and name != contact.name
+            and self._is_connected(name)
+            and (other := self._contacts.get(name)) is not None
+        ][:MOST_MEMBERS]
+        if not note.is_in:
+            self._tell_of(group, others, contact)
+        for other in others:
+            if not self._told[other.name].notes[group].is_in:
+                self._tell_of(group, [contact], other)
+
+    def _tell_of(self, group: str, some: list[Contact], to: Contact) -> None:
+        places = {one.name: one.place for one in some if one.place is not None}
+        if places:
+            news = Groups(elsewhere={group: places})
+            self._send(to, FrameKind.GROUPS, greeting.encode(news))
+
+    def _heard(self, sender: NodeId, note: GroupNote) -> None:
+        own = self._own[note.name]
+        objection = unlike(own.terms, note.terms)
+        if objection:
+            self._object(sender, own, note, f"on other terms than {sender}: {objection}")
+            return
+        both = own.founds and note.founded and own.is_in and note.is_in
+        if both and sender not in own.members:
+            why = f"as its founder, and {sender} did so too: give one of them a seed, or both "
+            self._object(sender, own, note, f"{why}the name of the same founder")
+        elif own.is_open:
+            self._acquaint(note.name, {sender.name: "", **note.members}, sender.name)
+
+    def _object(self, sender: NodeId, own: OwnGroup, note: GroupNote, what: str) -> None:
+        """Ends our group if we are in the wrong, and warns once if the other is."""
+        group = note.name
+        is_wrong = note.is_in
+        if own.is_in == note.is_in:
+            company = note.members.keys() - {self._me.name, sender.name}
+            is_wrong = bool(company) or own.age <= note.age + SURELY_OLDER
+        if is_wrong and not self._has_company(sender, group, own):
+            self._say(self._contacts[sender.name], [group])  # or it would not hear why we left
+            self._end(group, Mismatch(f"{self._me} joined {group!r} {what}"))
+        elif sender not in own.warned:
+            own.warned.add(sender)
+            log.warning("%s joined %r %s", self._me, group, what)
+
+    def _has_company(self, sender: NodeId, group: str, own: OwnGroup) -> bool:
+        """Whether we are in the group with somebody on our terms."""
+        return own.is_in and any(
+            told.node in own.members
+            and told.node != sender
+            and group in told.notes
+            and not unlike(own.terms, told.notes[group].terms)
+            for name, told in self._told.items()
+            if self._is_connected(name)
+        )
+
+    def _acquaint(self, group: str, places: dict[str, str], by: str) -> None:
+        """These nodes joined the group: the machine hears of those whom we can reach."""
+        own = self._own[group]
+        for name, place in places.items():
+            if place and name not in self._contacts:
+                self._contacts.know(name, place, learned=True)
+        new = [
+            name
+            for name in places
+            if name in self._contacts and name not in own.acquainted and self._may_join(name, group)
+        ]
+        if new:
+            own.acquainted.update(new)
+            self._give(group, Acquainted(group, tuple(new)))
+
+    # --- questions ---------------------------------------------------------------------------
+
+    def _is_connected(self, name: str) -> bool:
+        contact = self._contacts.get(name)
+        return contact is not None and contact.connection is not None
+
+    def present(self, group: str) -> dict[str, bool]:
+        """Connected nodes that joined a group: whether they are in it, or wait too."""
+        return {
+            name: told.notes[group].is_in
+            for name, told in self._told.items()
+            if group in told.notes and self._is_connected(name)
+        }
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def unlike(ours: dict[str, str], theirs: dict[str, str]) -> str:
+    """What is not the same and must be, in words; "": all is well."""
+    if ours.get("kind") != theirs.get("kind"):  # then they have hardly an option in common
+        ours = {"kind": ours.get("kind", "")}
+        theirs = {"kind": theirs.get("kind", "")}
+    ours, theirs = dict(ours), dict(theirs)
+    listed = {ours.get("members"), theirs.get("members")}
+    if BY_PEERS in listed and OPEN not in listed:
+        ours.pop("members"), theirs.pop("members")  # nobody listed them, so nothing contradicts
+    if "expect" not in ours or "expect" not in theirs:  # a later member need not say it
+        ours.pop("expect", None), theirs.pop("expect", None)
+    return differences(ours, theirs)

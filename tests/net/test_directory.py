@@ -1,0 +1,285 @@
+"""What nodes say about their groups: who is told, who is introduced, and who is in the wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ordercast.errors import PeerError
+from ordercast.kernel.family import Entry
+from ordercast.kernel.inputs import Acquainted
+from ordercast.net.directory import Directory, Mismatch, OwnGroup, unlike
+from ordercast.protocol.families import FAMILIES
+from ordercast.types import NodeId
+from ordercast.wire import greeting
+from ordercast.wire.groups import GroupNote, Groups
+
+ME = NodeId("n1")
+OPEN = Entry()
+FIFO = {"kind": "fifo", "members": "open", "window": "64"}
+WAITING = {"terms": FIFO, "is_in": False, "age": 5000}
+
+
+class Contacts(dict[str, Any]):
+    """Nodes that are connected, and what we learn of others."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__({name: self.contact(name) for name in names})
+        self.incidents = SimpleNamespace(count=lambda what: None)
+
+    def contact(self, name: str) -> Any:
+        there = object()
+        return SimpleNamespace(name=name, node=NodeId(name), place=f"{name}:1", connection=there)
+
+    def know(self, name: str, place: str, learned: bool) -> None:
+        self[name] = SimpleNamespace(name=name, node=None, place=place, connection=None)
+
+
+class Stage:
+    """A directory whose node is the test."""
+
+    def __init__(self, *connected: str) -> None:
+        self.contacts = Contacts(*connected)
+        self.sent: list[tuple[str, Groups]] = []
+        self.given: list[Acquainted] = []
+        self.ended: list[tuple[str, Mismatch]] = []
+        self.directory = Directory(
+            ME,
+            self.contacts,  # type: ignore[arg-type]
+            lambda name, group: name != "barred",
+            lambda to, kind, body: self.sent.append((to.name, greeting.decode(body, Groups))),
+            lambda group, given: self.given.append(given),  # type: ignore[arg-type]
+            self._end,
+        )
+
+    def _end(self, group: str, why: Mismatch) -> None:
+        self.ended.append((group, why))
+        self.directory.left(group)
+
+    def join(
+        self,
+        terms: dict[str, str] = FIFO,
+        *,
+        is_in: bool = False,
+        family: str = "fifo",
+        entry: Entry | None = OPEN,
+        members: tuple[NodeId, ...] = (ME,),
+    ) -> OwnGroup:
+        inside = SimpleNamespace(is_in=is_in, members=members)
+        own = OwnGroup(terms, entry, FAMILIES[family], inside)
+        self.directory.joined("orders", own)
+        return own
+
+    def say(self, name: str, *, founded: bool = False, **changed: Any) -> None:
+        note = GroupNote("orders", **({**WAITING, **changed}), founded=founded)
+        self.hear(name, Groups([note]))
+
+    def hear(self, name: str, groups: Groups) -> None:
+        self.directory.receive(self.contacts[name], memoryview(greeting.encode(groups)))
+
+
+def staged(test: Callable[[Stage], Any], *connected: str) -> None:
+    async def on_loop() -> None:
+        stage = Stage(*connected)
+        result = test(stage)
+        if result is not None:
+            await result
+        stage.directory.close()
+
+    asyncio.run(on_loop())
+
+
+# --- who hears what ----------------------------------------------------------------------------
+
+
+def test_connected_nodes_that_may_join_hear_of_a_group_and_of_its_end() -> None:
+    async def story(stage: Stage) -> None:
+        stage.join(is_in=True, members=(ME, NodeId("n2")))
+        assert stage.sent == []
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        [(name, groups)] = stage.sent
+        assert name == "n2"
+        assert [note.name for note in groups.notes] == ["orders"]
+        assert groups.notes[0].members == {"n2": "n2:1"}
+        stage.directory.left("orders")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert stage.sent[1:] == [("n2", Groups([], ["orders"]))]
+
+    staged(story, "n2", "barred")
+
+
+def test_a_node_that_connects_hears_of_all_groups() -> None:
+    def story(stage: Stage) -> None:
+        stage.join()
+        stage.directory.met(stage.contacts["n2"])
+        assert [note.name for _, groups in stage.sent for note in groups.notes] == ["orders"]
+
+    staged(story, "n2")
+
+
+def test_an_open_group_learns_the_names_of_others_once() -> None:
+    def story(stage: Stage) -> None:
+        stage.say("n2", members={"n3": "n3:1", "n4": "", "barred": "x:1"})
+        stage.join()
+        assert stage.given == [Acquainted("orders", ("n2", "n3"))]
+        stage.say("n2", members={"n3": "n3:1", "n5": "n5:1"})
+        assert stage.given[1:] == [Acquainted("orders", ("n5",))]
+        assert stage.directory.present("orders") == {"n2": False}
+
+    staged(story, "n2")
+
+
+def test_a_closed_group_has_the_members_that_were_listed() -> None:
+    def story(stage: Stage) -> None:
+        closed = {**FIFO, "members": "n1 n2"}
+        stage.join(closed, entry=None)
+        stage.say("n2", terms=closed, members={"n3": "n3:1"})
+        assert stage.given == []
+        assert "n3" not in stage.contacts
+
+    staged(story, "n2")
+
+
+def test_a_seed_that_is_not_in_the_group_introduces_those_that_wait() -> None:
+    def story(stage: Stage) -> None:
+        stage.say("n2", is_in=True)
+        assert stage.sent == []
+        stage.say("n3")
+        assert stage.sent == [("n3", Groups(elsewhere={"orders": {"n2": "n2:1"}}))]
+        stage.say("n4")
+        assert stage.sent[1:] == [
+            ("n4", Groups(elsewhere={"orders": {"n2": "n2:1", "n3": "n3:1"}})),
+            ("n3", Groups(elsewhere={"orders": {"n4": "n4:1"}})),
+        ]
+
+    staged(story, "n2", "n3", "n4")
+
+
+def test_one_who_is_introduced_becomes_acquainted() -> None:
+    def story(stage: Stage) -> None:
+        stage.join()
+        stage.hear("n2", Groups(elsewhere={"orders": {"n3": "n3:1"}, "other": {"n4": "n4:1"}}))
+        assert stage.given == [Acquainted("orders", ("n3",))]
+        assert "n4" not in stage.contacts
+
+    staged(story, "n2")
+
+
+def test_a_node_that_is_gone_is_not_present() -> None:
+    def story(stage: Stage) -> None:
+        stage.say("n2")
+        stage.contacts["n2"].connection = None
+        assert stage.directory.present("orders") == {}
+        stage.join()
+        assert stage.given == []
+        stage.directory.met(stage.contacts["n3"])
+
+    staged(story, "n2", "n3")
+
+
+def test_nonsense_about_groups_is_refused() -> None:
+    def story(stage: Stage) -> None:
+        for body in (b"", b"\x91", bytes((1 << 20) + 1)):
+            with pytest.raises(PeerError):
+                stage.directory.receive(stage.contacts["n2"], memoryview(body))
+
+    staged(story, "n2")
+
+
+# --- who is in the wrong -----------------------------------------------------------------------
+
+TOTAL = {"kind": "total", "members": "open", "window": "32"}
+
+
+@pytest.mark.parametrize(
+    ("we_are_in", "they_are_in", "their_age", "are_wrong"),
+    [
+        (False, True, 0, True),
+        (True, False, 100_000, False),
+        (False, False, 5000, True),  # they are older
+        (True, True, 5000, True),
+        (False, False, 0, True),  # nobody is surely older: both
+    ],
+)
+def test_the_one_that_waits_is_wrong_or_else_the_younger(
+    we_are_in: bool, they_are_in: bool, their_age: int, are_wrong: bool
+) -> None:
+    def story(stage: Stage) -> None:
+        stage.join(is_in=we_are_in)
+        for _ in range(2):
+            stage.say("n2", terms=TOTAL, is_in=they_are_in, age=their_age)
+        assert bool(stage.ended) == are_wrong
+        if are_wrong:
+            [(group, why)] = stage.ended
+            assert group == "orders"
+            said = "n1 joined 'orders' on other terms than n2: kind is fifo here and total there"
+            assert str(why) == said
+
+    staged(story, "n2")
+
+
+def test_the_older_one_logs_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def story(stage: Stage) -> None:
+        own = stage.join(is_in=True)
+        own._joined_at -= 10_000_000_000
+        for _ in range(3):
+            stage.say("n2", terms=TOTAL, is_in=True, age=1)
+        assert stage.ended == []
+        assert len(caplog.records) == 1
+        assert "on other terms than n2: kind is fifo here and total there" in caplog.text
+
+    staged(story, "n2")
+
+
+def test_a_group_of_several_does_not_end_because_of_one_node() -> None:
+    def story(stage: Stage) -> None:
+        stage.join(is_in=True, members=(ME, NodeId("n2"), NodeId("n3")))
+        stage.say("n2", is_in=True)
+        stage.say("n3", terms=TOTAL, is_in=True, age=1 << 50)
+        assert stage.ended == []
+        stage.say("n2", terms=TOTAL, is_in=True)
+        [(_, why)] = stage.ended
+        assert "than n2" in str(why), "nobody else is on our terms"
+
+    staged(story, "n2", "n3")
+
+
+def test_of_two_founders_the_younger_or_the_one_that_is_alone_is_wrong() -> None:
+    def story(stage: Stage) -> None:
+        total = {"terms": TOTAL, "is_in": True, "founded": True}
+        founds = Entry(founds=True)
+        own = stage.join(TOTAL, is_in=True, family="total", entry=founds)
+        own._joined_at -= 100_000_000_000
+        stage.say("n3", **total)
+        assert stage.ended == [], "it is older"
+        stage.say("n3", **total, members={"n4": "n4:1"})
+        [(_, why)] = stage.ended
+        assert "n1 joined 'orders' as its founder, and n3 did so too: give one of them" in str(why)
+
+    staged(story, "n3")
+
+
+def test_a_founder_that_is_in_our_group_is_no_second_one() -> None:
+    def story(stage: Stage) -> None:
+        founds = Entry(founds=True)
+        stage.join(TOTAL, is_in=True, family="total", entry=founds, members=(ME, NodeId("n2")))
+        stage.say("n2", terms=TOTAL, is_in=True, founded=True)
+        assert stage.ended == []
+
+    staged(story, "n2")
+
+
+def test_what_must_be_the_same() -> None:
+    ours = {**FIFO, "expect": "3"}
+    assert unlike(ours, {**FIFO, "expect": "4"}) == "expect is 3 here and 4 there"
+    assert unlike(ours, FIFO) == "", "a later member need not say it"
+    assert unlike(FIFO, {**FIFO, "window": "8"}) == "window is 64 here and 8 there"
+    by_peers = {**FIFO, "members": "by peers"}
+    assert unlike(by_peers, {**FIFO, "members": "n1 n2"}) == ""
+    assert unlike(by_peers, FIFO) == "members is by peers here and open there"

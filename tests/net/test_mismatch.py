@@ -1,0 +1,102 @@
+"""Members that join one group on different terms: an error at the one that is wrong, once."""
+
+from __future__ import annotations
+
+import pytest
+from tests.net.nodes import QUICK, Cluster, connected, live, until
+from tests.net.ordered import QUICK as ORDERED
+
+from ordercast import Causal, Fifo, Group, Mismatch
+from ordercast.kernel.family import Level
+
+NAMES = ["n1", "n2"]
+
+
+async def ended(group: Group) -> Mismatch:
+    await until(lambda: group.ended is not None)
+    assert isinstance(group.ended, Mismatch)
+    return group.ended
+
+
+@live
+async def test_fifo_against_total_is_an_error_of_the_one_that_came_later(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes(*NAMES)
+    await until(lambda: connected(n1, n2))
+    first = n1.join("orders", QUICK, NAMES)
+    await first.ready()
+    second = n2.join("orders", ORDERED, NAMES)
+    why = await ended(second)
+    assert "n2 joined 'orders' on other terms than n1" in str(why)
+    assert "kind is total here and fifo there" in str(why)
+    for call in (second.ready(), second.send(b"x"), anext(second)):
+        with pytest.raises(Mismatch, match="on other terms"):
+            await call
+    await until(lambda: "kind is fifo here and total there" in cluster.log.text)
+    assert first.is_open
+    assert "orders" not in n2.groups
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        (Causal(tickets=2), Causal(tickets=3), "tickets is 2 here and 3 there"),
+        (
+            Causal(updaters=["n1"]),
+            Causal(updaters=["n2"]),
+            r"updaters is \['n1'\] here and \['n2'\] there",
+        ),
+        (Fifo(heartbeat="20ms"), Fifo(), "heartbeat is 20ms here and 50ms there"),
+    ],
+)
+def test_other_options_are_an_error(
+    ours: Level, theirs: Level, said: str, tmp_path, caplog
+) -> None:
+    @live
+    async def story(cluster: Cluster) -> None:
+        n1, n2 = await cluster.nodes(*NAMES)
+        await until(lambda: connected(n1, n2))
+        groups = [n1.join("orders", ours, NAMES), n2.join("orders", theirs, NAMES)]
+        await until(lambda: any(group.ended for group in groups))
+        await until(lambda: said_by(groups, said) or cluster.log.text)
+        with pytest.raises(Mismatch, match="on other terms"):
+            for group in groups:
+                await group.ready(timeout=0.2)
+
+    story("asyncio", tmp_path, caplog)
+
+
+def said_by(groups: list[Group], said: str) -> bool:
+    return any(said in str(group.ended) for group in groups)
+
+
+@live
+async def test_other_members_are_an_error(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes(*NAMES)
+    await until(lambda: connected(n1, n2))
+    first = n1.join("orders", ORDERED, NAMES)
+    second = n2.join("orders", ORDERED, ["n1", "n2", "n3"])
+    await until(lambda: first.ended or second.ended)
+    why = first.ended or second.ended
+    assert "members is" in str(why)
+    assert "n1 n2 n3" in str(why)
+
+
+@live
+async def test_nodes_that_connect_later_compare_too(cluster: Cluster) -> None:
+    n1, n2 = await cluster.open("n1"), await cluster.open("n2")
+    first = n1.join("orders", ORDERED, NAMES)
+    second = n2.join("orders", Fifo(), NAMES)
+    await second.ready()
+    n1.mesh.know("n2", f"127.0.0.1:{n2.mesh.port}")
+    assert "kind is total here and fifo there" in str(await ended(first))
+    assert second.is_open
+
+
+@live
+async def test_groups_of_one_name_on_the_same_terms_go_on(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes(*NAMES)
+    first, second = await cluster.join(n1, n2)
+    await first.send(b"x", until="stable")
+    assert first.is_open
+    assert second.is_open
+    assert not cluster.log.text
