@@ -42,8 +42,8 @@ class Plan(NamedTuple):
     group: str
     members: tuple[str, ...]  # names, sorted; of an open group only our own
     options: object  # the family's own options struct
-    # In families with formations: whether the group exists from the beginning, made of first
-    # incarnations. Only a simulation can start so. A group of the input `Join` always forms.
+    # Whether the group exists from the beginning, made of first incarnations. Only a simulation
+    # can start so. A group of the input `Join` always forms.
     formed: bool = True
     entry: Entry | None = None  # None: the group is closed, and `members` are all that it can have
 

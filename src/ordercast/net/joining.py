@@ -50,7 +50,7 @@ def plan_of(
     listed = bool(names)
     names = names or [config.name, *config.peers]
     _check_members(config, name, names, family.largest_group)
-    plan = Plan(name, tuple(sorted(set(names))), options)
+    plan = Plan(name, tuple(sorted(set(names))), options, formed=False)
     for advice in family.advice(plan, 0.0):
         log.warning("%s: %s", name, advice)
     terms = terms_of(family.name, plan, family.personal)

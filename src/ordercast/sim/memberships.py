@@ -85,7 +85,7 @@ class Memberships:
         if group in self.kept_out or group in process.host.seats or group in process.leaving:
             return
         try:
-            machine = self._machines.take(family, plan)
+            machine = self._machines.take(family, plan._replace(formed=False))  # it comes later
         except UsageError:  # only a new incarnation can
             return
         seat = seat_of(process.host, machine) or process.enter(machine)

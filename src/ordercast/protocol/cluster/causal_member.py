@@ -12,8 +12,8 @@ Rules.
     what it waits for, once (recovery.py). After `time_to_recover` it is delivered all the same:
     what is missing is skipped, and reported as lost.
  4. Members compare their clocks (digests.py), so that the last events are not missed.
- 5. A member that joins asks where the cluster is (joining.py). Until it knows, or may assume that
-    it is among the first, it neither delivers nor creates events.
+ 5. A member that joins asks where the cluster is (joining.py). Until it knows, or those are there
+    that may begin the cluster (beginning.py), it neither delivers nor creates events.
  6. While the application cannot take more, no event is delivered. Events that arrive are buffered
     for others, and are delivered later as long as the buffer still has them.
 
@@ -23,7 +23,7 @@ What a member does in each of its two phases:
   an event       is collected                         is enqueued, and delivered in its turn
   a round        asks where the cluster is            asks for what is missing, then skips it
   Digest         is ignored                           is compared with our clock
-  Ask            is ignored                           is answered, within limits
+  Ask            says that its sender is joining too  is answered, within limits
   Welcome        says where to begin: now running     is ignored
   start (again)  goes on                              joins again, from the clock that it had
 
@@ -46,9 +46,10 @@ from ordercast.kernel.losses import Losses
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
+from ordercast.protocol.cluster.beginning import Given, Majority
 from ordercast.protocol.cluster.causality import CausalOrder, EntryRange, OrderedUpdate
 from ordercast.protocol.cluster.digests import Digests
-from ordercast.protocol.cluster.joining import Joining, Newcomers
+from ordercast.protocol.cluster.joining import PATIENCE, Joining, Newcomers
 from ordercast.protocol.cluster.member import Spreader
 from ordercast.protocol.cluster.moving import TICKETS, Moving, TicketsFor, leased_tickets
 from ordercast.protocol.cluster.options import CausalOptions
@@ -66,6 +67,7 @@ from ordercast.protocol.cluster.packets import (
 )
 from ordercast.protocol.cluster.recovery import Recovery
 from ordercast.protocol.cluster.sampler import Roster
+from ordercast.protocol.cluster.updaters import updaters_of
 from ordercast.types import Event, NodeId, Payloads, event_number
 
 MOST_OF_A_GAP = 50_000
@@ -109,7 +111,9 @@ class CausalMember(Spreader[Update]):
         self.takes = (*Spreader.takes, inputs.StateProvided, *self.ownership.takes)
         self.recovery = Recovery(me, plan.group, options, self.sampler, self.ownership, order)
         self.newcomers = Newcomers(options.rounds_to_recover)
-        self.phase: Joining | Running = Joining(options.rounds_to_join)
+        fixed = options.ownership == "fixed"
+        self.updaters = updaters_of(plan) if fixed else plan.members
+        self.phase: Joining | Running = self._joining(plan.formed and me.incarnation == 0)
         self.now = 0  # rounds of ours
         self.losses: Losses[int] = Losses(MOST_OF_A_GAP)
         self.late = 0  # events that came after they had been skipped
@@ -120,7 +124,7 @@ class CausalMember(Spreader[Update]):
         """A member that starts again knows its clock, and goes on from there."""
         super().start(step)
         if isinstance(self.phase, Running):
-            self.phase = Joining(self.options.rounds_to_join)
+            self.phase = self._joining(formed=False)
             self.order.forget()
             self.recovery.requests.forget()
         self.ownership.start(step)
@@ -313,10 +317,19 @@ class CausalMember(Spreader[Update]):
 
     # --- joining -----------------------------------------------------------------------------
 
+    def _joining(self, formed: bool) -> Joining:
+        patience, needs_state = self.options.rounds_to_join, self.options.state
+        beginning = Majority(self.me.name, self.updaters, PATIENCE * patience)
+        return Joining(patience, Given() if formed else beginning, needs_state=needs_state)
+
     def _ask_where_we_are(self, step: Step, joining: Joining) -> None:
         clock = joining.round(self.options.tickets)
         if clock is None:
-            step.send(self.sampler.sample(1), Ask(self.group, self.options.state), DATAGRAM)
+            question = joining.beginning.question(self.group, self.options.state)
+            step.send(self.sampler.sample(1), question, DATAGRAM)
+            waiting = joining.waiting(self.group, step.now)
+            if waiting is not None:
+                step.notify(waiting)
             return
         if self.options.state and joining.is_welcome:
             step.give_state(self.group, None)  # a member answered, but sent no state
@@ -324,7 +337,10 @@ class CausalMember(Spreader[Update]):
 
     def _receive_ask(self, step: Step, sender: NodeId, packet: Ask) -> None:
         name = sender.name
-        if isinstance(self.phase, Joining) or not self.newcomers.may_answer(name, self.now):
+        if isinstance(self.phase, Joining):
+            self.phase.beginning.heard(sender, packet)
+            return
+        if not self.newcomers.may_answer(name, self.now):
             return
         buffer, order = self.recovery.buffer, self.order
         floor = tuple(map(min, buffer.floor, order.clock))  # it drops events that wait, too
@@ -345,7 +361,9 @@ class CausalMember(Spreader[Update]):
         if isinstance(self.phase, Running):
             return
         if packet.state is None and self.options.state:
-            self.phase.welcome()  # the state follows, when the application over there gives it
+            self.phase.welcome(
+                packet.clock
+            )  # the state follows, when the application over there gives it
         elif packet.state is None:
             self.begin(step, packet.clock)
         elif not any(map(gt, self.order.clock, packet.clock)):  # or it lacks what we delivered

@@ -5,17 +5,25 @@ brings and asks one member in every round where the cluster is. It begins in one
 
   welcomed  A member answered with a clock, and sends all events beyond it that it has delivered, as
             far as they are buffered; or with its clock and the application's state at that clock.
-  first     No member answered, and no event arrived: we are among the first, and begin at nothing.
+  first     No member answered, no event arrived, and those that may begin the cluster are joining
+            too (beginning.py): it begins at nothing.
   late      No member answered, but events arrived. The one of them that no other precedes is the
-            first that we deliver: what its stamp names beside itself comes before our time.
+            first that we deliver: what its stamp names beside itself comes before our time. Where
+            the application needs a state, this takes those that may begin the cluster, too.
 
 A member that is joining itself answers nobody, so members that start together find in the end that
-they are the first. Events from before our time are not lost to us: we were not there.
+they are the first. Patience alone is no reason to begin: a newcomer that is cut off asks on, and
+is welcomed when it is connected. Events from before our time are not lost to us: we were not there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ordercast.protocol.cluster.beginning import Beginning, Given
 from ordercast.protocol.cluster.packets import Update
+from ordercast.types import Waiting
+from ordercast.units import SECOND
 
 MOST_EARLY = 4096
 PATIENCE = 10
@@ -27,11 +35,19 @@ MOST_WELCOMES = 64
 class Joining:
     """A member that does not know yet where the cluster is."""
 
-    def __init__(self, patience: int) -> None:
+    def __init__(
+        self, patience: int, beginning: Beginning | None = None, *, needs_state: bool = False
+    ) -> None:
         self._patience = patience
         self.left = patience  # rounds
+        self.beginning = Given() if beginning is None else beginning
         self.is_welcome = False
+        self._needs_state = needs_state
+        self._offered: Sequence[int] = ()  # the clock of a member whose application gave no state
         self._early: dict[int, tuple[Update, int]] = {}
+        self._since: int | None = None
+        self._told: Waiting | None = None
+        self._told_at = 0
 
     def early(self, update: Update, age: int) -> None:
         """Collects an event that may be from before our time."""
@@ -41,19 +57,26 @@ class Joining:
         if len(self._early) > MOST_EARLY:
             del self._early[next(iter(self._early))]
 
-    def welcome(self) -> None:
+    def welcome(self, clock: Sequence[int]) -> None:
         """A member answered, and the application's state follows: that is worth a long wait."""
+        self._offered = clock
         if not self.is_welcome:
             self.is_welcome = True
             self.left = PATIENCE * self._patience
 
     def round(self, tickets: int) -> list[int] | None:
-        """Counts a round without an answer. Returns the clock to begin at after the last one."""
+        """Counts a round without an answer. Returns the clock to begin at, if there is one now."""
         self.left -= 1
+        self.beginning.round()
         if self.left > 0:
             return None
-        if not self._early:
-            return [0] * tickets
+        if self._offered:
+            return list(self._offered)
+        if not self.beginning.may_begin() and (self._needs_state or not self._early):
+            return None
+        return self._before_the_first() if self._early else [0] * tickets
+
+    def _before_the_first(self) -> list[int]:
         first = min((update for update, _ in self._early.values()), key=lambda one: sum(one.stamp))
         clock = list(first.stamp)
         clock[first.index] = first.predecessor
@@ -61,6 +84,19 @@ class Joining:
 
     def updates(self) -> list[tuple[Update, int]]:
         return list(self._early.values())
+
+    def waiting(self, group: str, now: int) -> Waiting | None:
+        """For whom we wait and why: what is new of it, at most once a second."""
+        if self._since is None:
+            self._since = self._told_at = now
+        if self.left > 0 or now - self._told_at < SECOND:
+            return None
+        on, why = self.beginning.waits_for()
+        news = Waiting(group, on, why, self._since)
+        if news == self._told:
+            return None
+        self._told, self._told_at = news, now
+        return news
 
 
 class Newcomers:

@@ -23,9 +23,12 @@ from ordercast.protocol.tickets.entries import ENTRIES, MOST_TICKETS, Entry, Tic
 from ordercast.types import NodeId, Payloads
 
 Age = Annotated[int, Meta(ge=0, le=1000)]
+Name = Annotated[str, Meta(min_length=1, max_length=100)]
 INDEX_BITS = (MOST_TICKETS - 1).bit_length()
 MOST_EVENTS = 10_000
 MOST_RANGES = 512
+MOST_JOINING = 40
+"""Other newcomers that one names."""
 
 
 class Rumour(Value, frozen=True):
@@ -179,6 +182,8 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
     """A process that came asks where the cluster is."""
 
     state: bool = False  # it wants the application's state too
+    # Others that asked it the same lately: they know of no cluster either.
+    joining: Annotated[tuple[Name, ...], Meta(max_length=MOST_JOINING)] = ()
 
 
 class Welcome(Packet, frozen=True, tag="causal.welcome"):

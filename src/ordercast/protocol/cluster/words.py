@@ -70,7 +70,10 @@ CAUSAL_WORDS = Words(
             for index, first, last in packet.ranges
         ),
         Digest: lambda packet: _clock(packet.clock),
-        Ask: lambda packet: "for the state too" if packet.state else "where are we?",
+        Ask: lambda packet: (
+            ("for the state too" if packet.state else "where are we?")
+            + (f", and so do {' '.join(packet.joining)}" if packet.joining else "")
+        ),
         Welcome: lambda packet: (
             f"begin at {_clock(packet.clock)}, now {_clock(packet.target)}"
             + (f", state {value_text(packet.state)}" if packet.state is not None else "")
