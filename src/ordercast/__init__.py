@@ -11,7 +11,14 @@ async with ordercast.open("ordercast.toml") as node:
 
 __version__ = "0.1.0"
 
-from ordercast.errors import DiskError, OrdercastError, PeerError, UsageError
+from ordercast.errors import (
+    Abandoned,
+    DiskError,
+    NameTaken,
+    OrdercastError,
+    PeerError,
+    UsageError,
+)
 from ordercast.net.config import Config
 from ordercast.net.directory import Mismatch
 from ordercast.net.formations import NotFormed, Reformed
@@ -39,6 +46,7 @@ from ordercast.types import (
 from ordercast.units import Duration, Size
 
 __all__ = [
+    "Abandoned",
     "Atomic",
     "Causal",
     "Config",
@@ -55,6 +63,7 @@ __all__ = [
     "Left",
     "Message",
     "Mismatch",
+    "NameTaken",
     "Node",
     "NodeId",
     "NotFormed",

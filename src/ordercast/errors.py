@@ -33,6 +33,15 @@ class DiskError(OrdercastError):
     """The durable store cannot persist a record. A member that cannot keep its word stops."""
 
 
+class NameTaken(OrdercastError):
+    """Another node has this node's name, and had it first. This one stops; the other goes on."""
+
+
+class Abandoned(OrdercastError):
+    """This incarnation is over, because others have met a newer one of its name. Its groups end,
+    and the node goes on as an incarnation that is newer still: join them again."""
+
+
 def failure_line(failure: Exception) -> str:
     """A bug of ours in one line: what was raised, where, and what it said."""
     frame = traceback.extract_tb(failure.__traceback__)[-1]

@@ -26,6 +26,7 @@ import uvloop
 
 import ordercast
 from ordercast import Fifo, Group, Message, Node, View
+from ordercast.net.identity import number_from_zero
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, Duration
 from ordercast.wire import greeting
@@ -44,10 +45,17 @@ class Cluster:
     def __init__(self, folder: Path, log: pytest.LogCaptureFixture) -> None:
         self.folder = folder
         self.log = log  # what the nodes say at the level of warnings and above
+        self._numbered: set[str] = set()
         self._stack = AsyncExitStack()
 
     async def open(self, name: str, **settings: Any) -> Node:
-        """A node that listens, known by nobody yet. The same name again: its next incarnation."""
+        """A node that listens, known by nobody yet. The same name again: its next incarnation.
+
+        The first one is 0, unless the test says where its data is.
+        """
+        if name not in self._numbered and "data" not in settings:
+            self._numbered.add(name)
+            number_from_zero(self.folder / name)
         settings = {"data": str(self.folder / name), "listen": "127.0.0.1:0"} | settings
         return await self._stack.enter_async_context(ordercast.open(name=name, **settings))
 
@@ -224,9 +232,11 @@ class Caller:
                 return None
             self._waiting += [(kind, bytes(body)) for kind, body in self._frames.feed(data)]
 
-    async def connect(self, name: str, incarnation: int = 0, received: int = 0) -> Hello:
+    async def connect(
+        self, name: str, incarnation: int = 0, received: int = 0, **changed: Any
+    ) -> Hello:
         """The whole handshake, from the dialler's side."""
-        self.greet(name, incarnation)
+        self.greet(name, incarnation, **changed)
         heard = await self.hear(FrameKind.HELLO)
         assert heard is not None
         self.say(FrameKind.RESUME, greeting.encode(greeting.Resume(received)))
@@ -239,11 +249,14 @@ class Caller:
         """Hangs up in the middle, without a word."""
         self._writer.transport.abort()
 
-    async def refusal(self) -> str:
-        """The reason that the node gives before it hangs up."""
+    async def refuse(self) -> greeting.Refuse:
+        """What the node says before it hangs up."""
         heard = await self.hear(FrameKind.REFUSE)
         assert heard is not None, "it hung up without a reason"
-        return greeting.decode(heard[1], greeting.Refuse).reason
+        return greeting.decode(heard[1], greeting.Refuse)
+
+    async def refusal(self) -> str:
+        return (await self.refuse()).reason
 
     async def close(self) -> None:
         self._writer.close()

@@ -13,6 +13,7 @@ from tests.net.halting_member import HALTED
 from tests.net.nodes import Caller, place_of
 
 from ordercast import Node
+from ordercast.net.identity import number_from_zero
 from ordercast.wire.framing import FrameKind
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,8 @@ class MemberProcess:
     async def start(self, *others: Node, halting: tuple[int, str] | None = None) -> None:
         """It is in its group, and the others know where it is. Halting: see `halting_member`."""
         pipe = asyncio.subprocess.PIPE
-        self.folder.mkdir(exist_ok=True)
+        if not self.folder.exists():
+            number_from_zero(self.folder)
         (self.folder / "halt").unlink(missing_ok=True)
         program = ["ordercast.live.member"]
         if halting is not None:

@@ -16,6 +16,7 @@ from tests.net.test_mesh import Ear
 from ordercast import Node
 from ordercast.net.contact import Contact
 from ordercast.net.datagrams import MARK_PLAIN, RECEIVE_BUFFER, Datagrams
+from ordercast.net.identity import Incarnation
 from ordercast.net.mesh import Mesh
 from ordercast.net.security import MARK, SealedDatagrams
 from ordercast.net.sockets import literal_host
@@ -115,7 +116,7 @@ class Scene:
     def __init__(self, ear: socket.socket, spoofer: socket.socket) -> None:
         self.peer, self.spoofer = ear, spoofer
         self.came: list[bytes] = []
-        self.mesh = Mesh(NodeId("n1"), "shop", Ear(), Random(1))
+        self.mesh = Mesh(Incarnation(NodeId("n1")), "shop", Ear(), Random(1))
         self.sealed, self._theirs, self._us = (
             SealedDatagrams(),
             SealedDatagrams(),

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.net.nodes import Cluster, connected, introduce, kill, live, place_of, until
+from tests.net.nodes import Cluster, connected, live, place_of, until
 
 from ordercast import Node
 from ordercast.errors import PeerError
@@ -16,13 +16,22 @@ from ordercast.net.contact import PLACES_BYTES
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import LARGEST_GREETING, FrameKind
-from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Refuse, Resume, objection
+from ordercast.wire.greeting import (
+    PROTOCOL_VERSION,
+    Bearer,
+    Hello,
+    Met,
+    NewKey,
+    Refuse,
+    Resume,
+    Verdict,
+    judge,
+    objection,
+)
 
 ME = NodeId("n1", 3)
-OLDER = (
-    "n2#4 is an older incarnation: n2#5 was here. If it lost its data folder, write 5 into the "
-    "file 'incarnation' in it and start it again"
-)
+US = Bearer(ME, b"our birt", 60_000)
+KNOWN = NodeId("n2", 5)
 NAMES = st.text(min_size=1, max_size=20)
 HELLOS = st.builds(
     Hello,
@@ -35,6 +44,9 @@ HELLOS = st.builds(
     st.binary(max_size=8),
     st.dictionaries(NAMES, NAMES, max_size=3),
     st.lists(NAMES, max_size=3),
+    st.binary(max_size=8),
+    st.integers(0, 1 << 60),
+    st.dictionaries(NAMES, st.integers(0, 1 << 22), max_size=3),
 )
 
 
@@ -49,8 +61,8 @@ def test_a_hello_round_trips_through_its_bytes(hello: Hello) -> None:
 def test_a_hello_of_a_later_version_may_have_more_fields() -> None:
     hello = Hello(PROTOCOL_VERSION, "ordercast", ME, 7001)
     raw = greeting.encode(hello)
-    assert raw[0] == 0x99  # an array of nine
-    assert greeting.decode(b"\x9a" + raw[1:] + b"\xa5later", Hello) == hello
+    assert raw[0] == 0x9C  # an array of twelve
+    assert greeting.decode(b"\x9d" + raw[1:] + b"\xa5later", Hello) == hello
 
 
 @pytest.mark.parametrize("kind", [Hello, Resume, Refuse, NewKey])
@@ -60,21 +72,90 @@ def test_bytes_that_are_no_greeting_are_rejected_with_the_reason(kind: type, bod
         greeting.decode(body, kind)
 
 
+def test_words_of_an_earlier_version_have_fewer_fields() -> None:
+    assert greeting.decode(b"\x91\x05", Resume) == Resume(5, -1)
+    assert greeting.decode(b"\x91\xa2no", Refuse) == Refuse("no", "", -1)
+
+
 @pytest.mark.parametrize(
     ("hello", "said"),
     [
         (Hello(1, "shop", NodeId("n2", 5), 1), None),
-        (Hello(1, "shop", NodeId("n2", 6), 1), None),
         (Hello(2, "shop", NodeId("n2", 5), 1), "protocol version 2; this node speaks 1"),
         (Hello(1, "bank", NodeId("n2", 5), 1), "cluster 'bank'; this node is in 'shop'"),
-        (Hello(1, "shop", NodeId("n1", 9), 1), "the name 'n1' is taken by this node"),
-        (Hello(1, "shop", NodeId("n2", 4), 1), OLDER),
     ],
 )
 def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(
     hello: Hello, said: str | None
 ) -> None:
-    assert objection(hello, ME, "shop", NodeId("n2", 5)) == said
+    assert objection(hello, "shop") == said
+
+
+# --- who bears a name ------------------------------------------------------------------------
+
+
+def greets(node: NodeId, birth: bytes = b"a birth", age: int = 0) -> Hello:
+    return Hello(1, "shop", node, 1, birth=birth, age=age)
+
+
+GONE = Met(KNOWN, b"a birth")
+HEARSAY = Met(KNOWN, None)
+LIVE = Met(KNOWN, b"a birth", is_live=True, place="10.0.0.7:7101")
+OLDER = "n2#4 is an older incarnation: n2#5 was here"
+RIVAL = "n2#5 is an older incarnation: n2#5 was here"
+TAKEN = (
+    "two nodes are named n2: n2#5 at 10.0.0.7:7101 was here first, and n2#{} at 10.0.0.9 greets; "
+    "stop one of them, or rename it"
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "number", "birth", "verdict"),
+    [
+        (None, 0, b"a birth", Verdict()),
+        (GONE, 5, b"a birth", Verdict()),
+        (GONE, 6, b"another", Verdict()),
+        (GONE, 900_000, b"another", Verdict()),
+        (GONE, 4, b"another", Verdict(OLDER, "older", 5)),
+        (GONE, 5, b"another", Verdict(RIVAL, "older", 5)),
+        (HEARSAY, 5, b"another", Verdict()),
+        (HEARSAY, 6, b"another", Verdict()),
+        (HEARSAY, 4, b"another", Verdict(OLDER, "older", 5)),
+        (LIVE, 5, b"a birth", Verdict()),
+        (LIVE, 4, b"another", Verdict(TAKEN.format(4), "taken", 5)),
+        (LIVE, 5, b"another", Verdict(TAKEN.format(5), "taken", 5)),
+        (LIVE, 6, b"another", Verdict(TAKEN.format(6), "taken", 5)),
+        (LIVE._replace(birth=b""), 6, b"", Verdict()),
+    ],
+)
+def test_who_bears_a_name(known: Met | None, number: int, birth: bytes, verdict: Verdict) -> None:
+    assert judge(greets(NodeId("n2", number), birth), US, known, "10.0.0.9") == verdict
+
+
+@pytest.mark.parametrize(
+    ("birth", "age", "is_first"),
+    [
+        (b"a birth", 62_000, True),
+        (b"zzz", 62_000, True),
+        (b"a birth", 58_000, False),
+        (b"a birth", 60_500, True),  # of those that opened at the same time one by birth
+        (b"zzz", 60_500, False),
+    ],
+)
+def test_of_two_nodes_with_our_name_the_one_that_opened_later_has_to_go(
+    birth: bytes, age: int, is_first: bool
+) -> None:
+    verdict = judge(greets(NodeId("n1", 9), birth, age), US, None, "10.0.0.9")
+    assert verdict.is_first == is_first
+    assert verdict.code == ("" if is_first else "taken")
+    first, second = "n1#3", "n1#9 at 10.0.0.9"
+    if is_first:
+        first, second = second, first
+    assert f"named n1: {first} was here first, and {second} greets" in verdict.reason
+
+
+def test_a_node_that_dialled_itself_notices() -> None:
+    assert judge(greets(ME, b"our birt"), US, None).is_ours
 
 
 # --- on the wire: somebody dials a node ------------------------------------------------------
@@ -93,8 +174,10 @@ async def test_a_node_that_does_not_fit_receives_the_reason(cluster: Cluster) ->
         assert await caller.refusal() == said
         assert await caller.hear() is None, "and then it hangs up"
     caller = await cluster.dial(node)
-    caller.greet("n1", incarnation=9)
-    assert await caller.refusal() == "the name 'n1' is taken by this node"
+    caller.greet("n1", incarnation=9, birth=b"\xff" * 8)
+    refuse = await caller.refuse()
+    assert "n1 was here first, and n1#9 at 127.0.0.1 greets" in refuse.reason
+    assert (refuse.code, refuse.newest) == ("taken", 0)
     assert node.mesh.counters["refused_greetings"] == 3
     assert not node.mesh.contacts
 
@@ -104,12 +187,54 @@ async def test_an_older_incarnation_is_refused_while_the_newer_one_stays(cluster
     node = await cluster.open("n1")
     newer, older = await cluster.dial(node), await cluster.dial(node)
     await newer.connect("n2", incarnation=5)
-    older.greet("n2", incarnation=4)
-    assert await older.refusal() == OLDER
     contact = node.mesh.contacts["n2"]
     await until(lambda: contact.connection is not None)
+    older.greet("n2", incarnation=4)
+    said = "two nodes are named n2: n2#5 at 127.0.0.1 was here first, and n2#4 at 127.0.0.1 greets"
+    assert said in await older.refusal()
     assert contact.node == NodeId("n2", 5)
+    assert contact.connection is not None
     await newer.close()
+    await until(lambda: contact.connection is None)
+    older = await cluster.dial(node)
+    older.greet("n2", incarnation=4)
+    refuse = await older.refuse()
+    assert refuse == Refuse("n2#4 is an older incarnation: n2#5 was here", "older", 5)
+
+
+@live
+async def test_an_asking_node_learns_what_is_known_of_its_name_and_is_not_met(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.open("n1")
+    known = await cluster.dial(node)
+    await known.connect("n2", incarnation=5, newest={"n3": 8, "n4": 1 << 22, "n1": 0})
+    await until(lambda: node.mesh.contacts["n2"].connection is not None)
+    for name, newest in (("n1", 0), ("n2", 5), ("n3", 8), ("n4", None), ("n5", None)):
+        asking = await cluster.dial(node)
+        asking.greet(name, features=["asking"])
+        heard = await asking.hear(FrameKind.HELLO)
+        assert heard is not None
+        assert greeting.decode(heard[1], Hello).newest.get(name) == newest, name
+        assert await asking.hear() is None, "and then it hangs up"
+    assert list(node.mesh.contacts) == ["n2"]
+    assert node.mesh.contacts["n2"].connection is not None
+
+
+@live
+async def test_an_incarnation_that_others_have_met_counts_like_one_that_we_met(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.open("n1")
+    friend = await cluster.dial(node)
+    await friend.connect("n2", newest={"n3": 8})
+    caller = await cluster.dial(node)
+    caller.greet("n3", incarnation=7)
+    assert await caller.refuse() == Refuse(
+        "n3#7 is an older incarnation: n3#8 was here", "older", 8
+    )
+    caller = await cluster.dial(node)
+    assert (await caller.connect("n3", incarnation=8)).node == node.me
 
 
 @live
@@ -169,52 +294,6 @@ async def reported_by_both(cluster: Cluster, stays: Node, comes: Node, reason: s
 async def test_nodes_of_two_clusters_reject_each_other_with_the_reason(cluster: Cluster) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2", cluster="bank")
     await reported_by_both(cluster, n1, n2, "cluster 'bank'; this node is in 'ordercast'")
-
-
-@live
-async def test_two_nodes_of_one_name_reject_each_other_with_the_reason(cluster: Cluster) -> None:
-    first = await cluster.open("n1")
-    second = await cluster.open("n1", data=str(cluster.folder / "elsewhere"))
-    await reported_by_both(cluster, first, second, "the name 'n1' is taken by this node")
-
-
-@live
-async def test_a_node_that_lost_its_data_folder_is_rejected_with_the_reason(
-    cluster: Cluster,
-) -> None:
-    n1 = await cluster.open("n1")
-    await kill(await cluster.open("n2"))
-    second = await cluster.open("n2")
-    introduce(n1, second)
-    await until(lambda: connected(n1, second))
-    await kill(second)
-    fresh = cluster.folder / "fresh"
-    forgetful = await cluster.open("n2", data=str(fresh))
-    await reported_by_both(cluster, n1, forgetful, "n2 is an older incarnation: n2#1 was here")
-    await kill(forgetful)
-    (fresh / "incarnation").write_text("1\n")  # as the reason says
-    again = await cluster.open("n2", data=str(fresh))
-    introduce(n1, again)
-    await until(lambda: connected(n1, again))
-
-
-@live
-async def test_a_node_that_lost_its_folder_in_its_first_incarnation_is_rejected_too(
-    cluster: Cluster,
-) -> None:
-    n1, first = await cluster.nodes("n1", "n2")
-    await cluster.join(n1, first)
-    await until(lambda: not n1.mesh.contacts["n2"].link.underway)
-    await kill(first)
-    fresh = str(cluster.folder / "fresh")
-    forgetful = await cluster.open("n2", data=fresh)
-    introduce(n1, forgetful)
-    await until(lambda: "began again with an empty data folder" in cluster.log.text)
-    assert not connected(n1, forgetful)
-    await kill(forgetful)
-    again = await cluster.open("n2", data=fresh)  # once more, as the reason says
-    introduce(n1, again)
-    await until(lambda: connected(n1, again))
 
 
 # --- what a greeting may cost ------------------------------------------------------------------

@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.net.identity import Identity
+from ordercast.net.identity import Identity, number_from_zero
 from ordercast.types import INCARNATION_BITS, NodeId
 
 LAST = (1 << INCARNATION_BITS) - 1
 
 
 def incarnations(folder: Path, count: int) -> list[NodeId]:
+    """As many starts. An empty folder begins at 0."""
     found = []
     for _ in range(count):
         identity = Identity(folder, "n1")
-        found.append(identity.node)
+        first = identity.is_new
+        begun = identity.begin(0, reborn=False) if first else identity.next()
+        found.append(begun.node)
         identity.release()
     return found
 
@@ -29,12 +32,50 @@ def test_every_start_is_a_new_incarnation(tmp_path: Path) -> None:
 
 def test_an_incarnation_is_on_disk_before_the_node_sends_anything(tmp_path: Path) -> None:
     identity = Identity(tmp_path, "n1")
-    assert (tmp_path / "incarnation").read_text() == "0\n"
+    assert not (tmp_path / "incarnation").exists()
+    identity.begin(7, reborn=False)
+    assert (tmp_path / "incarnation").read_text() == "7\n"
     identity.release()
+
+
+def test_every_start_has_another_birth(tmp_path: Path) -> None:
+    identity = Identity(tmp_path, "n1")
+    births = {identity.begin(number, reborn=False).birth for number in range(5)}
+    assert len(births) == 5
+    assert {len(birth) for birth in births} == {8}
+    identity.release()
+
+
+def test_a_number_is_never_used_again(tmp_path: Path) -> None:
+    identity = Identity(tmp_path, "n1")
+    identity.begin(7, reborn=False)
+    for number in (-1, 6, 7, LAST + 1):
+        with pytest.raises(UsageError, match=f"cannot hold {number}, which is no incarnation"):
+            identity.begin(number, reborn=False)
+    assert (tmp_path / "incarnation").read_text() == "7\n"
+    identity.release()
+
+
+def test_a_folder_remembers_that_its_name_had_another_one(tmp_path: Path) -> None:
+    identity = Identity(tmp_path, "n1")
+    assert (identity.is_new, identity.is_reborn) == (True, False)
+    identity.begin(7, reborn=True)
+    identity.release()
+    again = Identity(tmp_path, "n1")
+    assert (again.is_new, again.is_reborn) == (False, True)
+    assert again.next().node == NodeId("n1", 8)
+    again.release()
+    assert (tmp_path / "incarnation").read_text() == "8\nreborn\n"
+
+
+def test_a_folder_can_be_told_to_number_from_zero(tmp_path: Path) -> None:
+    number_from_zero(tmp_path / "n1")
+    assert incarnations(tmp_path / "n1", 2) == [NodeId("n1", 0), NodeId("n1", 1)]
 
 
 def test_a_folder_belongs_to_one_process(tmp_path: Path) -> None:
     first = Identity(tmp_path, "n1")
+    first.begin(0, reborn=False)
     with pytest.raises(UsageError, match="is in use: is n1 running already"):
         Identity(tmp_path, "n1")
     first.release()
@@ -89,5 +130,7 @@ def test_a_counter_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
 
 def test_a_counter_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "incarnation.tmp").mkdir()
+    identity = Identity(tmp_path, "n1")
     with pytest.raises(UsageError, match="incarnation cannot be written: Is a directory"):
-        Identity(tmp_path, "n1")
+        identity.begin(0, reborn=False)
+    identity.release()

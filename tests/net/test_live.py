@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from ordercast.net.identity import number_from_zero
 from ordercast.trace.log import read_log
 
 BOUND_SECONDS = 60
@@ -19,6 +20,8 @@ def bounded(work: Coroutine[Any, Any, None]) -> None:
 
 
 def settings(folder: Path, **group: object) -> dict[str, Any]:
+    if not (folder / "n1").exists():
+        number_from_zero(folder / "n1")
     plan = {"name": "g", "family": "fifo", "members": ["n1"], "rate": 200.0, **group}
     node = {"name": "n1", "data": str(folder / "n1"), "trace": str(folder / "rows")}
     return {"node": node, "groups": [plan], "load": {"senders": ["n1"], "pattern": "steady"}}

@@ -26,6 +26,7 @@ from ordercast.errors import PeerError
 from ordercast.net import contact as contact_module
 from ordercast.net import keepalive as keepalive_module
 from ordercast.net.contact import Contact
+from ordercast.net.identity import Incarnation
 from ordercast.net.mesh import Mesh
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND
@@ -70,7 +71,7 @@ class End:
 
     def __init__(self, name: str) -> None:
         self.ear = Ear()
-        self.mesh = Mesh(NodeId(name), "ordercast", self.ear, Random(1))
+        self.mesh = Mesh(Incarnation(NodeId(name)), "ordercast", self.ear, Random(1))
         self.to: End
 
     @property
@@ -224,7 +225,7 @@ async def test_a_broken_link_stays_closed_for_that_incarnation(cluster: Cluster)
         assert "the link to n2 is broken" in cluster.log.text
         assert two.ear.heard == [b"first"]
         await two.mesh.close()
-        two.mesh = Mesh(NodeId("n2", 1), "ordercast", two.ear, Random(1))
+        two.mesh = Mesh(Incarnation(NodeId("n2", 1)), "ordercast", two.ear, Random(1))
         await two.mesh.listen("127.0.0.1", 0)
         one.mesh.know("n2", two.place)
         await until(lambda: one.is_connected and two.is_connected)

@@ -29,6 +29,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.net.config import GroupRules
+from ordercast.net.identity import number_from_zero
 from ordercast.protocol.fifo.packets import Leave
 from ordercast.trace.log import read_log
 from ordercast.types import NodeId
@@ -109,6 +110,7 @@ async def test_a_node_that_was_killed_is_suspected(cluster: Cluster) -> None:
 @live
 async def test_a_trace_covers_a_whole_incarnation(cluster: Cluster) -> None:
     rows = cluster.folder / "n1.rows"
+    number_from_zero(cluster.folder / "n1")
     settings = {"name": "n1", "data": str(cluster.folder / "n1"), "trace": str(rows)}
     for _ in range(2):
         async with ordercast.open(**settings) as node, node.join("diary", QUICK) as group:
@@ -175,6 +177,7 @@ async def test_a_join_that_cannot_work_is_rejected_with_the_reason(cluster: Clus
         "ours": GroupRules(members=["n1", "n7", "n8"]),
         "w/7": GroupRules(members=["n1"]),
     }
+    number_from_zero(cluster.folder / "n1")
     config = Config(name="n1", data=str(cluster.folder / "n1"), group=rules)
     with pytest.raises(UsageError, match="join needs an open node"):
         ordercast.open(config).join("orders", Fifo())
@@ -210,6 +213,7 @@ async def test_a_join_that_cannot_work_is_rejected_with_the_reason(cluster: Clus
 @live
 async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) -> None:
     taken = await cluster.open("n0")
+    number_from_zero(cluster.folder / "n1")
     folder = str(cluster.folder / "n1")
     wrong = [
         ({"listen": place_of(taken)}, OrdercastError, "cannot listen on .*: "),

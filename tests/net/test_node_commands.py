@@ -14,6 +14,7 @@ from tests.net.test_updaters import ONE as ONE_TICKET
 from tests.net.test_updaters import WORLD, disconnect, joined, next_word, reconnect, three
 
 from ordercast.cli.members import _updates
+from ordercast.net.identity import number_from_zero
 
 BOUND_SECONDS = 60
 
@@ -26,6 +27,7 @@ async def started(*arguments: str) -> asyncio.subprocess.Process:
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_node_that_sends_lines_becomes_an_updater(tmp_path: Path, form: list[str]) -> None:
+    number_from_zero(tmp_path / "n1")
     settings = tmp_path / "n1.toml"
     settings.write_text(
         f'name = "n1"\ndata = "{tmp_path / "n1"}"\n[group.g]\nfamily = "causal"\n'

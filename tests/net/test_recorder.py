@@ -18,6 +18,7 @@ from tests.store.stored import COMMIT_SIZE
 
 from ordercast import Event, GroupClosed, View
 from ordercast.errors import DiskError, TraceError, UsageError
+from ordercast.net.identity import number_from_zero
 from ordercast.net.recorder import Recorder, run_recorder
 from ordercast.store.log import COMMIT, ENTRY, HEAD, HEADER, POSITION, SegmentWalk
 from ordercast.trace.record_log import RecordLog
@@ -361,6 +362,7 @@ def test_a_recorder_that_is_killed_goes_on_where_it_was(
     async def story() -> None:
         cluster = Cluster(tmp_path, caplog)
         node = await cluster.open("n1")
+        number_from_zero(tmp_path / "r")
         settings = tmp_path / "r.toml"
         settings.write_text(
             f'name = "r"\ndata = "{tmp_path / "r"}"\n[peers]\nn1 = "{place_of(node)}"\n'

@@ -23,6 +23,7 @@ from ordercast.net.connection import Connection
 from ordercast.net.contact import Contact
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.handshake import Security
+from ordercast.net.identity import Incarnation
 from ordercast.net.mesh import Mesh
 from ordercast.net.security import MARK, OVERLAP, WINDOW, SealedDatagrams, Tls, Window, may
 from ordercast.types import NodeId
@@ -98,7 +99,7 @@ async def node(
         certified=ours and ours.certified_name,
         new_key=sealed and sealed.new_key,
     )
-    mesh = Mesh(NodeId(name), "shop", hears, Random(1), security)
+    mesh = Mesh(Incarnation(NodeId(name)), "shop", hears, Random(1), security)
     if sealed is not None:
         hears.meeting = lambda contact: mesh.send_frame(
             contact, FrameKind.KEY, sealed.rotate(contact)

@@ -13,9 +13,11 @@ from tests.net.ordered import QUICK
 from tests.net.test_node_commands import BOUND_SECONDS, started
 
 from ordercast.cli.members import _who
+from ordercast.net.identity import number_from_zero
 
 
 def settings(folder: Path, name: str, family: str) -> Path:
+    number_from_zero(folder / name)
     path = folder / f"{name}.toml"
     path.write_text(
         f'name = "{name}"\ndata = "{folder / name}"\nlisten = "127.0.0.1:0"\n[group.g]\n'

@@ -418,10 +418,16 @@ def open_umask() -> Iterator[None]:
     os.umask(before)
 
 
+def begin_and_release(folder: Path) -> None:
+    identity = Identity(folder, "n1")
+    identity.begin(0, reborn=False)
+    identity.release()
+
+
 @pytest.mark.usefixtures("open_umask")
 def test_files_and_folders_are_private_to_their_owner(policy: Policy, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "log"
-    Identity(folder, "n1").release()
+    begin_and_release(folder)
     assert {path.name for path in folder.iterdir()} == {"lock", "incarnation"}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     shutil.rmtree(folder)
@@ -430,7 +436,7 @@ def test_files_and_folders_are_private_to_their_owner(policy: Policy, tmp_path: 
     else:
         folder.mkdir(0o700)
         policy.write(folder)
-    Identity(tmp_path / "node", "n1").release()
+    begin_and_release(tmp_path / "node")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for path in [*folder.iterdir(), *(tmp_path / "node").iterdir()]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path

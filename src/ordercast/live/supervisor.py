@@ -33,6 +33,7 @@ import msgspec
 from ordercast.errors import OrdercastError
 from ordercast.live.member import MET, READY, Command, GroupPlan, LoadPlan, Ready, Settings
 from ordercast.live.namespaces import Namespaces, Unavailable
+from ordercast.net.identity import number_from_zero
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, Fault, Pair
 from ordercast.trace.log import read_log
@@ -189,6 +190,7 @@ class Supervisor:
         member is down. Somebody may have it: then another is tried."""
         host = self._network.address(name) if self._network else "127.0.0.1"
         for left in reversed(range(START_TRIES)):
+            number_from_zero(self._folder / name)
             member = await self._spawn(name, f"{host}:{randrange(*PORTS)}")
             try:
                 self._places[name] = await member.place()

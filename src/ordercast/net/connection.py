@@ -166,13 +166,16 @@ class Connection(asyncio.Protocol):
             self._handshake.greeted(self, greeting.decode(body, Hello))
         elif kind == FrameKind.RESUME and self.contact and not (self.dialled or self.ready):
             self._leave_limiter()
-            self._handshake.resumed(self, greeting.decode(body, Resume).received)
+            resume = greeting.decode(body, Resume)
+            self._handshake.resumed(self, resume.received)
+            self._handshake.reported(resume.newest)
         elif kind == FrameKind.REFUSE:
-            reason = greeting.decode(body, Refuse).reason
-            self._incidents.warn("%s refused us: %s", self.contact or self.source, reason)
+            refuse = greeting.decode(body, Refuse)
+            self._incidents.warn("%s refused us: %s", self.contact or self.source, refuse.reason)
             self._incidents.count("refused_by_peers")
-            self._fail_greeting(reason)
+            self._fail_greeting(refuse.reason)
             self.abort()
+            self._handshake.refused(refuse)
         elif kind == FrameKind.PING:
             pass  # its arrival counts (`heard_at`), and it carries nothing
         elif kind in OTHERS and self.ready:
@@ -260,15 +263,20 @@ class Connection(asyncio.Protocol):
         if not self.greeted.done():
             self.greeted.set_result(self.contact.node)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, code: str = "", newest: int = -1) -> None:
         """Ends the connection. Both ends log the reason."""
         self._incidents.warn("refusing %s: %s", self.contact or self.source, reason)
         if not self.transport.is_closing():
-            self.write(FrameKind.REFUSE, greeting.encode(Refuse(reason[:500])))
+            self.write(FrameKind.REFUSE, greeting.encode(Refuse(reason[:500], code, newest)))
+        self.end()
+        self._lost(reason)
+
+    def end(self) -> None:
+        """Ends the connection, after what was written."""
+        if not self.transport.is_closing():
             self.transport.close()
             self._end_in_time()
         self.ready = False
-        self._lost(reason)
 
     def _lost(self, why: str) -> None:
         if self.contact is not None:

@@ -28,17 +28,22 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 from random import Random
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from ordercast.net.incidents import Incidents
 from ordercast.net.link import Link
 from ordercast.types import NodeId
+from ordercast.units import MILLISECOND
+from ordercast.wire.greeting import Met
 
 if TYPE_CHECKING:
     from ordercast.net.connection import Connection
 
 LINK_LIMIT = 256 << 20
 MOST_CONTACTS = 1024
+LIVE = 2500 * MILLISECOND
+"""A node that was heard within this time is there. Connections carry a ping each second."""
 PLACES_BYTES = 8 << 10
 """Of others' places in a greeting, so that no node finds it too long."""
 
@@ -54,6 +59,7 @@ class Contact:
 
     __slots__ = (
         "_current",
+        "birth",
         "broken",
         "connection",
         "dialler",
@@ -75,6 +81,7 @@ class Contact:
         self.dialler: asyncio.Task[None] | None = None
         self.node: NodeId | None = None  # MET: the newest that greeted us
         self.link: Link | None = None  # MET: to that incarnation
+        self.birth: bytes | None = None  # MET or BROKEN: of that incarnation, if it greeted us
         self.broken: NodeId | None = None  # BROKEN: an incarnation that we lost frames to
         self.expected: Link | None = None  # to one that others know, until it greets us
         self.phase = ConnectionPhase.AWAY
@@ -93,6 +100,19 @@ class Contact:
         """The newest incarnation that we had to do with."""
         return self.node or self.broken
 
+    def met(self) -> Met | None:
+        """The newest incarnation that we had to do with, and whether it is there."""
+        newest, connection = self.newest, self.connection
+        if newest is None:
+            return None
+        silence = monotonic_ns() - connection.heard_at if connection is not None else None
+        return Met(
+            newest,
+            self.birth,
+            is_live=silence is not None and silence <= LIVE,
+            place=self.place or (connection.source if connection is not None else ""),
+        )
+
     def link_to(self, node: NodeId) -> Link | None:
         """Where to put what is for this incarnation; None: it is gone, or broken."""
         if self.node == node:
@@ -104,12 +124,12 @@ class Contact:
             self.expected = Link(node, LINK_LIMIT)
         return self.expected
 
-    def meet(self, node: NodeId) -> Link:
+    def meet(self, node: NodeId, birth: bytes) -> Link:
         """This incarnation greets us: the same again, or one that takes the place of an older."""
         if self.node != node:
             if self.node is not None:
                 self._forget()
-            self.node, self.broken = node, None
+            self.node, self.broken, self.birth = node, None, birth
             expected = self.expected
             if expected is not None and expected.peer.incarnation <= node.incarnation:
                 self.expected = None
@@ -122,11 +142,18 @@ class Contact:
         """Frames to this incarnation are lost: nothing more is exchanged with it."""
         if node == self.node:
             self._forget()
+        else:
+            self.birth = None
         self.broken, self.expected = node, None
 
     def _forget(self) -> None:
         self.disconnect()
         self.node = self.link = self.key = None
+
+    def begin_again(self) -> None:
+        """Ours is another incarnation now: nothing that was underway to or from the old counts."""
+        self._forget()
+        self.broken = self.expected = None
 
     # --- the connection ------------------------------------------------------------------------
 

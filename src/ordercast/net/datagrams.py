@@ -97,7 +97,7 @@ class Datagrams:
         self._contacts = contacts
         self._count = contacts.incidents.count
         self._loop = asyncio.get_running_loop()
-        self._wrapper = wrapper
+        self.wrapper = wrapper
         self.receive = receive
         self.socket: socket.socket | None = None
         self._buffer = memoryview(bytearray(1 << 16))  # of the datagram that is looked at
@@ -132,18 +132,18 @@ class Datagrams:
         if contact is None or contact.udp is None or name in self._contacts.cut_to:
             self._count("datagrams_to_nowhere")
             return
-        data = self._wrapper.wrap(contact, body)
+        data = self.wrapper.wrap(contact, body)
         if data is not None and self.socket is not None:
             try:
-                self.socket.sendto(self._wrapper.mark + data, contact.udp)
+                self.socket.sendto(self.wrapper.mark + data, contact.udp)
             except OSError:  # no room, no way there, or no such address: it is lost, as many are
                 self._count("datagram_errors")
 
     # --- receiving ---------------------------------------------------------------------------
 
     def _read(self) -> None:
-        prefix, least = self._wrapper.prefix, self._wrapper.least
-        begin, most = len(self._wrapper.mark), LARGEST_DATAGRAM + MOST_WRAPPING
+        prefix, least = self.wrapper.prefix, self.wrapper.least
+        begin, most = len(self.wrapper.mark), LARGEST_DATAGRAM + MOST_WRAPPING
         buffer, start = self._buffer, self._buffer[: len(prefix)]
         for _ in range(AT_ONCE):
             if self.socket is None:
@@ -161,7 +161,7 @@ class Datagrams:
                 self._count("refused_datagrams")
 
     def _admit(self, data: bytes, address: tuple[Any, ...]) -> None:
-        opened = self._wrapper.open(data)
+        opened = self.wrapper.open(data)
         contact = self._contacts.get(opened.sender.name) if opened is not None else None
         if (
             opened is None
@@ -190,7 +190,7 @@ class Datagrams:
         named in its greeting: against mistakes, not against enemies.
         """
         old = contact.udp
-        if not self._wrapper.proves and (old is None or address[1] != old[1]):
+        if not self.wrapper.proves and (old is None or address[1] != old[1]):
             return
         contact.udp = address
         self._count("addresses_learned")

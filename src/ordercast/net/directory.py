@@ -109,7 +109,7 @@ class Directory:
         give: Callable[[str, Input], object],  # to the machine of a group
         end: Callable[[str, Mismatch], None],  # this member cannot be in the group
     ) -> None:
-        self._me = me
+        self.me = me
         self._contacts = contacts
         self._may_join = may_join
         self._send = send
@@ -252,14 +252,14 @@ class Directory:
         group = note.name
         is_wrong = note.is_in
         if own.is_in == note.is_in:
-            company = note.members.keys() - {self._me.name, sender.name}
+            company = note.members.keys() - {self.me.name, sender.name}
             is_wrong = bool(company) or own.age <= note.age + SURELY_OLDER
         if is_wrong and not self._has_company(sender, group, own):
             self._say(self._contacts[sender.name], [group])  # or it would not hear why we left
-            self._end(group, Mismatch(f"{self._me} joined {group!r} {what}"))
+            self._end(group, Mismatch(f"{self.me} joined {group!r} {what}"))
         elif sender not in own.warned:
             own.warned.add(sender)
-            log.warning("%s joined %r %s", self._me, group, what)
+            log.warning("%s joined %r %s", self.me, group, what)
 
     def _has_company(self, sender: NodeId, group: str, own: OwnGroup) -> bool:
         """Whether we are in the group with somebody on our terms."""

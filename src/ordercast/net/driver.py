@@ -72,7 +72,6 @@ class Driver:
         may: Callable[[str, str, Action], bool] = lambda name, group, action: True,
         peer_limit: int = 32 << 20,
     ) -> None:
-        self.me = me
         self.backpressure = LinkBackpressure(peer_limit)
         self._served_first = 0  # which group is served first when a peer has room again
         self._may = may
@@ -81,8 +80,7 @@ class Driver:
         self.directory: Directory
         self.committer: Committer | None = None
         self._trace = trace
-        journal = Journal(me, trace.write) if trace else None
-        self.host = Host(self, journal, trace.flush if trace else None)
+        self.become(me)
         self.observers: dict[str, GroupObserver] = {}
         self._returning: dict[str, _Returning] = {}
         self._codec = codec
@@ -90,6 +88,12 @@ class Driver:
         # Whom we asked, for which machine, its token, and the timer that answers in any case.
         self._statuses: dict[int, tuple[str, Seat, Hashable, asyncio.TimerHandle]] = {}
         self._status_count = 0
+
+    def become(self, me: NodeId) -> None:
+        """The machines of this incarnation are driven from now on; those of the last are closed."""
+        self.me, trace = me, self._trace
+        journal = Journal(me, trace.write) if trace else None
+        self.host = Host(self, journal, trace.flush if trace else None)
 
     # --- groups ------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """How two nodes greet each other on a new connection, and go on where the last one ended.
 
-Rules. The newest incarnation of a name that greeted us is the one that we talk to; an older one is
+Rules. The incarnation that bears a name is the one that we talk to (`greeting.judge`); any other is
 refused, and so is one whose link is broken. Both ends say how many frames they have, and send the
-rest again. A node that dialled itself, by a seed, notices and hangs up.
+rest again. They also say which incarnations they know: a node that hears of a newer one of its own
+name has to give up its own. A node that dialled itself, by a seed, notices and hangs up.
 """
 
 from __future__ import annotations
@@ -14,17 +15,34 @@ from ssl import SSLContext
 from typing import NamedTuple
 
 from ordercast.errors import PeerError
+from ordercast.kernel.identity import Acquaintances
 from ordercast.net.connection import Connection
 from ordercast.net.contact import Contact, Contacts
+from ordercast.net.identity import Incarnation
+from ordercast.net.name_watch import NameWatch
 from ordercast.net.sockets import literal_host
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
-from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Resume
+from ordercast.wire.greeting import (
+    ASKING,
+    LARGEST_REPORTED,
+    PROTOCOL_VERSION,
+    Hello,
+    Met,
+    NewKey,
+    Refuse,
+    Resume,
+    Verdict,
+)
 
 log = logging.getLogger("ordercast.net")
 
 KEY_BYTES, KEY_ID_BYTES = 32, 8
+NUMBERS_BYTES = 4 << 10
+"""Of others' incarnations in a greeting, so that no node finds it too long."""
+MOST_NUMBERS = 4096
+"""Names whose newest incarnation we remember."""
 
 
 class Security(NamedTuple):
@@ -42,80 +60,172 @@ INSECURE = Security()
 class Handshake:
     def __init__(
         self,
-        me: NodeId,
+        us: Incarnation,
         cluster: str,
         security: Security,
         contacts: Contacts,
-        connections: set[Connection],
         met: Callable[[Contact], None],  # it is connected
+        watch: NameWatch | None,  # what follows when others speak of our name
     ) -> None:
         self.port = 0  # where we listen
-        self._me = me
+        self.acquaintances = Acquaintances()  # the newest incarnations, as others report them too
+        self.us = us
         self._cluster = cluster
         self._contacts = contacts
-        self._connections = connections
         self._security = security
         self._met = met
+        self._watch = watch
 
-    def hello(self, to: NodeId | None = None, received: int = 0) -> bytes:
+    def become(self, us: Incarnation) -> None:
+        """This node has begun another incarnation."""
+        self.us = us
+
+    def hello(
+        self, to: NodeId | None = None, received: int = 0, newest: dict[str, int] | None = None
+    ) -> bytes:
+        """Newest: incarnations that must be in it."""
         new_key = self._security.new_key
         key_id, key = new_key(to) if new_key and to else (b"", b"")
-        places = self._contacts.places()
+        us = self.us
         return greeting.encode(
             Hello(
-                PROTOCOL_VERSION, self._cluster, self._me, self.port, received, key, key_id, places
+                PROTOCOL_VERSION,
+                self._cluster,
+                us.node,
+                self.port,
+                received,
+                key,
+                key_id,
+                self._contacts.places(),
+                birth=us.birth,
+                age=us.bearer().age,
+                newest=self._numbers(newest or {}),
             )
         )
 
     def greeted(self, connection: Connection, hello: Hello) -> None:
         """The other end said who it is."""
         node = hello.node
-        if node == self._me and self._is_ours(connection):
+        reason = self._proof_missing(connection, hello)
+        if reason is None and ASKING in hello.features and not connection.dialled:
+            connection.write(FrameKind.HELLO, self.hello(newest=self._number(node.name)))
+            connection.end()
             return
-        reason = self._objection(connection, hello)
+        verdict = self._judge(connection, hello) if reason is None else Verdict(reason)
+        if verdict.is_ours:
+            self._greeted_ourselves(connection)
+            return
+        if verdict.is_first and self._watch is not None:
+            self._watch.taken(verdict.reason)
         contact = self._contacts.get(node.name)
-        if reason is None and contact is None:
+        if not verdict.reason and contact is None:
             contact = self._contacts.know(node.name, None)
             if contact is None:
-                reason = "too many nodes are known here"
-        if reason is None and self._contacts.is_cut(node.name):
-            reason = "cut off by the operator of this node"
-        if reason is not None:
+                verdict = Verdict("too many nodes are known here")
+        if verdict.reason:
             self._contacts.incidents.count("refused_greetings")
-            connection.refuse(reason)
+            connection.refuse(*verdict[:3])
             return
         assert contact is not None
         self._meet(contact, connection, hello)
 
-    def _objection(self, connection: Connection, hello: Hello) -> str | None:
-        """Why we do not talk to it."""
-        node = hello.node
-        contact = self._contacts.get(node.name)
-        known = contact.newest if contact is not None else None
-        reason = greeting.objection(hello, self._me, self._cluster, known)
-        if reason is None and contact is not None and contact.broken == node:
-            reason = f"the link to {node} is broken: restart {node.name}, as a new incarnation"
+    def _proof_missing(self, connection: Connection, hello: Hello) -> str | None:
+        """Why it cannot be whom it says, or nobody of ours."""
+        reason = greeting.objection(hello, self._cluster)
         if reason is None and self._security.certified is not None:
             certified = self._security.certified(connection.transport)
-            if certified != node.name:
-                reason = f"the certificate is of {certified!r}, not of {node.name!r}"
+            if certified != hello.node.name:
+                reason = f"the certificate is of {certified!r}, not of {hello.node.name!r}"
         return reason
 
-    def _is_ours(self, connection: Connection) -> bool:
-        """Whether we dialled ourselves: every node may have the same list of seeds."""
-        address = connection.transport.get_extra_info("peername")
-        for other in self._connections:
-            if other.dialled and other.transport.get_extra_info("sockname") == address:
-                if not other.greeted.done():
-                    other.greeted.set_result(self._me)
-                other.abort()
-                connection.abort()
-                return True
-        return False
+    def _judge(self, connection: Connection, hello: Hello) -> Verdict:
+        """Whether we talk to it."""
+        node = hello.node
+        contact = self._contacts.get(node.name)
+        verdict = greeting.judge(hello, self.us.bearer(), self._known(node.name), connection.source)
+        if not verdict.reason and contact is not None and contact.broken == node:
+            return Verdict(
+                f"the link to {node} is broken: restart {node.name}, as a new incarnation"
+            )
+        if not verdict.reason and self._contacts.is_cut(node.name):
+            return Verdict("cut off by the operator of this node")
+        return verdict
+
+    def _known(self, name: str) -> Met | None:
+        """The incarnation that bears the name, as far as we know: met, or reported by others."""
+        contact = self._contacts.get(name)
+        met = contact.met() if contact is not None else None
+        reported = self.acquaintances.known.get(name)
+        if reported is None or (met is not None and met.is_live):
+            return met
+        if met is not None and met.node.incarnation >= reported.incarnation:
+            return met
+        return Met(reported, None)
+
+    def _greeted_ourselves(self, connection: Connection) -> None:
+        """We dialled ourselves: every node may have the same list of seeds."""
+        if not connection.dialled:
+            connection.write(FrameKind.HELLO, self.hello())  # so that our other end notices too
+            return
+        if not connection.greeted.done():
+            connection.greeted.set_result(self.us.node)
+        connection.abort()
+
+    # --- what is known of numbers --------------------------------------------------------------
+
+    def _number(self, name: str) -> dict[str, int]:
+        """The newest incarnation of the name that we know, if we know one."""
+        contact, reported = self._contacts.get(name), self.acquaintances.known.get(name)
+        us = self.us.node if name == self.us.node.name else None
+        known = [us, reported, contact.newest if contact is not None else None]
+        numbers = [node.incarnation for node in known if node is not None]
+        return {name: max(numbers)} if numbers else {}
+
+    def _numbers(self, first: dict[str, int]) -> dict[str, int]:
+        """These, and what we know of others, as much as a greeting may name."""
+        numbers, size = dict(first), 0
+        for name in dict.fromkeys([*self._contacts, *self.acquaintances.known]):
+            size += len(name.encode()) + 8
+            if size > NUMBERS_BYTES:
+                break
+            numbers = self._number(name) | numbers
+        return numbers
+
+    def _note(self, hello: Hello) -> None:
+        """What it is, and what it knows."""
+        known, me = self.acquaintances.known, self.us.node.name
+        reported = [
+            NodeId(name, number)
+            for name, number in hello.newest.items()
+            if name != me and number <= LARGEST_REPORTED
+        ]
+        for node in [hello.node, *reported]:
+            if node.name in known or len(known) < MOST_NUMBERS:
+                self.acquaintances.note([node])
+        self.reported(hello.newest.get(me, -1))
+
+    def reported(self, newest: int) -> None:
+        """Somebody knew this incarnation of our name before we greeted."""
+        if self._watch is not None and 0 <= newest <= LARGEST_REPORTED:
+            self._watch.reported(self.us.node.incarnation, newest)
+
+    def refused(self, refuse: Refuse) -> None:
+        """The other end does not talk to us."""
+        if self._watch is None:
+            return
+        is_newer = self.us.node.incarnation <= refuse.newest <= LARGEST_REPORTED
+        if refuse.code == "taken":
+            self._watch.taken(refuse.reason)
+        elif refuse.code == "older" and is_newer:
+            self._watch.superseded(refuse.newest)
+
+    # --- the link goes on ----------------------------------------------------------------------
 
     def _meet(self, contact: Contact, connection: Connection, hello: Hello) -> None:
         key = _checked_key(hello.key_id, hello.key) if hello.key else None
-        received = contact.meet(hello.node).received
+        newest = self._number(contact.name)  # before it greeted us
+        received = contact.meet(hello.node, hello.birth).received
+        self._note(hello)
         contact.greet(connection)
         contact.udp = (_host_of(contact, connection), hello.port)
         if key is not None:
@@ -126,10 +236,12 @@ class Handshake:
             if name not in self._contacts:
                 self._contacts.know(name, place, learned=True)
         if connection.dialled:
-            connection.write(FrameKind.RESUME, greeting.encode(Resume(received)))
+            connection.write(
+                FrameKind.RESUME, greeting.encode(Resume(received, newest.get(contact.name, -1)))
+            )
             self.resumed(connection, hello.received)
         else:
-            connection.write(FrameKind.HELLO, self.hello(hello.node, received))
+            connection.write(FrameKind.HELLO, self.hello(hello.node, received, newest))
 
     def resumed(self, connection: Connection, received: int) -> None:
         """The other end said how much it has: our side of the link goes on."""
@@ -147,8 +259,10 @@ class Handshake:
         if again:
             connection.transport.writelines(again)
             self._contacts.incidents.count("frames_sent_again", len(again))
-        log.info("%s is connected with %s", self._me, contact)
+        log.info("%s is connected with %s", self.us.node, contact)
         self._met(contact)
+        if self._watch is not None:
+            self._watch.accepted()
 
     def take_key(self, contact: Contact, new: NewKey) -> None:
         """The other end replaces the key for our datagrams to it."""

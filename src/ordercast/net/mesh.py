@@ -19,10 +19,12 @@ from ordercast.net.connection import Connection, Receiver
 from ordercast.net.contact import Contact, Contacts
 from ordercast.net.dialler import Dialler
 from ordercast.net.handshake import INSECURE, Handshake, Security
+from ordercast.net.identity import Incarnation
 from ordercast.net.incidents import Incidents
 from ordercast.net.keepalive import Keepalive
 from ordercast.net.link import LinkFull
 from ordercast.net.listener import Listener
+from ordercast.net.name_watch import NameWatch
 from ordercast.types import NodeId
 from ordercast.wire.framing import FrameKind
 
@@ -37,13 +39,14 @@ DRAIN_SECONDS = 0.01
 class Mesh:
     def __init__(
         self,
-        me: NodeId,
+        us: Incarnation,
         cluster: str,
         receiver: Receiver,
         chance: Random,
         security: Security = INSECURE,
+        watch: NameWatch | None = None,
     ) -> None:
-        self.me = me
+        self.me = me = us.node
         self.receiver = receiver
         self.incidents = Incidents()
         self.counters = self.incidents.counters
@@ -51,9 +54,7 @@ class Mesh:
         self.connections: set[Connection] = set()  # in no order
         self.closing = False
         self.accept_limiter = AcceptLimiter()
-        self.handshake = Handshake(
-            me, cluster, security, self.contacts, self.connections, receiver.met
-        )
+        self.handshake = Handshake(us, cluster, security, self.contacts, receiver.met, watch)
         self.keepalive = Keepalive(self.contacts)
         self.dialler = Dialler(me, self.contacts, chance, security.client, self._dialled)
         self.contacts.dial = self.dialler.keep
@@ -76,6 +77,15 @@ class Mesh:
         except OSError as error:
             raise OrdercastError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         self.keepalive.start()
+
+    def become(self, us: Incarnation) -> None:
+        """This node has begun another incarnation: it greets everybody anew."""
+        self.me = us.node
+        self.handshake.become(us)
+        for contact in self.contacts.values():
+            contact.begin_again()
+        for connection in list(self.connections):
+            connection.abort()
 
     def know(self, name: str, place: str | None) -> None:
         """Remembers a node for ever, and dials it from now on if we know where it is."""

@@ -24,11 +24,13 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
-from ordercast.errors import DiskError, OrdercastError, UsageError
+from ordercast.errors import Abandoned, DiskError, NameTaken, OrdercastError, UsageError
 from ordercast.kernel.family import Family, Level, Plan
+from ordercast.kernel.identity import first_incarnation
 from ordercast.kernel.machines import Machines
 from ordercast.levels import find_family, level_type
 from ordercast.net.absence import Absence
+from ordercast.net.asking import Answers, ask
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
 from ordercast.net.config import Config
@@ -38,11 +40,12 @@ from ordercast.net.directory import Directory, OwnGroup
 from ordercast.net.driver import Driver
 from ordercast.net.formations import Vote
 from ordercast.net.group import Group
-from ordercast.net.identity import Identity
+from ordercast.net.identity import Identity, Incarnation
 from ordercast.net.joining import plan_of
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
+from ordercast.net.name_watch import NameWatch
 from ordercast.net.protection import Protection, protection_of
 from ordercast.net.security import may
 from ordercast.protocol.families import FAMILIES
@@ -58,7 +61,8 @@ REMEMBERED_RULES = 4096
 
 
 class NodeState(Enum):
-    """NEW, then OPEN, then CLOSED; BROKEN in between, when the disk has failed."""
+    """NEW, then OPEN, then CLOSED. BROKEN in between: the disk has failed, another node has our
+    name, or an incarnation was abandoned and the next one is not open yet."""
 
     NEW = "new"
     OPEN = "open"
@@ -78,7 +82,8 @@ class Node:
         self.me = NodeId(config.name)  # the incarnation is known once the folder is locked
         self.groups: dict[str, Group] = {}
         self.arrivals: Iterator[int] = count(1)  # what was delivered in any group, numbered
-        self._broken: DiskError | None = None  # BROKEN, and then CLOSED: why
+        self._broken: OrdercastError | None = None  # BROKEN, and then CLOSED: why
+        self._is_drawn = False  # its folder was empty, and nobody knew its name: the number is new
         # Since it was entered; what must be closed is on the stack.
         self._stack = AsyncExitStack()
         self.arrived: Condition  # notified of every arrival
@@ -87,6 +92,7 @@ class Node:
         self.datagrams: Datagrams
         self.store: FileStore
         self.metrics: Metrics
+        self._identity: Identity
         self._machines: Machines
         self._committer: Committer
         self._directory: Directory
@@ -106,11 +112,13 @@ class Node:
                 "([tls]), or insecure = true"
             )
         self._protection = protection_of(config)  # before an incarnation is used up
-        identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
-        self.me, self.state = identity.node, NodeState.CLOSED
-        self._stack.callback(identity.release)  # last: the folder is another's then
+        self._identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
+        self.state = NodeState.CLOSED
+        self._stack.callback(self._identity.release)  # last: the folder is another's then
         try:
-            self._assemble(identity.folder)
+            us = await self._incarnation()
+            self.me = us.node
+            self._assemble(us)
             if config.insecure and not _is_loopback(host):
                 log.warning("%s is open to everybody: insecure = true", config.listen)
             await self._serve(host, int(port))
@@ -126,11 +134,26 @@ class Node:
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
         return self
 
-    def _assemble(self, folder: Path) -> None:
+    async def _incarnation(self) -> Incarnation:
+        """The next one of our folder. If that is empty: a number that others cannot mistake."""
+        identity, config = self._identity, self.config
+        if not identity.is_new:
+            return identity.next()
+        places = [place for name, place in config.peers.items() if name != config.name]
+        places += [place for place in config.seeds if place != config.listen]
+        answers = Answers([], True)
+        if places:
+            security = self._protection.security
+            answers = await ask(config.name, config.cluster, places, security)
+        number = first_incarnation(config.name, answers.reported, answers.is_sure, Random())
+        self._is_drawn = not answers.reported
+        return identity.begin(number.incarnation, reborn=bool(answers.reported))
+
+    def _assemble(self, us: Incarnation) -> None:
         """All the parts, which know each other."""
         config, stack = self.config, self._stack
         codec = Codec(self.families.values())
-        self.store = _opened_store(folder, codec)
+        self.store = _opened_store(self._identity.folder, codec)
         stack.callback(self.store.close)
         trace = None if config.trace is None else RowLog(Path(config.trace))
         if trace is not None:
@@ -142,7 +165,9 @@ class Node:
         stack.push_async_callback(self._committer.close)
         self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
         security = self._protection.security
-        self.mesh = Mesh(self.me, config.cluster, self.driver, Random(), security)
+        watch = NameWatch(self._abandon, self._stop, self._founded_unknown)
+        stack.callback(watch.close)
+        self.mesh = Mesh(us, config.cluster, self.driver, Random(), security, watch)
         stack.push_async_callback(self.mesh.close)
         wrapper = self._protection.wrapper(self.me)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
@@ -203,17 +228,78 @@ class Node:
             group.close(GroupClosed(f"the node {self.me} is closed"))
         await self._stack.aclose()
 
-    def _stop(self, error: DiskError) -> None:
-        """The disk cannot persist what we would promise: this node sends nothing more."""
-        log.error("%s stops: %s", self.me, error)
-        self._broken = DiskError(f"{self.me} stops: {error}")
-        self._broken.__cause__ = error
-        self.state = NodeState.BROKEN
+    def _stop(self, error: OrdercastError) -> None:
+        """This node sends nothing more. The disk cannot persist what we would promise, or another
+        node has our name."""
+        cause = "disk" if isinstance(error, DiskError) else "taken"
+        self._break(type(error)(f"{self.me} stops: {error}"), error, cause)
+        if isinstance(error, NameTaken):
+            closing = asyncio.get_running_loop().create_task(self.mesh.close())
+            self._stack.push_async_callback(asyncio.wait, [closing])
+
+    def _break(self, why: OrdercastError, because: Exception | None, cause: str) -> None:
+        """This incarnation is over. What it delivered can still be read."""
+        log.error("%s", why)
+        why.__cause__ = because
+        self._broken, self.state = why, NodeState.BROKEN
         self.driver.close()
         for group in list(self.groups.values()):
-            group.close(self._broken)
+            group.close(why)
+            self._directory.left(group.name)
         self.groups.clear()
-        self.driver.host.row("crash", cause="disk")  # last: it fails if the trace cannot be written
+        self.driver.host.row("crash", cause=cause)  # last: it fails if the trace cannot be written
+
+    # --- another incarnation -----------------------------------------------------------------
+
+    @property
+    def is_reborn(self) -> bool:
+        """Its name had a folder before this one, which was lost: peers know more of it than it."""
+        return self._identity.is_reborn
+
+    def _founded_unknown(self) -> bool:
+        """Whether we founded a group alone, and cannot know whether our name had one before."""
+        plans = (group.departure.plan for group in self.groups.values())
+        return self._is_drawn and any(
+            plan.entry is not None and plan.entry.founds for plan in plans
+        )
+
+    def _abandon(self, newest: int) -> None:
+        """Others have met this incarnation of our name: ours ends like a crash, and what it
+        promised is forgotten. Then a newer one opens; it never takes over the number."""
+        if self.state is not NodeState.OPEN:
+            return
+        why = Abandoned(
+            f"{self.me} is abandoned: others have met {NodeId(self.me.name, newest)}. The node "
+            "goes on as a newer incarnation: join its groups again"
+        )
+        kept = {record.group for record in self.store.records()} | set(self.groups)
+        self._break(why, None, "abandoned")
+        above = NodeId(self.me.name, max(newest, self.me.incarnation))
+        reopen = partial(self._reopen, above)
+        if not kept:
+            reopen()
+        for place, group in enumerate(sorted(kept), 1):
+            self._committer.forget(group, reopen if place == len(kept) else lambda: None)
+
+    def _reopen(self, above: NodeId) -> None:
+        """The next incarnation begins, once nothing of the last one is on the disk."""
+        if self.state is not NodeState.BROKEN or not isinstance(self._broken, Abandoned):
+            return  # it was closed meanwhile, or the disk failed
+        number = first_incarnation(self.me.name, [above], False, Random()).incarnation
+        try:
+            us = self._identity.begin(number, reborn=True)
+        except UsageError as error:
+            self._stop(DiskError(str(error)))
+            return
+        self.me, self._is_drawn = us.node, False
+        self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
+        self.driver.become(self.me)
+        self._directory.me = self.me
+        self.datagrams.wrapper = self._protection.wrapper(self.me)
+        self.mesh.become(us)
+        self._broken, self.state = None, NodeState.OPEN
+        self.driver.host.row("start")
+        log.warning("%s goes on as %s", above.name, self.me)
 
     def status(self) -> dict[str, Any]:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""

@@ -4,11 +4,15 @@ The dialler sends a Hello. The other end answers with a Hello that also says how
 the dialler's incarnation it has, and the dialler ends with a Resume that says the same of the other
 end. From then on both know what to send again. An end that objects sends a Refuse with the reason
 and closes, so that both ends know why.
+
+Who may bear a name. Each start of a node has a birth, some random bytes, beside its number. So the
+incarnation that we know can be told from a rival: a second process, a copied folder, or a node
+whose folder was lost. `judge` has the rules.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -17,11 +21,20 @@ from ordercast.errors import PeerError
 from ordercast.types import NodeId
 
 PROTOCOL_VERSION = 1
+BIRTH_BYTES = 8
+ASKING = "asking"
+"""The feature of a greeting that only asks which incarnations of a name are known."""
+LARGEST_REPORTED = 1 << 21
+"""Numbers above it are ignored when others report them: nobody can use up a name's numbers."""
+SAME_AGE = 1000
+"""Milliseconds: ages this close are taken as equal, for a greeting takes its time to arrive."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Place = Annotated[str, Meta(max_length=255)]  # host:port
 Count = Annotated[int, Meta(ge=0)]
 Key = Annotated[bytes, Meta(max_length=32)]
+Birth = Annotated[bytes, Meta(max_length=BIRTH_BYTES)]
+Code = Literal["", "older", "taken"]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
@@ -36,14 +49,20 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     key_id: Annotated[bytes, Meta(max_length=8)] = b""
     places: Annotated[dict[Name, Place], Meta(max_length=1024)] = {}  # where it knows others
     features: Annotated[list[Name], Meta(max_length=32)] = []
+    birth: Birth = b""
+    age: Count = 0  # milliseconds since this incarnation opened
+    newest: Annotated[dict[Name, Count], Meta(max_length=1024)] = {}  # incarnations that it knows
 
 
 class Resume(msgspec.Struct, frozen=True, array_like=True):
     received: Count
+    newest: int = -1  # the newest incarnation of the other's name that we know
 
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True):
     reason: Annotated[str, Meta(max_length=500)]
+    code: str = ""  # "older": a newer incarnation is known. "taken": another node has the name
+    newest: int = -1  # the newest incarnation of the other's name that we know
 
 
 class NewKey(msgspec.Struct, frozen=True, array_like=True):
@@ -66,17 +85,87 @@ def decode(body: bytes | memoryview, kind: type[T]) -> T:
         raise PeerError(f"not a {kind.__name__.lower()}: {error}") from error
 
 
-def objection(hello: Hello, me: NodeId, cluster: str, known: NodeId | None) -> str | None:
-    """Why this peer is refused, or None. `known` is the newest incarnation that we met."""
+# --- who is let in -----------------------------------------------------------------------------
+
+
+class Bearer(NamedTuple):
+    """This node, as it greets others."""
+
+    node: NodeId
+    birth: bytes
+    age: int  # milliseconds
+
+
+class Met(NamedTuple):
+    """The newest incarnation of another node's name that we know."""
+
+    node: NodeId
+    birth: bytes | None  # None: others know it
+    is_live: bool = False  # connected with us, and heard a moment ago
+    place: str = ""  # where it is, as far as we know
+
+
+class Verdict(NamedTuple):
+    """What becomes of a greeting. No reason: it is accepted."""
+
+    reason: str = ""
+    code: Code = ""
+    newest: int = -1
+    is_ours: bool = False  # we have dialled ourselves
+    is_first: bool = False  # it has our name, and had it before us
+
+
+def objection(hello: Hello, cluster: str) -> str | None:
+    """Why nobody of our cluster could have sent this greeting, or None."""
     if hello.version != PROTOCOL_VERSION:
         return f"protocol version {hello.version}; this node speaks {PROTOCOL_VERSION}"
     if hello.cluster != cluster:
         return f"cluster {hello.cluster!r}; this node is in {cluster!r}"
-    if hello.node.name == me.name:
-        return f"the name {me.name!r} is taken by this node"
-    if known is not None and hello.node.incarnation < known.incarnation:
-        return (
-            f"{hello.node} is an older incarnation: {known} was here. If it lost its data folder, "
-            f"write {known.incarnation} into the file 'incarnation' in it and start it again"
-        )
     return None
+
+
+def judge(hello: Hello, us: Bearer, known: Met | None, source: str = "") -> Verdict:
+    """Whether the greeting node is the one that bears its name. `source`: where it greets from.
+
+    An incarnation is accepted if it is the one that we know, or if it is newer and the one that we
+    know is gone. While that one is there, anybody else of its name is refused, even a newer one: a
+    restarted node may have to wait until its former incarnation is missed. If it is gone, an older
+    one is refused, and told which is the newest.
+    """
+    node = hello.node
+    if node.name == us.node.name:
+        return _judge_namesake(hello, us, source)
+    if known is None or (node == known.node and known.birth in (None, hello.birth)):
+        return Verdict()
+    is_newer = node.incarnation > known.node.incarnation
+    if is_newer and not (known.is_live and known.birth):  # without a birth nobody can tell
+        return Verdict()
+    newest = known.node.incarnation
+    if known.is_live:
+        first, second = _at(known.node, known.place), _at(node, source)
+        return Verdict(_two_nodes(node.name, first, second), "taken", newest)
+    return Verdict(f"{node} is an older incarnation: {known.node} was here", "older", newest)
+
+
+def _judge_namesake(hello: Hello, us: Bearer, source: str) -> Verdict:
+    """It has our name. The one that opened later is the second, and has to go."""
+    if hello.birth == us.birth:
+        return Verdict("this node dialled itself", is_ours=True)
+    older = hello.age - us.age
+    is_first = older > 0 if abs(older) > SAME_AGE else hello.birth < us.birth
+    ours, theirs = str(us.node), _at(hello.node, source)
+    if is_first:
+        return Verdict(_two_nodes(us.node.name, theirs, ours), is_first=True)
+    why = _two_nodes(us.node.name, ours, theirs)
+    return Verdict(why, "taken", us.node.incarnation)
+
+
+def _at(node: NodeId, place: str) -> str:
+    return f"{node} at {place}" if place else str(node)
+
+
+def _two_nodes(name: str, first: str, second: str) -> str:
+    return (
+        f"two nodes are named {name}: {first} was here first, and {second} greets; stop one of "
+        "them, or rename it"
+    )

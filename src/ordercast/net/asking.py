@@ -1,0 +1,111 @@
+"""Asking, before a node with an empty folder opens: which incarnations of its name others know.
+
+It dials the places that it was given, and those that the answers name. Each node that is there
+answers with the newest incarnation that it knows, and forgets the caller: nothing is agreed with
+somebody who has no number yet. Sure: everybody answered. Nobody waits long, for a number can be
+settled without: see `kernel/identity.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ordercast.errors import PeerError
+from ordercast.net.handshake import Security
+from ordercast.types import NodeId
+from ordercast.wire import greeting
+from ordercast.wire.framing import LARGEST_GREETING, FrameKind, FrameReader, frame
+from ordercast.wire.greeting import ASKING, LARGEST_REPORTED, PROTOCOL_VERSION, Hello
+
+log = logging.getLogger("ordercast.net")
+
+ASK_SECONDS = 1.0
+MOST_PLACES = 32
+"""Places that are asked because an answer named them."""
+
+
+class Answers(NamedTuple):
+    reported: list[NodeId]  # incarnations of the name that somebody knows
+    is_sure: bool  # everybody that anybody knows has answered
+
+
+async def ask(name: str, cluster: str, places: Iterable[str], security: Security) -> Answers:
+    """Asks all of these places at once, and all that they name, for so long at the most."""
+    tasks: dict[str, asyncio.Task[Hello | None]] = {}
+
+    def dial(place: str) -> None:
+        if place not in tasks:
+            asking = _ask(place, name, cluster, security)
+            tasks[place] = asyncio.get_running_loop().create_task(asking)
+
+    for place in places:
+        dial(place)
+    most = len(tasks) + MOST_PLACES
+    answers: list[Hello] = []
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            while waiting := [task for task in tasks.values() if not task.done()]:
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for answer in filter(None, (task.result() for task in done)):
+                    answers.append(answer)
+                    for other, place in answer.places.items():
+                        if other != name and len(tasks) < most:
+                            dial(place)
+    except TimeoutError:
+        log.debug("%s asked for its incarnation: not everybody answered in time", name)
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+    numbers = [answer.newest[name] for answer in answers if name in answer.newest]
+    reported = [NodeId(name, number) for number in numbers if number <= LARGEST_REPORTED]
+    return Answers(reported, len(answers) == len(tasks))
+
+
+async def _ask(place: str, name: str, cluster: str, security: Security) -> Hello | None:
+    """The answer of the node at this place; None: there is none."""
+    host, _, port = place.rpartition(":")
+    tls = security.client
+    question = Hello(PROTOCOL_VERSION, cluster, NodeId(name), 0, features=[ASKING])
+    try:
+        if not 0 < int(port) < 1 << 16:
+            raise ValueError(f"{port} is no port")
+        reader, writer = await asyncio.open_connection(
+            host.strip("[]"), int(port), ssl=tls, server_hostname="" if tls else None
+        )
+        try:
+            writer.write(frame(FrameKind.HELLO, greeting.encode(question)))
+            answer = await _answer(reader)
+            _check(answer, cluster, security, writer.transport)
+            return answer
+        finally:
+            writer.transport.abort()
+    except (OSError, PeerError, ValueError, ssl.SSLError) as error:
+        log.debug("asking %s: %s", place, error)
+        return None
+
+
+async def _answer(reader: asyncio.StreamReader) -> Hello:
+    frames = FrameReader()
+    while data := await reader.read(LARGEST_GREETING):
+        for kind, body in frames.feed(data):
+            if kind == FrameKind.HELLO:
+                return greeting.decode(body, Hello)
+            raise PeerError(f"a frame of kind {kind} instead of an answer")
+    raise PeerError("it hung up without an answer")
+
+
+def _check(
+    answer: Hello, cluster: str, security: Security, transport: asyncio.WriteTransport
+) -> None:
+    if reason := greeting.objection(answer, cluster):
+        raise PeerError(reason)
+    if security.certified is not None:
+        assert isinstance(transport, asyncio.Transport)
+        certified = security.certified(transport)
+        if certified != answer.node.name:
+            raise PeerError(f"the certificate is of {certified!r}, not of {answer.node.name!r}")

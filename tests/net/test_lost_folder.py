@@ -1,0 +1,355 @@
+"""A node whose folder was lost comes back by itself, and nobody mistakes it for its former self."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+
+import pytest
+from tests.net.nodes import (
+    GROUP,
+    QUICK,
+    Cluster,
+    connected,
+    data_of,
+    introduce,
+    kill,
+    live,
+    messages_of,
+    place_of,
+    until,
+    view_of,
+)
+from tests.net.ordered import Readers, judged, traced
+
+from ordercast import Causal, Group, Node
+from ordercast.errors import Abandoned, NameTaken
+from ordercast.net import asking, name_watch
+from ordercast.types import NodeId
+from ordercast.wire import greeting
+from ordercast.wire.framing import FrameKind
+from ordercast.wire.greeting import LARGEST_REPORTED, Hello, Refuse
+
+SENT = [b"%d" % number for number in range(12)]
+
+
+async def lose(cluster: Cluster, node: Node) -> None:
+    """Its process and its folder are gone."""
+    await kill(node)
+    shutil.rmtree(cluster.folder / node.me.name)
+
+
+async def come_back(cluster: Cluster, name: str, *peers: Node, **settings: object) -> Node:
+    """A container without a volume is started again."""
+    places = {peer.me.name: place_of(peer) for peer in peers}
+    node = await cluster.open(name, peers=places, **settings)
+    introduce(node, *peers)
+    return node
+
+
+async def ended(group: Group) -> None:
+    """Reads on until the group ends, and raises why."""
+    while True:
+        await anext(group)
+
+
+# --- an empty folder, and peers who know the name ----------------------------------------------
+
+
+@live
+async def test_a_fifo_member_comes_back_and_all_that_it_sends_arrives(cluster: Cluster) -> None:
+    n1, n2, n3 = await traced(cluster, "n1", "n2", "n3")
+    groups = await cluster.join(n1, n2, n3)
+    for data in SENT:
+        await groups[1].send(data)
+    assert await data_of(groups[0], len(SENT)) == SENT
+    await lose(cluster, n2)
+    again = await come_back(cluster, "n2", n1, n3, trace=str(cluster.folder / "n2-again.rows"))
+    assert again.me == NodeId("n2", 1), "everybody answered, so it is the next one"
+    group = again.join(GROUP, QUICK, ["n1", "n2", "n3"])
+    await view_of(group, "n1", "n2", "n3")
+    for data in SENT:
+        receipt = await group.send(data)
+    await receipt.wait("stable")
+    for reader in (groups[0], groups[2]):
+        heard = await messages_of(reader, len(SENT))
+        while heard[0].sender != again.me:
+            heard = [*heard[1:], *await messages_of(reader, 1)]
+        assert [message.data for message in heard] == SENT
+    judged(cluster.folder, "fifo")
+
+
+@live
+async def test_a_causal_updater_comes_back_and_its_updates_arrive(cluster: Cluster) -> None:
+    names, level = ["n1", "n2", "n3"], Causal(updaters=["n1", "n2"], round="5ms")
+    n1, n2, n3 = await cluster.nodes(*names)
+    groups = [node.join("world", level, names) for node in (n1, n2, n3)]
+    for data in SENT:
+        await groups[1].send(data, until="delivered")
+    assert await data_of(groups[0], len(SENT)) == SENT
+    assert await data_of(groups[2], len(SENT)) == SENT
+    await lose(cluster, n2)
+    again = await come_back(cluster, "n2", n1, n3)
+    assert again.me == NodeId("n2", 1)
+    group = again.join("world", level, names)
+    for data in SENT:
+        await group.send(data, until="delivered")
+    for reader in (groups[0], groups[2]):
+        heard = await messages_of(reader, len(SENT))
+        assert [(each.sender, each.data) for each in heard] == [(again.me, data) for data in SENT]
+
+
+@live
+async def test_a_total_member_comes_back_into_the_next_formation(cluster: Cluster) -> None:
+    n1, n2 = await traced(cluster, "n1", "n2")
+    readers = Readers(n1, n2)
+    await readers.groups[1].send(b"first incarnation", until="stable")
+    await lose(cluster, n2)
+    await until(lambda: readers.readers[0].names == ["n1"])
+    again = await come_back(cluster, "n2", n1, trace=str(cluster.folder / "n2-again.rows"))
+    group, reader = readers.add(again, ["n1", "n2"])
+    view = await n1.reform(GROUP, ["n1", "n2"])
+    assert view.members == (NodeId("n1"), NodeId("n2", 1))
+    await group.send(b"second incarnation", until="stable")
+    expected = [b"first incarnation", b"second incarnation"]
+    await until(lambda: reader.data == readers.readers[0].data == expected)
+    await readers.close()
+    judged(cluster.folder)
+
+
+@live
+async def test_one_that_asks_hears_of_nodes_that_it_does_not_know(cluster: Cluster) -> None:
+    """n1 has never met n2, but knows where n3 is, and n3 has."""
+    n1, n3 = await cluster.nodes("n1", "n3")
+    await until(lambda: connected(n1, n3))
+    stranger = await cluster.dial(n3)
+    await stranger.connect("n2", incarnation=41)
+    await stranger.close()
+    again = await cluster.open(
+        "n2", data=str(cluster.folder / "empty"), seeds=[place_of(n1)], listen="127.0.0.1:0"
+    )
+    assert again.me == NodeId("n2", 42)
+    assert again.is_reborn
+
+
+@live
+async def test_numbers_are_skipped_when_somebody_does_not_answer(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    former = await cluster.dial(n1)
+    await former.connect("n2", incarnation=41)
+    await former.close()
+    silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
+    place = f"127.0.0.1:{silent.getsockname()[1]}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asking, "ASK_SECONDS", 0.3)
+        again = await cluster.open(
+            "n2", data=str(cluster.folder / "empty"), peers={"n1": place_of(n1), "n3": place}
+        )
+    assert 42 <= again.me.incarnation < 42 + 1024
+    silent.close()
+
+
+@live
+async def test_a_name_that_nobody_knows_draws_its_number_once(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    folder = str(cluster.folder / "empty")
+    n2 = await cluster.open("n2", data=folder, peers={"n1": place_of(n1)})
+    alone = await cluster.open("n3", data=str(cluster.folder / "alone"))
+    assert all(1 <= node.me.incarnation <= 1 << 20 for node in (n2, alone))
+    assert not n2.is_reborn
+    await kill(n2)
+    again = await cluster.open("n2", data=folder, peers={"n1": place_of(n1)})
+    assert again.me == NodeId("n2", n2.me.incarnation + 1)
+    await until(lambda: connected(n1, again))
+
+
+@live
+async def test_a_node_of_another_cluster_answers_nothing_that_counts(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1", cluster="bank")
+    former = await cluster.dial(n1)
+    await former.connect("n2", incarnation=41, cluster="bank")
+    await former.close()
+    n2 = await cluster.open("n2", data=str(cluster.folder / "empty"), peers={"n1": place_of(n1)})
+    assert not n2.is_reborn
+
+
+# --- an empty folder, and nobody to ask --------------------------------------------------------
+
+
+@live
+async def test_a_node_that_started_alone_abandons_its_incarnation_when_told_of_a_newer_one(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1", trace=str(cluster.folder / "n1.rows"))
+    former = await cluster.dial(n1)
+    await former.connect("n2", incarnation=LARGEST_REPORTED - 5)
+    await former.close()
+    await until(lambda: n1.mesh.contacts["n2"].connection is None)
+    n2 = await cluster.open(
+        "n2", data=str(cluster.folder / "empty"), trace=str(cluster.folder / "n2.rows")
+    )
+    drawn = n2.me
+    group = n2.join(GROUP, QUICK, ["n1", "n2"])
+    await group.send(b"alone")
+    receipt = await group.send(b"alone too")
+    other = n1.join(GROUP, QUICK, ["n1", "n2"])
+    introduce(n1, n2)
+    with pytest.raises(Abandoned, match=f"{drawn} is abandoned: others have met n2#2097147"):
+        await receipt.wait("stable")
+    await until(lambda: n2.me != drawn)
+    assert n2.me.incarnation > LARGEST_REPORTED - 5
+    assert n2.is_reborn
+    group = n2.join(GROUP, QUICK, ["n1", "n2"])
+    await view_of(group, "n1", "n2")
+    for data in SENT:
+        receipt = await group.send(data)
+    await receipt.wait("stable")
+    heard = await messages_of(other, len(SENT))
+    assert [(each.sender, each.data) for each in heard] == [(n2.me, data) for data in SENT]
+    judged(cluster.folder, "fifo")
+
+
+@live
+async def test_an_abandoned_incarnation_forgets_its_records_and_never_returns(
+    cluster: Cluster,
+) -> None:
+    level = Causal(tickets=1, guards=1, round="5ms", lease="400ms", join_wait="5ms")
+    n2 = await cluster.open("n2", data=str(cluster.folder / "empty"))
+    group = n2.join("novel", level, ["n2"])
+    await group.become_updater(timeout=20)
+    assert n2.store.records("novel")
+    teller = await cluster.dial(n2)
+    first = n2.me.incarnation
+    await teller.connect("n1", newest={"n2": first + 50})
+    await until(lambda: n2.me.incarnation != first)
+    assert n2.me.incarnation > first + 50
+    assert not n2.store.records()
+    with pytest.raises(Abandoned):
+        await group.send(b"x")
+    await kill(n2)
+    again = await cluster.open("n2", data=str(cluster.folder / "empty"))
+    assert again.me == NodeId("n2", n2.me.incarnation + 1)
+
+
+@live
+async def test_a_liar_cannot_use_up_the_numbers_of_a_name(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    for newest in (LARGEST_REPORTED + 1, (1 << 22) - 1, 1 << 60):
+        liar = await cluster.dial(n1)
+        await liar.connect("n2", newest={"n1": newest, "n3": newest})
+        await until(lambda: n1.mesh.contacts["n2"].connection is not None)
+        await liar.close()
+        await until(lambda: n1.mesh.contacts["n2"].connection is None)
+    assert n1.me == NodeId("n1")
+    honest = await cluster.dial(n1)
+    await honest.connect("n3")
+
+
+@live
+async def test_an_incarnation_is_abandoned_once_however_often_it_is_told(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    for _ in range(5):
+        teller = await cluster.dial(n1)
+        await teller.connect("n2", newest={"n1": 1000})
+    await until(lambda: n1.me.incarnation)
+    number = n1.me.incarnation
+    assert 1000 < number <= 1001 + 1024
+    teller = await cluster.dial(n1)
+    await teller.connect("n2", newest={"n1": number + 1})
+    await until(lambda: n1.mesh.contacts["n2"].connection is not None)
+    assert n1.me.incarnation == number, "not yet: two seconds lie between"
+
+
+# --- two nodes with one name -------------------------------------------------------------------
+
+
+@live
+async def test_the_second_node_of_a_name_is_refused_and_the_first_is_undisturbed(
+    cluster: Cluster,
+) -> None:
+    n1, n2 = await cluster.nodes("n1", "n2")
+    first, other = await cluster.join(n1, n2)
+    before = n2.mesh.contacts["n1"].connection
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name_watch, "TAKEN_SECONDS", 0.3)
+        second = await cluster.open(
+            "n1", data=str(cluster.folder / "elsewhere"), peers={"n2": place_of(n2)}
+        )
+        group = second.join(GROUP, QUICK, ["n1", "n2"])
+        with pytest.raises(NameTaken, match="n1#1 stops: two nodes are named n1: n1 at 127"):
+            await ended(group)
+    with pytest.raises(NameTaken):
+        second.join("another", QUICK, ["n1"])
+    assert n2.mesh.contacts["n1"].connection is before
+    await first.send(b"still here", until="stable")
+    assert await data_of(other, 1) == [b"still here"]
+    said = "two nodes are named n1: n1 at 127.0.0.1:"
+    assert f"127.0.0.1 refused us: {said}" in cluster.log.text
+    assert f"refusing 127.0.0.1: {said}" in cluster.log.text
+
+
+@live
+async def test_a_node_with_a_copied_folder_is_refused(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes("n1", "n2")
+    first, other = await cluster.join(n1, n2)
+    shutil.copytree(cluster.folder / "n1", cluster.folder / "copy")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name_watch, "TAKEN_SECONDS", 0.3)
+        copy = await cluster.open(
+            "n1", data=str(cluster.folder / "copy"), peers={"n2": place_of(n2)}
+        )
+        group = copy.join(GROUP, QUICK, ["n1", "n2"])
+        with pytest.raises(NameTaken):
+            await ended(group)
+    assert connected(n1, n2)
+    await first.send(b"still here", until="stable")
+    assert await data_of(other, 1) == [b"still here"]
+
+
+@live
+async def test_two_nodes_of_a_name_that_meet_each_other_agree_which_is_the_second(
+    cluster: Cluster,
+) -> None:
+    first = await cluster.open("n1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name_watch, "TAKEN_SECONDS", 0.3)
+        patch.setattr(greeting, "SAME_AGE", 0)
+        await until(lambda: first.mesh.handshake.us.bearer().age > 50)
+        second = await cluster.open(
+            "n1", data=str(cluster.folder / "elsewhere"), seeds=[place_of(first)]
+        )
+        group = second.join(GROUP, QUICK, ["n1"])
+        with pytest.raises(NameTaken):
+            await ended(group)
+    first.join(GROUP, QUICK, ["n1"])
+
+
+@live
+async def test_a_name_is_free_again_when_its_node_is_gone(cluster: Cluster) -> None:
+    """The second one tries on meanwhile, and nobody has to do anything."""
+    n1, n2 = await cluster.nodes("n1", "n2")
+    await until(lambda: connected(n1, n2))
+    second = await cluster.open(
+        "n1", data=str(cluster.folder / "elsewhere"), peers={"n2": place_of(n2)}
+    )
+    await until(lambda: second.mesh.counters["refused_by_peers"])
+    await kill(n1)
+    await until(lambda: connected(second, n2))
+    assert second.me == NodeId("n1", 1)
+
+
+@live
+async def test_one_that_is_refused_as_older_is_told_the_newest(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    former = await cluster.dial(n1)
+    await former.connect("n2", incarnation=5, birth=b"a birth")
+    await former.close()
+    await until(lambda: n1.mesh.contacts["n2"].connection is None)
+    rival = await cluster.dial(n1)
+    rival.greet("n2", incarnation=5, birth=b"another")
+    assert await rival.refuse() == Refuse("n2#5 is an older incarnation: n2#5 was here", "older", 5)
+    again = await cluster.dial(n1)
+    again.greet("n2", incarnation=6, birth=b"a third")
+    heard = await again.hear(FrameKind.HELLO)
+    assert heard is not None
+    assert greeting.decode(heard[1], Hello).newest["n2"] == 5, "what was known before"
