@@ -1,15 +1,26 @@
-"""What holds for every test: no deadlines, one Spark session, slow tests before quick ones."""
+"""What holds for every test: no deadlines, one Spark session, slow tests before quick ones, and no
+data of nodes in the home folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("ordercast", deadline=None)  # a deadline would read the clock
 settings.load_profile("ordercast")
+
+
+@pytest.fixture(autouse=True)
+def data_of_nodes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nodes that are not told where their data is keep it in a folder of this test."""
+    folder = tmp_path_factory.getbasetemp() / f"nodes-{uuid4()}"
+    monkeypatch.setenv("ORDERCAST_DATA", str(folder))
 
 
 @pytest.fixture(scope="session")

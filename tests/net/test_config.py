@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.net.nodes import Cluster, live
 
 import ordercast
 from ordercast import Config, UsageError
-from ordercast.net.config import GroupRules, table_of
+from ordercast.net.config import GroupRules, data_folder, table_of
 from ordercast.types import objection_to_group
 
 GOOD = ["orders", "world/7", "a", "x" * 100, "A.b_c-d/e", "/", "0"]
@@ -56,3 +57,57 @@ def test_the_limit_per_peer_is_written_as_a_size() -> None:
     assert ordercast.open(name="n1", peer_limit="1MiB").config.peer_limit == 1 << 20
     with pytest.raises(UsageError, match="peer_limit: '1 lot' is not a size"):
         ordercast.open(name="n1", peer_limit="1 lot")
+
+
+# --- where the data is -------------------------------------------------------------------------
+
+
+def test_the_data_folder_is_the_one_that_is_given(tmp_path: Path) -> None:
+    assert data_folder(Config(name="n1", data="here")) == Path("here")
+    assert data_folder(Config(name="n1", data=str(tmp_path))) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"ORDERCAST_DATA": "/srv/data", "XDG_STATE_HOME": "/state"}, "/srv/data/shop/n1"),
+        ({"XDG_STATE_HOME": "/state", "HOME": "/ann"}, "/state/ordercast/shop/n1"),
+        ({"HOME": "/ann"}, "/ann/.local/state/ordercast/shop/n1"),
+        ({"HOME": "/ann", "XDG_STATE_HOME": "relative"}, None),
+        ({"HOME": "/ann", "XDG_STATE_HOME": ""}, None),
+    ],
+)
+def test_the_default_data_folder_does_not_depend_on_the_working_directory(
+    variables: dict[str, str], folder: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("ORDERCAST_DATA", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    expected = Path(folder or "/ann/.local/state/ordercast/shop/n1")
+    assert data_folder(Config(name="n1", cluster="shop")) == expected
+
+
+def test_a_user_without_a_home_folder_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ORDERCAST_DATA", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    with pytest.raises(UsageError, match='has no home folder: give data = "FOLDER"'):
+        data_folder(Config(name="n1"))
+
+
+@live
+async def test_a_node_says_where_its_data_is(cluster: Cluster) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORDERCAST_DATA", str(cluster.folder / "state"))
+        patch.chdir(cluster.folder)
+        async with ordercast.open(name="n1") as node:
+            folder = cluster.folder / "state" / "ordercast" / "n1"
+            assert node.status()["data"] == str(folder)
+            assert {path.name for path in folder.iterdir()} >= {"incarnation", "lock"}
+        assert not cluster.log.text
+        (cluster.folder / ".ordercast" / "n1").mkdir(parents=True)
+        async with ordercast.open(name="n1"):
+            former = cluster.folder / ".ordercast" / "n1"
+            assert f"keeps its data in {folder}, and not in {former}" in cluster.log.text

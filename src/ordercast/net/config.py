@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from ordercast.errors import UsageError
 from ordercast.types import objection_to_group
 from ordercast.units import SECOND, Duration, Size
 
@@ -39,7 +42,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     name: Name
     cluster: Name = "ordercast"
     listen: Place = "127.0.0.1:0"
-    data: str | None = None  # the node's folder; absent: .ordercast/NAME
+    data: str | None = None  # the node's folder; absent: see `data_folder`
     peers: dict[Name, Place] = {}  # who is where
     seeds: list[Place] = []  # somebody of the cluster is there
     tls: TlsSettings | None = None
@@ -55,3 +58,25 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in self.group:
             if objection := objection_to_group(name):
                 raise ValueError(objection)
+
+
+def data_folder(config: Config) -> Path:
+    """Where a node keeps its data: wherever it is started, in the same place.
+
+    In $ORDERCAST_DATA, or where this user's programs keep their state; each cluster and each node
+    has a folder there.
+    """
+    if config.data is not None:
+        return Path(config.data)
+    place = Path(config.cluster) / config.name
+    if chosen := os.environ.get("ORDERCAST_DATA"):
+        return Path(chosen).absolute() / place
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        state = state if state.is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise UsageError(
+            f"{config.name} has nowhere to keep its data, for this user has no home folder: give "
+            f'data = "FOLDER", or set ORDERCAST_DATA'
+        ) from error
+    return state / "ordercast" / place

@@ -33,7 +33,7 @@ from ordercast.net.absence import Absence
 from ordercast.net.asking import Answers, ask
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
-from ordercast.net.config import Config
+from ordercast.net.config import Config, data_folder
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.directory import Directory, OwnGroup
@@ -112,7 +112,8 @@ class Node:
                 "([tls]), or insecure = true"
             )
         self._protection = protection_of(config)  # before an incarnation is used up
-        self._identity = Identity(Path(config.data or f".ordercast/{config.name}"), config.name)
+        folder = data_folder(config)
+        self._identity = Identity(folder, config.name)
         self.state = NodeState.CLOSED
         self._stack.callback(self._identity.release)  # last: the folder is another's then
         try:
@@ -132,6 +133,13 @@ class Node:
         self.state = NodeState.OPEN
         self.driver.host.row("start")
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
+        log.info("%s keeps its data in %s", self.me, folder)
+        former = Path(".ordercast") / config.name
+        if config.data is None and former.is_dir():
+            log.warning(
+                "%s keeps its data in %s, and not in %s, which is there too: move it, or give data",
+                *(self.me, folder, former.absolute()),
+            )
         return self
 
     async def _incarnation(self) -> Incarnation:
@@ -316,6 +324,7 @@ class Node:
         return {
             "node": str(self.me),
             "cluster": self.config.cluster,
+            "data": str(self._identity.folder),
             "listens": f"{self.config.listen.rpartition(':')[0]}:{self.mesh.port}",
             "secure": self.config.tls is not None,
             "groups": {name: group.status() for name, group in list(self.groups.items())},
