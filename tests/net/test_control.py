@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.net.nodes import Cluster, live
+from tests.net.nodes import Cluster, live, until
 
 import ordercast
+from ordercast.cli.main import main
 from ordercast.errors import OrdercastError
 from ordercast.net.control import Control, ask
 
@@ -17,11 +18,15 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
+def forgets_nobody(name: str) -> None:
+    raise AssertionError(name)
+
+
 @live
 async def test_only_the_owner_may_ask_and_other_files_are_made_as_before(cluster: Cluster) -> None:
     usual, meanwhile = cluster.folder / "usual", cluster.folder / "meanwhile"
     usual.touch()
-    control = Control(cluster.folder / "socket", lambda: {"node": "n1"})
+    control = Control(cluster.folder / "socket", lambda: {"node": "n1"}, forgets_nobody)
     listening = asyncio.create_task(control.listen())
     await asyncio.sleep(0)
     meanwhile.touch()
@@ -38,7 +43,7 @@ async def test_only_the_owner_may_ask_and_other_files_are_made_as_before(cluster
 async def test_a_conversation_ends_with_its_node(cluster: Cluster) -> None:
     path = cluster.folder / "socket"
     async with ordercast.open(name="n1", data=str(cluster.folder / "n1"), control=str(path)):
-        assert (await ask(path))["node"] == "n1"
+        assert (await ask(path))["cluster"] == "ordercast"
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b"status\n")
         assert (await reader.readline()).startswith(b"{")
@@ -51,4 +56,42 @@ async def test_a_path_at_which_no_socket_can_be_is_reported(cluster: Cluster) ->
     (cluster.folder / "file").touch()
     for path, why in (("file/socket", "(File exists|Not a directory)"), ("x" * 200, "too long")):
         with pytest.raises(OrdercastError, match=f"no socket can be made: .*{why}"):
-            await Control(cluster.folder / path, dict).listen()
+            await Control(cluster.folder / path, dict, forgets_nobody).listen()
+
+
+@live
+async def test_a_node_is_forgotten_only_if_it_is_known_and_gone(cluster: Cluster) -> None:
+    path = cluster.folder / "socket"
+    n1 = await cluster.open("n1", control=str(path))
+    assert await ask(path, "forget n1") == {"error": "n1 is this node"}
+    assert await ask(path, "forget n2") == {"error": "n2 is not known here"}
+    assert await ask(path, "forget") == {"error": "ask: status, or forget NAME"}
+    caller = await cluster.dial(n1)
+    await caller.connect("n2", incarnation=7, newest={"n3": 4})
+    await until(lambda: n1.mesh.contacts["n2"].connection is not None)
+    said = {"error": "n2#7 is connected: stop it, and then forget it"}
+    assert await ask(path, "forget n2") == said
+    await caller.close()
+    await until(lambda: n1.mesh.contacts["n2"].connection is None)
+    older = await cluster.dial(n1)
+    older.greet("n2", incarnation=3)
+    assert (await older.refuse()).code == "older"
+    assert await ask(path, "forget n2") == {"forgot": "n2"}
+    assert await ask(path, "forget n3") == {"forgot": "n3"}
+    for name in ("n2", "n3"):
+        older = await cluster.dial(n1)
+        await older.connect(name, incarnation=3)
+
+
+@live
+async def test_the_command_forgets_at_the_node_that_it_asks(cluster: Cluster) -> None:
+    path = cluster.folder / "socket"
+    n1 = await cluster.open("n1", control=str(path))
+    n1.mesh.know("n2", None)
+    caller = await cluster.dial(n1)
+    await caller.connect("n3", newest={"n2": 9})
+    command = ["forget", "n2", "--control", str(path)]
+    await until(lambda: "n2" in n1.mesh.handshake.acquaintances.known)
+    assert await asyncio.to_thread(main, command) == 0
+    assert "n2" not in n1.mesh.handshake.acquaintances.known
+    assert await asyncio.to_thread(main, ["forget", "n1", "--control", str(path)]) == 2

@@ -45,7 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     try:
-        from ordercast.cli import ca, check, demo, lab, live, members, node, plan, report, sim
+        from ordercast.cli import (
+            ca,
+            check,
+            demo,
+            forget,
+            lab,
+            live,
+            members,
+            node,
+            plan,
+            report,
+            sim,
+        )
     except ModuleNotFoundError as error:
         if error.name in ("rich", "pyarrow"):
             raise UsageError(
@@ -60,6 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ordercast {ordercast.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, sim, live, check, lab, report, plan, node, members, ca):
+    for command in (demo, sim, live, check, lab, report, plan, node, members, forget, ca):
         command.add_to(commands)
     return parser

@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
 
 
 def _members(arguments: argparse.Namespace) -> int:
-    status = asyncio.run(_ask(arguments.socket))
+    status = asyncio.run(ask_node(arguments.socket))
     if arguments.json:
         screen.json_line(status)
     else:
@@ -59,7 +59,7 @@ async def _watch(path: Path, json: bool, looks: int | None) -> None:
     quiet = Console(file=io.StringIO())
     with Live(console=out if out.is_terminal else quiet, auto_refresh=False) as live:
         while looks is None or looks > 0:
-            status = await _ask(path)
+            status = await ask_node(path)
             if json:
                 screen.json_line(status)
             elif out.is_terminal:
@@ -71,9 +71,9 @@ async def _watch(path: Path, json: bool, looks: int | None) -> None:
                 await asyncio.sleep(1)
 
 
-async def _ask(path: Path) -> dict[str, Any]:
+async def ask_node(path: Path, question: str = "status") -> dict[str, Any]:
     try:
-        return await ask(path)
+        return await ask(path, question)
     except OSError as error:
         why = error.strerror or "no answer"
         raise UnreachableError(f"{path}: no node answers there: {why}") from error

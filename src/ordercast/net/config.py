@@ -51,7 +51,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     peer_limit: Size = Size(32 << 20)  # bytes on the way to one peer; then sends wait
     eject_after: Duration = Duration(30 * SECOND)  # how long a slow consumer may stand still
     trace: str | None = None  # a file to which rows are appended
-    control: str | None = None  # a local socket for `ordercast members` and `monitor`
+    control: str | None = None  # a local socket for `ordercast members`, `monitor` and `forget`
     metrics: Place | None = None  # where Prometheus may ask, such as 127.0.0.1:9400
 
     def __post_init__(self) -> None:

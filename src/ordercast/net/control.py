@@ -1,7 +1,8 @@
 """A running node asked from outside: a local socket that answers in JSON, a line a question.
 
-Only a user who may open the socket's file can ask, and the only question is how the node is. The
-answer is what `ordercast members` and `ordercast monitor` print, and what the metrics show.
+Only a user who may open the socket's file can ask. `status`: how the node is, which is what
+`ordercast members` and `ordercast monitor` print, and what the metrics show. `forget NAME`: the
+node forgets what it knows of another one, as `ordercast forget` wants it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ ANSWER_SECONDS = 5.0
 
 
 class Control:
-    """Answers the question `status` as often as it is asked."""
+    """Answers questions, as often as they are asked."""
 
-    def __init__(self, path: Path, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        status: Callable[[], dict[str, Any]],
+        forget: Callable[[str], None],  # OrdercastError: why it is not forgotten
+    ) -> None:
         self._path = path
         self._status = status
+        self._forget = forget
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()  # in no order
 
@@ -84,18 +91,29 @@ class Control:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while question := await reader.readline():
-            known = question.strip() == b"status"
-            answer = self._status() if known else {"error": "ask: status"}
+            answer = self._answer_to(question.decode(errors="replace").split())
             writer.write(msgspec.json.encode(answer, enc_hook=str) + b"\n")
             async with asyncio.timeout(ANSWER_SECONDS):
                 await writer.drain()
 
+    def _answer_to(self, words: list[str]) -> dict[str, Any]:
+        match words:
+            case ["status"]:
+                return self._status()
+            case ["forget", name]:
+                try:
+                    self._forget(name)
+                except OrdercastError as error:
+                    return {"error": str(error)}
+                return {"forgot": name}
+        return {"error": "ask: status, or forget NAME"}
 
-async def ask(path: Path) -> dict[str, Any]:
-    """The status of the node whose socket this is. OSError: nobody is there."""
+
+async def ask(path: Path, question: str = "status") -> dict[str, Any]:
+    """The answer of the node whose socket this is. OSError: nobody is there."""
     reader, writer = await asyncio.open_unix_connection(path, limit=1 << 22)
     try:
-        writer.write(b"status\n")
+        writer.write(question.encode() + b"\n")
         async with asyncio.timeout(ANSWER_SECONDS):
             line = await reader.readline()
     finally:

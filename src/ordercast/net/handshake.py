@@ -191,6 +191,10 @@ class Handshake:
             numbers = self._number(name) | numbers
         return numbers
 
+    def forget(self, name: str) -> bool:
+        """No incarnation of this name is known any more. False: none was."""
+        return self.acquaintances.known.pop(name, None) is not None
+
     def _note(self, hello: Hello) -> None:
         """What it is, and what it knows."""
         known, me = self.acquaintances.known, self.us.node.name

@@ -199,7 +199,7 @@ class Node:
         await self.mesh.listen(host, port)
         await self.datagrams.listen(host, self.mesh.port)
         if config.control is not None:
-            control = Control(Path(config.control), self.status)
+            control = Control(Path(config.control), self.status, self.forget)
             self._stack.callback(control.close)
             await control.listen()
         if config.metrics is not None:
@@ -332,6 +332,13 @@ class Node:
             "counters": dict(self.mesh.counters),
             "loop_lag_seconds": self.mesh.keepalive.loop_lag / 1e9,
         }
+
+    def forget(self, name: str) -> None:
+        """All that we know of another node, for operators. UsageError: why it is not forgotten."""
+        if name == self.me.name:
+            raise UsageError(f"{name} is this node")
+        self.mesh.forget(name)
+        log.warning("%s forgets %s, as its operator wants", self.me, name)
 
     # --- groups ------------------------------------------------------------------------------
 

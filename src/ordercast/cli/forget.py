@@ -1,0 +1,40 @@
+"""`ordercast forget`: a running node forgets what it knows of another one."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from ordercast.cli.members import ask_node
+from ordercast.errors import UsageError
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser(
+        "forget",
+        help="make a running node forget another one",
+        description="Makes a running node forget all that it knows of another node: where it is, "
+        "which incarnations of its name there were, and what is still underway to it. The other "
+        "node must not be connected. Ask every node that should forget it.",
+    )
+    parser.add_argument("name", metavar="NAME", help="the name of the node to forget")
+    parser.add_argument(
+        "--control",
+        type=Path,
+        metavar="SOCKET",
+        required=True,
+        help="the local socket of the node that forgets (`control` in its settings)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if not arguments.name or any(letter.isspace() for letter in arguments.name):
+        raise UsageError(f"{arguments.name!r} is no name of a node")
+    answer = asyncio.run(ask_node(arguments.control, f"forget {arguments.name}"))
+    if "forgot" not in answer:
+        raise UsageError(str(answer.get("error", "the node did not answer")))
+    print(f"{arguments.name} is forgotten")
+    return 0
