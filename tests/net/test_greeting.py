@@ -61,8 +61,8 @@ def test_a_hello_round_trips_through_its_bytes(hello: Hello) -> None:
 def test_a_hello_of_a_later_version_may_have_more_fields() -> None:
     hello = Hello(PROTOCOL_VERSION, "ordercast", ME, 7001)
     raw = greeting.encode(hello)
-    assert raw[0] == 0x9C  # an array of twelve
-    assert greeting.decode(b"\x9d" + raw[1:] + b"\xa5later", Hello) == hello
+    assert raw[0] == 0x9D  # an array of thirteen
+    assert greeting.decode(b"\x9e" + raw[1:] + b"\xa5later", Hello) == hello
 
 
 @pytest.mark.parametrize("kind", [Hello, Resume, Refuse, NewKey])
@@ -340,3 +340,36 @@ async def test_a_greeting_fits_however_many_nodes_are_known(cluster: Cluster) ->
         told |= hello.places.keys()
         await caller.close()
     assert len(told) > len(hello.places), "others each time"
+
+
+# --- where a node is -----------------------------------------------------------------------------
+
+
+@live
+async def test_a_node_is_dialled_where_it_says_and_not_where_it_is_seen(cluster: Cluster) -> None:
+    """As behind a proxy: what n2 listens on is another place than the one that it advertises."""
+    n1 = await cluster.open("n1")
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passed.append(writer)
+        writer.close()
+
+    passed: list[asyncio.StreamWriter] = []
+    proxy = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    place = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    n2 = await cluster.open("n2", advertise=place, seeds=[place_of(n1)])
+    await until(lambda: connected(n1, n2))
+    contact = n1.mesh.contacts["n2"]
+    assert contact.place == place
+    assert contact.udp == ("127.0.0.1", int(place.rpartition(":")[2]))
+    await n2.abort()
+    n1.mesh.know("n2", contact.place)
+    await until(lambda: passed)
+    proxy.close()
+
+
+@pytest.mark.parametrize("place", ["nowhere", "a b:1", ":", "host:123456"])
+def test_an_advertised_place_is_a_place(place: str) -> None:
+    hello = Hello(PROTOCOL_VERSION, "ordercast", ME, 7001, place=place)
+    with pytest.raises(PeerError, match="not a hello"):
+        greeting.decode(greeting.encode(hello), Hello)

@@ -42,6 +42,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     name: Name
     cluster: Name = "ordercast"
     listen: Place = "127.0.0.1:0"
+    advertise: Place | None = None  # where others reach this node; absent: where they see it
     data: str | None = None  # the node's folder; absent: see `data_folder`
     peers: dict[Name, Place] = {}  # who is where
     seeds: list[Place] = []  # somebody of the cluster is there

@@ -68,6 +68,7 @@ class Handshake:
         watch: NameWatch | None,  # what follows when others speak of our name
     ) -> None:
         self.port = 0  # where we listen
+        self.advertise = ""  # where others reach us, if that is elsewhere
         self.acquaintances = Acquaintances()  # the newest incarnations, as others report them too
         self.us = us
         self._cluster = cluster
@@ -100,6 +101,7 @@ class Handshake:
                 birth=us.birth,
                 age=us.bearer().age,
                 newest=self._numbers(newest or {}),
+                place=self.advertise,
             )
         )
 
@@ -231,11 +233,11 @@ class Handshake:
         received = contact.meet(hello.node, hello.birth).received
         self._note(hello)
         contact.greet(connection)
-        contact.udp = (_host_of(contact, connection), hello.port)
+        contact.udp = _datagrams_to(contact, connection, hello)
         if key is not None:
             contact.key = key
-        if contact.learned and hello.port:
-            self._contacts.know(contact.name, f"{connection.source}:{hello.port}", learned=True)
+        if contact.learned and (place := _listens(connection, hello)):
+            self._contacts.know(contact.name, place, learned=True)
         for name, place in hello.places.items():
             if name not in self._contacts:
                 self._contacts.know(name, place, learned=True)
@@ -273,14 +275,21 @@ class Handshake:
         contact.key = _checked_key(new.key_id, new.key)
 
 
-def _host_of(contact: Contact, connection: Connection) -> str:
+def _listens(connection: Connection, hello: Hello) -> str | None:
+    """Where the node that greets us can be dialled, as far as it says or its connection shows."""
+    seen = f"{connection.source}:{hello.port}" if hello.port else None
+    return hello.place or seen
+
+
+def _datagrams_to(contact: Contact, connection: Connection, hello: Hello) -> tuple[str, int]:
     """Where datagrams go until the first one from this contact shows its address.
 
     A node may dial us from another address than the one that it listens on, so an address in
-    our settings comes first.
+    our settings comes first, and then the one that it advertises.
     """
     configured = None if connection.dialled or contact.learned else literal_host(contact.place)
-    return configured or connection.source
+    host = configured or literal_host(hello.place) or connection.source
+    return host, int(hello.place.rpartition(":")[2]) if hello.place else hello.port
 
 
 def _checked_key(key_id: bytes, key: bytes) -> tuple[bytes, bytes]:

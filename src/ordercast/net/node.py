@@ -148,7 +148,8 @@ class Node:
         if not identity.is_new:
             return identity.next()
         places = [place for name, place in config.peers.items() if name != config.name]
-        places += [place for place in config.seeds if place != config.listen]
+        ours = (config.listen, config.advertise)
+        places += [place for place in config.seeds if place not in ours]
         answers = Answers([], True)
         if places:
             security = self._protection.security
@@ -176,6 +177,7 @@ class Node:
         watch = NameWatch(self._abandon, self._stop, self._founded_unknown)
         stack.callback(watch.close)
         self.mesh = Mesh(us, config.cluster, self.driver, Random(), security, watch)
+        self.mesh.handshake.advertise = config.advertise or ""
         stack.push_async_callback(self.mesh.close)
         wrapper = self._protection.wrapper(self.me)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)

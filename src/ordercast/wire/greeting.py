@@ -31,6 +31,7 @@ SAME_AGE = 1000
 
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Place = Annotated[str, Meta(max_length=255)]  # host:port
+OwnPlace = Annotated[str, Meta(max_length=255, pattern=r"^(\S+:\d{1,5})?$")]
 Count = Annotated[int, Meta(ge=0)]
 Key = Annotated[bytes, Meta(max_length=32)]
 Birth = Annotated[bytes, Meta(max_length=BIRTH_BYTES)]
@@ -52,6 +53,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     birth: Birth = b""
     age: Count = 0  # milliseconds since this incarnation opened
     newest: Annotated[dict[Name, Count], Meta(max_length=1024)] = {}  # incarnations that it knows
+    place: OwnPlace = ""  # where others reach it; empty: where it greets from, at its port
 
 
 class Resume(msgspec.Struct, frozen=True, array_like=True):
