@@ -24,7 +24,7 @@ from tests.net.ordered import Readers, judged, traced
 
 from ordercast import Causal, Group, Node
 from ordercast.errors import Abandoned, NameTaken
-from ordercast.net import asking, name_watch
+from ordercast.net import asking, authority, name_watch
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
@@ -39,7 +39,7 @@ async def lose(cluster: Cluster, node: Node) -> None:
     shutil.rmtree(cluster.folder / node.me.name)
 
 
-async def come_back(cluster: Cluster, name: str, *peers: Node, **settings: object) -> Node:
+async def come_back(cluster: Cluster, name: str, /, *peers: Node, **settings: object) -> Node:
     """A container without a volume is started again."""
     places = {peer.me.name: place_of(peer) for peer in peers}
     node = await cluster.open(name, peers=places, **settings)
@@ -258,6 +258,43 @@ async def test_an_incarnation_is_abandoned_once_however_often_it_is_told(cluster
     await teller.connect("n2", newest={"n1": number + 1})
     await until(lambda: n1.mesh.contacts["n2"].connection is not None)
     assert n1.me.incarnation == number, "not yet: two seconds lie between"
+
+
+# --- with certificates -------------------------------------------------------------------------
+
+
+async def secure(cluster: Cluster, name: str, *peers: Node) -> Node:
+    """A node of the cluster "shop" that proves its name."""
+    if not (cluster.folder / "ca.pem").exists():
+        authority.init(cluster.folder, "shop")
+    if not (cluster.folder / f"{name}.pem").exists():
+        authority.issue(cluster.folder, name)
+    files = {"authority": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
+    tls = {what: str(cluster.folder / file) for what, file in files.items()}
+    return await come_back(cluster, name, *peers, cluster="shop", tls=tls)
+
+
+@live
+async def test_a_node_with_a_certificate_comes_back_and_gossips_with_new_keys(
+    cluster: Cluster,
+) -> None:
+    level = Causal(updaters=["n2"], round="5ms")
+    n1 = await secure(cluster, "n1")
+    n2 = await secure(cluster, "n2", n1)
+    await until(lambda: connected(n1, n2))
+    reader = n1.join("world", level, ["n1", "n2"])
+    await lose(cluster, n2)
+    again = await secure(cluster, "n2", n1)
+    assert again.me == NodeId("n2", 1)
+    group = again.join("world", level, ["n1", "n2"])
+    await group.send(b"once more")
+    assert await data_of(reader, 1) == [b"once more"]
+    again.mesh.handshake.reported(5000)  # as a peer would that has met it
+    await until(lambda: again.me.incarnation > 5000)
+    group = again.join("world", level, ["n1", "n2"])
+    await group.send(b"and again")
+    (heard,) = await messages_of(reader, 1)
+    assert (heard.sender, heard.data) == (again.me, b"and again")
 
 
 # --- two nodes with one name -------------------------------------------------------------------

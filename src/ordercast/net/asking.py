@@ -100,12 +100,11 @@ async def _answer(reader: asyncio.StreamReader) -> Hello:
 
 
 def _check(
-    answer: Hello, cluster: str, security: Security, transport: asyncio.WriteTransport
+    answer: Hello, cluster: str, security: Security, transport: asyncio.BaseTransport
 ) -> None:
     if reason := greeting.objection(answer, cluster):
         raise PeerError(reason)
     if security.certified is not None:
-        assert isinstance(transport, asyncio.Transport)
         certified = security.certified(transport)
         if certified != answer.node.name:
             raise PeerError(f"the certificate is of {certified!r}, not of {answer.node.name!r}")

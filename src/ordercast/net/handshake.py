@@ -50,7 +50,7 @@ class Security(NamedTuple):
 
     server: SSLContext | None = None
     client: SSLContext | None = None
-    certified: Callable[[asyncio.Transport], str | None] | None = None  # the name that was proven
+    certified: Callable[[asyncio.BaseTransport], str | None] | None = None  # the proven name
     new_key: Callable[[NodeId], tuple[bytes, bytes]] | None = None  # for its datagrams to us
 
 
