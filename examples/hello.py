@@ -30,4 +30,7 @@ async def main(me: str) -> None:
                 return
 
 
-asyncio.run(main(sys.argv[1]))
+if __name__ == "__main__":
+    if sys.argv[1:] not in [[name] for name in PLACES]:
+        sys.exit(f"usage: hello.py {'|'.join(PLACES)}")
+    asyncio.run(main(sys.argv[1]))

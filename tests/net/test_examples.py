@@ -13,19 +13,23 @@ NAMES = ("ann", "ben", "cid")
 BOUND_SECONDS = 60
 
 
+def start_editors(folder: Path) -> list[subprocess.Popen[str]]:
+    return [
+        subprocess.Popen(
+            [sys.executable, "-u", str(EDITORS), name],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for name in NAMES
+    ]
+
+
 @pytest.mark.slow
 def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> None:
     for _ in range(2):  # the second time they find what they persisted
-        started = [
-            subprocess.Popen(
-                [sys.executable, str(EDITORS), name],
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for name in NAMES
-        ]
+        started = start_editors(tmp_path)
         try:
             novels = [process.communicate(timeout=BOUND_SECONDS)[0] for process in started]
         finally:
@@ -41,9 +45,41 @@ def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> N
             assert f"{name}: the pen is acquired" in said
 
 
-def test_an_unknown_editor_is_rejected_with_the_names_to_choose_from() -> None:
+@pytest.mark.slow
+def test_the_others_write_on_when_the_editor_that_has_the_pen_is_killed(tmp_path: Path) -> None:
+    """Killed in its second paragraph: by then the cluster has more than one lease replica."""
+    started = dict(zip(NAMES, start_editors(tmp_path), strict=True))
+    try:
+        watched = started["ben"].stdout
+        assert watched is not None
+        line = next(line for line in watched if "begins paragraph 2" in line)
+        victim = line.split()[1]
+        started[victim].kill()
+        novels = {
+            name: process.communicate(timeout=BOUND_SECONDS)[0] for name, process in started.items()
+        }
+    finally:
+        for process in started.values():
+            process.kill()
+    del novels[victim]
+    for name, said in novels.items():
+        assert started[name].returncode == 0, said
+        assert f"{name}: {victim} did not end its paragraph" in said
+        for writer in novels:
+            assert f"{name}: {writer} ends paragraph 2" in said
+        assert said.endswith("nobody has written for 10 s, so this is the end\n")
+
+
+@pytest.mark.parametrize("given", [["dan"], []])
+@pytest.mark.parametrize(
+    ("program", "names"), [("editors.py", "ann|ben|cid"), ("hello.py", "n1|n2|n3")]
+)
+def test_an_unknown_name_is_rejected_with_the_names_to_choose_from(
+    program: str, names: str, given: list[str]
+) -> None:
+    path = EDITORS.with_name(program)
     ran = subprocess.run(
-        [sys.executable, str(EDITORS), "dan"], capture_output=True, text=True, check=False
+        [sys.executable, str(path), *given], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 1
-    assert ran.stderr == "usage: editors.py ann|ben|cid\n"
+    assert ran.stderr == f"usage: {program} {names}\n"
