@@ -262,10 +262,13 @@ def stopped_early(rows: list[Row], group: str, log: list[Row]) -> bool:
 def there_from_the_beginning(rows: list[Row], group: str, log: list[Row]) -> bool:
     submits = sorted(of_group(rows, group, "submit"), key=lambda row: row.at)
     entered = of_group(log, group, "join", "view")
-    if not submits or not entered or entered[0].at <= submits[0].at:
+    if not submits or not entered:
         return True
     submitter = next(other for other in lives(rows) if submits[0] in other)
     ours, theirs = of_group(log, group, "view")[:1], of_group(submitter, group, "view")[:1]
+    if entered[0].at <= submits[0].at:
+        late = bool(ours) and ours[0].at > submits[0].at
+        return not (late and theirs and not holds(theirs[0], log[0].process))
     return bool(ours) and [row.view for row in ours] == [row.view for row in theirs]
 
 

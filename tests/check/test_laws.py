@@ -355,6 +355,18 @@ def test_a_member_of_the_first_view_is_there_from_the_beginning_even_if_it_is_sl
     assert judge("completeness", text + "n2 view 2 n1,n2").answer is Answer.HOLDS
 
 
+@pytest.mark.parametrize("law", ["agreement", "completeness"])
+def test_a_member_that_was_still_joining_is_not_there_from_the_beginning(law: str) -> None:
+    """n2 and n3 join an open group that n1 has founded: each receives from its first view on."""
+    text = (
+        "run joining ending=finished\nn1 join\nn2 join\nn3 join\nn1 view 1 {first}\n"
+        "n1 submit n1:1\nn1 deliver n1:1\nn2 view 1 n1,n2,n3\nn2 deliver n1:1\n"
+        "n3 view 1 n1,n2,n3"
+    )
+    assert judge(law, text.format(first="n1")).answer is Answer.HOLDS
+    assert judge(law, text.format(first="n1,n2,n3")).answer is Answer.BROKEN
+
+
 def test_members_with_the_same_deliveries_are_excused_one_by_one() -> None:
     """n2 is excused, and n3, which has no more and no less, is not; nor does n1 stand for n2."""
     text = "run same ending=finished\nn1 join\nn2 join\nn3 join\nn1 submit n1:1\nn1 deliver n1:1\n"

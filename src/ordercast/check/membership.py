@@ -8,7 +8,9 @@ of whom that can be asked without doubt:
              leave; it was there from the beginning: it has neither join nor view rows, or the
              first of them is no later than the group's first submission, or its first view is
              the first view of whoever made that submission; and it did not stop before the
-             group's last submission, for that would be leaving too
+             group's last submission, for that would be leaving too. A member that joined before
+             the first submission and had no view yet was there only if it is in the first view of
+             whoever made it, if that one has views: in an open group it was still joining
   lasted     said of a submitter: it is the last incarnation of its process, it did not crash, and
              it did not stop before the group's last submission
   connected  no suspect row names one of the two at the other, in any group but in other
@@ -93,10 +95,14 @@ class GroupMembership:
     def _came_first(self, log: Log) -> bool:
         began = log.began.get(self.group)
         first = self.first_submit
-        if began is None or first is None or began.at <= first.at:
+        if began is None or first is None:
             return True
         theirs = self._first_view(self.history.submitters[self.history.id_of(first)])
         ours = self._first_view(log)
+        if began.at <= first.at:
+            if ours is None or theirs is None or ours.at <= first.at:
+                return True
+            return log.process in map(bare_name, theirs.members or ())
         return ours is not None and theirs is not None and ours.view == theirs.view
 
     def _first_view(self, log: Log) -> Row | None:
