@@ -15,6 +15,7 @@ right when playing its commands gives its outputs; ORDERCAST_GOLDEN=rewrite writ
 To add a command, decorate a function of (play, *arguments) with `@command(name, usage)`; the
 usage also says how many arguments there may be. What happens on `play.stage` is printed.
 `group total n1 n2 and sequenced n2 n3` makes two groups, g and h; `submit n2@h` is meant for h.
+`open total n1 n2 seed=n1` makes an open group; `enter n2 n1` starts n2, which knows of n1.
 A family says in `Family.words` how its packets read, and what `show` tells of a member.
 """
 
@@ -29,6 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.family import Family
+from ordercast.kernel.founding import entry_of
 from ordercast.kernel.inputs import named_input
 from ordercast.kernel.machine import Blocking
 from ordercast.kernel.packet import tag_of
@@ -56,6 +58,7 @@ from ordercast.types import (
     Subgroup,
     Updating,
     View,
+    Waiting,
 )
 from ordercast.units import Duration
 
@@ -91,6 +94,8 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} is invited by {initiator} to {formation} {_names(members)}"
         case Refused(why=why):
             return f"{who} is told: {why}"
+        case Waiting(on=on, why=why):
+            return f"{who} waits for {' '.join(on) or 'somebody'}: {why}"
         case StateWanted():
             return f"{who} is asked for its state"
         case Updating(cause=cause, ticket=ticket):
@@ -280,13 +285,36 @@ def _group(play: Play, *arguments: str) -> None:
         if name not in play.families:
             raise Unfit(unknown_word("family", name, play.families))
     (family, members), *beside = [(play.families[name], names) for name, names in groups]
-    pairs = (word.split("=", 1) for word in arguments if "=" in word)
-    given: dict[str, Any] = {key: int(v) if v.isdecimal() else v for key, v in pairs}
-    given |= {key: value == "true" for key, value in given.items() if value in ("true", "false")}
     try:
-        play.started = Stage.of(family, members, beside=beside, **given)
+        play.started = Stage.of(family, members, beside=beside, **_values(arguments))
     except ValueError as error:  # msgspec's own included
         raise Unfit(f"options of {family.name}: {error}") from error
+
+
+def _values(arguments: Sequence[str]) -> dict[str, Any]:
+    pairs = (word.split("=", 1) for word in arguments if "=" in word)
+    given: dict[str, Any] = {key: int(v) if v.isdecimal() else v for key, v in pairs}
+    return given | {
+        key: value == "true" for key, value in given.items() if value in ("true", "false")
+    }
+
+
+@command("open", "FAMILY NAME... [seed=NAME] [founder=NAME] [expect=COUNT] [option=value]")
+def _open(play: Play, name: str, *arguments: str) -> None:
+    """An open group that these may enter. All but the seed have one, and the seed founds it."""
+    if play.started is not None:
+        raise Unfit("one group a file")
+    if name not in play.families:
+        raise Unfit(unknown_word("family", name, play.families))
+    given = _values(arguments)
+    rule = {word: given.pop(word) for word in ("founder", "expect") if word in given}
+    seed = given.pop("seed", "")
+    members = [word for word in arguments if "=" not in word]
+    entries = {member: entry_of(member, seeds=member != seed, **rule) for member in members}
+    try:
+        play.started = Stage.open(play.families[name], entries, **given)
+    except ValueError as error:
+        raise Unfit(f"options of {name}: {error}") from error
 
 
 @command("submit", "NAME MESSAGE...")
@@ -368,6 +396,7 @@ command("reform", "NAME")(lambda play, name: play.stage.form(name))
 command("answer", "NAME yes|no")(lambda play, name, word: play.stage.answer(name, word == "yes"))
 command("crash", "NAME")(lambda play, name: play.stage.crash(name))
 command("restart", "NAME")(lambda play, name: play.stage.start(name))
+command("enter", "NAME [KNOWN...]")(lambda play, name, *known: play.stage.enter(name, *known))
 
 
 def _with_path(act: Callable[..., None]) -> Command:

@@ -22,13 +22,22 @@ While a path is cut nothing on it arrives: what was underway waits, new datagram
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from ordercast.errors import UsageError
-from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.family import Entry, Family, Plan
 from ordercast.kernel.host import Seat
-from ordercast.kernel.inputs import Backpressure, Form, Input, Join, Seek, StateProvided, Vote
+from ordercast.kernel.inputs import (
+    Acquainted,
+    Backpressure,
+    Form,
+    Input,
+    Join,
+    Seek,
+    StateProvided,
+    Vote,
+)
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import (
@@ -109,7 +118,22 @@ class Stage:
         stage.start()
         return stage
 
+    @classmethod
+    def open(cls, family: str | Family, entries: Mapping[str, Entry], **options: object) -> Self:
+        """A stage with an open group, which each of these may enter in its own way. None has."""
+        known = FAMILIES[family] if isinstance(family, str) else family
+        given = options_for(known, options)
+        return cls(
+            known, [Plan(GROUP, (name,), given, False, entry) for name, entry in entries.items()]
+        )
+
     # --- start and stop ----------------------------------------------------------------------
+
+    def enter(self, name: str, *known: str) -> None:
+        """Starts a process that knows these nodes, which may be in its open group."""
+        self.start(name)
+        if known:
+            self.give(name, Acquainted(GROUP, known))
 
     def start(self, name: str | None = None) -> None:
         """Starts a new incarnation of one process, or of everybody."""
@@ -341,6 +365,7 @@ class Stage:
         self._posted += 1
         message = InFlight(self._posted, sender, to, packet, channel, token)
         lost = channel.fleeting and message.path in self.cuts
+        lost = lost or message.target not in self.actors  # a name that somebody made up
         if isinstance(to, NodeId) and not channel.answered:
             lost = lost or not self._is_alive(to)
         if not lost:

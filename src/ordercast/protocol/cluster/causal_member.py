@@ -327,7 +327,7 @@ class CausalMember(Spreader[Update]):
         if clock is None:
             question = joining.beginning.question(self.group, self.options.state)
             step.send(self.sampler.sample(1), question, DATAGRAM)
-            waiting = joining.waiting(self.group, step.now) if joining.left <= 0 else None
+            waiting = joining.waiting(self.group, step.now)
             if waiting is not None:
                 step.notify(waiting)
             return

@@ -86,10 +86,10 @@ class Joining:
         return list(self._early.values())
 
     def waiting(self, group: str, now: int) -> Waiting | None:
-        """For whom we wait and why, after our patience: what is new, at most once a second."""
+        """For whom we wait and why: what is new of it, at most once a second."""
         if self._since is None:
             self._since = self._told_at = now
-        if now - self._told_at < SECOND:
+        if self.left > 0 or now - self._told_at < SECOND:
             return None
         on, why = self.beginning.waits_for()
         news = Waiting(group, on, why, self._since)

@@ -1,5 +1,8 @@
 """A member of a fifo group: its inputs, and the rules that join streams and peers.
 
+A closed group has the members that its plan lists. What is different where anybody may join is in
+open_member.py.
+
 What it decides: to whom an event goes, when it is delivered, when a submission must wait, who is
 present, and who gets what from whom after a failure.
 
@@ -33,13 +36,13 @@ from random import Random
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.buffers import Limit, Retained
-from ordercast.kernel.family import Plan, machine_per_group
+from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.losses import Losses
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.options import FifoOptions
-from ordercast.protocol.fifo.packets import Alive, Data, Leave, Start
+from ordercast.protocol.fifo.packets import Alive, Begin, Data, Leave, Start
 from ordercast.protocol.fifo.peers import PRESENT, Peer, Peers, Standing
 from ordercast.protocol.fifo.stream import OriginStream
 from ordercast.protocol.fifo.streams import INCARNATIONS_REMEMBERED, OriginStreams
@@ -53,7 +56,7 @@ STREAMS_IN_A_REPORT = 200
 
 
 class FifoMember:
-    takes = (inputs.Backpressure, inputs.Leave)
+    takes: tuple[type[Input], ...] = (inputs.Backpressure, inputs.Leave)
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, FifoOptions) and me.name in plan.members
@@ -63,7 +66,7 @@ class FifoMember:
         self.groups: tuple[str, ...] = (plan.group,)
         self.options = options
         self.others = tuple(name for name in plan.members if name != me.name)
-        self.peers = Peers(self.others)
+        self.peers = Peers(self.others, is_open=plan.entry is not None)
         self.streams = OriginStreams(me, Limit(options.retain, options.retain_size), self.peers)
         self.own = self.streams.own
         # By name: the newest incarnation of which we have delivered an event.
@@ -132,8 +135,10 @@ class FifoMember:
             self._receive_alive(step, peer, packet)
         elif isinstance(packet, Start):
             self._receive_start(step, peer, packet)
-        else:
+        elif isinstance(packet, Leave):
             self._receive_leave(step, peer)
+        else:
+            self._receive_other(step, peer, packet)
 
     def expire(self, step: Step, timer: Timer) -> None:
         assert timer == TICK
@@ -185,13 +190,17 @@ class FifoMember:
             for origin, up_to in packet.received:
                 if origin == self.me and up_to > self.own.received_up_to:
                     raise PeerError(f"{sender} acknowledges what {self.me} never sent")
-                if origin.name not in self.peers.by_name and origin.name != self.me.name:
+                if not self._may_report(origin.name):
                     raise PeerError(f"{sender} reports {origin}, which is not in {self.group}")
         elif isinstance(packet, Start):
             if len(self.losses) >= MOST_UNREPORTED:
                 raise PeerError(f"{sender} skips more events than {self.me} can report as lost")
         elif not isinstance(packet, Leave):
             raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
+
+    def _may_report(self, name: str) -> bool:
+        """Whether a peer may say how far it has received the events of this name."""
+        return name in self.peers.by_name or name == self.me.name
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
         if peer.standing is not PRESENT:
@@ -248,7 +257,7 @@ class FifoMember:
     def _receive_start(self, step: Step, peer: Peer, start: Start) -> None:
         origin = start.origin
         peer.proves_contact()
-        if origin.name not in self.peers.by_name or self.streams.is_forgotten(origin):
+        if not self._may_follow(origin.name) or self.streams.is_forgotten(origin):
             return  # our own, that of a node that is no member, or of a forgotten incarnation
         # Only the origin itself may say what can no longer be had, unless it is gone.
         from_origin = origin == peer.node
@@ -256,13 +265,24 @@ class FifoMember:
             return
         stream = self.streams.by_origin.get(origin)
         if stream is None:
-            # We are owed all of it if ours is a first incarnation, or if the origin's is younger.
-            owner = self.peers.by_name[origin.name]
-            owed = not self.me.incarnation or (owner.was_restarted and owner.node == origin)
+            owed = self._is_owed(origin, from_origin)
             stream = self.streams.follow(origin, 0 if owed else start.after)
             self.streams.forget_old()  # a relaying peer may know newer incarnations than we do
         self.losses.add(origin, stream.skip_to(start.after))
         self._report_losses(step)
+
+    def _may_follow(self, name: str) -> bool:
+        """Whether events of this name are taken from whoever relays them."""
+        return name in self.peers.by_name
+
+    def _is_owed(self, origin: NodeId, from_origin: bool) -> bool:
+        """Whether we are owed all of its stream, and what is missing at the beginning is lost."""
+        # If ours is a first incarnation, or if the origin's is younger.
+        owner = self.peers.by_name[origin.name]
+        return not self.me.incarnation or (owner.was_restarted and owner.node == origin)
+
+    def _receive_other(self, step: Step, peer: Peer, packet: Packet) -> None:
+        raise AssertionError(f"{packet} was refused")
 
     def _receive_leave(self, step: Step, peer: Peer) -> None:
         """Nobody waits for it any more, and nothing is retained for it."""
@@ -327,16 +347,25 @@ class FifoMember:
         if peer.standing is Standing.AWAY:
             step.note("refute", group=self.group, peer=peer.name)
         peer.answer_in = peer.unheard = 0
+        is_newcomer = self.peers.is_newcomer(peer)
         self.peers.set_standing(peer, PRESENT)
-        self.streams.connect(peer)
-        self.own.resend(step, self.group, peer.node, peer.received.get(self.me, 0))
+        self.streams.connect(peer, is_newcomer)
+        has = peer.received.get(self.me, 0)
+        if is_newcomer and not has:
+            step.send(peer.node, Begin(self.group, self.me, self.own.received_up_to))
+        else:
+            self.own.resend(step, self.group, peer.node, has)
         self._count_unstable_again()
         self._trim_all()
-        if self.forming and not self.peers.is_any_away:
+        if self.forming and self._is_complete():
             self.forming = 0
             self._install_first(step)
         else:
             self._install_change(step)
+
+    def _is_complete(self) -> bool:
+        """Whether everybody is there for whom the first view waits."""
+        return not self.peers.is_any_away
 
     def _set_aside(self, step: Step, peer: Peer) -> None:
         self._disconnect(peer, Standing.AWAY)
@@ -366,8 +395,11 @@ class FifoMember:
         self.streams.relay(step, self.group, self.options.silence_ticks)
 
     def _report(self, step: Step) -> None:
-        """Our heartbeat: how far we have received every stream, and whom we hear."""
         self.unreported = self.unreported_size = 0
+        self._send_heartbeat(step, self.others)
+
+    def _send_heartbeat(self, step: Step, to: tuple[str, ...]) -> None:
+        """How far we have received every stream, and whom we hear."""
         self.own.reported_up_to = self.own.received_up_to
         streams, ticks = self.streams.by_origin, self.options.silence_ticks
         received = [(stream.origin, stream.reported_up_to) for stream in streams.values()]
@@ -376,7 +408,7 @@ class FifoMember:
         hears = [one.node for one in self.peers if one.node and one.is_heard(ticks)]
         for start in range(0, len(received), STREAMS_IN_A_REPORT):
             part = received[start : start + STREAMS_IN_A_REPORT]
-            step.send(self.others, Alive(self.group, part, hears, self.is_full), DATAGRAM)
+            step.send(to, Alive(self.group, part, hears, self.is_full), DATAGRAM)
 
     def _trim_all(self) -> None:
         self.streams.trim()
@@ -398,6 +430,3 @@ class FifoMember:
     def _event(self, data: Data) -> Event:
         number = event_number(data.origin.incarnation, data.number)
         return Event(self.group, data.origin, number, data.payloads, size=data.size)
-
-
-build = machine_per_group(FifoMember)

@@ -9,6 +9,9 @@ from msgspec import Meta
 from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
+LARGEST_GROUP = 100
+"""Members of a group."""
+
 
 class FifoOptions(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=1_000_000)] = 256  # own events that not all have yet

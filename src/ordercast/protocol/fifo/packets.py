@@ -1,8 +1,10 @@
 """The packets of fifo groups.
 
-Data and Start travel by link, so that they arrive in the order in which they were sent. Alive
-travels by datagram: it is cumulative, so a lost one costs nothing but a little time, and it
-never queues up for a member that is away.
+Data, Start and Begin travel by link, so that they arrive in the order in which they were sent.
+Alive and Roster travel by datagram: they are cumulative, so a lost one costs nothing but a little
+time, and they never queue up for a member that is away.
+
+Begin and Roster exist in open groups only.
 """
 
 from __future__ import annotations
@@ -33,6 +35,13 @@ class Start(Packet, frozen=True, tag="fifo.start"):
     after: Count
 
 
+class Begin(Packet, frozen=True, tag="fifo.begin"):
+    """The origin's own: for a member that joined later, its stream begins after this number."""
+
+    origin: NodeId
+    after: Count
+
+
 class Leave(Packet, frozen=True, tag="fifo.leave"):
     """The last packet of a member that leaves."""
 
@@ -43,3 +52,10 @@ class Alive(Packet, frozen=True, tag="fifo.alive"):
     received: list[tuple[NodeId, Count]]
     hears: list[NodeId]
     full: bool = False  # its application cannot take more: it acknowledges nothing for now
+
+
+class Roster(Packet, frozen=True, tag="fifo.roster"):
+    """Who is in the sender's view, the sender included; or who would be, if it had one."""
+
+    members: list[NodeId]
+    formed: bool  # whether it has a view

@@ -9,6 +9,9 @@ Rules.
     the other members relay to each other what they have of its earlier incarnation. The new one
     cannot send before it is answered, so its events come after the earlier ones. After half the
     suspicion limit it is answered in any case.
+ 4. In an open group a peer is whoever we have heard, or whom a member that welcomed us named. One
+    that is away or has left, and is silent, is dropped after ten suspicion limits. If it comes
+    back later, it is a newcomer, like one that was never there.
 """
 
 from __future__ import annotations
@@ -41,6 +44,9 @@ class Standing(Enum):
     LEFT = "left"  # nobody waits for it, and nothing is retained for it
 
 
+LIMITS_REMEMBERED = 10
+"""Suspicion limits after which an open group drops a peer that is gone."""
+
 PRESENT = Standing.PRESENT  # looked up for every packet
 
 
@@ -48,9 +54,13 @@ class Peer:
     """One name of the group."""
 
     __slots__ = (
+        "absent",
         "answer_in",
         "full",
+        "has_begun",
+        "has_view",
         "hears",
+        "members",
         "name",
         "node",
         "received",
@@ -71,11 +81,25 @@ class Peer:
         self.received: dict[NodeId, int] = {}  # how far it reports to have received each stream
         self.hears: frozenset[NodeId] = frozenset()  # whom it reports to hear; never iterated
         self.full = False  # it reports that its application cannot take more
+        self.absent = 0  # open groups: own heartbeats for which it was not present, and silent
+        self.members: tuple[NodeId, ...] = ()  # open groups: its roster
+        self.has_view = False  # open groups: and whether that is its view
+        self.has_begun = False  # open groups: its stream has begun here
 
     def tick(self, silence_ticks: int) -> None:
         """One more of our heartbeats has passed. Beyond the limits nothing is counted."""
         self.silent = min(self.silent + 1, silence_ticks)
         self.unheard = min(self.unheard + 1, silence_ticks + silence_ticks // 2)
+
+    def is_forgotten(self, silence_ticks: int, is_awaited: bool) -> bool:
+        """Open groups: whether it is dropped. Asked once for each of our heartbeats.
+
+        Awaited: another member lacks events of it, which takes longer only if that member is slow.
+        """
+        is_gone = self.standing is not PRESENT and self.silent >= silence_ticks
+        self.absent = self.absent + 1 if is_gone else 0
+        limits = LIMITS_REMEMBERED * (10 if is_awaited else 1)
+        return self.absent >= limits * silence_ticks
 
     def proves_contact(self) -> None:
         """It reported or showed that it hears us."""
@@ -110,10 +134,12 @@ class Peer:
 class Peers:
     """All other members, and who of them is present."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], is_open: bool = False) -> None:
         self.by_name = {name: Peer(name) for name in names}
+        self.is_open = is_open
+        self.is_forming = is_open  # open groups: we have no view yet
         self.present: tuple[NodeId, ...] = ()  # the incarnations of the present peers, by name
-        self.is_any_away = bool(names)  # some may return: what they miss is retained
+        self.is_any_away = is_open or bool(names)  # some may return: what they miss is retained
 
     def __iter__(self) -> Iterator[Peer]:
         return iter(self.by_name.values())
@@ -127,9 +153,33 @@ class Peers:
         self.by_name[peer.name] = peer
         self._update()
 
+    def drop(self, name: str) -> None:
+        """It is no peer any more."""
+        del self.by_name[name]
+        self._update()
+
+    def forget_reports(self, name: str) -> None:
+        """What peers report about a name that we do not know any more."""
+        for peer in self:
+            for origin in [origin for origin in peer.received if origin.name == name]:
+                del peer.received[origin]
+
+    def formed(self) -> None:
+        """We have a view: from now on only what a peer that was present misses is retained."""
+        self.is_forming = False
+        self._update()
+
     def _update(self) -> None:
         self.present = tuple(one.node for one in self if one.standing is PRESENT and one.node)
-        self.is_any_away = any(one.standing not in (PRESENT, Standing.LEFT) for one in self)
+        if self.is_open:
+            self.is_any_away = self.is_forming or any(one.standing is Standing.AWAY for one in self)
+        else:
+            self.is_any_away = any(one.standing not in (PRESENT, Standing.LEFT) for one in self)
+
+    def is_newcomer(self, peer: Peer) -> bool:
+        """Whether it was never present since we have a view, nor named when we got it: then it is
+        owed what is sent from now on."""
+        return self.is_open and not self.is_forming and peer.standing is Standing.EXPECTED
 
     def is_present(self, node: NodeId) -> bool:
         peer = self.by_name.get(node.name)

@@ -5,6 +5,9 @@ Rules.
     not owed its own events, nor those of an origin that was gone before the peer restarted.
  2. What an origin cannot bring to a peer, because it is gone or cut off, is relayed to that peer.
  3. The last few incarnations of a name are remembered. Packets of earlier ones are ignored.
+ 4. In an open group a newcomer is owed the events of present origins that some present member may
+    lack when it comes. Of a name that is dropped only the place in its streams is remembered, so
+    that nothing is delivered twice if it comes back.
 """
 
 from __future__ import annotations
@@ -18,28 +21,34 @@ from ordercast.types import NodeId
 INCARNATIONS_REMEMBERED = 8
 """Earlier incarnations of a name than this many are forgotten, and their packets ignored."""
 
+PLACES_REMEMBERED = 4096
+"""Streams of dropped names whose place is remembered."""
+
 
 class OriginStreams:
     def __init__(self, me: NodeId, limit: Limit, peers: Peers) -> None:
         self.me = me
         self.own = OriginStream(me, 0, limit)
         self.by_origin: dict[NodeId, OriginStream] = {me: self.own}
+        self.places: dict[NodeId, int] = {}  # how far streams of dropped names were received
         self._limit = limit
         self._peers = peers
 
     # --- who waits for which -----------------------------------------------------------------
 
     def follow(self, origin: NodeId, after: int) -> OriginStream:
+        """Begins a stream after a number, or where it was left when its name was dropped."""
+        after = self.places.pop(origin, after)
         stream = self.by_origin[origin] = OriginStream(origin, after, self._limit)
         for peer in self._peers:
             if peer.standing is PRESENT:
                 self._wait_for(stream, peer)
         return stream
 
-    def connect(self, peer: Peer) -> None:
+    def connect(self, peer: Peer, is_newcomer: bool) -> None:
         """All streams wait for a peer that has become present."""
         for stream in self.by_origin.values():
-            self._wait_for(stream, peer)
+            self._wait_for(stream, peer, is_newcomer)
         assert peer.node is not None
         theirs = self.by_origin.get(peer.node)
         if theirs is not None:
@@ -50,15 +59,21 @@ class OriginStreams:
                     and other.node is not None
                     and theirs.acknowledged.acknowledged(other.node) is None
                 ):
-                    self._wait_for(theirs, other)
+                    self._wait_for(theirs, other, self._peers.is_open)
 
-    def _wait_for(self, stream: OriginStream, peer: Peer) -> None:
+    def _wait_for(self, stream: OriginStream, peer: Peer, is_newcomer: bool = False) -> None:
         """Retains the stream's events until this peer has them, if it is owed them."""
         origin = stream.origin
         assert peer.node is not None
         if origin.name == peer.name:
             return
-        if origin in peer.received:
+        if is_newcomer and not peer.received.get(origin):
+            if origin == self.me or self._peers.is_present(origin):
+                up_to = stream.received_up_to
+                if origin != self.me:  # the origin itself tells where it begins for this peer
+                    up_to = stream.acknowledged.stable_up_to(up_to)
+                stream.acknowledged.follow(peer.node, up_to)
+        elif origin in peer.received:
             stream.acknowledged.follow(peer.node, peer.received[origin])
         elif not peer.was_restarted or origin == self.me or self._peers.is_present(origin):
             stream.acknowledged.follow(peer.node, 0)
@@ -96,6 +111,21 @@ class OriginStreams:
     def forget_old(self) -> None:
         for origin in [origin for origin in self.by_origin if self.is_forgotten(origin)]:
             del self.by_origin[origin]
+
+    def is_awaited(self, name: str) -> bool:
+        """Whether a present member lacks events of this name that we hold."""
+        return any(
+            origin.name == name and stream.acknowledged.stable_up_to(up_to) < up_to
+            for origin, stream in self.by_origin.items()
+            if (up_to := stream.held.newest) is not None
+        )
+
+    def drop(self, name: str) -> None:
+        """The name is dropped. Only its places remain."""
+        for origin in [origin for origin in self.by_origin if origin.name == name]:
+            self.places[origin] = self.by_origin.pop(origin).received_up_to
+        while len(self.places) > PLACES_REMEMBERED:
+            del self.places[next(iter(self.places))]
 
     def is_agreed(self, peer: Peer) -> bool:
         """Whether all present members have the same of the peer's earlier incarnations, and know

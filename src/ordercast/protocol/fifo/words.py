@@ -6,7 +6,7 @@ from typing import Any
 
 from ordercast.kernel.family import Words
 from ordercast.kernel.wording import value_text
-from ordercast.protocol.fifo.packets import Alive, Data, Start
+from ordercast.protocol.fifo.packets import Alive, Begin, Data, Roster, Start
 
 
 def _state(member: Any) -> list[str]:
@@ -26,6 +26,10 @@ WORDS = Words(
     {
         Data: lambda data: f"{data.origin}:{data.number}",
         Start: lambda start: f"{start.origin} after {start.after}",
+        Begin: lambda begin: f"{begin.origin} after {begin.after}",
+        Roster: lambda roster: (
+            f"{value_text(roster.members)}{'' if roster.formed else ' without a view'}"
+        ),
         Alive: lambda alive: (
             f"has [{' '.join(f'{origin}:{up_to}' for origin, up_to in alive.received)}] "
             f"hears {value_text(alive.hears)}"

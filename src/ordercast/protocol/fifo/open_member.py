@@ -1,0 +1,277 @@
+"""A member of an open group, which anybody may join: what is different from a closed one.
+
+Rules, beside those of member.py.
+ 1. Members learn of each other: by their hosts, by the first packet of a node that they do not
+    know, and by rosters. Every member sends its roster to its peers, a few times in a suspicion
+    limit and when it meets one.
+ 2. A member that joins receives what is sent from then on. An origin that has a view says `Begin`
+    to a peer that it meets for the first time: what it sent before is not owed, and not lost. What
+    others may still have to relay begins with what not all present members have.
+ 3. A member that joins owes its own events to all members that it was told of when it installed its
+    first view. If it has not met one of them by then, it retains them for it.
+ 4. Where two parts of a group meet that both have views, a member reports as lost what it missed
+    of the other part's streams, as far back as they may be relayed.
+ 5. A peer that is gone is dropped after ten suspicion limits, with its streams: nothing grows with
+    the names that ever were in the group. Two members that dropped each other meet like newcomers.
+    Each remembers its place in the other's stream: nothing is delivered twice, and what it missed
+    is reported as lost.
+
+What it does not do: agree on who is in the group, or bring the past to a newcomer.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from ordercast.errors import PeerError
+from ordercast.kernel import inputs
+from ordercast.kernel.family import Plan, machine_per_group
+from ordercast.kernel.inputs import Input
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import DATAGRAM, Step, Timer
+from ordercast.protocol.fifo.candidates import Candidates
+from ordercast.protocol.fifo.entering import Entering
+from ordercast.protocol.fifo.member import MOST_UNREPORTED, TICK, FifoMember
+from ordercast.protocol.fifo.options import LARGEST_GROUP
+from ordercast.protocol.fifo.packets import Alive, Begin, Leave, Roster, Start
+from ordercast.protocol.fifo.peers import PRESENT, Peer, Standing
+from ordercast.protocol.fifo.streams import PLACES_REMEMBERED
+from ordercast.types import NodeId
+
+ROSTERS_A_LIMIT = 4
+"""Rosters that a member sends in a suspicion limit."""
+
+
+class OpenMember(FifoMember):
+    takes = (*FifoMember.takes, inputs.Acquainted)
+
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        super().__init__(me, plan, chance)
+        assert plan.entry is not None and not self.others
+        self.entering = Entering(me, plan.group, plan.entry)
+        self.candidates = Candidates(me.name)
+        # Ticks left to meet everybody, once a member has welcomed us.
+        self.forming = self.options.silence_ticks
+        self.until_roster = 0  # ticks
+
+    # --- inputs ------------------------------------------------------------------------------
+
+    def start(self, step: Step) -> None:
+        step.set_timer(TICK, self.first_tick)
+        self.entering.since = step.now
+        self._enter(step)
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        if sender.name not in self.peers.by_name and sender.name != self.me.name:
+            self._refuse_invalid(sender, packet)
+            if isinstance(packet, Leave):
+                return
+            self._admit(sender)
+        super().receive(step, sender, packet)
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        super().expire(step, timer)
+        self._drop_absent()
+        self._contact(step)
+        if self.until_roster:
+            self.until_roster -= 1
+        else:
+            self.until_roster = self.options.silence_ticks // ROSTERS_A_LIMIT
+            self._send_roster(step, self.others)
+        if self.forming:
+            known = self.candidates.names
+            news = self.entering.news(self.peers, known, self.options.silence_ticks)
+            if news is not None:
+                step.notify(news)
+
+    def on(self, step: Step, given: Input) -> None:
+        if isinstance(given, inputs.Acquainted):
+            self.candidates.give(given.names, self.peers.by_name)
+            self._contact(step)
+        else:
+            super().on(step, given)
+
+    # --- who is known ------------------------------------------------------------------------
+
+    def _admit(self, sender: NodeId) -> None:
+        """A node that we did not know is one of the group."""
+        if len(self.peers.by_name) >= LARGEST_GROUP - 1:
+            gone = [peer for peer in self.peers if peer.absent]
+            if not gone:
+                raise PeerError(
+                    f"{sender} is one too many: {self.group} has {LARGEST_GROUP} members"
+                )
+            self._drop(max(gone, key=lambda peer: peer.absent).name)
+        self.candidates.heard(sender.name)
+        self.peers.replace(Peer(sender.name))
+        self._address_peers()
+
+    def _drop_absent(self) -> None:
+        ticks = self.options.silence_ticks
+        for peer in list(self.peers):
+            if peer.is_forgotten(ticks, self.streams.is_awaited(peer.name)):
+                self._drop(peer.name)
+        for name in self.candidates.tick():
+            self.streams.drop(name)
+            self.peers.forget_reports(name)
+        self._address_peers()
+
+    def _drop(self, name: str) -> None:
+        has_left = self.peers.by_name[name].standing is Standing.LEFT
+        self.peers.drop(name)
+        self.peers.forget_reports(name)
+        self.streams.drop(name)
+        self.candidates.was_dropped(name, has_left, self.options.silence_ticks)
+        for other in [*self.newest_delivered][:-PLACES_REMEMBERED]:
+            if not self._may_follow(other):
+                del self.newest_delivered[other]
+        self._trim_all()
+
+    def _address_peers(self) -> None:
+        """Those to whom our heartbeats go."""
+        self.others = tuple(peer.name for peer in self.peers if peer.standing is not Standing.LEFT)
+
+    def _contact(self, step: Step) -> None:
+        """Candidates hear of us: those who are members answer."""
+        due = self.candidates.due(self.options.silence_ticks)
+        if due:
+            self._send_heartbeat(step, due)
+
+    def _introduce(self, step: Step, teller: Peer, names: list[str]) -> None:
+        """A peer names members of the group."""
+        unknown = [name for name in names if name not in self.peers.by_name]
+        if unknown:
+            self.candidates.tell(teller.name, unknown)
+            self._contact(step)
+
+    def _send_roster(self, step: Step, to: tuple[NodeId | str, ...]) -> None:
+        if to:
+            members = [self.me, *self.peers.present]
+            step.send(to, Roster(self.group, members, not self.forming), DATAGRAM)
+
+    # --- receiving ---------------------------------------------------------------------------
+
+    def _refuse_invalid(self, sender: NodeId, packet: Packet) -> None:
+        if isinstance(packet, Roster):
+            if len(packet.members) > LARGEST_GROUP:
+                raise PeerError(
+                    f"{sender} names {len(packet.members)} members of {self.group}, "
+                    f"of which there are {LARGEST_GROUP} at most"
+                )
+        elif isinstance(packet, Begin):
+            if packet.origin != sender:
+                raise PeerError(f"{sender} says where the events of {packet.origin} begin")
+            if len(self.losses) >= MOST_UNREPORTED:
+                raise PeerError(f"{sender} skips more events than {self.me} can report as lost")
+        else:
+            super()._refuse_invalid(sender, packet)
+
+    def _may_report(self, name: str) -> bool:
+        return True  # it may know members that we do not
+
+    def _may_follow(self, name: str) -> bool:
+        return name in self.peers.by_name or name in self.candidates
+
+    def _is_owed(self, origin: NodeId, from_origin: bool) -> bool:
+        return from_origin  # otherwise it would have said `Begin`
+
+    def _receive_alive(self, step: Step, peer: Peer, alive: Alive) -> None:
+        me = self.me.name
+        known = [
+            one for one in alive.received if one[0].name == me or self._may_follow(one[0].name)
+        ]
+        super()._receive_alive(step, peer, Alive(self.group, known, alive.hears, alive.full))
+
+    def _receive_start(self, step: Step, peer: Peer, start: Start) -> None:
+        if peer.standing is PRESENT:
+            self._introduce(step, peer, [start.origin.name])
+        super()._receive_start(step, peer, start)
+        if start.origin == peer.node:
+            peer.has_begun = True
+            self._enter(step)
+
+    def _receive_other(self, step: Step, peer: Peer, packet: Packet) -> None:
+        if isinstance(packet, Begin):
+            self._receive_begin(step, peer, packet)
+        else:
+            assert isinstance(packet, Roster)
+            self._receive_roster(step, peer, packet)
+
+    def _receive_begin(self, step: Step, peer: Peer, begin: Begin) -> None:
+        peer.proves_contact()
+        stream = self.streams.by_origin.get(begin.origin)
+        if stream is None:
+            # Where two parts of a group meet, other members of ours may get by relaying what we
+            # do not, but no more of it than can be held.
+            missed = 0 if self.forming else min(begin.after, self.options.retain)
+            stream = self.streams.follow(begin.origin, begin.after - missed)
+            self.streams.forget_old()
+        # We may have a place in the stream, by relaying or from an earlier time.
+        self.losses.add(begin.origin, stream.skip_to(begin.after))
+        self._report_losses(step)
+        peer.has_begun = True
+        self._enter(step)
+
+    def _receive_roster(self, step: Step, peer: Peer, roster: Roster) -> None:
+        peer.members, peer.has_view = tuple(roster.members), roster.formed
+        self._introduce(step, peer, [node.name for node in roster.members])
+        self._enter(step)
+
+    # --- who is present ----------------------------------------------------------------------
+
+    def _enter(self, step: Step) -> None:
+        if self.forming and self._is_complete():
+            self.forming = 0
+            self._install_first(step)
+
+    def _is_complete(self) -> bool:
+        return self.entering.is_in(self.peers)
+
+    def _form(self, step: Step) -> None:
+        named = self.entering.awaited(self.peers)
+        if named is None:
+            self.forming = self.options.silence_ticks
+            return
+        self.forming -= 1
+        if self.forming == 0:
+            for name in named:
+                self._expect(step, name)
+            self._install_first(step)
+
+    def _expect(self, step: Step, name: str) -> None:
+        """A member that we have not met is owed what we send."""
+        peer = self.peers.by_name.get(name)
+        if peer is None:
+            peer = Peer(name)
+            self.candidates.heard(name)
+            self.peers.replace(peer)
+        if peer.standing is not PRESENT:
+            self.peers.set_standing(peer, Standing.AWAY)
+            step.note("suspect", group=self.group, peer=name)
+
+    def _install_first(self, step: Step) -> None:
+        self.peers.formed()
+        super()._install_first(step)
+        self._send_roster(step, self.peers.present)
+
+    def _meet(self, step: Step, peer: Peer, sender: NodeId) -> Peer:
+        # Named when we installed our first view, and not met before: it is owed what we have sent.
+        is_owed = peer.node is None and peer.standing is Standing.AWAY
+        met = super()._meet(step, peer, sender)
+        if is_owed:
+            self.peers.set_standing(met, Standing.AWAY)
+        if sender in self.streams.places:
+            self.streams.follow(sender, 0)
+        return met
+
+    def _connect(self, step: Step, peer: Peer) -> None:
+        super()._connect(step, peer)
+        assert peer.node is not None
+        self._send_roster(step, (peer.node,))
+
+
+def _member(me: NodeId, plan: Plan, chance: Random) -> FifoMember:
+    return (FifoMember if plan.entry is None else OpenMember)(me, plan, chance)
+
+
+build = machine_per_group(_member)
