@@ -231,6 +231,16 @@ def test_a_delivery_shortly_before_the_end_hints_at_a_quiet_phase_that_is_too_sh
     assert ("hint" in json.loads(ordercast("live", CRASH, "--json").out)) is late
 
 
+def test_laws_that_were_not_asked_are_named_in_a_sentence(
+    ordercast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Row("n1", 0, 1, 1, "join", group="g"), Row("n1", 0, 2, 2, "crash")]
+    pretend(monkeypatch, Gathered(rows, 1, 9, None))
+    ran = ordercast("live", "scenarios/causal.toml")
+    assert "The laws completeness and causal were not asked: the family causal" in ran.out
+    assert "NotAsked" not in ran.out
+
+
 # --- whoever ends it, nothing stays -----------------------------------------------------------
 
 

@@ -219,6 +219,8 @@ async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) 
         ({"listen": place_of(taken)}, OrdercastError, "cannot listen on .*: "),
         ({"listen": "127.0.0.1:70000"}, UsageError, "ports end at 65535"),
         ({"listen": "0.0.0.0:0"}, UsageError, "can be reached from elsewhere"),
+        ({"peers": {"n2": "10.0.0.2:7101"}}, UsageError, "peer n2 at 10.0.0.2:7101 .* encrypted"),
+        ({"seeds": ["n3.example:7101"]}, UsageError, "seed at n3.example:7101 .* encrypted"),
         ({"trace": str(cluster.folder)}, TraceError, "cannot be written: Is a directory"),
     ]
     for settings, kind, said in wrong:

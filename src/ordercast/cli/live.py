@@ -133,7 +133,7 @@ def _print(lived: LiveResult) -> None:
     row += f"{counts['submitted']:8} {counts['delivered']:10} {counts['given_up']:8}  "
     out.print(Text(row) + line)
     for left_out in lived.not_asked:
-        out.print(left_out, markup=False)
+        out.print(str(left_out), markup=False)
     found = tickets.counted(MeasuredRun(lived.trace.rows))
     if found.granted:
         out.print(screen.tickets_in_short(found), markup=False)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
+from pathlib import Path
 
 import ordercast
-from ordercast.errors import UnreachableError, UsageError
+from ordercast.errors import UnreachableError, UsageError, unknown_word
 
 FINE, BROKEN, WRONG_USAGE, UNDECIDED, UNREACHABLE = range(5)
 """The exit codes that scripts may rely on."""
@@ -20,8 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ✓ still gets the rest
     try:
-        parser = _parser()
-        chosen = parser.parse_args(arguments)
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        parser, commands = _parser()
+        if words and not words[0].startswith("-") and words[0] not in commands:
+            raise UsageError(unknown_word("command", words[0], commands))
+        chosen = parser.parse_args(words)
+        _find_modules(chosen)
         code: int = chosen.run(chosen)
         sys.stdout.flush()
         return code
@@ -43,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
+    """The parser, and the names of the commands."""
     try:
         from ordercast.cli import (
             ca,
@@ -74,4 +80,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (demo, sim, live, check, lab, report, plan, node, members, forget, ca):
         command.add_to(commands)
-    return parser
+    return parser, commands.choices
+
+
+def _find_modules(chosen: argparse.Namespace) -> None:
+    """A file names a family as `module:object`: the module may lie beside it, or here.
+
+    Behind all other folders, so that no file there takes the place of an installed module.
+    """
+    files = (getattr(chosen, name, None) for name in ("scenario", "config"))
+    for folder in (*(file.absolute().parent for file in files if file), Path.cwd()):
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))

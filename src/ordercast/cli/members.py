@@ -75,6 +75,11 @@ async def ask_node(path: Path, question: str = "status") -> dict[str, Any]:
     try:
         return await ask(path, question)
     except OSError as error:
+        if path.is_file():
+            raise UsageError(
+                f"{path} is a file, and not a socket: give the path that is `control` in the "
+                "node's settings"
+            ) from error
         why = error.strerror or "no answer"
         raise UnreachableError(f"{path}: no node answers there: {why}") from error
 

@@ -17,6 +17,7 @@ killed process cannot write its `crash` row: the supervisor adds it.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import sys
@@ -212,6 +213,8 @@ class Supervisor:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
+                # A family may be in a module that only this process knows where to find.
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends the members
             )
         member = MemberProcess(name, process, stem)

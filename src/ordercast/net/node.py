@@ -12,7 +12,6 @@ Leaving the block leaves every group, closes every connection and ends every tas
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -46,7 +45,7 @@ from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
 from ordercast.net.name_watch import NameWatch
-from ordercast.net.protection import Protection, protection_of
+from ordercast.net.protection import Protection, is_loopback, protection_of
 from ordercast.net.security import may
 from ordercast.protocol.families import FAMILIES
 from ordercast.settings import Source, read_source
@@ -106,11 +105,6 @@ class Node:
         config = self.config
         host, _, port = config.listen.rpartition(":")
         host = host.strip("[]")
-        if config.tls is None and not config.insecure and not _is_loopback(host):
-            raise UsageError(
-                f"{config.listen} can be reached from elsewhere: say where the certificates are "
-                "([tls]), or insecure = true"
-            )
         self._protection = protection_of(config)  # before an incarnation is used up
         folder = data_folder(config)
         self._identity = Identity(folder, config.name)
@@ -120,7 +114,7 @@ class Node:
             us = await self._incarnation()
             self.me = us.node
             self._assemble(us)
-            if config.insecure and not _is_loopback(host):
+            if config.insecure and not is_loopback(config.listen):
                 log.warning("%s is open to everybody: insecure = true", config.listen)
             await self._serve(host, int(port))
         except BaseException:
@@ -459,15 +453,6 @@ def _opened_store(folder: Path, codec: Codec) -> FileStore:
         return FileStore(folder, codec)
     except DiskError as error:
         raise UsageError(str(error)) from error
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def open_node(

@@ -6,7 +6,9 @@ Renewed certificates are taken, and keys for datagrams are replaced, while the n
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 
+from ordercast.errors import UsageError
 from ordercast.net.config import Config
 from ordercast.net.datagrams import PlainDatagrams, Wrapper
 from ordercast.net.handshake import INSECURE, Security
@@ -61,8 +63,11 @@ class Certified(Protection):
 
 
 def protection_of(config: Config) -> Protection:
+    """UsageError: without certificates, and it would use a network in clear."""
     files = config.tls
     if files is None:
+        if not config.insecure:
+            _check_loopback(config)
         return Protection(config.cluster)
     tls = Tls(
         files.authority,
@@ -72,3 +77,27 @@ def protection_of(config: Config) -> Protection:
         name=config.name,
     )
     return Certified(config.cluster, tls)
+
+
+def is_loopback(place: str) -> bool:
+    """Whether only this machine has an address (`host:port`)."""
+    host = place.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_loopback(config: Config) -> None:
+    say = "say where the certificates are ([tls]), or insecure = true"
+    if not is_loopback(config.listen):
+        raise UsageError(f"{config.listen} can be reached from elsewhere: {say}")
+    named = [(f"the peer {name}", place) for name, place in config.peers.items()]
+    for what, place in [*named, *(("the seed", place) for place in config.seeds)]:
+        if not is_loopback(place):
+            raise UsageError(
+                f"{what} at {place} is on another machine, and connections to it would not be "
+                f"encrypted: {say}"
+            )

@@ -84,6 +84,8 @@ def family_in(scenario: Scenario, choices: Sequence[Choice]) -> str:
 
 
 def _checked(source: Source, families: Mapping[str, Family]) -> Scenario:
+    if "scenario" in source.document:
+        raise UsageError(f"{source.name} is an experiment, and not a scenario: use ordercast lab")
     for finding in _keys_of_faults(source.document.get("fault")):
         raise source.error(*finding)
     scenario = source.struct(Scenario, TITLE)

@@ -96,6 +96,8 @@ class Trial(NamedTuple):
 def load_experiment(path: Path) -> tuple[Experiment, list[Trial]]:
     """The experiment in a file and all its trials. UsageError is one sentence."""
     source = read_source(path, "an experiment")
+    if "scenario" not in source.document and "duration" in source.document:
+        raise UsageError(f"{path} is a scenario, and not an experiment: use ordercast sim")
     experiment = source.struct(Experiment, "an experiment")
     _refuse_figures(experiment, source)
     return experiment, list(_trials(experiment, source, path))
