@@ -1,4 +1,4 @@
-"""`ordercast node` and `members` where it takes a ticket to send."""
+"""`ordercast node` and `members`: where it takes a ticket to send, and where a node is outdated."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.net.nodes import Cluster, live
+from tests.net.nodes import Caller, Cluster, live
 from tests.net.test_updaters import ONE as ONE_TICKET
 from tests.net.test_updaters import WORLD, disconnect, joined, next_word, reconnect, three
 
 from ordercast.cli.members import _updates
+from ordercast.net.control import ask
 from ordercast.net.identity import number_from_zero
 
 BOUND_SECONDS = 60
@@ -85,3 +86,35 @@ async def test_members_shows_who_waits_or_is_suspended(cluster: Cluster) -> None
     assert await next_word(third) == "suspended"
     assert _updates(third.status()) == "ticket 0 (suspended)"
     reconnect(third)
+
+
+def test_a_node_whose_incarnation_is_outdated_ends_4_and_comes_back_newer(tmp_path: Path) -> None:
+    settings, control = tmp_path / "n1.toml", tmp_path / "n1.sock"
+    settings.write_text(
+        f'name = "n1"\ndata = "{tmp_path / "n1"}"\ncontrol = "{control}"\n[group.g]\n'
+        'members = ["n1"]\n',
+        encoding="utf-8",
+    )
+
+    async def begun() -> tuple[asyncio.subprocess.Process, dict[str, object]]:
+        process = await started("node", str(settings))
+        assert process.stdout is not None
+        assert await process.stdout.readline(), "it printed its view"
+        return process, await ask(control)
+
+    async def scene() -> None:
+        process, status = await begun()
+        drawn = int(str(status["node"]).partition("#")[2])
+        host, _, port = str(status["listens"]).rpartition(":")
+        caller = Caller(*await asyncio.open_connection(host, int(port)))
+        await caller.connect("n2", newest={"n1": drawn + 7})
+        _, errors = await process.communicate()
+        assert process.returncode == 4, errors
+        assert f"others have met n1#{drawn + 7}".encode() in errors
+        await caller.close()
+        process, status = await begun()
+        assert int(str(status["node"]).partition("#")[2]) > drawn + 7
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+
+    asyncio.run(asyncio.wait_for(scene(), BOUND_SECONDS))
