@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from tests.sim.probes import DATAGRAM, GROUP, SECOND, Probe, Stage, cut, fault, say
+from tests.sim.probes import DATAGRAM, GROUP, MILLISECOND, SECOND, Probe, Stage, cut, fault, say
 
 from ordercast.kernel.family import Entry, Plan
 from ordercast.kernel.inputs import Acquainted, Input, StatusResult
@@ -124,20 +124,60 @@ def test_whoever_met_a_member_dials_it_when_it_is_back() -> None:
     assert known("n2") == [("n1",), ("n1", "n3")]
 
 
-def test_an_anchor_that_nobody_knew_founds_again_until_it_abandons_itself() -> None:
-    """Cut off, it cannot know better; what it founded ends with its incarnation."""
-    ends = set()
-    for seed in range(1, 9):
-        faults = [
-            *(cut(second * SECOND, "n1 | n2 n3", SECOND) for second in (2, 4)),
-            *(fault("restart", at * SECOND + 9, "n1", disk="lost") for at in (2, 4)),
+def founded_while_cut_off(*more: Fault, seed: int = 1) -> Stage:
+    """The anchor loses its folder while it is cut off, and the others knew it before."""
+    faults = [
+        cut(2 * SECOND, "n1 | n2 n3", SECOND),
+        fault("restart", 2 * SECOND + 9, "n1", disk="lost"),
+    ]
+    stage = stage_of([*faults, *more], seed=seed)
+    for at in (1, 4, 7, 9):
+        stage.at(at * SECOND, "n1", say(("n2", "n3"), "here", DATAGRAM))
+    return stage
+
+
+def test_an_anchor_that_founded_again_abandons_itself_when_it_meets_who_knew_it() -> None:
+    """Cut off, it could not know better; what it founded ends with its incarnation."""
+    stage = founded_while_cut_off()
+    stage.run()
+    assert entries("n1") == [Entry(founds=True), Entry(founds=True), Entry()]
+    assert [row.cause for row in stage.rows_of("crash")] == [None, "abandoned"]
+    assert {heard.sender.incarnation for heard in stage.heard} == {
+        0,
+        stage.rows_of("start", "n1")[-1].incarnation,
+    }
+
+
+def test_it_does_so_after_a_restart_with_its_folder_too() -> None:
+    stage = founded_while_cut_off(
+        cut(3 * SECOND, "n1 | n2 n3", 2 * SECOND), fault("restart", 5 * SECOND, "n1")
+    )
+    stage.at(2500 * MILLISECOND, "n1", view("n1")).run()
+    assert entries("n1")[2] == Entry(founds=True, last=("n1",))
+    assert entries("n1")[3] == Entry()
+    assert [row.cause for row in stage.rows_of("crash")] == [None, None, "abandoned"]
+
+
+def test_it_is_not_heard_while_it_cannot_be_told() -> None:
+    stage = founded_while_cut_off(cut(3 * SECOND, "n2 n3 | n1", 5 * SECOND, "one-way"))
+    stage.run()
+    assert [heard.at // SECOND for heard in stage.heard if heard.by.name == "n2"] == [1]
+    assert entries("n1")[-1] == Entry(), "at 9 s it is told"
+
+
+def test_a_founder_that_restarts_stays_the_founder_for_who_knew_its_last_incarnation() -> None:
+    stage = stage_of(
+        [
+            fault("restart", 2 * SECOND, "n1", disk="lost"),
+            fault("restart", 4 * SECOND, "n1"),
         ]
-        stage = stage_of(faults, seed=seed)
-        for second in (1, 3.5, 6):
-            stage.at(int(second * SECOND), "n1", say(("n2", "n3"), "here", DATAGRAM))
-        stage.run()
-        first, drawn, again, *abandoned = entries("n1")
-        assert first == drawn == again == Entry(founds=True)
-        assert abandoned in ([], [Entry()])
-        ends.add(len(abandoned))
-    assert ends == {0, 1}
+    )
+    for at in (3, 5):
+        stage.at(at * SECOND, "n1", say("n2", "here", DATAGRAM))
+    stage.at(3 * SECOND, "n1", view("n1")).run()
+    assert entries("n1") == [
+        Entry(founds=True),
+        Entry(founds=True),  # nobody has met it yet
+        Entry(founds=True, last=("n1",)),
+    ]
+    assert "abandoned" not in {row.cause for row in stage.rows}

@@ -3,7 +3,8 @@
 A process that has its folder counts on. One that lost it asks every process that it reaches both
 ways, and takes a number above what they report, or draws one. Where two incarnations first meet
 they tell each other whom they know; one that turns out to be outdated is refused, and abandons
-itself: that is a crash, with the folder lost, and a start as a newer incarnation.
+itself: that is a crash, with the folder lost, and a start as a newer incarnation. So does one that
+drew its number and founded a group alone, when it meets somebody who knew its name before.
 
 Only runs in which a folder is lost need this, and runs with open groups, where a process knows
 those that have met it: in all others the numbers are counted.
@@ -54,9 +55,11 @@ class Identities:
 
     def _take_number(self, process: Process, reported: list[NodeId | None], is_sure: bool) -> None:
         self._taken += 1
-        process.disk.reborn = any(node is not None for node in reported)
         draw = chance.stream(self._seed, "incarnation", process.name, self._taken)
-        process.start(first_incarnation(process.name, reported, is_sure, draw))
+        node = first_incarnation(process.name, reported, is_sure, draw)
+        process.disk.reborn = any(one is not None for one in reported)
+        process.disk.drawn = None if process.disk.reborn else node.incarnation
+        process.start(node)
 
     def _is_connected(self, one: Process, other: Process) -> bool:
         """Whether the other one would answer."""
@@ -71,13 +74,18 @@ class Identities:
         other = self._processes[sender.name]
         theirs = other.acquaintances
         if theirs is not None and other.node == sender and self._is_connected(process, other):
+            outdated = [_outdated_by(process, theirs), _outdated_by(other, ours)]
             told = list(ours.known.values())
             ours.note(theirs.known.values())
             theirs.note(told)
-            for one, known in ((process, ours), (other, theirs)):
-                if known.newer_than(one.node) is not None:  # after the step that is underway
+            for one, newest in zip((process, other), outdated, strict=True):
+                if newest is not None:  # it ends after the step that is underway
                     act = partial(one.when_awake, self._abandon)
-                    self._queue.add(self._queue.now + 1, act, one)
+                    self._queue.add(self._queue.now + 1, act, (one, one.node, newest))
+            if outdated != [None, None]:
+                return False
+        elif other.node == sender and other.disk.drawn is not None and other.founds:
+            return False  # it might have to abandon itself, and cannot be told now
         else:
             ours.note([sender])
         if ours.newer_than(sender) is not None or ours.newer_than(process.node) is not None:
@@ -85,11 +93,23 @@ class Identities:
         ours.known[sender.name] = sender
         return True
 
-    def _abandon(self, process: Process) -> None:
-        """A newer incarnation of its name is known: this one ends, and a newer one still opens."""
-        known = process.acquaintances
-        newer = None if known is None else known.newer_than(process.node)
-        if newer is not None:
+    def _abandon(self, order: tuple[Process, NodeId, NodeId]) -> None:
+        """Another incarnation of its name counts: this one ends, and a newer one opens."""
+        process, node, newest = order
+        if process.node is node:
             process.crash("abandoned")
             process.disk.erase()
-            self._take_number(process, [newer], is_sure=False)
+            self._take_number(process, [newest], is_sure=False)
+
+
+def _outdated_by(process: Process, others: Acquaintances) -> NodeId | None:
+    """Above which incarnation the process has to begin again, if it has to.
+
+    Because others know a newer one; or because they knew one before its number was drawn, and it
+    has founded a group since, without knowing whether its name had one.
+    """
+    newer, known = others.newer_than(process.node), others.known.get(process.name)
+    drawn = process.disk.drawn
+    if newer is None and process.founds and known is not None and drawn is not None:
+        return process.node if known.incarnation < drawn else None
+    return newer

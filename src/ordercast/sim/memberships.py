@@ -51,13 +51,19 @@ class Memberships:
         """The machines of one incarnation: what is built together is built at once."""
         self._machines = Machines(me, lambda group: self._process.disk.records(), self._draw)
         machines: list[Machine] = []
-        wanted = [self._departure(group) for group in self._groups if group not in self.kept_out]
+        wanted = [self._entering(group) for group in self._groups if group not in self.kept_out]
         for family, plans in by_machine(wanted):
             built = family.build(me, plans, self._draw(family, None), kept)
             machines += built
             if family.one_machine:
                 self._machines.share(family, *built)
         return machines
+
+    def _entering(self, group: str) -> Departure:
+        found = self._departure(group)
+        if found.plan.entry is not None and found.plan.entry.founds:
+            self._process.founds = True
+        return found
 
     def _departure(self, group: str) -> Departure:
         """The group as it is now: of an open one the folder remembers who was in it."""
@@ -80,7 +86,7 @@ class Memberships:
         self._process.when_awake(self._join, group)
 
     def _join(self, group: str) -> None:
-        process, (family, plan) = self._process, self._departure(group)
+        process, (family, plan) = self._process, self._entering(group)
         # Who is still about to leave joins when it has left.
         if group in self.kept_out or group in process.host.seats or group in process.leaving:
             return

@@ -40,7 +40,7 @@ class Process:
     __slots__ = (
         *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unsynced", "_write"),
         *("queue", "alive", "busy_until", "clock", "delivered", "disk", "host", "node", "links"),
-        *("acquaintances", "build", "joins", "leaving", "meets", "name", "network"),
+        *("acquaintances", "build", "founds", "joins", "leaving", "meets", "name", "network"),
         *("on_enter", "on_news", "on_room", "on_step"),
         *("send", "submitted", "submitted_up_to", "wire_rows"),
     )
@@ -65,6 +65,7 @@ class Process:
         # Whom this incarnation knows. None: in this run nobody has to ask.
         self.acquaintances: Acquaintances | None = None
         self.meets: Callable[[NodeId], bool]  # whether it talks to an incarnation that is new to it
+        self.founds = False  # whether this incarnation may found an open group alone
         self.links: dict[NodeId, SimulatedLink] = {}  # outgoing, of this incarnation
         self.busy_until = 0  # when the outgoing line is free again
         self.delivered = 0  # by earlier incarnations
@@ -105,6 +106,7 @@ class Process:
         self.node = node
         self.disk.incarnation = node.incarnation
         self.alive = True
+        self.founds = False
         if self.acquaintances is not None:
             self.acquaintances = Acquaintances()
             self.acquaintances.note([node])

@@ -36,6 +36,7 @@ class SimulatedDisk:
         # The last that started on it: none yet. None: that is lost, with all the rest.
         self.incarnation: int | None = -1
         self.reborn = False  # whether others knew its name when it was empty
+        self.drawn: int | None = None  # the number that was drawn when it was empty
         self.members: dict[str, tuple[str, ...]] = {}  # by open group: the names in it
         self._durable: Slots[Packet] = Slots()
         self._cached: list[Packet] = []
@@ -69,7 +70,7 @@ class SimulatedDisk:
         """The folder itself is lost."""
         self.crash()
         self.incarnation = None
-        self.reborn = False
+        self.reborn, self.drawn = False, None
         self.members.clear()
         self._durable.clear()
 
