@@ -78,6 +78,10 @@ def rows_of(gathered: Gathered, name: str, incarnation: int = 0) -> list[Row]:
     return [row for row in gathered.rows if (row.process, row.incarnation) == (name, incarnation)]
 
 
+def incarnations(gathered: Gathered, name: str) -> list[int]:
+    return sorted({row.incarnation for row in gathered.rows if row.process == name})
+
+
 def kinds(rows: list[Row]) -> list[str]:
     return [row.kind for row in rows]
 
@@ -101,7 +105,9 @@ def test_a_killed_member_restarts_as_a_new_incarnation(tmp_path: Path) -> None:
     crash = Crash(at=SOON, lasts=SOON, nodes=["n2"], disk="lost")
     ran = run(plan(crash, duration=4 * SECOND), tmp_path)  # for a new process needs its time
     assert ran.error is None
-    first, second = rows_of(ran, "n2", 0), rows_of(ran, "n2", 1)
+    assert incarnations(ran, "n2")[0] == 0
+    (again,) = incarnations(ran, "n2")[1:]  # 1, if all others answered in time
+    first, second = rows_of(ran, "n2", 0), rows_of(ran, "n2", again)
     assert kinds(first)[-1] == "crash"
     assert first[-1].step == first[-2].step + 1
     assert kinds(second)[0] == "start"
@@ -114,6 +120,19 @@ def test_open_groups_are_for_the_simulator() -> None:
     group = GroupSettings(name="a", members=["n1", "n2"], open=True, anchors=["n1"])
     with pytest.raises(UsageError, match="group 'a' is open, which cannot be done live"):
         plan_of(Scenario(name="x", group=[group]), 1)
+
+
+def test_a_member_that_loses_its_folder_while_it_is_cut_off_draws_a_number(tmp_path: Path) -> None:
+    cut = Partition(at=SOON, lasts=Duration(3 * SECOND), nodes=["n3"])
+    crash = Crash(at=Duration(SECOND // 2), lasts=SOON, nodes=["n3"], disk="lost")
+    ran = run(plan(cut, crash, duration=6 * SECOND, quiet=5 * SECOND, options=HASTY), tmp_path)
+    assert ran.error is None
+    first, drawn = incarnations(ran, "n3")
+    assert first == 0
+    assert drawn > 1
+    assert "deliver" in kinds(rows_of(ran, "n3", drawn))
+    views = [row for row in rows_of(ran, "n1") if row.kind == "view"]
+    assert views[-1].members == NAMES
 
 
 def test_a_member_that_crashed_for_good_is_not_restarted(tmp_path: Path) -> None:

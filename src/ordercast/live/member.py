@@ -36,14 +36,14 @@ from typing import Any, Literal
 import msgspec
 
 from ordercast import levels
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import Abandoned, OrdercastError, UsageError
 from ordercast.kernel.family import Level
 from ordercast.kernel.inputs import named_input
 from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
 from ordercast.net.message import GroupClosed
-from ordercast.net.node import Node, open_node
+from ordercast.net.node import Node, NodeState, open_node
 from ordercast.net.receipt import Receipt
 from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
@@ -200,7 +200,7 @@ class LiveMember:
         plan, level = self._levels[name]
         group = node.join(plan.name, level, plan.members)
         session = self._sessions[name] = Session(group)
-        self._begin(session.consume())
+        self._begin(self._consume(name, session))
         if plan.rate and node.me.name in load.senders and group.may_send:
             place = f"{plan.name}/{node.me.name}"
             draw = Random(f"{load.seed}/workload/{place}")
@@ -210,6 +210,19 @@ class LiveMember:
                 draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
                 work = want_a_ticket(group, load.tenure, draw, self._until)
                 session.tasks.append(self._begin(work, self._earliest))
+
+    async def _consume(self, name: str, session: Session) -> None:
+        """Until the group is left. An incarnation that is abandoned joins again as the next one."""
+        try:
+            await session.consume()
+        except Abandoned:
+            for task in session.tasks:
+                task.cancel()
+            while self._node.state is not NodeState.OPEN:
+                await asyncio.sleep(MEETING_SECONDS)
+            if self._sessions.get(name) is session:
+                del self._sessions[name]
+                await self._join_again(name)
 
     async def _join_again(self, name: str) -> None:
         async with self._turns[name]:
@@ -332,6 +345,8 @@ async def _or_die(work: Coroutine[Any, Any, None], earliest: float = 0.0) -> Non
         await work
     except asyncio.CancelledError:
         work.close()  # the group is left, perhaps before this began
+    except Abandoned:
+        pass  # whoever reads the group joins it again
     except BaseException as error:
         _die(error)
 

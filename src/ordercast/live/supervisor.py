@@ -45,8 +45,6 @@ READY_SECONDS = 60.0
 END_SECONDS = 15.0
 START_TRIES = 10
 PORTS = (20_000, 32_000)
-FILES_NEVER_LOST = frozenset({"incarnation", "lock"})
-"""What a lost disk leaves: two incarnations must never have the same number."""
 
 
 class LivePlan(NamedTuple):
@@ -222,9 +220,21 @@ class Supervisor:
         self._current[name] = member
         data, trace = str(self._folder / name), str(member.trace)
         node = {"name": name, "listen": listen, "data": data, "trace": trace, "insecure": True}
+        if not (self._folder / name).exists():
+            node["peers"] = self._reachable(name)  # whom it asks for its number
         groups = [group for group in self.plan.groups if name in group.members]
         member.send(Settings(node=node, groups=groups, load=self.plan.load))
         return member
+
+    def _reachable(self, name: str) -> dict[str, str]:
+        """Where the others are; but a member that cuts by itself must not dial whom it is cut from,
+        and it knows of no cuts yet."""
+        cuts = frozenset() if self._network else self._cuts_made
+        return {
+            other: place
+            for other, place in self._places.items()
+            if other != name and (name, other) not in cuts and (other, name) not in cuts
+        }
 
     def _begin(self, member: MemberProcess) -> None:
         """It joins, and sends for as long as the load still runs."""
@@ -369,7 +379,7 @@ class Supervisor:
             return  # another of its crashes ended at the same time
         await self._current[name].process.wait()
         if disk == "lost":
-            _erase(self._folder / name)
+            shutil.rmtree(self._folder / name, ignore_errors=True)  # another crash may have done so
         if is_down():
             return
         member = await self._spawn(name, self._places[name])
@@ -414,12 +424,6 @@ class Supervisor:
                 own.append(Row(member.name, last.incarnation, last.step + 1, at, "crash"))
             rows += own
         return rows
-
-
-def _erase(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.name not in FILES_NEVER_LOST:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 async def _all(works: Iterable[Coroutine[Any, Any, object]]) -> None:
