@@ -68,6 +68,23 @@ def test_a_folder_remembers_that_its_name_had_another_one(tmp_path: Path) -> Non
     assert (tmp_path / "incarnation").read_text() == "8\nreborn\n"
 
 
+def test_a_drawn_number_is_the_first_of_its_folder(tmp_path: Path) -> None:
+    """What others have met below it was of a folder that is lost."""
+    identity = Identity(tmp_path, "n1")
+    identity.draw(700)
+    assert (tmp_path / "incarnation").read_text() == "700\ndrawn 700\n"
+    identity.release()
+    again = Identity(tmp_path, "n1")
+    assert again.next().node == NodeId("n1", 701)
+    assert [again.is_foreign(number) for number in (0, 699, 700, 701)] == [True, True, False, False]
+    assert not again.is_reborn
+    again.note_reborn()
+    assert again.is_reborn
+    assert not again.is_foreign(0), "that is known now"
+    assert (tmp_path / "incarnation").read_text() == "701\nreborn\n"
+    again.release()
+
+
 def test_a_folder_can_be_told_to_number_from_zero(tmp_path: Path) -> None:
     number_from_zero(tmp_path / "n1")
     assert incarnations(tmp_path / "n1", 2) == [NodeId("n1", 0), NodeId("n1", 1)]
@@ -97,6 +114,7 @@ def test_a_start_that_was_cut_off_leaves_a_file_that_is_ignored(tmp_path: Path) 
         (b"three\n", "is damaged: it should hold a number"),
         (b"\xff\xfe\x00", "is damaged: it should hold a number"),
         (b"9" * 5000, "is damaged: it should hold a number"),
+        (b"3\ndrawn x\n", "is damaged: it should hold a number"),
         (b"-2\n", "holds -2, which is no incarnation"),
         (str(LAST).encode(), f"holds {LAST}, which is no incarnation"),
     ],

@@ -210,6 +210,28 @@ async def test_a_node_that_started_alone_abandons_its_incarnation_when_told_of_a
 
 
 @live
+async def test_a_node_that_drew_a_high_number_hears_that_its_name_was_there_before(
+    cluster: Cluster,
+) -> None:
+    """Nothing has to be abandoned, but it must not found what its former self may have founded."""
+    n1 = await cluster.open("n1")
+    former = await cluster.dial(n1)
+    await former.connect("n2")
+    await former.close()
+    await until(lambda: n1.mesh.contacts["n2"].connection is None)
+    n2 = await cluster.open("n2", data=str(cluster.folder / "empty"))
+    drawn = n2.me
+    assert not n2.is_reborn
+    introduce(n1, n2)
+    await until(lambda: connected(n1, n2))
+    await until(lambda: n2.is_reborn)
+    assert n2.me == drawn
+    n2.mesh.handshake.reported(drawn.incarnation)
+    n2.mesh.handshake.reported(0)
+    assert n2.me == drawn
+
+
+@live
 async def test_an_abandoned_incarnation_forgets_its_records_and_never_returns(
     cluster: Cluster,
 ) -> None:

@@ -7,7 +7,9 @@ which tells it from a rival with the same number: a copied folder, or one that w
 the folder keeps a second process from running as the same node.
 
 The file `incarnation` has the number of the last start. A second line, `reborn`, says that the name
-had a folder before this one, which was lost.
+had a folder before this one, which was lost. Instead it may say `drawn` and the first number, which
+was drawn because nobody knew the name: an incarnation below it, if others have met one, is that of
+a lost folder.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ordercast.types import INCARNATION_BITS, NodeId
 from ordercast.wire.greeting import BIRTH_BYTES, Bearer
 
 LAST = (1 << INCARNATION_BITS) - 1
-REBORN = "reborn"
+REBORN, DRAWN = "reborn", "drawn"
 
 
 class Incarnation(NamedTuple):
@@ -53,7 +55,7 @@ class Identity:
             raise UsageError(f"{folder} cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._last, self.is_reborn = _read(self._counter)
+            self._last, self._origin = _read(self._counter)
         except BlockingIOError as error:
             self._lock.close()
             raise UsageError(f"{folder} is in use: is {name} running already?") from error
@@ -69,22 +71,44 @@ class Identity:
         """The folder remembers no incarnation."""
         return self._last is None
 
+    @property
+    def is_reborn(self) -> bool:
+        """The name had another folder before, so others know more of it than this one."""
+        return self._origin == REBORN
+
+    def is_foreign(self, number: int) -> bool:
+        """Whether this incarnation of our name is of another folder, as far as we can know."""
+        word, _, first = self._origin.partition(" ")
+        return word == DRAWN and number < int(first)
+
     def next(self) -> Incarnation:
         """The next incarnation of a folder that remembers one."""
         assert self._last is not None
-        return self.begin(self._last + 1, reborn=self.is_reborn)
+        return self._begin(self._last + 1, self._origin)
+
+    def draw(self, number: int) -> Incarnation:
+        """The first incarnation of a name that nobody knows."""
+        return self._begin(number, f"{DRAWN} {number}")
 
     def begin(self, number: int, *, reborn: bool) -> Incarnation:
-        """The incarnation with this number, durably: this folder will not use the number again.
+        """The incarnation with this number. Reborn: it is above that of another folder."""
+        return self._begin(number, REBORN if reborn else "")
 
-        Reborn: the name had another folder before, so others know more of it than this one.
-        """
+    def note_reborn(self) -> None:
+        """The name had another folder before, as others have said."""
+        self._write(self._last or 0, REBORN)
+
+    def _begin(self, number: int, origin: str) -> Incarnation:
+        """Durably: this folder will not use the number again."""
         if not (-1 if self._last is None else self._last) < number <= LAST:
             raise UsageError(f"{self._counter} cannot hold {number}, which is no incarnation")
-        _write(self._counter, f"{number}\n{REBORN}\n" if reborn else f"{number}\n")
-        self._last, self.is_reborn = number, reborn
+        self._write(number, origin)
         birth = os.urandom(BIRTH_BYTES)
         return Incarnation(NodeId(self.name, number), birth, time.monotonic_ns())
+
+    def _write(self, number: int, origin: str) -> None:
+        _write(self._counter, f"{number}\n{origin}\n" if origin else f"{number}\n")
+        self._last, self._origin = number, origin
 
     def release(self) -> None:
         self._lock.close()
@@ -96,20 +120,22 @@ def number_from_zero(folder: Path) -> None:
     (folder / "incarnation").write_text("-1\n", encoding="ascii")
 
 
-def _read(counter: Path) -> tuple[int | None, bool]:
-    """The number of the last start, and whether the name was reborn. None: there was no start."""
+def _read(counter: Path) -> tuple[int | None, str]:
+    """The number of the last start, and what is known of the first. None: there was no start."""
     try:
         if not counter.exists():
-            return None, False
+            return None, ""
         number, _, more = counter.read_text(encoding="ascii").partition("\n")
-        last = int(number)
+        last, origin = int(number), more.strip()
+        if origin.startswith(DRAWN):
+            int(origin.removeprefix(DRAWN))
     except ValueError as error:
         raise UsageError(f"{counter} is damaged: it should hold a number") from error
     except OSError as error:
         raise UsageError(f"{counter} cannot be read: {error.strerror}") from error
     if not -1 <= last < LAST:
         raise UsageError(f"{counter} holds {last}, which is no incarnation")
-    return last, more.strip() == REBORN
+    return last, origin
 
 
 def _write(counter: Path, text: str) -> None:

@@ -27,10 +27,10 @@ class NameWatch:
         self,
         abandon: Callable[[int], None],
         end: Callable[[NameTaken], None],
-        founded_unknown: Callable[[], bool],  # alone, by a node whose folder was empty
+        is_outdated_by: Callable[[int], bool],  # an incarnation before ours
     ) -> None:
         self._abandon = abandon
-        self._founded_unknown = founded_unknown
+        self._is_outdated_by = is_outdated_by
         self._end = end
         self._loop = asyncio.get_running_loop()
         self._opened_at = self._loop.time() - ABANDON_SECONDS
@@ -40,7 +40,7 @@ class NameWatch:
 
     def reported(self, ours: int, known: int) -> None:
         """Somebody has met this incarnation of our name. It may be ours."""
-        if known > ours or (known != ours and self._founded_unknown()):
+        if known > ours or (known < ours and self._is_outdated_by(known)):
             self.superseded(known)
 
     def superseded(self, newest: int) -> None:

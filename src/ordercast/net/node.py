@@ -82,7 +82,6 @@ class Node:
         self.groups: dict[str, Group] = {}
         self.arrivals: Iterator[int] = count(1)  # what was delivered in any group, numbered
         self._broken: OrdercastError | None = None  # BROKEN, and then CLOSED: why
-        self._is_drawn = False  # its folder was empty, and nobody knew its name: the number is new
         # Since it was entered; what must be closed is on the stack.
         self._stack = AsyncExitStack()
         self.arrived: Condition  # notified of every arrival
@@ -149,8 +148,9 @@ class Node:
             security = self._protection.security
             answers = await ask(config.name, config.cluster, places, security)
         number = first_incarnation(config.name, answers.reported, answers.is_sure, Random())
-        self._is_drawn = not answers.reported
-        return identity.begin(number.incarnation, reborn=bool(answers.reported))
+        if not answers.reported:
+            return identity.draw(number.incarnation)
+        return identity.begin(number.incarnation, reborn=True)
 
     def _assemble(self, us: Incarnation) -> None:
         """All the parts, which know each other."""
@@ -168,7 +168,7 @@ class Node:
         stack.push_async_callback(self._committer.close)
         self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
         security = self._protection.security
-        watch = NameWatch(self._abandon, self._stop, self._founded_unknown)
+        watch = NameWatch(self._abandon, self._stop, self._is_outdated_by)
         stack.callback(watch.close)
         self.mesh = Mesh(us, config.cluster, self.driver, Random(), security, watch)
         self.mesh.handshake.advertise = config.advertise or ""
@@ -260,12 +260,19 @@ class Node:
         """Its name had a folder before this one, which was lost: peers know more of it than it."""
         return self._identity.is_reborn
 
-    def _founded_unknown(self) -> bool:
-        """Whether we founded a group alone, and cannot know whether our name had one before."""
-        plans = (group.departure.plan for group in self.groups.values())
-        return self._is_drawn and any(
-            plan.entry is not None and plan.entry.founds for plan in plans
-        )
+    def _is_outdated_by(self, older: int) -> bool:
+        """Others have met this incarnation. If it is of a folder that was lost, and we have founded
+        a group alone since, nobody knows what it had in that group: ours must not go on."""
+        if not self._identity.is_foreign(older):
+            return False
+        entries = (group.departure.plan.entry for group in self.groups.values())
+        if any(entry is not None and entry.founds for entry in entries):
+            return True
+        try:
+            self._identity.note_reborn()  # and from now on it founds none
+        except UsageError as error:
+            self._stop(DiskError(str(error)))
+        return False
 
     def _abandon(self, newest: int) -> None:
         """Others have met this incarnation of our name: ours ends like a crash, and what it
@@ -295,7 +302,7 @@ class Node:
         except UsageError as error:
             self._stop(DiskError(str(error)))
             return
-        self.me, self._is_drawn = us.node, False
+        self.me = us.node
         self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
         self.driver.become(self.me)
         self._directory.me = self.me
