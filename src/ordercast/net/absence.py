@@ -81,14 +81,14 @@ class Absence:
             return Absent(inside, f"{_are(inside)} in {plan.group!r}, and will let this member in")
         if entry.founds:
             return Absent()
+        if len(entry.last) > 1:
+            last = tuple(name for name in entry.last if name != self._me)
+            why = f"it was in {plan.group!r} with {listing(last)}: one of them must be in it"
+            return Absent(last, f"{why}, or a majority must be here to found it again")
         if not connected:
             where = f"nobody answers at {listing(self._seeds)}" if self._seeds else "nobody is here"
             return Absent((), f"{where}, and this node may not found {plan.group!r} by itself")
         names = tuple(sorted(present)) or tuple(connected)
-        if len(entry.last) > 1:
-            last = tuple(name for name in entry.last if name != self._me)
-            why = f"it was in {plan.group!r} with {listing(last)}, and needs a majority of them"
-            return Absent(last, f"{why} if nobody is in it")
         if entry.expect:
             return Absent(names, f"{1 + len(present)} of {entry.expect} expected nodes are there")
         if entry.founder:

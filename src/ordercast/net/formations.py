@@ -18,11 +18,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel import inputs
+from ordercast.net.absence import listing
 from ordercast.net.progress import Progress
 from ordercast.types import Event, Invitation, Refused, View
 
@@ -123,8 +124,31 @@ class Formations:
 
     # --- what the application wants ----------------------------------------------------------
 
-    async def reform(self, members: tuple[str, ...] | None) -> View:
-        """The first view of another formation. NotFormed: there is none, and why."""
+    async def reform(
+        self, planned: Sequence[str], members: list[str] | None, timeout: float | None
+    ) -> View:
+        """The first view of another formation. NotFormed: there is none, and why.
+
+        `planned`: all that may be members.
+        """
+        me, name = self._driver.me, self._group
+        for one in members or ():
+            if one not in planned:
+                raise UsageError(f"{one} is not a member of {name!r}: {listing(planned)}")
+        if members is not None and me.name not in members:
+            raise UsageError(f"{me.name} forms {name!r}, and so is in it: give it too")
+        wanted = None if members is None else tuple(sorted(set(members)))
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._reform(wanted)
+        except TimeoutError:
+            raise TimeoutError(
+                f"{me} saw no new formation of {name!r} within {timeout} s: it may still be "
+                "formed; wait for its view in the group's stream, or call reform again"
+                f"{self._progress.reason()}"
+            ) from None
+
+    async def _reform(self, members: tuple[str, ...] | None) -> View:
         before, refused = self.current, self._refused
         self._waiting += 1
         try:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.kernel.family import Family, Level, Plan
+from ordercast.kernel.family import Entry, Family, Level, Plan
+from ordercast.kernel.founding import entry_of
 from ordercast.kernel.terms import terms_of
 from ordercast.levels import chosen, level_type, not_a_level
-from ordercast.net.config import Config, table_of
+from ordercast.net.config import Config, GroupRules, table_of
 from ordercast.net.directory import BY_PEERS
 from ordercast.net.message import Hooks
 from ordercast.net.security import may
@@ -23,40 +24,103 @@ from ordercast.units import Quantity
 log = logging.getLogger("ordercast.net")
 
 
+class Wanted(NamedTuple):
+    """How an application asks to be in a group."""
+
+    members: list[str] | None = None  # exactly these: the group is closed
+    expect: int | None = None
+    founder: str | None = None
+
+
+class Past(NamedTuple):
+    """What a node's folder says about a group."""
+
+    last: tuple[str, ...] = ()  # the members when this node was last in it
+    reborn: bool = False  # an earlier folder was lost, so the node may have been in it
+
+
+class Joining(NamedTuple):
+    family: Family
+    plan: Plan  # as the machine is configured with it
+    terms: dict[str, str]  # that others compare
+
+
 def plan_of(
     config: Config,
     families: Mapping[str, Family],
     name: str,
     level: Level,
-    members: list[str] | None,
+    wanted: Wanted,
     hooks: Hooks,
-) -> tuple[Family, Plan, dict[str, str]]:
-    """The group as its machine is configured with it, and the terms that others compare.
-
-    UsageError: it cannot be joined like that.
-    """
+    past: Past,
+) -> Joining:
+    """The group as this node joins it. UsageError: it cannot be joined like that."""
     if objection := objection_to_group(name):
         raise UsageError(objection)
     family, options = chosen(_checked(level, families), families)
-    rules = config.group.get(name)
-    names = members or (rules.members if rules else None)
     if family.not_live:
         raise UsageError(f"{name!r}: {family.not_live}")
-    if unfit := family.objection(name, options, names):
+    rules = config.group.get(name, GroupRules())
+    wanted = Wanted(
+        wanted.members or rules.members,
+        wanted.expect if wanted.expect is not None else rules.expect,
+        wanted.founder or rules.founder,
+    )
+    _check_wanted(name, family, wanted)
+    if unfit := family.objection(name, options, wanted.members):
         raise UsageError(unfit.why)
     _check_hooks(name, family, options, hooks)
     if hooks.vote is not None and family.formation is not None:
         options = family.formation.asking(options)
-    listed = bool(names)
-    names = names or [config.name, *config.peers]
+    entry = None
+    names = wanted.members or [config.name, *config.peers]
+    if _is_open(config, family, wanted):
+        names, entry = [config.name], _entry(config, wanted, past)
     _check_members(config, name, names, family.largest_group)
-    plan = Plan(name, tuple(sorted(set(names))), options, formed=False)
+    plan = Plan(name, tuple(sorted(set(names))), options, formed=False, entry=entry)
     for advice in family.advice(plan, 0.0):
         log.warning("%s: %s", name, advice)
     terms = terms_of(family.name, plan, family.personal)
-    if not listed:
+    if entry is None and not wanted.members:
         terms["members"] = BY_PEERS
-    return family, plan, terms
+    if wanted.expect:
+        terms["expect"] = str(wanted.expect)
+    return Joining(family, plan, terms)
+
+
+def _check_wanted(name: str, family: Family, wanted: Wanted) -> None:
+    members, expect, founder = wanted
+    if expect is None and founder is None:
+        return
+    what = "expect" if founder is None else "founder"
+    if members:
+        raise UsageError(f"{name!r} has the members that are listed: {what} is for open groups")
+    if not family.opens:
+        raise UsageError(f"{name!r} is {family.name}, which is never open: list its members")
+    if expect is not None and founder is not None:
+        raise UsageError(f"{name!r}: give a founder, or how many to expect, and not both")
+    if expect is not None and not 1 <= expect <= family.largest_group:
+        most = family.largest_group
+        raise UsageError(f"{name!r} cannot expect {expect} members: give 1 to {most}")
+
+
+def _is_open(config: Config, family: Family, wanted: Wanted) -> bool:
+    """Configured peers are the members of a group that says nothing about its members."""
+    says = wanted.expect is not None or wanted.founder is not None
+    return family.opens and not wanted.members and (says or bool(config.seeds) or not config.peers)
+
+
+def _entry(config: Config, wanted: Wanted, past: Past) -> Entry:
+    ours = (config.listen, config.advertise)  # all nodes may have one list
+    others = [seed for seed in config.seeds if seed not in ours]
+    return entry_of(
+        config.name,
+        seeds=bool(others or config.peers),
+        expect=wanted.expect or 0,
+        founder=wanted.founder or "",
+        reborn=past.reborn,
+        last=past.last,
+    )
 
 
 def _checked(level: Level, families: Mapping[str, Family]) -> Level:

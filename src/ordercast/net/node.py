@@ -40,7 +40,8 @@ from ordercast.net.driver import Driver
 from ordercast.net.formations import Vote
 from ordercast.net.group import Group
 from ordercast.net.identity import Identity, Incarnation
-from ordercast.net.joining import plan_of
+from ordercast.net.joining import Past, Wanted, plan_of
+from ordercast.net.last_members import LastMembers
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
@@ -94,6 +95,7 @@ class Node:
         self._machines: Machines
         self._committer: Committer
         self._directory: Directory
+        self._last_members: LastMembers
         self._protection: Protection
 
     # --- start and stop ----------------------------------------------------------------------
@@ -156,6 +158,7 @@ class Node:
         """All the parts, which know each other."""
         config, stack = self.config, self._stack
         codec = Codec(self.families.values())
+        self._last_members = LastMembers(self._identity.folder)
         self.store = _opened_store(self._identity.folder, codec)
         stack.callback(self.store.close)
         trace = None if config.trace is None else RowLog(Path(config.trace))
@@ -299,7 +302,8 @@ class Node:
         number = first_incarnation(self.me.name, [above], False, Random()).incarnation
         try:
             us = self._identity.begin(number, reborn=True)
-        except UsageError as error:
+            self._last_members.forget()
+        except (UsageError, DiskError) as error:
             self._stop(DiskError(str(error)))
             return
         self.me = us.node
@@ -341,6 +345,7 @@ class Node:
         if name == self.me.name:
             raise UsageError(f"{name} is this node")
         self.mesh.forget(name)
+        self._last_members.drop(name)
         log.warning("%s forgets %s, as its operator wants", self.me, name)
 
     # --- groups ------------------------------------------------------------------------------
@@ -351,12 +356,21 @@ class Node:
         level: Level,
         members: list[str] | None = None,
         *,
+        expect: int | None = None,
+        founder: str | None = None,
         snapshot: Callable[[], bytes] | None = None,
         restore: Callable[[bytes], None] | None = None,
         vote: Vote | None = None,
         read: bool = True,
     ) -> Group:
-        """Joins a group. Its members are those given, those configured, or all known nodes.
+        """Joins a group by its name. Its members find each other by the seeds of their nodes.
+
+        `members` closes the group: exactly these names. In an open group any node of the cluster
+        may join at any time. Who begins it must be clear: with `expect` the first view waits until
+        so many nodes are there, which must be more than half of those that may start at first;
+        `founder` names the only node that may found it. With none of these a node without seeds
+        founds it, and a node with seeds waits for a member. If a node has only `peers`, and nothing
+        is said about members, they are its members.
 
         `snapshot` returns the application's state for members that join later; `restore` takes the
         state of another member when this one joins; both are called while the group is read. They
@@ -373,7 +387,9 @@ class Node:
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         hooks = Hooks(snapshot, restore, vote, read)
-        family, plan, terms = plan_of(self.config, self.families, name, level, members, hooks)
+        wanted = Wanted(members, expect, founder)
+        past = Past(self._last_members.of(name), self.is_reborn)
+        family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
         machine = self._machines.take(family, plan)
         group = Group(
             self,
@@ -394,8 +410,11 @@ class Node:
         present = self._directory.present
         return Absence(plan, self.me.name, self.mesh.contacts, present, seeds)
 
-    def changed(self, group: str) -> None:
-        self._directory.changed(group)
+    def changed(self, name: str) -> None:
+        group = self.groups[name]
+        if group.departure.plan.entry is not None and group.readiness.is_in:
+            self._last_members.note(name, group.readiness.lasting)  # before anybody reads of it
+        self._directory.changed(name)
 
     async def reform(
         self, name: str, members: list[str] | None = None, *, timeout: float | None = None
@@ -415,22 +434,9 @@ class Node:
             }
             kinds = " and ".join(sorted(formed, reverse=True))
             raise UsageError(f"{name!r} is {group.family}: only {kinds} groups are formed")
-        planned = group.departure.plan.members
-        for one in members or ():
-            if one not in planned:
-                raise UsageError(f"{one} is not a member of {name!r}: {', '.join(planned)}")
-        if members is not None and self.me.name not in members:
-            raise UsageError(f"{self.me.name} forms {name!r}, and so is in it: give it too")
-        wanted = None if members is None else tuple(sorted(set(members)))
-        try:
-            async with asyncio.timeout(timeout):
-                return await group.formations.reform(wanted)
-        except TimeoutError:
-            raise TimeoutError(
-                f"{self.me} saw no new formation of {name!r} within {timeout} s: it may still be "
-                "formed; wait for its view in the group's stream, or call reform again"
-                f"{group.reason()}"
-            ) from None
+        plan = group.departure.plan
+        planned = plan.members if plan.entry is None else (self.me.name, *self.mesh.contacts)
+        return await group.formations.reform(planned, members, timeout)
 
     def leave(self, group: Group) -> None:
         """Notifies the others and forgets the group. `group.leave()` waits for stability before."""

@@ -3,8 +3,8 @@
 Rules.
  1. A member is in its group from its first view on. Where there are no views, it is in when its
     machine notifies of it (`Joined`), or delivers an event.
- 2. If the machine says for whom it waits, that counts. If it says nothing, what the node sees of
-    the others is the reason (`absence.py`).
+ 2. If the machine names those for whom it waits, that counts, together with what the node sees of
+    them. If it knows of nobody, what the node sees of all is the reason (`absence.py`).
  3. The stream shows why the member waits when that has changed, at most once a second. A member
     that is in its group within a second shows nothing.
 """
@@ -14,6 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic_ns
+
+from msgspec.structs import replace
 
 from ordercast.net.absence import Absence, listing
 from ordercast.types import Joined, Left, NodeId, View, Waiting
@@ -33,6 +35,7 @@ class Readiness:
         self.is_in = False
         self.view: View | None = None  # the last one that the machine installed
         self._present: dict[NodeId, None] = {}  # where there are no views
+        self._silent: set[str] = set()  # perhaps they go on without us
         self._group = group
         self._me = me
         self._absence = absence
@@ -50,6 +53,12 @@ class Readiness:
         """Of the last view, or else all that are present as far as this member knows."""
         return self.view.members if self.view is not None else tuple(sorted(self._present))
 
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """Names that may be in the group still if this member is gone for a while."""
+        names = {member.name for member in self.members} | {self._me.name}
+        return tuple(sorted(names if self.view is not None else names | self._silent))
+
     # --- what the machine reports ----------------------------------------------------------------
 
     def heard(self, item: object) -> bool:
@@ -64,12 +73,15 @@ class Readiness:
                 self.enter()
             case Joined(member=member):
                 self._present[member] = None
+                self._silent.discard(member.name)
                 if member == self._me:
                     self.enter()
                 else:
                     self._changed()
-            case Left(member=member):
+            case Left(member=member, why=why):
                 self._present.pop(member, None)
+                if why == "silent":
+                    self._silent.add(member.name)
                 self._changed()
         return True
 
@@ -83,10 +95,14 @@ class Readiness:
     @property
     def waiting(self) -> Waiting | None:
         """For whom this member waits; None: for nobody, as far as it knows."""
-        if self._told is not None or self.is_in:
-            return self._told
+        told = self._told
+        if told is not None and told.on:
+            seen = self._absence.of(told.on).why
+            return replace(told, why=f"{told.why} ({seen})") if seen else told
+        if self.is_in:
+            return told
         on, why = self._absence.before()
-        return Waiting(self._group, on, why, self._since) if why else None
+        return Waiting(self._group, on, why, self._since) if why else told
 
     def reason(self) -> str:
         """The end of a sentence that says that something took too long; "": nothing is known."""

@@ -1,0 +1,75 @@
+"""The members of each open group when this node was last in it: the file `groups` of its folder.
+
+Whether a node may found a group depends on it (`kernel/founding.py`), so it is durable before the
+application hears of a view. It is written when it has changed, which is rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ordercast.errors import DiskError, UsageError
+from ordercast.store.log import PRIVATE, flush, sync_folder
+
+MOST_NAMES = 64
+"""Names of a group that are remembered. A majority of these may found it again."""
+
+
+class LastMembers:
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "groups"
+        self._known: dict[str, list[str]] = {}
+        try:
+            if self._file.exists():
+                found = self._file.read_bytes()
+                self._known = msgspec.json.decode(found, type=dict[str, list[str]])
+        except msgspec.DecodeError as error:
+            raise UsageError(f"{self._file} is damaged: it should hold names by group") from error
+        except OSError as error:
+            raise UsageError(f"{self._file} cannot be read: {error.strerror}") from error
+
+    def of(self, group: str) -> tuple[str, ...]:
+        """Sorted; none: this node was never in the group."""
+        return tuple(self._known.get(group, ()))
+
+    def note(self, group: str, names: Iterable[str]) -> None:
+        """Who is in the group now, ourselves included."""
+        members = sorted(set(names))
+        before = self._known.get(group)
+        if len(members) > MOST_NAMES:
+            if before is not None and len(before) == MOST_NAMES:
+                return  # enough of them to be sure that it is not us alone
+            members = members[:MOST_NAMES]
+        if members != before:
+            self._known[group] = members
+            self._write()
+
+    def drop(self, name: str) -> None:
+        """This node will not come back: it counts in no group any more."""
+        known = {
+            group: [one for one in names if one != name] for group, names in self._known.items()
+        }
+        if known != self._known:
+            self._known = known
+            self._write()
+
+    def forget(self) -> None:
+        """Another incarnation begins, which was in no group."""
+        self._known = {}
+        self._write()
+
+    def _write(self) -> None:
+        fresh = self._file.with_suffix(".tmp")
+        try:
+            fresh.touch(PRIVATE)
+            with fresh.open("wb") as file:
+                file.write(msgspec.json.encode(self._known))
+                file.flush()
+                flush(file.fileno())
+            fresh.rename(self._file)
+            sync_folder(self._file.parent)
+        except OSError as error:
+            raise DiskError(f"{self._file} cannot be written: {error.strerror}") from error

@@ -1,0 +1,186 @@
+"""Open groups: a seed and a name are enough, and nodes that nobody listed join at any time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.net.nodes import QUICK as FIFO
+from tests.net.nodes import Cluster, live, messages_of, place_of, until
+from tests.net.ordered import QUICK as TOTAL
+
+from ordercast import Atomic, Causal, Gossip, Group, Mismatch, Node, Total, UsageError
+from ordercast.kernel.family import Level
+from ordercast.protocol.families import FAMILIES
+
+FAST = {"prompt_after": "5ms", "silence_limit": "50ms", "suspicion_limit": "400ms"}
+LEVELS: dict[str, Level] = {
+    "fifo": FIFO,
+    "gossip": Gossip(round="10ms"),
+    "causal": Causal(round="10ms", lease="400ms", tickets=4),
+    "total": TOTAL,
+    "sequenced": Total(by="sequencer", **FAST),
+    "atomic": Atomic(**FAST),
+}
+OPEN = {name: level for name, level in LEVELS.items() if FAMILIES[name].opens}
+
+
+def in_every_family(story: Any) -> Any:
+    """Runs a story about an open group in each family that has such."""
+
+    @pytest.mark.parametrize("family", OPEN)
+    def test(family: str, tmp_path, caplog) -> None:
+        @live
+        async def staged(cluster: Cluster) -> None:
+            await story(cluster, OPEN[family])
+
+        staged("asyncio", tmp_path, caplog)
+
+    test.__doc__ = story.__doc__
+    return test
+
+
+async def found(cluster: Cluster, level: Level) -> tuple[Node, Group]:
+    node = await cluster.open("n1")
+    group = node.join("orders", level)
+    await group.ready()
+    return node, group
+
+
+async def enter(
+    cluster: Cluster, name: str, seed: Node, level: Level, **more: Any
+) -> tuple[Node, Group]:
+    node = await cluster.open(name, seeds=[place_of(seed)])
+    return node, node.join("orders", level, **more)
+
+
+async def say(group: Group, data: bytes) -> None:
+    if group.permit is not None and group.updating is None:
+        await group.become_updater()
+    await group.send(data)
+
+
+@in_every_family
+async def test_a_node_that_nobody_has_heard_of_joins_later(cluster: Cluster, level: Level) -> None:
+    n1, first = await found(cluster, level)
+    n2, second = await enter(cluster, "n2", n1, level)
+    _, third = await enter(cluster, "n3", n1, level)
+    for group in (second, third):
+        await group.ready()
+    await say(first, b"before")
+    _, late = await enter(cluster, "stranger", n2, level)
+    await late.ready()
+    groups = (first, second, third, late)
+    await until(lambda: all(len(group.members) == 4 for group in groups))
+    for number, group in enumerate(groups):
+        await say(group, b"from %d" % number)
+    for group in groups:
+        heard: set[bytes] = set()
+        while len(heard - {b"before"}) < 4:
+            [message] = await messages_of(group, 1)
+            heard.add(message.data)
+        assert heard - {b"before"} == {b"from %d" % number for number in range(4)}
+
+
+@in_every_family
+async def test_a_node_with_a_seed_waits_and_says_so(cluster: Cluster, level: Level) -> None:
+    n1 = await cluster.open("n1")
+    _, second = await enter(cluster, "n2", n1, level)
+    with pytest.raises(TimeoutError, match=r"n2 is not in 'orders' after 0\.5 s: it waits"):
+        await second.ready(timeout=0.5)
+    first = n1.join("orders", level)
+    await first.ready()
+    await second.ready()
+
+
+@in_every_family
+async def test_a_seed_that_is_not_in_the_group_introduces_its_members(
+    cluster: Cluster, level: Level
+) -> None:
+    seed = await cluster.open("seed")
+    _, first = await enter(cluster, "n1", seed, level, founder="n1")
+    _, second = await enter(cluster, "n2", seed, level, founder="n1")
+    for group in (first, second):
+        await group.ready()
+
+
+@in_every_family
+async def test_an_expected_number_founds_the_group_together(cluster: Cluster, level: Level) -> None:
+    n1 = await cluster.open("n1")
+    groups = [n1.join("orders", level, expect=3)]
+    groups.append((await enter(cluster, "n2", n1, level, expect=3))[1])
+    if not isinstance(level, Gossip):  # which has nothing to found
+        with pytest.raises(TimeoutError):
+            await groups[0].ready(timeout=0.5)
+    groups.append((await enter(cluster, "n3", n1, level, expect=3))[1])
+    for group in groups:
+        await group.ready()
+    _, later = await enter(cluster, "n4", n1, level)
+    await later.ready()
+
+
+@in_every_family
+async def test_a_number_that_others_do_not_expect_is_an_error(
+    cluster: Cluster, level: Level
+) -> None:
+    n1 = await cluster.open("n1")
+    first = n1.join("orders", level, expect=3)
+    _, second = await enter(cluster, "n2", n1, level, expect=4)
+    await until(lambda: first.ended or second.ended)
+    why = first.ended or second.ended
+    assert isinstance(why, Mismatch)
+    assert "expect is" in str(why)
+
+
+@in_every_family
+async def test_a_node_comes_back_to_its_group_and_does_not_found_another(
+    cluster: Cluster, level: Level
+) -> None:
+    n1, first = await found(cluster, level)
+    n2, second = await enter(cluster, "n2", n1, level)
+    for group in (first, second):
+        await until(lambda group=group: len(group.members) == 2)
+    await n1.abort()
+    again = await cluster.open("n1")
+    group = again.join("orders", level)
+    if not isinstance(level, Gossip):
+        with pytest.raises(TimeoutError, match=r"n1#1 is not in 'orders' .*: it waits for n2"):
+            await group.ready(timeout=0.2)
+    again.mesh.know("n2", place_of(n2))
+    await group.ready()
+    await until(lambda: len(group.members) == 2)
+
+
+@in_every_family
+async def test_a_settings_file_may_say_who_founds_a_group(cluster: Cluster, level: Level) -> None:
+    rules = {"orders": {"founder": "n1"}, "prices": {"expect": 2}}
+    n1 = await cluster.open("n1", group=rules)
+    n2 = await cluster.open("n2", group=rules, seeds=[place_of(n1)])
+    for name in rules:
+        groups = [node.join(name, level) for node in (n1, n2)]
+        await until(lambda groups=groups: all(len(group.members) == 2 for group in groups))
+
+
+@live
+async def test_a_node_with_peers_alone_has_a_closed_group_of_them(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    n2 = await cluster.open("n2", peers={"n1": place_of(n1)})
+    group = n2.join("orders", FIFO)
+    assert group.departure.plan.members == ("n1", "n2")
+    assert group.departure.plan.entry is None
+    n1.join("orders", FIFO, ["n1", "n2"])
+    await until(lambda: len(group.members) == 2)
+
+
+@in_every_family
+async def test_what_cannot_be_joined_is_refused_at_once(cluster: Cluster, level: Level) -> None:
+    (node,) = await cluster.nodes("n1")
+    for wanted, said in (
+        ({"members": ["n1"], "expect": 2}, "expect is for open groups"),
+        ({"members": ["n1"], "founder": "n1"}, "founder is for open groups"),
+        ({"founder": "n1", "expect": 2}, "and not both"),
+        ({"expect": 0}, "cannot expect 0 members: give 1 to"),
+        ({"expect": 1_000_000}, "cannot expect 1000000 members"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            node.join("orders", level, **wanted)
