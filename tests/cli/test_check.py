@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ordercast.check.laws import LAWS
+from ordercast.trace.log import RowLog
 from ordercast.trace.parquet import ParquetSink
+from ordercast.trace.row_files import read_row_files
+from ordercast.trace.schema import Row
 from ordercast.trace.text import parse_history
 
 HISTORIES = Path(__file__).resolve().parents[1] / "histories"
@@ -149,3 +153,59 @@ def test_bad_histories_name_the_line(ordercast, tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     assert ordercast("check", path).code == 2
     assert ordercast("check", tmp_path / "absent.history").code == 2
+
+
+# --- what live nodes wrote --------------------------------------------------------------------
+
+
+def write_rows(file: Path, *rows: tuple[Any, ...]) -> None:
+    """Rows of one process: incarnation, step, kind, and for events of g their origin and number."""
+    log = RowLog(file)
+    for incarnation, step, kind, *event in rows:
+        given = dict(zip(("origin", "number"), event, strict=False))
+        group = None if kind in ("start", "stop") else "g"
+        log.write(Row(file.stem, incarnation, step, step, kind, group=group, **given))
+    log.close()
+
+
+SENT = ((0, 1, "start"), (0, 2, "join"), (0, 3, "submit", "n1", 1), (0, 4, "deliver", "n1", 1))
+
+
+def test_the_rows_of_live_nodes_are_judged_as_one_run(ordercast, tmp_path: Path) -> None:
+    write_rows(tmp_path / "n1.rows", *SENT, (0, 5, "stop"))
+    received = ((0, 1, "start"), (0, 2, "join"), (0, 3, "deliver", "n1", 1))
+    write_rows(tmp_path / "n2.rows", *received, (0, 4, "stop"))
+    ran = ordercast("check", tmp_path, "--family", "fifo", "--json")
+    assert ran.code == 0, ran.out
+    printed = json.loads(ran.out)
+    assert (printed["rows"], printed["ending"]) == (9, "finished")
+    write_rows(tmp_path / "n2.rows", (1, 1, "start"), (1, 2, "deliver", "n9", 1))
+    ran = ordercast("check", tmp_path, "--laws", "no-creation", "--json")
+    assert ran.code == 3
+    assert json.loads(ran.out)["ending"] == "cut", "n2 has not stopped"
+    write_rows(tmp_path / "n2.rows", (1, 3, "stop"))
+    ran = ordercast("check", tmp_path, "--laws", "no-creation")
+    assert (ran.code, "no-creation is broken" in ran.out) == (1, True)
+
+
+def test_a_killed_incarnation_that_a_later_one_follows_has_crashed(tmp_path: Path) -> None:
+    write_rows(tmp_path / "n1.rows", *SENT, (1, 1, "start"), (1, 2, "stop"))
+    trace = read_row_files(tmp_path, "fifo")
+    kinds = [(row.incarnation, row.step, row.kind) for row in trace.rows]
+    assert kinds[3:] == [(0, 4, "deliver"), (0, 5, "crash"), (1, 1, "start"), (1, 2, "stop")]
+    assert trace.header.ending == "finished"
+
+
+def test_rows_that_cannot_be_judged_are_rejected_with_what_to_do(ordercast, tmp_path: Path) -> None:
+    file = tmp_path / "n1.rows"
+    write_rows(file, *SENT)
+    assert "give --family, such as --family fifo, or --laws" in ordercast("check", tmp_path).err
+    assert "give the folder with those of all" in ordercast("check", file).err
+    ran = ordercast("check", "tests/histories", "--family", "fifo")
+    assert (ran.code, ran.err[:34]) == (2, "ordercast: --family is for .rows f")
+    ran = ordercast("check", tmp_path, "--family", "fifoo")
+    assert "unknown family 'fifoo': did you mean 'fifo'?" in ran.err
+    (tmp_path / "copy.rows").write_bytes(file.read_bytes())
+    ran = ordercast("check", tmp_path, "--family", "fifo")
+    assert ran.code == 2
+    assert "both have rows of incarnation 0 of 'n1': give the files of one run" in ran.err

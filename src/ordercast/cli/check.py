@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 from rich.text import Text
 
 from ordercast.check.explain import explain
-from ordercast.check.history import PROMISES
+from ordercast.check.history import PROMISES, FamilyPromises
 from ordercast.check.laws import judge_run, named
-from ordercast.check.promise import NotAsked
+from ordercast.check.promise import NotAsked, promises_with
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import TraceError, UsageError, unknown_word
+from ordercast.levels import find_family
 from ordercast.spark.session import EMBEDDED
 from ordercast.trace.lake import find_runs, read_lake
+from ordercast.trace.row_files import SUFFIX, holds_row_files, read_row_files
 from ordercast.trace.schema import Trace
 from ordercast.trace.text import parse_history
 
@@ -41,10 +43,12 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "check",
         help="judge traces, whoever wrote them",
-        description="Checks the laws on every run of a trace lake, on one run's folder, or on a "
-        "history written by hand (a .history file).",
+        description="Checks the laws on every run of a trace lake, on one run's folder, on a "
+        "history written by hand (a .history file), or on a folder with the .rows files that the "
+        "nodes of a live program wrote.",
     )
     parser.add_argument("lake", type=Path, metavar="LAKE", help="a folder of traces, or a history")
+    parser.add_argument("--family", help="of the groups in .rows files, which do not say it")
     parser.add_argument(
         "--laws", help="these laws, separated by commas, instead of those that its family promises"
     )
@@ -67,12 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--laws names no law")
         named(laws)  # a wrong name is refused before anything is read
     answers: list[Answer] = []
-    spark = arguments.engine == "spark" and arguments.lake.suffix != HISTORY
-    for judged in _judged_by_spark(arguments, laws) if spark else _judged(arguments.lake, laws):
+    for judged in _judged_runs(arguments, laws):
         if judged.error is not None:
             raise TraceError(judged.error)
         family = judged.family
-        if family is not None and family not in PROMISES and laws is None:
+        if family is not None and family not in _promises(arguments) and laws is None:
             why = unknown_word("family", family, PROMISES)
             screen.stderr().print(f"{judged.run}: {why} All laws are judged.", markup=False)
         verdicts = judged.verdicts
@@ -93,10 +96,36 @@ def run(arguments: argparse.Namespace) -> int:
     return 3 if Answer.UNKNOWN in answers else 0
 
 
-def _judged(path: Path, laws: list[str] | None) -> Iterator[Judged]:
-    for trace in _traces(path):
+def _judged_runs(arguments: argparse.Namespace, laws: list[str] | None) -> Iterator[Judged]:
+    path, family = arguments.lake, arguments.family
+    if path.suffix == SUFFIX and path.is_file():
+        raise UsageError(f"{path} has the rows of one node: give the folder with those of all")
+    if holds_row_files(path):
+        if family is None and laws is None:
+            raise UsageError(
+                f"{path}: rows of live nodes do not say which family ran: give --family, such as "
+                "--family fifo, or --laws"
+            )
+        name = None if family is None else find_family(family).name
+        traces = iter([read_row_files(path, name)])
+        return _judged(traces, laws, _promises(arguments))
+    if family is not None:
+        raise UsageError(f"--family is for {SUFFIX} files, and there is none: {path}")
+    if arguments.engine == "spark" and path.suffix != HISTORY:
+        return _judged_by_spark(arguments, laws)
+    return _judged(_traces(path), laws, PROMISES)
+
+
+def _promises(arguments: argparse.Namespace) -> FamilyPromises:
+    return promises_with([find_family(arguments.family)] if arguments.family else [])
+
+
+def _judged(
+    traces: Iterator[Trace], laws: list[str] | None, promises: FamilyPromises
+) -> Iterator[Judged]:
+    for trace in traces:
         header = trace.header
-        judged = judge_run(trace, laws)
+        judged = judge_run(trace, laws, promises)
         yield Judged(header.run, header.family, str(header.ending), len(trace.rows), *judged)
 
 
