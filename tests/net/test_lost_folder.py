@@ -21,10 +21,13 @@ from tests.net.nodes import (
     view_of,
 )
 from tests.net.ordered import Readers, judged, traced
+from tests.net.test_open import enter, found, in_every_family, say
 
 from ordercast import Causal, Group, Node
 from ordercast.errors import Abandoned, NameTaken
+from ordercast.kernel.family import Level
 from ordercast.net import asking, authority, name_watch
+from ordercast.net.node import NodeState
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
@@ -229,6 +232,30 @@ async def test_a_node_that_drew_a_high_number_hears_that_its_name_was_there_befo
     n2.mesh.handshake.reported(drawn.incarnation)
     n2.mesh.handshake.reported(0)
     assert n2.me == drawn
+
+
+@in_every_family
+async def test_a_founder_that_lost_its_folder_comes_back_to_its_group(
+    cluster: Cluster, level: Level
+) -> None:
+    """It has no seeds, so it founds the group again; then it hears that its name was there."""
+    n1, first = await found(cluster, level)
+    n2, second = await enter(cluster, "n2", n1, level)
+    await until(lambda: len(first.members) == len(second.members) == 2)
+    place = place_of(n1)
+    await lose(cluster, n1)
+    again = await cluster.open("n1", listen=place)
+    group = again.join("orders", level)
+    await until(lambda: again.is_reborn)
+    if not group.is_open:
+        assert isinstance(group.ended, Abandoned)
+        await until(lambda: again.state is NodeState.OPEN)
+        group = again.join("orders", level)
+    await group.ready()
+    await until(lambda: again.me in second.members and n2.me in group.members)
+    await say(group, b"back")
+    heard = await messages_of(second, 1)
+    assert (heard[0].sender, heard[0].data) == (again.me, b"back")
 
 
 @live

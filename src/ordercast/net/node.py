@@ -301,8 +301,8 @@ class Node:
             return  # it was closed meanwhile, or the disk failed
         number = first_incarnation(self.me.name, [above], False, Random()).incarnation
         try:
-            us = self._identity.begin(number, reborn=True)
             self._last_members.forget()
+            us = self._identity.begin(number, reborn=True)
         except (UsageError, DiskError) as error:
             self._stop(DiskError(str(error)))
             return
