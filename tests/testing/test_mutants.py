@@ -12,14 +12,17 @@ from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 WHERE = {"fifo": "chaos", "gossip": "many", "causal": "causal-chaos"}
-CALM = {"lets-go": "causal-calm"}  # what it breaks is promised only while nothing fails
+ELSEWHERE = {
+    "lets-go": "causal-calm",  # what it breaks is promised only while nothing fails
+    "forgets-places": "open-fifo-chaos",
+}
 SEEDS = range(1, 41)
 
 
 @pytest.mark.parametrize("mutant", BREAKS)
 def test_the_law_catches_its_mutant(mutant: str) -> None:
     families = mutant_families(mutant)
-    scenario = SCENARIOS / f"{CALM.get(mutant, WHERE[FAMILY_OF[mutant]])}.toml"
+    scenario = SCENARIOS / f"{ELSEWHERE.get(mutant, WHERE[FAMILY_OF[mutant]])}.toml"
     for seed in SEEDS:
         run = simulate(scenario, seed, families=families)
         assert run.outcome.error is None

@@ -13,6 +13,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.family import Entry, Family, machine_per_group
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
 from ordercast.protocol.fifo import FAMILY
 from ordercast.protocol.fifo.candidates import (
     MOST_TOLD,
@@ -219,8 +220,20 @@ def test_a_restarted_member_receives_from_then_on_and_its_events_are_taken() -> 
     assert len(numbers(stage, "n2", N1)) == 1
 
 
-def test_the_last_event_of_a_crashed_newcomer_reaches_a_member_that_never_met_it() -> None:
-    stage = joined("n2", "n3")
+class IgnoresStrangers(OpenMember):
+    """Takes no events of members that it has not met."""
+
+    def _may_follow(self, name: str) -> bool:
+        return name in self.peers.by_name
+
+
+def last_words(member: type[OpenMember]) -> Stage:
+    """n4 joins, cannot reach n3, sends one event and crashes."""
+    stage = open_stage(FAMILY._replace(build=machine_per_group(member)))
+    stage.enter("n1")
+    for name in ("n2", "n3"):
+        stage.enter(name, "n1")
+        stage.settle(ticks=6)
     stage.cut("n3", "n4")
     stage.enter("n4", "n1")
     stage.settle(ticks=3 * LIMIT)
@@ -229,8 +242,39 @@ def test_the_last_event_of_a_crashed_newcomer_reaches_a_member_that_never_met_it
         stage.deliver(parcel)
     stage.crash("n4")
     stage.settle(ticks=3 * LIMIT)
-    n4 = NodeId("n4")
+    return stage
+
+
+def test_the_last_event_of_a_crashed_newcomer_reaches_a_member_that_never_met_it() -> None:
+    n4, stage = NodeId("n4"), last_words(OpenMember)
     assert numbers(stage, "n1", n4) == numbers(stage, "n2", n4) == numbers(stage, "n3", n4) == [1]
+    assert numbers(last_words(IgnoresStrangers), "n3", n4) == []
+
+
+class OwesNobody(OpenMember):
+    """Keeps nothing for members that it was told of and has not met."""
+
+    def _expect(self, step: Step, name: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("kind", "received"), [(OpenMember, [1]), (OwesNobody, [])])
+def test_a_member_that_a_newcomer_was_told_of_is_owed_its_first_event(
+    kind: type[OpenMember], received: list[int]
+) -> None:
+    """n4 joins by n1, which names n3; it cannot reach n3, and n1 crashes before it can relay."""
+    stage = open_stage(FAMILY._replace(build=machine_per_group(kind)))
+    stage.enter("n1")
+    stage.enter("n3", "n1")
+    stage.settle(ticks=6)
+    stage.cut("n3", "n4")
+    stage.enter("n4", "n1")
+    stage.settle(ticks=3 * LIMIT)
+    stage.submit("n4", [b"a"])
+    stage.crash("n1")
+    stage.mend("n3", "n4")
+    stage.settle(ticks=3 * LIMIT)
+    assert numbers(stage, "n3", NodeId("n4")) == received
 
 
 # --- members that are gone ----------------------------------------------------------------------
@@ -274,14 +318,6 @@ def test_parts_that_were_apart_for_long_find_each_other_again() -> None:
     assert {views(stage, name)[-1] for name in ("n1", "n2", "n3")} == {(N1, N2, N3)}
 
 
-class ForgetsPlaces(OpenMember):
-    """Does not remember its place in the streams of a peer that it drops."""
-
-    def _drop(self, name: str) -> None:
-        super()._drop(name)
-        self.streams.places.clear()
-
-
 def apart(family: Family) -> Stage:
     """n2 drops n1, which has not dropped n2; then they meet again."""
     stage = open_stage(family)
@@ -303,7 +339,7 @@ def apart(family: Family) -> Stage:
 
 def test_nothing_is_delivered_twice_after_a_member_was_dropped() -> None:
     assert numbers(apart(FAMILY), "n2", N1) == [1]
-    forgetful = FAMILY._replace(build=machine_per_group(ForgetsPlaces))
+    forgetful = FAMILY._replace(build=FAMILY.mutants["forgets-places"].build)
     assert numbers(apart(forgetful), "n2", N1) == [1, 1]
 
 

@@ -7,6 +7,7 @@ from random import Random
 from ordercast.kernel.family import Mutant, Plan, machine_per_group
 from ordercast.kernel.step import Step
 from ordercast.protocol.fifo.member import FifoMember
+from ordercast.protocol.fifo.open_member import OpenMember
 from ordercast.protocol.fifo.packets import Data
 from ordercast.protocol.fifo.peers import Peer
 from ordercast.types import Event, NodeId, event_number
@@ -78,10 +79,19 @@ class SkipsOne(FifoMember):
             step.outputs = [item for item in step.outputs if not isinstance(item, Event)]
 
 
+class ForgetsPlaces(OpenMember):
+    """In an open group: forgets how far it had received a peer that it drops."""
+
+    def _drop(self, name: str) -> None:
+        super()._drop(name)
+        self.streams.places.clear()
+
+
 MUTANTS = {
     "invents": Mutant("no-creation", machine_per_group(Invents)),
     "repeats": Mutant("no-duplication", machine_per_group(Repeats)),
     "shuffles": Mutant("fifo", machine_per_group(Shuffles)),
     "forgets-the-dead": Mutant("agreement", machine_per_group(ForgetsTheDead)),
+    "forgets-places": Mutant("no-duplication", machine_per_group(ForgetsPlaces)),
     "skips-one": Mutant("completeness", machine_per_group(SkipsOne)),
 }
