@@ -13,7 +13,8 @@ from tests.net.nodes import Caller, Cluster, live
 from tests.net.test_updaters import ONE as ONE_TICKET
 from tests.net.test_updaters import WORLD, disconnect, joined, next_word, reconnect, three
 
-from ordercast.cli.members import _updates
+from ordercast import Total
+from ordercast.cli.members import _updates, _who
 from ordercast.net.control import ask
 from ordercast.net.identity import number_from_zero
 
@@ -70,6 +71,14 @@ async def test_members_shows_whether_a_node_updates(cluster: Cluster) -> None:
     samples = [sample for family in n1.metrics.collect() for sample in family.samples]
     (updates,) = [each for each in samples if each.name == "ordercast_group_updating"]
     assert (updates.labels, updates.value) == ({"group": WORLD}, 1)
+
+
+@live
+async def test_members_shows_for_whom_a_node_waits(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    group = n1.join("orders", Total(), ["n1", "n2"])
+    assert _who(group.status()).startswith("waits for n2")
+    assert "no address of n2 is known" in _who(group.status())
 
 
 @live

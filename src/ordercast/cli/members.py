@@ -97,6 +97,8 @@ def _updates(group: dict[str, Any]) -> str:
 def _who(group: dict[str, Any]) -> str:
     """Who is in it, and where groups form, in which formation."""
     who, counters = " ".join(group["members"]), group.get("counters", {})
+    if not who and group.get("waits"):
+        return str(group["waits"])
     if not who and "known" in counters:
         return f"no view; knows {counters['known']} others"
     if not who and "forming" in counters:
