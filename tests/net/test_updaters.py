@@ -8,7 +8,7 @@ import pytest
 from tests.net.nodes import Cluster, data_of, kill, live, until
 
 import ordercast
-from ordercast import Causal, Fifo, Gossip, Group, Node, TicketLost, Updating, UsageError
+from ordercast import Causal, Fifo, Gossip, Group, Joined, Node, TicketLost, Updating, UsageError
 from ordercast.units import MILLISECOND, Duration
 
 WORLD = "world/7"
@@ -65,6 +65,7 @@ async def test_the_stream_has_ticket_changes_in_order_with_messages(cluster: Clu
     await second.send(b"a")
     await second.stop_updating()
     assert second.updating is None
+    assert await anext(second) == Joined(WORLD, n2.me)
     assert await anext(second) == Updating(WORLD, "acquired", ticket)
     message = await anext(second)
     assert isinstance(message, ordercast.Message)

@@ -9,7 +9,9 @@ lpbcast.py        a partial view that travels with the gossip
 cyclon.py         a partial view that is shuffled
 causality.py      optimistic causal order: what waits for what, and what is skipped
 recovery.py       what is buffered for others, what was asked for, and who is asked
+presence.py       who is there, as far as gossip tells
 digests.py        comparing clocks, so that the last events are not missed
+beginning.py      who may begin a cluster
 joining.py        where a newcomer begins, and how often newcomers are answered
 updaters.py       which members may update a cluster, and which one begins it
 ownership.py      who owns which ticket: the strategy of a member, and tickets that are fixed
@@ -48,6 +50,12 @@ _SOURCE = (
     "configurable levels of consistency; and the same: Lightweight causal cluster consistency"
 )
 
+_OWN = """
+    fan_out events_per_message history view_size transport eager window_size
+    recovery recovery_buffer recovery_size replace waiting waiting_size
+    time_to_terminate time_to_recover join_wait digests
+""".split()
+
 GOSSIP = Family(
     "gossip",
     GossipOptions,
@@ -61,6 +69,8 @@ GOSSIP = Family(
     largest_batch=lambda options: int(options.window_size),
     tells_stability=False,
     advice=advice,
+    opens=True,
+    personal=frozenset(_OWN),
     rejoins=True,
     round=lambda options: int(options.round),
 )

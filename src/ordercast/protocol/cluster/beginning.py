@@ -10,6 +10,11 @@ large groups too.
   closed   A majority of those that may update is joining: the named updaters, or all members
            where tickets change hands. Then no cluster runs, but for members that are cut off and
            fewer. An only updater begins by itself: what others could have is its own.
+  open     Nobody lists members. One that may found by itself does so at once. Otherwise those that
+           may found together (kernel/founding.py) favour one of them, the first by name that they
+           hear of, and it begins when enough of them favour it. Who favours one favours no other
+           until that one favours another itself, is replaced by its next incarnation, or is silent
+           for longer than a vote counts: so two cannot begin by the same votes.
 
 What is known of others is forgotten after a while, or a newcomer that hears but is not heard would
 count all that ever restart.
@@ -17,11 +22,19 @@ count all that ever restart.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from ordercast.kernel.family import Entry
+from ordercast.kernel.founding import suffices
 from ordercast.protocol.cluster.packets import MOST_JOINING, Ask
 from ordercast.types import NodeId
 
+BINDING = 3
+"""How many times longer than it counts a vote binds who gave it."""
+ASKED_IN_TURN = 4
+"""Others that one that may be favoured asks in a round: they must hear that it is there."""
+MOST_NEWCOMERS = 1024
+"""Newcomers that one remembers: a peer may invent names."""
 MOST_WAITED_FOR = 16
 """Names of members that we wait for, as the application is told them."""
 
@@ -35,10 +48,16 @@ class Beginning(Protocol):
     def round(self) -> None:
         """Called once a round."""
 
+    def stalled(self) -> None:
+        """We did not run for a while: what we know of others is old."""
+
     def may_begin(self) -> bool: ...
 
     def question(self, group: str, state: bool) -> Ask:
         """What we ask others, and tell them with it."""
+
+    def favourite(self) -> tuple[str, ...]:
+        """Who else is asked in this round: whom we favour, or who may favour us."""
 
     def waits_for(self) -> tuple[tuple[str, ...], str]:
         """For whom we wait, and why, in a sentence."""
@@ -53,11 +72,17 @@ class Given:
     def round(self) -> None:
         pass
 
+    def stalled(self) -> None:
+        pass
+
     def may_begin(self) -> bool:
         return True
 
     def question(self, group: str, state: bool) -> Ask:
         return Ask(group, state)
+
+    def favourite(self) -> tuple[str, ...]:
+        return ()
 
     def waits_for(self) -> tuple[tuple[str, ...], str]:
         return (), ""
@@ -109,6 +134,9 @@ class Majority:
         self._asked.round()
         self._known.round()
 
+    def stalled(self) -> None:
+        pass
+
     def _joining(self) -> frozenset[str]:
         return self._ours.union(self._known.names())
 
@@ -118,6 +146,9 @@ class Majority:
     def question(self, group: str, state: bool) -> Ask:
         return Ask(group, state, tuple(self._asked.names()[-MOST_JOINING:]))
 
+    def favourite(self) -> tuple[str, ...]:
+        return ()
+
     def waits_for(self) -> tuple[tuple[str, ...], str]:
         joining = self._joining()
         missing = sorted(self._listed - joining)[:MOST_WAITED_FOR]
@@ -125,3 +156,120 @@ class Majority:
             f"no member answers, and of {len(self._listed)} that may update only {len(joining)} "
             f"start: {len(self._listed) // 2 + 1} are needed to begin"
         )
+
+
+class _Newcomer(NamedTuple):
+    """What another one said last, and when."""
+
+    node: NodeId
+    favours: NodeId | None
+    expect: int
+    at: int  # round of ours
+
+
+class Votes:
+    """Of those that may found an open group together."""
+
+    def __init__(self, me: NodeId, entry: Entry, patience: int) -> None:
+        """`patience`: rounds for which a vote counts."""
+        self._me = me
+        self._entry = entry
+        self._patience = patience
+        self._rounds = BINDING * patience
+        self._now = 0
+        self._newcomers: dict[str, _Newcomer] = {}  # by name, who spoke last comes last
+        self._may_vote = entry.expect > 0 or len(entry.last) > 1
+        self.favours: NodeId | None = me if self._may_vote else None
+        self._favoured_at = 0  # the round in which it spoke last, or became our favourite
+
+    def heard(self, sender: NodeId, ask: Ask) -> None:
+        known = self._newcomers.pop(sender.name, None)
+        if known is not None and known.node.incarnation > sender.incarnation:
+            self._newcomers[sender.name] = known
+            return
+        newcomer = _Newcomer(sender, ask.favours, ask.expect, self._now)
+        self._newcomers[sender.name] = newcomer
+        if len(self._newcomers) > MOST_NEWCOMERS:
+            del self._newcomers[next(iter(self._newcomers))]
+        if self.favours is None:
+            return
+        if sender.name == self.favours.name:
+            self._favoured_at = self._now
+            if sender != self.favours:
+                self.favours = self._me  # it restarted, and knows of no votes
+            elif ask.favours is not None and ask.favours != sender:
+                self._favour(ask.favours)
+        if self.favours == self._me and sender.name < self._me.name and self._is_equal(newcomer):
+            self._favour(sender)
+
+    def _favour(self, node: NodeId) -> None:
+        if node.name != self._me.name or node == self._me:
+            self.favours, self._favoured_at = node, self._now
+
+    def _is_equal(self, other: _Newcomer) -> bool:
+        """Whether it may found the group with us: both expect the same, or were in it."""
+        if other.favours is None or other.expect != self._entry.expect:
+            return False
+        return not self._entry.last or other.node.name in self._entry.last
+
+    def round(self) -> None:
+        self._now += 1
+        while self._newcomers:
+            name, newcomer = next(iter(self._newcomers.items()))
+            if newcomer.at > self._now - self._rounds:
+                break
+            del self._newcomers[name]
+        if self._may_vote and self._favoured_at <= self._now - self._rounds:
+            self.favours, self._favoured_at = self._me, self._now
+
+    def stalled(self) -> None:
+        """The votes may have gone to another."""
+        self._newcomers.clear()
+
+    def _supporters(self) -> tuple[str, ...]:
+        since = self._now - self._patience
+        return (
+            self._me.name,
+            *(
+                one.node.name
+                for one in self._newcomers.values()
+                if one.favours == self._me and one.at > since and self._is_equal(one)
+            ),
+        )
+
+    def may_begin(self) -> bool:
+        if self._entry.founds:
+            return True
+        return self.favours == self._me and suffices(self._entry, self._supporters())
+
+    def question(self, group: str, state: bool) -> Ask:
+        return Ask(group, state, (), self.favours, self._entry.expect)
+
+    def favourite(self) -> tuple[str, ...]:
+        if self.favours is None:
+            return ()
+        if self.favours != self._me:
+            return (self.favours.name,)
+        names = list(self._newcomers)
+        first = self._now * ASKED_IN_TURN % max(1, len(names))
+        return tuple(names[first : first + ASKED_IN_TURN])
+
+    def waits_for(self) -> tuple[tuple[str, ...], str]:
+        entry, here = self._entry, tuple(sorted(self._newcomers))[:MOST_WAITED_FOR]
+        if len(entry.last) > 1:
+            others = tuple(name for name in entry.last if name != self._me.name)
+            return others[:MOST_WAITED_FOR], (
+                "this node was in the group with others: it waits for one that is in it, or for "
+                "most of them to start"
+            )
+        if entry.expect:
+            equal = 1 + sum(self._is_equal(one) for one in self._newcomers.values())
+            return here, f"{equal} of {entry.expect} nodes that begin the group are here"
+        if entry.founder:
+            return (entry.founder,), f"{entry.founder} founds the group, and does not answer"
+        if here:
+            return here, (
+                "nobody known here is in the group: give one of these nodes no seeds, name a "
+                "founder, or expect a number"
+            )
+        return (), "no member of the group is known"

@@ -46,7 +46,7 @@ from ordercast.kernel.losses import Losses
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
-from ordercast.protocol.cluster.beginning import Given, Majority
+from ordercast.protocol.cluster.beginning import Beginning, Given, Majority, Votes
 from ordercast.protocol.cluster.causality import CausalOrder, EntryRange, OrderedUpdate
 from ordercast.protocol.cluster.digests import Digests
 from ordercast.protocol.cluster.joining import PATIENCE, Joining, Newcomers
@@ -70,6 +70,8 @@ from ordercast.protocol.cluster.sampler import Roster
 from ordercast.protocol.cluster.updaters import updaters_of
 from ordercast.types import Event, NodeId, Payloads, event_number
 
+MOST_LATE = 4
+"""Rounds: one that comes later comes after a stall."""
 MOST_OF_A_GAP = 50_000
 """Losses that are reported of one gap: a liar may name events that never were, by the billion."""
 
@@ -113,8 +115,10 @@ class CausalMember(Spreader[Update]):
         self.newcomers = Newcomers(options.rounds_to_recover)
         fixed = options.ownership == "fixed"
         self.updaters = updaters_of(plan) if fixed else plan.members
+        self.entry = plan.entry
         self.phase: Joining | Running = self._joining(plan.formed and me.incarnation == 0)
         self.now = 0  # rounds of ours
+        self.last_round = 0  # when that was
         self.losses: Losses[int] = Losses(MOST_OF_A_GAP)
         self.late = 0  # events that came after they had been skipped
 
@@ -128,8 +132,14 @@ class CausalMember(Spreader[Update]):
             self.order.forget()
             self.recovery.requests.forget()
         self.ownership.start(step)
-        if not self.sampler.sample(1):
-            self.begin(step, [0] * self.options.tickets)
+        if self._knows_where_it_is():
+            self._found(step)
+
+    def _knows_where_it_is(self) -> bool:
+        """Whether there is nobody to ask."""
+        if self.entry is None:
+            return not self.sampler.sample(1)
+        return self.entry.founds and not self.sampler.known()
 
     def accepts(self, group: str, now: int) -> bool:
         return (
@@ -169,7 +179,10 @@ class CausalMember(Spreader[Update]):
         else:
             if self.ownership.receive(step, sender, packet):
                 self._announce(step)
+            self._present(step, sender)
             return
+        if not isinstance(packet, Membership):
+            self._present(step, sender)
         self.ownership.compare_epochs(step)
 
     def expire(self, step: Step, timer: Timer) -> None:
@@ -192,7 +205,7 @@ class CausalMember(Spreader[Update]):
             case inputs.StateProvided(token=(str(name), tuple(clock)), state=state):
                 # The state is that of the time at which the newcomer asked for it.
                 step.send(name, Welcome(self.group, clock, clock, state), STATUS, name)
-            case inputs.StatusResult(token=str()):
+            case inputs.StatusResult(token=str()) | inputs.Acquainted():
                 super().on(step, given)
             case inputs.StatusResult() | inputs.Seek() | inputs.Retire():
                 if self.ownership.on(step, given):
@@ -319,21 +332,41 @@ class CausalMember(Spreader[Update]):
 
     def _joining(self, formed: bool) -> Joining:
         patience, needs_state = self.options.rounds_to_join, self.options.state
-        beginning = Majority(self.me.name, self.updaters, PATIENCE * patience)
-        return Joining(patience, Given() if formed else beginning, needs_state=needs_state)
+        rounds = PATIENCE * patience
+        beginning: Beginning = Given()
+        if self.entry is not None:
+            beginning = Votes(self.me, self.entry, patience)
+        elif not formed:
+            beginning = Majority(self.me.name, self.updaters, rounds)
+        return Joining(patience, beginning, needs_state=needs_state)
 
     def _ask_where_we_are(self, step: Step, joining: Joining) -> None:
+        if self.entry is not None:
+            if step.now - self.last_round > MOST_LATE * self.options.round:
+                joining.beginning.stalled()
+            self.last_round = step.now
         clock = joining.round(self.options.tickets)
         if clock is None:
             question = joining.beginning.question(self.group, self.options.state)
-            step.send(self.sampler.sample(1), question, DATAGRAM)
-            waiting = joining.waiting(self.group, step.now)
+            asked = dict.fromkeys((*self.sampler.sample(1), *joining.beginning.favourite()))
+            if asked:
+                step.send(tuple(asked), question, DATAGRAM)
+            waiting = joining.waiting(self.group, step.now) if joining.left <= 0 else None
             if waiting is not None:
                 step.notify(waiting)
             return
         if self.options.state and joining.is_welcome:
             step.give_state(self.group, None)  # a member answered, but sent no state
-        self.begin(step, clock)
+        if joining.is_first:
+            self._found(step)
+        else:
+            self.begin(step, clock)
+
+    def _found(self, step: Step) -> None:
+        """We are the first, or among them."""
+        self.begin(step, [0] * self.options.tickets)
+        if self.entry is not None:
+            self.ownership.found(step)
 
     def _receive_ask(self, step: Step, sender: NodeId, packet: Ask) -> None:
         name = sender.name
@@ -379,6 +412,7 @@ class CausalMember(Spreader[Update]):
         clock = list(map(max, self.order.clock, clock))
         self.order.begin(clock)
         self.recovery.buffer.begin(clock)
+        self._enter(step)
         for update, age in early:
             if not self.order.is_obsolete(update):
                 self._enqueue(step, running, update, age)

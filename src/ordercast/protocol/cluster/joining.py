@@ -42,6 +42,7 @@ class Joining:
         self.left = patience  # rounds
         self.beginning = Given() if beginning is None else beginning
         self.is_welcome = False
+        self.is_first = False  # it ended because we are the first
         self._needs_state = needs_state
         self._offered: Sequence[int] = ()  # the clock of a member whose application gave no state
         self._early: dict[int, tuple[Update, int]] = {}
@@ -74,7 +75,10 @@ class Joining:
             return list(self._offered)
         if not self.beginning.may_begin() and (self._needs_state or not self._early):
             return None
-        return self._before_the_first() if self._early else [0] * tickets
+        if self._early:
+            return self._before_the_first()
+        self.is_first = True
+        return [0] * tickets
 
     def _before_the_first(self) -> list[int]:
         first = min((update for update, _ in self._early.values()), key=lambda one: sum(one.stamp))
@@ -86,10 +90,10 @@ class Joining:
         return list(self._early.values())
 
     def waiting(self, group: str, now: int) -> Waiting | None:
-        """For whom we wait and why: what is new of it, at most once a second."""
+        """For whom we wait and why, after our patience: what is new, at most once a second."""
         if self._since is None:
             self._since = self._told_at = now
-        if self.left > 0 or now - self._told_at < SECOND:
+        if now - self._told_at < SECOND:
             return None
         on, why = self.beginning.waits_for()
         news = Waiting(group, on, why, self._since)

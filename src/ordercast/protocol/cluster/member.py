@@ -17,7 +17,7 @@ What it does not do: order anything, ask for what was missed, or know which memb
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from random import Random
 from typing import Generic, TypeVar
 
@@ -33,14 +33,17 @@ from ordercast.protocol.cluster.gossip import SeenRumours, Spreading
 from ordercast.protocol.cluster.lpbcast import Lpbcast
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
 from ordercast.protocol.cluster.packets import Gossip, Membership, Rumour, Update
+from ordercast.protocol.cluster.presence import Presence
 from ordercast.protocol.cluster.sampler import Everybody, Letter, Roster, Sampler
-from ordercast.types import Event, NodeId, Payloads, event_number
+from ordercast.types import Event, Joined, Left, NodeId, Payloads, event_number
 from ordercast.units import SECOND
 
 ROUND = "round"
 DATAGRAM_ROOM = 48_000
 """Bytes of events in one datagram, by our estimate, which is on the safe side."""
 STATUS_ROOM = 4 << 20
+SILENT_VIEWS = 3
+"""A member that is not heard of for so many rounds as three views have members may be gone."""
 CONTACTS = 5
 """Members that a partial view begins with."""
 
@@ -50,7 +53,12 @@ E = TypeVar("E", Rumour, Update)
 class Spreader(Generic[E]):
     """What gossip and causal clusters have in common."""
 
-    takes: Collection[type[Input]] = (inputs.StatusResult, inputs.Backpressure, inputs.Leave)
+    takes: Collection[type[Input]] = (
+        inputs.StatusResult,
+        inputs.Backpressure,
+        inputs.Acquainted,
+        inputs.Leave,
+    )
     membership: type[Membership] = Membership  # the family's packet about members
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
@@ -59,7 +67,11 @@ class Spreader(Generic[E]):
         self.group = plan.group
         self.groups: tuple[str, ...] = (plan.group,)
         self.settings = plan.options
+        self.is_open = plan.entry is not None
         self.sampler = sampler_for(me, plan, chance)
+        # Where every member knows all others, none tells who is there.
+        self.presence: Presence | None = None
+        self._is_in = False  # and its application is told who else is
         self.spreading: Spreading[E] = Spreading(
             plan.options.hops,
             plan.options.events_per_message,
@@ -77,7 +89,9 @@ class Spreader(Generic[E]):
     # --- inputs ------------------------------------------------------------------------------
 
     def start(self, step: Step) -> None:
-        self.full = False
+        self.full = self._is_in = False
+        if not isinstance(self.sampler, Everybody):
+            self.presence = Presence(self.me, self.group, SILENT_VIEWS * self.settings.view_size)
         self._post(step, self.sampler.start())
         step.set_timer(ROUND, self.first_round)
 
@@ -98,6 +112,8 @@ class Spreader(Generic[E]):
         self.made_this_round = self.spreading.unsent
         self.bytes_this_round = 0
         self._post(step, self.sampler.round())
+        if self.presence is not None:
+            self._tell(step, self.presence.round())
         self._spread(step, self.spreading.round())
         step.set_timer(ROUND, self.settings.round)
 
@@ -108,6 +124,9 @@ class Spreader(Generic[E]):
                     self.sampler.failed(str(token))
             case inputs.Backpressure(full=full):
                 self.full = full
+            case inputs.Acquainted(names=names):
+                if self.is_open:
+                    self._post(step, self.sampler.acquainted(names))
             case inputs.Leave():
                 self._spread(step, self.spreading.round())
                 self._post(step, self.sampler.leave())
@@ -158,6 +177,27 @@ class Spreader(Generic[E]):
 
     def _receive_roster(self, step: Step, sender: NodeId, roster: Roster) -> None:
         self._post(step, self.sampler.receive(sender, roster))
+        if self.presence is not None:
+            self._tell(step, self.presence.heard([(sender, 0), *roster.here]))
+            self._tell(step, self.presence.left(roster.gone))
+
+    def _present(self, step: Step, sender: NodeId) -> None:
+        """Any packet but a roster came from this member."""
+        if self.presence is not None:
+            self._tell(step, self.presence.heard([(sender, 0)]))
+
+    def _tell(self, step: Step, news: Iterable[Joined | Left]) -> None:
+        for one in news:
+            if self._is_in:
+                step.notify(one)
+
+    def _enter(self, step: Step) -> None:
+        """We are in the group, and can tell who else is."""
+        self._is_in = True
+        step.notify(Joined(self.group, self.me))
+        if self.presence is not None:
+            for member in self.presence.members():
+                step.notify(Joined(self.group, member))
 
     def _refuse_age(self, sender: NodeId, age: int) -> None:
         if not 1 <= age <= self.settings.hops + 1:
@@ -179,6 +219,16 @@ class GossipMember(Spreader[Rumour]):
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         super().__init__(me, plan, chance)
         self.seen = SeenRumours()
+        self._needs_others = plan.entry is not None and not plan.entry.founds
+
+    def start(self, step: Step) -> None:
+        super().start(step)
+        self._enter_once(step)
+
+    def _enter_once(self, step: Step) -> None:
+        """We are in, unless we are to find a member first and have found none."""
+        if not self._is_in and not (self._needs_others and not self.sampler.known()):
+            self._enter(step)
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self._has_room(), "the driver asks first"
@@ -201,6 +251,7 @@ class GossipMember(Spreader[Rumour]):
             if packet.roster is not None:
                 self._receive_roster(step, sender, packet.roster)
             self.sampler.heard(sender)
+            self._present(step, sender)
             self.spreading.add(news)
             for rumour, age in news.unknown:
                 self._take(step, rumour, age)
@@ -208,6 +259,7 @@ class GossipMember(Spreader[Rumour]):
             self._receive_roster(step, sender, packet.roster)
         else:
             raise PeerError(f"{sender} sent {type(packet).__name__}, which gossip does not know")
+        self._enter_once(step)
 
     def _take(self, step: Step, rumour: Rumour, age: int) -> None:
         if rumour.origin == self.me or not self.seen.first_time(rumour.origin, rumour.number):
@@ -254,7 +306,7 @@ def advice(plan: Plan, events_per_second: float) -> list[str]:
 def sampler_for(me: NodeId, plan: Plan, chance: Random) -> Sampler:
     options = plan.options
     assert isinstance(options, GossipOptions)
-    if options.members == "all":
+    if options.members == "all" and plan.entry is None:
         return Everybody(me, plan.members, chance)
     others = [name for name in plan.members if name != me.name]
     contacts = tuple(chance.sample(others, min(CONTACTS, len(others))))

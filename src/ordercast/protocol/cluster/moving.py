@@ -75,7 +75,8 @@ def leased_tickets(
         chance,
         clock=clock,
         persisted=persisted,
-        members=plan.members if founder_of(plan) == me.name else (),
+        members=plan.members if plan.entry is None and founder_of(plan) == me.name else (),
+        opens=plan.entry is not None,
     )
 
 
@@ -172,6 +173,10 @@ class Moving(TicketOwnership):
             self._end(step, "released")
         sequence = self.sequence if self.part.ticket is not None else 0
         return self._act(step, self.part.seek(step, wanted, sequence, self._order.stamp))
+
+    def found(self, step: Step) -> None:
+        if isinstance(self.part, Leased):
+            self._act(step, self.part.found(step))
 
     def may_go(self) -> bool:
         return self.part.may_go()

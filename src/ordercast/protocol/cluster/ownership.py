@@ -102,6 +102,10 @@ class TicketOwnership(ABC):
         """The clock may have moved: a ticket that it shows in a higher epoch is not ours."""
         return
 
+    def found(self, step: Step) -> None:
+        """We began the cluster, where its members are not listed."""
+        return
+
     def may_go(self) -> bool:
         return True
 

@@ -184,6 +184,9 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
     state: bool = False  # it wants the application's state too
     # Others that asked it the same lately: they know of no cluster either.
     joining: Annotated[tuple[Name, ...], Meta(max_length=MOST_JOINING)] = ()
+    # Where members are not listed: whom it would have begin the cluster, and with how many.
+    favours: NodeId | None = None
+    expect: Count = 0
 
 
 class Welcome(Packet, frozen=True, tag="causal.welcome"):

@@ -11,8 +11,9 @@ Rules.
     it). This is about one incarnation: the next incarnation of a name is welcome.
  3. Three failed sends to a member, with no younger age of it in between, evict it. Only an age that
     is younger than the last failure brings it back.
- 4. Contacts are never forgotten. A member that hears nothing subscribes again. Once in a while each
-    member greets a contact that is not in its view: so halves that forgot each other meet again.
+ 4. Contacts are never forgotten; where members are not listed contacts are learned, and the latest
+    of them count. A member that hears nothing subscribes again. Once in a while each member greets
+    a contact that is not in its view: so halves that forgot each other meet again.
 
 What it does not do: it does not promise that all know of a member at one time, and it believes
 what members send. A liar can keep a dead name alive; it cannot make a buffer grow.
@@ -26,6 +27,9 @@ from random import Random
 from ordercast.protocol.cluster.sampler import MOST_NAMED, OLDEST, Letter, Roster, RosterKind
 from ordercast.types import NodeId
 
+MOST_CONTACTS = 64
+SUBSCRIBED_AT_ONCE = 5
+"""Contacts that a member turns to when it learns of them, if it knows no member."""
 FAILURES = 3
 """Failed sends in a row after which a member is taken for dead."""
 
@@ -126,17 +130,24 @@ class Absent:
 class SeedContacts:
     """The names that a member was given, which it never forgets, and when to turn to them."""
 
-    __slots__ = ("_chance", "_greeting", "_patience", "_silent", "names")
+    __slots__ = ("_chance", "_greeting", "_me", "_patience", "_silent", "names")
 
     def __init__(
         self, me: NodeId, names: Iterable[str], chance: Random, patience: int, greeting: int
     ) -> None:
         assert patience > 0 and greeting > 0, "rounds to wait"
+        self._me = me.name
         self.names = tuple(sorted({*names} - {me.name}))
         self._chance = chance
         self._patience = patience
         self._greeting = greeting
         self._silent = 0  # rounds since we heard anybody
+
+    def add(self, names: Iterable[str]) -> list[str]:
+        """Those of them that are new."""
+        new = [name for name in dict.fromkeys(names) if name not in self.names and name != self._me]
+        self.names = (*self.names, *new)[-MOST_CONTACTS:]
+        return new
 
     def heard(self) -> None:
         self._silent = 0
@@ -185,6 +196,10 @@ class PartialView:
 
     def start(self) -> list[Letter]:
         return self._subscribe(self._contacts.choose())
+
+    def acquainted(self, names: Iterable[str]) -> list[Letter]:
+        new = self._contacts.add(names)
+        return [] if self._view else self._subscribe(new[:SUBSCRIBED_AT_ONCE])
 
     def sample(self, count: int) -> tuple[str, ...]:
         # A member that knows no other tries its contacts: gossip may be the first that they hear.

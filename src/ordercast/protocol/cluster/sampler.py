@@ -66,6 +66,9 @@ class Sampler(Protocol):
     def receive(self, sender: NodeId, roster: Roster) -> list[Letter]:
         """A roster came. PeerError, before anything changed, if it breaks the rules."""
 
+    def acquainted(self, names: Iterable[str]) -> list[Letter]:
+        """More names that can be addressed, where members are not listed."""
+
     def heard(self, sender: NodeId) -> None:
         """Any packet came from this member."""
 
@@ -105,6 +108,9 @@ class Everybody:
 
     def receive(self, sender: NodeId, roster: Roster) -> list[Letter]:
         raise PeerError(f"{sender} sent a roster, but here every member knows all others")
+
+    def acquainted(self, names: Iterable[str]) -> list[Letter]:
+        return []
 
     def heard(self, sender: NodeId) -> None:
         pass

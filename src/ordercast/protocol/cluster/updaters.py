@@ -43,12 +43,9 @@ def tickets_move(plan: Plan) -> bool:
 def objection(group: str, options: Any, members: Sequence[str] | None) -> Objection | None:
     """The bootstrap node and the owners of the tickets must be members."""
     assert isinstance(options, CausalOptions)
-    if not options.updaters and members is None and not options.founder:
-        return Objection(
-            "founder",
-            f"who updates {group!r}, and who begins it? Give join its members, or name its founder "
-            "or its updaters, the same at every node",
-        )
+    if members is None and options.ownership == "fixed" and not options.updaters:
+        why = f"{group!r} has fixed owners of tickets, and anybody may join it: name its updaters"
+        return Objection("updaters", why)
     if members is None:
         return None
     if options.founder and options.founder not in members:
@@ -65,6 +62,8 @@ def founder_of(plan: Plan) -> str:
     """The bootstrap node of a cluster in which tickets change hands."""
     options = plan.options
     assert isinstance(options, CausalOptions)
+    if plan.entry is not None:
+        return plan.entry.founder or (plan.members[0] if plan.entry.founds else "")
     return options.founder or min(plan.members, key=_natural)
 
 

@@ -11,6 +11,10 @@ alive.
 A cluster is begun once, by its bootstrap node (the option `founder`). That node asks all members
 first, and needs a majority that knows of no cluster: a bootstrap node that has lost its disk does
 not begin a second cluster while most of the first can be reached.
+
+Where nobody lists the members, the causal member says when to begin (`found`). Two clusters may
+still be begun under one name, by nodes that knew nothing of each other. They never become one: when
+they meet, the members of the smaller one are told, each once.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ from ordercast.protocol.tickets.packets import (
 )
 from ordercast.protocol.tickets.reconfiguration import ReconfigurationLeader
 from ordercast.protocol.tickets.refusals import refuse_nonsense
-from ordercast.types import COUNTER_BITS, NodeId
+from ordercast.types import COUNTER_BITS, NodeId, Waiting
 
 TICKS_A_LEASE = 4
 READY_TICKS = 6 * TICKS_A_LEASE
@@ -96,8 +100,12 @@ class Leased:
         clock: Callable[[], tuple[int, ...]] = tuple,
         persisted: Sequence[Packet] = (),
         members: Sequence[str] = (),
+        opens: bool = False,
     ) -> None:
-        """`known`: members that we can reach. `members`: all of them, at the bootstrap node."""
+        """`known`: members that we can reach. `members`: all of them, at the bootstrap node.
+
+        `opens`: nobody lists them.
+        """
         _refuse_other_tickets(group, rules, persisted)
         self.me = me
         self.group = group
@@ -117,6 +125,8 @@ class Leased:
         self._chance = chance
         self._persisted = persisted
         self._to_bootstrap = tuple(members)
+        self._opens = opens
+        self._others: dict[int, None] = {}  # other clusters of which the application was told
         self._know_none: set[str] = set()  # members that know of no cluster
         self._queue: deque[About] = deque()
         # A member that agreed to become a lease replica stays for so many ticks, unless a set newer
@@ -155,6 +165,11 @@ class Leased:
             self.restore(persisted, step.now)
         self._ping(step)
         return NOTHING
+
+    def found(self, step: Step) -> TicketNews:
+        if not self.cluster:  # or our records have shown which one we are in
+            self.bootstrap(step, self._chance.randrange(1, 1 << COUNTER_BITS))
+        return self._drain(step, NOTHING)
 
     def restore(self, persisted: Sequence[Packet], now: int) -> None:
         """What an earlier incarnation of this member persisted as a lease replica."""
@@ -285,7 +300,11 @@ class Leased:
             first, serves=self.replica.serves > 0, in_cluster=self.cluster > 0
         )
         if names:
-            self._post(step, names, Ping(self.group, self.cluster, step.now))
+            self._post(step, names, self._our_ping(step.now))
+
+    def _our_ping(self, now: int) -> Ping:
+        known = len(self.liveness.everybody()) if self._opens else 0
+        return Ping(self.group, self.cluster, now, known)
 
     # --- packets -------------------------------------------------------------------------------
 
@@ -369,6 +388,7 @@ class Leased:
 
     def _on_ping(self, step: Step, sender: NodeId, ping: Ping) -> None:
         if ping.cluster not in (0, self.cluster):
+            self._meet_other_cluster(step, sender, ping)
             return
         replica = self.replica
         pong = Pong(
@@ -382,6 +402,25 @@ class Leased:
             self.going,
         )
         self._post(step, (sender.name,), pong)
+
+    def _meet_other_cluster(self, step: Step, sender: NodeId, ping: Ping) -> None:
+        """The members of the smaller cluster are told, or else of the one with the greater id."""
+        if not self._opens or not self.cluster:
+            return
+        self.strange += 1
+        ours = self._our_ping(step.now)
+        if (ping.known, -ping.cluster) < (ours.known, -ours.cluster):
+            self._post(step, (sender.name,), ours)
+        elif ping.cluster not in self._others:
+            self._others[ping.cluster] = None
+            if len(self._others) > MOST_SETS:
+                del self._others[next(iter(self._others))]
+            why = (
+                f"two clusters of this name were founded: {sender} is in {ping.cluster:x}, and "
+                f"this node in {self.cluster:x}. Give this node a seed, and start it anew with "
+                "an empty data folder"
+            )
+            step.notify(Waiting(self.group, (sender.name,), why, step.now))
 
     def _on_pong(self, step: Step, sender: NodeId, pong: Pong) -> None:
         self._learn_and_ask(step, pong.hint)

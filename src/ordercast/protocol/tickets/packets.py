@@ -78,6 +78,7 @@ Post: TypeAlias = Callable[[Step, tuple[str, ...], About], None]
 
 class Ping(About, frozen=True, tag="tickets.ping"):
     sent: Time
+    known: Count = 0  # members that its sender knows, where they are not listed
 
 
 class Pong(About, frozen=True, tag="tickets.pong"):

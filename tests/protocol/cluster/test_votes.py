@@ -1,0 +1,158 @@
+"""Who begins an open cluster, where several may found it together."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ordercast.kernel.family import Entry
+from ordercast.protocol.cluster.beginning import BINDING, MOST_NEWCOMERS, Votes
+from ordercast.types import NodeId
+
+PATIENCE = 4
+
+
+def votes(name: str, expect: int = 3, last: tuple[str, ...] = (), incarnation: int = 0) -> Votes:
+    return Votes(NodeId(name, incarnation), Entry(expect=expect, last=last), PATIENCE)
+
+
+def tell(source: Votes, target: Votes) -> None:
+    target.heard(source._me, source.question("g", False))
+
+
+def meet(*all_of_them: Votes, rounds: int = 3) -> None:
+    for _ in range(rounds):
+        for one in all_of_them:
+            one.round()
+            for other in all_of_them:
+                if other is not one:
+                    tell(one, other)
+
+
+def founders(*all_of_them: Votes) -> list[str]:
+    return [one._me.name for one in all_of_them if one.may_begin()]
+
+
+def test_the_first_by_name_of_so_many_begins() -> None:
+    n1, n2, n3 = votes("n1"), votes("n2"), votes("n3")
+    meet(n2, n3)
+    assert founders(n1, n2, n3) == []
+    meet(n3, n2, n1)
+    assert founders(n1, n2, n3) == ["n1"]
+
+
+def test_who_favours_one_favours_no_other_until_that_one_does() -> None:
+    n1, n2, n3, n4 = votes("n1"), votes("n2"), votes("n3"), votes("n4")
+    meet(n2, n3, n4)
+    assert founders(n2, n3, n4) == ["n2"]
+    for _ in range(BINDING * PATIENCE - 1):
+        tell(n1, n3)
+        tell(n1, n4)
+        tell(n3, n1)
+        tell(n4, n1)
+        tell(n2, n3)
+        tell(n2, n4)
+        for one in (n1, n3, n4):
+            one.round()
+    assert founders(n1, n3, n4) == []
+    tell(n1, n2)
+    assert founders(n2) == []
+    meet(n1, n2, n3, n4)
+    assert founders(n1, n2, n3, n4) == ["n1"]
+
+
+def test_a_vote_is_free_when_its_favourite_is_silent_for_long_or_restarts() -> None:
+    n1, n2, n3, n4 = votes("n1"), votes("n2"), votes("n3"), votes("n4")
+    meet(n1, n2, n3, n4)
+    meet(n2, n3, n4, rounds=2 * PATIENCE)
+    assert founders(n2, n3, n4) == []
+    meet(n2, n3, n4, rounds=BINDING * PATIENCE)
+    assert founders(n2, n3, n4) == ["n2"]
+    tell(votes("n2", incarnation=1), n3)
+    assert n3.favours == NodeId("n2", 1)
+
+
+def test_votes_that_are_old_do_not_count() -> None:
+    n1, n2, n3 = votes("n1"), votes("n2"), votes("n3")
+    meet(n1, n2, n3)
+    for _ in range(PATIENCE):
+        n1.round()
+    assert founders(n1) == []
+    meet(n1, n2, n3)
+    n1.stalled()
+    assert founders(n1) == []
+
+
+def test_only_those_that_expect_the_same_count() -> None:
+    n1, n2, n3 = votes("n1"), votes("n2"), votes("n3", expect=2)
+    meet(n1, n2, n3)
+    assert founders(n1, n2, n3) == []
+
+
+def test_one_whose_name_was_known_neither_begins_nor_votes() -> None:
+    n1, n2, reborn = votes("n1"), votes("n2"), votes("n3", expect=0)
+    meet(n1, n2, reborn, rounds=50)
+    assert founders(n1, n2, reborn) == []
+    assert reborn.question("g", True).favours is None
+
+
+def test_those_that_were_in_the_group_begin_it_again_with_most_of_them() -> None:
+    last = ("n1", "n2", "n3")
+    n1, n2, new = votes("n1", 0, last), votes("n2", 0, last), votes("n0")
+    meet(n1, new)
+    assert founders(n1, new) == []
+    meet(n1, n2, new)
+    assert founders(n1, n2, new) == ["n1"]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_two_never_begin_with_more_than_half_of_all(seed: int) -> None:
+    """Datagrams are lost, late and double; who began answers, and is heard sooner or later."""
+    chance = Random(seed)
+    count = chance.randint(3, 6)
+    nodes = [votes(f"n{number}", count // 2 + 1) for number in range(1, count + 1)]
+    started = {one: chance.randint(0, 15) for one in nodes}
+    loss = chance.random() * 0.6
+    began: list[Votes] = []
+    underway: list[tuple[int, Votes, Votes, object]] = []
+    for now in range(200):
+        joining = [one for one in nodes if started[one] <= now and one not in began]
+        for one in joining:
+            one.round()
+            others = [other for other in nodes if other is not one]
+            asked = {chance.choice(others)._me.name, *one.favourite()}
+            for other in others:
+                for _ in range((other._me.name in asked) + (chance.random() < 0.1)):
+                    if chance.random() > loss:
+                        late = now + chance.randint(0, 2)
+                        underway.append((late, one, other, one.question("g", False)))
+        for at, one, other, ask in list(underway):
+            if at <= now:
+                underway.remove((at, one, other, ask))
+                if other in began and chance.random() > loss and one in nodes:
+                    nodes = [each for each in nodes if each is not one or each in began]
+                elif other in joining:
+                    other.heard(one._me, ask)  # type: ignore[arg-type]
+        began += [one for one in joining if one.may_begin()]
+    assert len(began) == 1
+
+
+def test_invented_newcomers_are_not_remembered_without_end() -> None:
+    n1 = votes("n1", expect=MOST_NEWCOMERS + 100)
+    for number in range(MOST_NEWCOMERS + 200):
+        tell(votes(f"ghost{number}", expect=MOST_NEWCOMERS + 100), n1)
+    assert len(n1._newcomers) == MOST_NEWCOMERS
+    assert len(n1.waits_for()[0]) == 16
+
+
+def test_why_a_member_waits_says_for_whom() -> None:
+    n2, n3 = votes("n2"), votes("n3")
+    meet(n2, n3)
+    assert n2.waits_for() == (("n3",), "2 of 3 nodes that begin the group are here")
+    waits = Votes(NodeId("n2"), Entry(founder="n1"), PATIENCE).waits_for()
+    assert waits == (("n1",), "n1 founds the group, and does not answer")
+    assert "no member of the group is known" in Votes(NodeId("n2"), Entry(), 4).waits_for()[1]
+    on, why = votes("n1", 0, ("n1", "n2", "n3")).waits_for()
+    assert on == ("n2", "n3")
+    assert "with others" in why
