@@ -15,16 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.errors import UsageError
 from ordercast.live import supervisor
 from ordercast.live.member import GroupPlan, LoadPlan
 from ordercast.live.namespaces import Namespaces, Unavailable
-from ordercast.live.run import plan_of
 from ordercast.live.supervisor import Gathered, LivePlan, Supervisor
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.faults.paths import Cut, OneWay, Partition
 from ordercast.scenario.faults.processes import Crash, Pause, Restart
-from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.trace.schema import Row
 from ordercast.units import MILLISECOND, SECOND, Duration
 
@@ -116,10 +113,31 @@ def test_a_killed_member_restarts_as_a_new_incarnation(tmp_path: Path) -> None:
     assert kinds(ran.rows).count("crash") == 1
 
 
-def test_open_groups_are_for_the_simulator() -> None:
-    group = GroupSettings(name="a", members=["n1", "n2"], open=True, anchors=["n1"])
-    with pytest.raises(UsageError, match="group 'a' is open, which cannot be done live"):
-        plan_of(Scenario(name="x", group=[group]), 1)
+def test_members_of_an_open_group_find_each_other_by_its_anchor(tmp_path: Path) -> None:
+    """One of them restarts, and so does the anchor, without its folder."""
+    group = GroupPlan(
+        name="g",
+        family="fifo",
+        members=list(NAMES),
+        options=PATIENT,
+        rate=50,
+        open=True,
+        anchors=["n1"],
+    )
+    faults = (
+        Restart(at=Duration(SECOND), nodes=["n3"]),
+        Restart(at=Duration(4 * SECOND), nodes=["n1"], disk="lost"),
+    )
+    load = LoadPlan(senders=list(NAMES))
+    wanted = LivePlan(NAMES, (group,), load, faults, 8 * SECOND, 6 * SECOND)
+    ran = run(wanted, tmp_path)
+    assert ran.error is None
+    for name in NAMES:
+        rows = rows_of(ran, name, incarnations(ran, name)[-1])
+        views = [row.members for row in rows if row.kind == "view"]
+        assert views[-1] == NAMES
+        assert "deliver" in kinds(rows)
+    assert len(incarnations(ran, "n2")) == 1
 
 
 def test_a_member_that_loses_its_folder_while_it_is_cut_off_draws_a_number(tmp_path: Path) -> None:

@@ -69,6 +69,10 @@ class GroupPlan(_Line, frozen=True):
     members: list[str]
     options: dict[str, Any] = {}  # as a scenario file has them
     rate: float = 0.0  # messages a second and sender
+    open: bool = False  # nobody is told the members: they run the group, and know the anchors
+    anchors: list[str] = []
+    expect: int = 0
+    founder: str = ""
 
 
 class LoadPlan(_Line, frozen=True):
@@ -198,7 +202,14 @@ class LiveMember:
     def _join(self, name: str) -> None:
         node, load = self._node, self._load
         plan, level = self._levels[name]
-        group = node.join(plan.name, level, plan.members)
+        members = None if plan.open else plan.members
+        group = node.join(
+            plan.name,
+            level,
+            members,
+            expect=plan.expect or None,
+            founder=plan.founder or None,
+        )
         session = self._sessions[name] = Session(group)
         self._begin(self._consume(name, session))
         if plan.rate and node.me.name in load.senders and group.may_send:

@@ -32,10 +32,6 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             f"{source}: {scenario.processes} processes; live, each is a process of this machine, "
             f"and {MOST_PROCESSES} are the most"
         )
-    for group in scenario.groups():
-        if group.open:
-            why = _cannot("its members would know all addresses")
-            raise UsageError(f"{source}: group {group.name!r} is open, which {why}")
     groups = tuple(_group(scenario, number) for number in range(len(scenario.groups())))
     chaos = scenario.chaos
     for kind in (*chaos.faults, *chaos.also) if chaos is not None else ():
@@ -75,6 +71,10 @@ def _group(scenario: Scenario, number: int) -> GroupPlan:
         family=scenario.family_of(group),
         members=group.members,
         options=scenario.options_of(group),
+        open=group.open,
+        anchors=group.anchors,
+        expect=group.expect,
+        founder=group.founder,
     )
     family, options = asked_for(plan)[1]
     rate = scenario.workload.rate_in(family.round_of(options))

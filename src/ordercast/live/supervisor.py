@@ -173,9 +173,12 @@ class Supervisor:
     # --- beginning and end -------------------------------------------------------------------
 
     async def _start_all(self) -> None:
-        await _all(self._start_first(name) for name in self.plan.names)
+        anchors = dict.fromkeys(name for group in self.plan.groups for name in group.anchors)
+        for name in anchors:  # one by one: the others start with their addresses
+            await self._start_first(name)
+        await _all(self._start_first(name) for name in self.plan.names if name not in anchors)
         for member in self._current.values():
-            member.send(Command(do="meet", places=self._places))
+            member.send(Command(do="meet", places=self._known_to(member.name)))
         await _all(member.hear(MET) for member in self._current.values())
         self._faults.prepare(self.plan.faults)
         self._began = time.time_ns()
@@ -220,11 +223,27 @@ class Supervisor:
         self._current[name] = member
         data, trace = str(self._folder / name), str(member.trace)
         node = {"name": name, "listen": listen, "data": data, "trace": trace, "insecure": True}
-        if not (self._folder / name).exists():
+        groups = self._groups_of(name)
+        if any(group.open for group in groups):
+            node["seeds"] = [place for _, place in sorted(self._anchors_of(name).items())]
+        elif not (self._folder / name).exists():
             node["peers"] = self._reachable(name)  # whom it asks for its number
-        groups = [group for group in self.plan.groups if name in group.members]
         member.send(Settings(node=node, groups=groups, load=self.plan.load))
         return member
+
+    def _groups_of(self, name: str) -> list[GroupPlan]:
+        return [group for group in self.plan.groups if name in group.members]
+
+    def _anchors_of(self, name: str) -> dict[str, str]:
+        """Where the anchors of its open groups are, but for itself."""
+        anchors = {one for group in self._groups_of(name) for one in group.anchors} - {name}
+        return {one: place for one, place in self._places.items() if one in anchors}
+
+    def _known_to(self, name: str) -> dict[str, str]:
+        """Which addresses it is told: of all, unless it has to find the others by itself."""
+        groups = self._groups_of(name)
+        is_told = not groups or any(not group.open for group in groups)
+        return self._places if is_told else self._anchors_of(name)
 
     def _reachable(self, name: str) -> dict[str, str]:
         """Where the others are; but a member that cuts by itself must not dial whom it is cut from,
@@ -243,7 +262,8 @@ class Supervisor:
         self._send_cuts(member)  # first: a member that is cut off must not even be dialled
         absent = [group for name, group in sorted(self._absent) if name == member.name]
         seconds = max(0.0, left)
-        member.send(Command(do="start", places=self._places, seconds=seconds, absent=absent))
+        places = self._known_to(member.name)
+        member.send(Command(do="start", places=places, seconds=seconds, absent=absent))
         self._watchers.append(asyncio.create_task(self._watch(member)))
 
     async def _watch(self, member: MemberProcess) -> None:
