@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from ordercast import Fifo
 from ordercast.units import MILLISECOND, SECOND, Duration, Quantity, Rate, Size
 
 KINDS = [Duration, Size, Rate]
@@ -124,3 +125,8 @@ def test_a_number_and_a_unit_are_a_quantity_of_the_kind_that_has_the_unit(
 def test_a_number_of_any_length_is_read_or_refused() -> None:
     with pytest.raises(ValueError, match="too large"):
         Duration.parse("9" * 400 + "ns")
+
+
+def test_text_where_a_level_has_a_number_is_rejected_with_the_option() -> None:
+    with pytest.raises(TypeError, match="Fifo: window: expected a number, not the text 'x'"):
+        Fifo(window="x")  # type: ignore[arg-type]

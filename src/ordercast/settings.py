@@ -48,7 +48,7 @@ class Source(NamedTuple):
         try:
             return convert(self.document, kind)
         except msgspec.ValidationError as error:
-            where, what = located(str(error), kind)
+            where, what = located(str(error), kind, self.document)
             key = dotted(where)
             raise self.error(where, f"{key}: {what}" if key else what) from error
 
@@ -184,9 +184,12 @@ _WORDS = {
 }
 
 
-def located(message: str, root: Any) -> tuple[Where, str]:
-    """msgspec says `what - at $.a[0].b`: taken apart, with the words that could stand there."""
-    what, _, path = message.partition(" - at `$")
+def located(message: str, root: Any, given: Any = None) -> tuple[Where, str]:
+    """msgspec says `what - at $.a[0].b`: taken apart, with the words that could stand there.
+
+    `given` is what was converted: the value of a number out of its bounds is named then.
+    """
+    what, _, path = message.replace(" - at `key` in `$", " (a key) - at `$").partition(" - at `$")
     steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", path)
     where = tuple(name or int(index) for name, index in steps)
     if found := re.fullmatch(r"Invalid enum value '(.*)'", what, re.DOTALL):
@@ -194,7 +197,17 @@ def located(message: str, root: Any) -> tuple[Where, str]:
     elif found := re.fullmatch(r"Object missing required field `(.*)`", what):
         what = f"{found[1]} is missing"
     elif found := re.fullmatch(r"Expected `(?:int|float)` (>=|>|<=|<) (.*)", what):
-        what = f"give a number that is {found[1]} {found[2]}"
+        value = _value_at(given, where)
+        short = isinstance(value, float) or (isinstance(value, int) and abs(value) < 1 << 64)
+        what = f"give a number that is {found[1]} {found[2]}{f', not {value}' if short else ''}"
+    elif found := re.fullmatch(r"Expected `str` matching regex '(.*?)'( \(a key\))?", what):
+        value = _value_at(given, where)
+        shown = f"{value!r}: " if isinstance(value, str) else "a name in it: " if found[2] else ""
+        form = _form(_kind_at(root, where), found[1]) or f"text that matches {found[1]}"
+        what = f"{shown}give {form}"
+    elif found := re.fullmatch(r"Expected `str` of length (<=|>=) (\d+)", what):
+        bound = f"at {'most' if found[1] == '<=' else 'least'} {found[2]}"
+        what = f"give {bound} character{'s' if found[2] != '1' else ''}"
     elif found := re.fullmatch(r"Expected `(.*)`, got `(.*)`", what):
         wanted, got = (_WORDS.get(word, word) for word in found.groups())
         what = f"expected {wanted}, not {got}"
@@ -204,10 +217,30 @@ def located(message: str, root: Any) -> tuple[Where, str]:
 def _kind_at(root: Any, where: Where) -> Any:
     """The type that the schema has at a place. Items of a list lie inside the list's type."""
     for name in where:
+        if get_origin(root) is dict:
+            root = get_args(root)[1]
         types = _types_in(root)
         if types and isinstance(name, str):
             root = types.get(name)
     return root
+
+
+def _value_at(given: Any, where: Where) -> Any:
+    for part in where:
+        try:
+            given = given[part]
+        except (LookupError, TypeError):
+            return None
+    return given
+
+
+def _form(kind: Any, pattern: str) -> str:
+    """What the schema says in words about a pattern that is somewhere inside a type."""
+    for meta in getattr(kind, "__metadata__", ()):
+        if isinstance(meta, msgspec.Meta) and repr(meta.pattern)[1:-1] == pattern:
+            return meta.description or ""
+    forms = (_form(part, pattern) for part in get_args(kind))
+    return next((form for form in forms if form), "")
 
 
 def _words(kind: Any) -> list[str]:

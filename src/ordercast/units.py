@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from functools import lru_cache
+from types import NoneType
 from typing import ClassVar, Self, get_args, get_type_hints
 
 import msgspec
@@ -79,8 +80,15 @@ class Rate(Quantity):
 def take_units(struct: msgspec.Struct) -> None:
     """Lets a struct be made with quantities as people write them: `Fifo(heartbeat="50ms")`.
 
-    For `__post_init__`: fields that hold text where a quantity belongs are converted.
+    For `__post_init__`: fields that hold text where a quantity belongs are converted. TypeError:
+    there is text where a number belongs.
     """
+    for name in _numbers_of(type(struct)):
+        value = getattr(struct, name)
+        if isinstance(value, str):
+            raise TypeError(
+                f"{type(struct).__name__}: {name}: expected a number, not the text {value!r}"
+            )
     for name, kind in _quantities_of(type(struct)).items():
         value = getattr(struct, name)
         if isinstance(value, str):
@@ -95,6 +103,13 @@ def _quantities_of(kind: type[msgspec.Struct]) -> dict[str, type[Quantity]]:
             if isinstance(part, type) and issubclass(part, Quantity):
                 found[name] = part
     return found
+
+
+@lru_cache(maxsize=256)
+def _numbers_of(kind: type[msgspec.Struct]) -> list[str]:
+    """Fields that hold a number, or nothing."""
+    hints = get_type_hints(kind).items()
+    return [name for name, hint in hints if {*(get_args(hint) or [hint])} <= {int, float, NoneType}]
 
 
 MILLISECOND = 10**6

@@ -17,7 +17,7 @@ def test_a_difference_names_both_values() -> None:
     ours = terms_of("fifo", Plan("g", ("a", "b"), Options()))
     theirs = terms_of("total", Plan("g", ("a", "b"), Options(window=4)))
     assert differences(ours, theirs) == (
-        "kind is fifo here and total there; window is 3 here and 4 there"
+        "family is fifo here and total there; window is 3 here and 4 there"
     )
 
 

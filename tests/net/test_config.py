@@ -46,6 +46,31 @@ def test_names_of_nodes_have_no_slash() -> None:
         ordercast.open(name="world/7")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": "my node!"}, "name: 'my node!': give a name of letters, digits and . _ -"),
+        ({"name": ""}, "name: give at least 1 character"),
+        ({"listen": "7502"}, "listen: '7502': give an address with a port, such as 127.0.0.1:7101"),
+        ({"peers": {"n2": "7502"}}, "peers: give an address with a port, such as 127.0.0.1:7101"),
+        (
+            {"peers": {"n 2": "a:1"}},
+            "peers: a name in it: give a name of letters, digits and . _ -",
+        ),
+        (
+            {"group": {"g": {"members": ["n 2"]}}},
+            "group.members[1]: give a name of letters, digits and . _ -",
+        ),
+    ],
+)
+def test_what_is_not_a_name_or_an_address_is_reported_in_words(
+    given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        ordercast.open(**{"name": "n1", **given})
+    assert str(caught.value) == f"ordercast.open: {said}"
+
+
 def test_tables_are_quoted_where_toml_wants_it() -> None:
     assert table_of("orders") == "[group.orders]"
     assert table_of("world/7") == '[group."world/7"]'

@@ -218,7 +218,7 @@ def test_the_one_that_waits_is_wrong_or_else_the_younger(
         if are_wrong:
             [(group, why)] = stage.ended
             assert group == "orders"
-            said = "n1 joined 'orders' on other terms than n2: kind is fifo here and total there"
+            said = "n1 joined 'orders' on other terms than n2: family is fifo here and total there"
             assert str(why) == said
 
     staged(story, "n2")
@@ -232,7 +232,7 @@ def test_the_older_one_logs_one_line(caplog: pytest.LogCaptureFixture) -> None:
             stage.say("n2", terms=TOTAL, is_in=True, age=1)
         assert stage.ended == []
         assert len(caplog.records) == 1
-        assert "on other terms than n2: kind is fifo here and total there" in caplog.text
+        assert "on other terms than n2: family is fifo here and total there" in caplog.text
 
     staged(story, "n2")
 

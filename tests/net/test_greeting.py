@@ -82,7 +82,10 @@ def test_words_of_an_earlier_version_have_fewer_fields() -> None:
     [
         (Hello(1, "shop", NodeId("n2", 5), 1), None),
         (Hello(2, "shop", NodeId("n2", 5), 1), "protocol version 2; this node speaks 1"),
-        (Hello(1, "bank", NodeId("n2", 5), 1), "cluster 'bank'; this node is in 'shop'"),
+        (
+            Hello(1, "bank", NodeId("n2", 5), 1),
+            "the refused node is in cluster 'bank', the refusing one in 'shop'",
+        ),
     ],
 )
 def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(
@@ -166,7 +169,10 @@ async def test_a_node_that_does_not_fit_receives_the_reason(cluster: Cluster) ->
     node = await cluster.open("n1")
     wrong = [
         ({"version": 7}, "protocol version 7; this node speaks 1"),
-        ({"cluster": "bank"}, "cluster 'bank'; this node is in 'ordercast'"),
+        (
+            {"cluster": "bank"},
+            "the refused node is in cluster 'bank', the refusing one in 'ordercast'",
+        ),
     ]
     for changed, said in wrong:
         caller = await cluster.dial(node)
@@ -285,7 +291,7 @@ async def reported_by_both(cluster: Cluster, stays: Node, comes: Node, reason: s
     await until(lambda: comes.mesh.counters["refused_by_peers"])
     assert stays.mesh.counters["refused_greetings"]
     assert not connected(stays, comes)
-    assert f"127.0.0.1 refused us: {reason}" in cluster.log.text
+    assert f"{place_of(stays)} refused us: {reason}" in cluster.log.text
     assert f"refusing 127.0.0.1: {reason}" in cluster.log.text
     await until(lambda: comes.mesh.counters["failed_dials"])
 
@@ -293,7 +299,9 @@ async def reported_by_both(cluster: Cluster, stays: Node, comes: Node, reason: s
 @live
 async def test_nodes_of_two_clusters_reject_each_other_with_the_reason(cluster: Cluster) -> None:
     n1, n2 = await cluster.open("n1"), await cluster.open("n2", cluster="bank")
-    await reported_by_both(cluster, n1, n2, "cluster 'bank'; this node is in 'ordercast'")
+    await reported_by_both(
+        cluster, n1, n2, "the refused node is in cluster 'bank', the refusing one in 'ordercast'"
+    )
 
 
 # --- what a greeting may cost ------------------------------------------------------------------

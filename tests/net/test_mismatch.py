@@ -27,11 +27,11 @@ async def test_fifo_against_total_is_an_error_of_the_one_that_came_later(cluster
     second = n2.join("orders", ORDERED, NAMES)
     why = await ended(second)
     assert "n2 joined 'orders' on other terms than n1" in str(why)
-    assert "kind is total here and fifo there" in str(why)
+    assert "family is total here and fifo there" in str(why)
     for call in (second.ready(), second.send(b"x"), anext(second)):
         with pytest.raises(Mismatch, match="on other terms"):
             await call
-    await until(lambda: "kind is fifo here and total there" in cluster.log.text)
+    await until(lambda: "family is fifo here and total there" in cluster.log.text)
     assert first.is_open
     assert "orders" not in n2.groups
 
@@ -88,7 +88,7 @@ async def test_nodes_that_connect_later_compare_too(cluster: Cluster) -> None:
     second = n2.join("orders", Fifo(), NAMES)
     await second.ready()
     n1.mesh.know("n2", f"127.0.0.1:{n2.mesh.port}")
-    assert "kind is total here and fifo there" in str(await ended(first))
+    assert "family is total here and fifo there" in str(await ended(first))
     assert second.is_open
 
 

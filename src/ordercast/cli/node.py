@@ -23,13 +23,20 @@ import msgspec
 from ordercast import Group, Joined, Left, Message, Subgroup, TicketLost, Updating, Waiting
 from ordercast import open as open_node
 from ordercast.cli import screen
-from ordercast.errors import DiskError, OrdercastError, UnreachableError, UsageError
+from ordercast.errors import (
+    DiskError,
+    OrdercastError,
+    UnreachableError,
+    UsageError,
+    unknown_word,
+)
 from ordercast.kernel.family import Level
 from ordercast.kernel.step import Heard
 from ordercast.kernel.wording import notification_text
-from ordercast.levels import level_of
-from ordercast.net.config import table_of
+from ordercast.levels import find_family, level_of, level_type
+from ordercast.net.config import GroupRules, table_of
 from ordercast.net.readiness import waiting_text
+from ordercast.settings import Source, dotted, located, read_source
 from ordercast.types import View
 
 LINES_AHEAD = 1000
@@ -81,15 +88,16 @@ async def _live(arguments: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, leaving.set)
-    async with open_node(arguments.config) as node:
-        rules = node.config.group
+    opened = open_node(arguments.config)
+    source = read_source(arguments.config, "a node's settings")
+    rules = opened.config.group
+    levels = {name: _level(source, name, rule) for name, rule in rules.items()}
+    async with opened as node:
         if not rules:
             raise UsageError(f"{arguments.config}: no [group.NAME] to join")
         if arguments.send is not None and arguments.send not in rules:
             raise UsageError(f"--send {arguments.send}: there is no {table_of(arguments.send)}")
-        groups = {}
-        for name, rule in rules.items():
-            groups[name] = node.join(name, _level(name, rule.family, rule.options))
+        groups = {name: node.join(name, level) for name, level in levels.items()}
         if arguments.send is not None and not groups[arguments.send].may_send:
             raise UsageError(f"--send {arguments.send}: {node.me.name} may not send there")
         tasks = [loop.create_task(_print_all(group, arguments.json)) for group in groups.values()]
@@ -115,11 +123,25 @@ async def _until(event: asyncio.Event) -> None:
     await event.wait()
 
 
-def _level(name: str, family: str, options: dict[str, Any]) -> Level:
+def _level(source: Source, name: str, rule: GroupRules) -> Level:
+    """UsageError: which line of the settings is wrong, and why."""
+    table = ("group", name)
     try:
-        return level_of(family, options)
-    except (UsageError, msgspec.ValidationError) as error:
-        raise UsageError(f"group {name!r}: {error}") from error
+        kind = level_type(find_family(rule.family))
+    except UsageError as error:
+        raise source.error((*table, "family"), str(error)) from error
+    known = [field.name for field in msgspec.structs.fields(kind)]
+    for key in rule.options:
+        if key not in known:
+            what = unknown_word(f"option of {rule.family}", key, known)
+            raise source.error((*table, "options", key), what)
+    try:
+        return level_of(rule.family, rule.options)
+    except msgspec.ValidationError as error:
+        where, what = located(str(error), kind, rule.options)
+        raise source.error(
+            (*table, "options", *where), f"options{dotted(where, '.')}: {what}"
+        ) from error
 
 
 async def _print_all(group: Group, json: bool) -> None:

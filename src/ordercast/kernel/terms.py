@@ -16,6 +16,7 @@ from ordercast.kernel.family import Plan
 LONGEST_TERM = 100
 OF_THE_GROUP = frozenset({"kind", "members", "founder"})
 """Terms that are no options. An option of such a name has a longer one here."""
+_LABELS = {"kind": "family"}
 
 
 def terms_of(kind: str, plan: Plan, personal: Collection[str] = ()) -> dict[str, str]:
@@ -50,7 +51,8 @@ def _names(plan: Plan) -> str:
 def differences(ours: dict[str, str], theirs: dict[str, str]) -> str:
     """What is not the same, as a text."""
     return "; ".join(
-        f"{name} is {ours.get(name, 'unknown')} here and {theirs.get(name, 'unknown')} there"
+        f"{_LABELS.get(name, name)} is {ours.get(name, 'unknown')} here and "
+        f"{theirs.get(name, 'unknown')} there"
         for name in sorted({**ours, **theirs})
         if ours.get(name) != theirs.get(name)
     )

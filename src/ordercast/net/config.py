@@ -14,8 +14,23 @@ from ordercast.errors import UsageError
 from ordercast.types import objection_to_group
 from ordercast.units import SECOND, Duration, Size
 
-Name = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
-Place = Annotated[str, Meta(pattern=r"^\S+:\d{1,5}$", max_length=255)]
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="a name of letters, digits and . _ -",
+    ),
+]
+Place = Annotated[
+    str,
+    Meta(
+        pattern=r"^\S+:\d{1,5}$",
+        max_length=255,
+        description="an address with a port, such as 127.0.0.1:7101",
+    ),
+]
 
 
 def table_of(group: str) -> str:

@@ -93,6 +93,13 @@ class Connection(asyncio.Protocol):
         self._ack_timer: asyncio.TimerHandle | None = None
         self._greeting_timer: asyncio.TimerHandle | None = None
 
+    def _place(self) -> str:
+        """Where the other end is; the port too if we dialled it."""
+        address = self.transport.get_extra_info("peername") if self.dialled else None
+        if not address:
+            return self.source
+        return f"[{address[0]}]:{address[1]}" if ":" in address[0] else "{}:{}".format(*address)
+
     # --- asyncio -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -171,7 +178,7 @@ class Connection(asyncio.Protocol):
             self._handshake.reported(resume.newest)
         elif kind == FrameKind.REFUSE:
             refuse = greeting.decode(body, Refuse)
-            self._incidents.warn("%s refused us: %s", self.contact or self.source, refuse.reason)
+            self._incidents.warn("%s refused us: %s", self.contact or self._place(), refuse.reason)
             self._incidents.count("refused_by_peers")
             self._fail_greeting(refuse.reason)
             self.abort()

@@ -57,6 +57,8 @@ def plan_of(
     """The group as this node joins it. UsageError: it cannot be joined like that."""
     if objection := objection_to_group(name):
         raise UsageError(objection)
+    if isinstance(wanted.members, str):
+        raise UsageError(f"members: expected a list of names, not the text {wanted.members!r}")
     family, options = chosen(_checked(level, families), families)
     if family.not_live:
         raise UsageError(f"{name!r}: {family.not_live}")
@@ -136,7 +138,7 @@ def _checked(level: Level, families: Mapping[str, Family]) -> Level:
     try:
         return convert(given, kind)
     except msgspec.ValidationError as error:
-        where, what = located(str(error), kind)
+        where, what = located(str(error), kind, given)
         raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
 
 

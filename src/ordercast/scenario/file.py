@@ -146,7 +146,7 @@ def _options_of_groups(scenario: Scenario, families: Mapping[str, Family]) -> It
         try:
             choose(word, given, families)
         except msgspec.ValidationError as error:
-            inner, what = located(str(error), level_type(family))
+            inner, what = located(str(error), level_type(family), given)
             here = not inner or inner[0] in group.options
             where = (*(base if here else ()), "options", *inner)
             yield where, f"options{dotted(inner, '.')}: {what}"

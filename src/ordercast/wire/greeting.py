@@ -122,7 +122,8 @@ def objection(hello: Hello, cluster: str) -> str | None:
     if hello.version != PROTOCOL_VERSION:
         return f"protocol version {hello.version}; this node speaks {PROTOCOL_VERSION}"
     if hello.cluster != cluster:
-        return f"cluster {hello.cluster!r}; this node is in {cluster!r}"
+        ends = f"the refused node is in cluster {hello.cluster!r}"
+        return f"{ends}, the refusing one in {cluster!r}"
     return None
 
 
