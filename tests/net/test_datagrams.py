@@ -1,4 +1,4 @@
-"""Datagrams: what is sent may arrive, and what is not from somebody we met never does."""
+"""Datagrams: what is sent may arrive, what is garbage never does, and no connection is needed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
-from tests.net.nodes import PATIENT, Cluster, connected, data_of, live, until
+from tests.net.nodes import PATIENT, Cluster, connected, data_of, live, place_of, until
 
-from ordercast import Node
+from ordercast import Gossip, Node
 from ordercast.errors import OrdercastError
 from ordercast.kernel.step import LARGEST_DATAGRAM
-from ordercast.net.datagrams import MARK_PLAIN
+from ordercast.net.datagrams import MARK_PLAIN, encode_places
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.packets import Alive
 from ordercast.types import NodeId
+from ordercast.units import MILLISECOND, Duration
 from ordercast.wire.codec import Codec
+from ordercast.wire.framing import FrameKind, frame
 
 
 @contextmanager
@@ -75,7 +77,6 @@ async def test_datagrams_of_unknown_nodes_are_counted_and_dropped(cluster: Clust
         plain(n1.me, b"x") + b"x",
         plain(n1.me, b"x", cluster="bank"),
         plain(NodeId("n1", 7), b"x"),
-        plain(NodeId("stranger"), b"x"),
         plain(n2.me, b"x"),
         bytes(65_000),
     ]
@@ -86,6 +87,57 @@ async def test_datagrams_of_unknown_nodes_are_counted_and_dropped(cluster: Clust
         out.send(plain(n1.me, b"right"))
         await until(lambda: heard)
     assert heard == [(n1.me, b"right")]
+
+
+@live
+async def test_two_nodes_need_no_connection_for_datagrams(cluster: Cluster) -> None:
+    """Each is known to the other by its datagrams; a link is made when something goes by it."""
+    n1, n2 = await cluster.open("n1"), await cluster.open("n2")
+    came: list[tuple[NodeId, bytes]] = []
+    for node in (n1, n2):
+        node.datagrams.receive = lambda sender, body: came.append((sender, body))
+    n1.mesh.contacts.told({"n2": place_of(n2)}, by="n9")
+    n1.datagrams.send("n2", b"ping")
+    await until(lambda: came)
+    n2.datagrams.send("n1", b"pong")
+    await until(lambda: len(came) == 2)
+    assert came == [(n1.me, b"ping"), (n2.me, b"pong")]
+    assert not n1.mesh.connections and not n2.mesh.connections
+    assert n1.driver.has_company()
+    n2.mesh.send(n1.me, frame(FrameKind.DATA, b""))
+    await until(lambda: n2.mesh.contacts["n1"].node == n1.me)
+
+
+@live
+async def test_a_datagram_says_where_the_nodes_are_that_it_names(cluster: Cluster) -> None:
+    n1, n2, heard = await two_nodes(cluster)
+    places = {"n7": "10.0.0.7:7", "n8": "10.0.0.8:7"}
+    n1.datagrams.send("n2", b"body", encode_places(places))
+    await until(lambda: heard)
+    assert heard == [(n1.me, b"body")]
+    assert {name: n2.mesh.contacts[name].place for name in places} == places
+    with shouting(n2) as out:
+        for wrong in (b"\xc1", b"\xc1\xff\xff", b"\xc1\0\2\x81\xa1", b"\xc1\0\1\x01x"):
+            out.send(plain(n1.me, wrong))
+        await until(lambda: n2.mesh.counters["refused_datagrams"] == 4)
+    assert len(heard) == 1
+
+
+@live
+async def test_gossip_members_of_one_seed_need_no_full_mesh(cluster: Cluster) -> None:
+    """Rosters name members, and datagrams say where those are."""
+    names = [f"n{number}" for number in range(1, 7)]
+    seed = await cluster.open("n1")
+    nodes = [seed] + [await cluster.open(name, seeds=[place_of(seed)]) for name in names[1:]]
+    await until(lambda: all(connected(seed, node) for node in nodes[1:]))
+    level = Gossip(round=Duration(10 * MILLISECOND), members="partial", fan_out=5)
+    groups = [node.join("news", level, names) for node in nodes]
+    await until(lambda: all(group.status()["counters"]["known"] >= 3 for group in groups))
+    for group in groups:
+        await group.send(group.node.me.name.encode())
+    for group in groups:
+        assert sorted(await data_of(group, len(names))) == sorted(map(str.encode, names))
+    assert all(len(node.mesh.connections) == 1 for node in nodes[1:]), "the one with the seed"
 
 
 @live

@@ -35,8 +35,9 @@ class Contacts(dict[str, Any]):
         there = object()
         return SimpleNamespace(name=name, node=NodeId(name), place=f"{name}:1", connection=there)
 
-    def know(self, name: str, place: str, learned: bool) -> None:
-        self[name] = SimpleNamespace(name=name, node=None, place=place, connection=None)
+    def told(self, places: dict[str, str], by: str) -> None:
+        for name in places.keys() - self.keys():
+            self[name] = SimpleNamespace(name=name, node=None, place=places[name], connection=None)
 
 
 class Stage:

@@ -37,9 +37,9 @@ class Datagrams:
         patch.setattr(node.datagrams, "send", self.send)
         patch.setattr(node.datagrams, "receive", self.receive)
 
-    def send(self, name: str, body: bytes) -> None:
+    def send(self, name: str, body: bytes, places: bytes = b"") -> None:
         self.sent += name == "n1"
-        self._send(name, body)
+        self._send(name, body, places)
 
     def receive(self, sender: NodeId, body: bytes) -> None:
         self.received += sender.name == "n1"

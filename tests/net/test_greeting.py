@@ -12,7 +12,7 @@ from tests.net.nodes import Cluster, connected, live, place_of, until
 from ordercast import Node
 from ordercast.errors import PeerError
 from ordercast.net import connection as connection_module
-from ordercast.net.contact import PLACES_BYTES
+from ordercast.net.contacts import PLACES_BYTES
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import LARGEST_GREETING, FrameKind

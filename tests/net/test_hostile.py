@@ -111,6 +111,9 @@ WRONG: dict[FrameKind, st.SearchStrategy[Wrong]] = {
     | bad(FrameKind.KEY, NO_KEYS.map(greeting.encode), "bytes with an id of"),
     FrameKind.GROUPS: bad(FrameKind.GROUPS, NO_PACKET, "not a groups")
     | bad(FrameKind.GROUPS, st.just(bytes((1 << 20) + 1)), "bytes about groups"),
+    FrameKind.BYE: bad(
+        FrameKind.BYE, st.binary(min_size=1, max_size=100), "a goodbye carries nothing"
+    ),
 }
 UNKNOWN = st.sampled_from([0, *range(max(FrameKind) + 1, 256)]).flatmap(no_place)
 TOO_LONG = st.builds(
@@ -128,6 +131,7 @@ BEFORE_RESUME = st.sampled_from(
         FrameKind.ANSWER,
         FrameKind.KEY,
         FrameKind.GROUPS,
+        FrameKind.BYE,
     ]
 ).flatmap(no_place) | COUNTS.filter(bool).map(
     lambda n: Wrong(
@@ -171,6 +175,7 @@ WHATEVER = st.one_of(
         lambda key: framed(FrameKind.ANSWER, key.to_bytes(8))
     ),  # of no question
     SHORT.map(lambda body: framed(FrameKind.PING, body)),
+    st.just(framed(FrameKind.BYE, b"")),
     st.builds(framed, st.sampled_from(FrameKind), SHORT),
     st.builds(  # cut short: more was promised than comes
         lambda kind, body: framed(kind, body, len(body) + 1000), st.sampled_from(FrameKind), SHORT

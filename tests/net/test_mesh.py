@@ -23,7 +23,6 @@ from tests.net.nodes import (
 )
 
 from ordercast.errors import PeerError
-from ordercast.net import contact as contact_module
 from ordercast.net import keepalive as keepalive_module
 from ordercast.net.contact import Contact
 from ordercast.net.identity import Incarnation
@@ -304,39 +303,6 @@ async def test_a_group_goes_on_over_connections_that_break(cluster: Cluster) -> 
 
 
 @live
-async def test_a_node_learns_of_the_others_from_a_seed(cluster: Cluster) -> None:
-    seed = await cluster.open("n1")
-    n2 = await cluster.open("n2", seeds=[place_of(seed)])
-    await until(lambda: connected(seed, n2))
-    n3 = await cluster.open("n3", seeds=[place_of(seed)])
-    await until(lambda: connected(seed, n3) and connected(n2, n3))
-
-
-@live
-async def test_a_node_may_be_among_its_own_seeds(cluster: Cluster) -> None:
-    """So that all nodes of a cluster can have the same settings."""
-    seed = await cluster.open("n1")
-    seed.mesh.seed(place_of(seed))
-    (dialling,) = seed.mesh.dialler.seeds
-    await dialling
-    await until(lambda: not seed.mesh.connections)
-    assert not seed.mesh.contacts
-    assert not cluster.log.text
-    assert not seed.mesh.counters
-
-
-@live
-async def test_a_seed_that_is_not_there_yet_is_tried_until_it_is(cluster: Cluster) -> None:
-    first = await cluster.open("n1")
-    place = place_of(first)
-    await kill(first)
-    n2 = await cluster.open("n2", seeds=[place])
-    await until(lambda: n2.mesh.counters["failed_dials"] > 1)
-    n1 = await cluster.open("n1", listen=place)
-    await until(lambda: connected(n1, n2))
-
-
-@live
 async def test_a_node_that_was_away_is_found_again(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     await until(lambda: connected(n1, n2))
@@ -359,6 +325,8 @@ async def test_a_node_that_moved_is_remembered_where_it_is_now(cluster: Cluster)
     await until(lambda: connected(n1, second))
     assert n1.mesh.contacts["n2"].place == place_of(second)
     n3 = await cluster.open("n3", seeds=[place_of(n1)])
+    await until(lambda: connected(n1, n3))
+    await cluster.join(n1, second, n3)
     await until(lambda: connected(n3, second))
 
 
@@ -430,19 +398,6 @@ async def test_another_node_at_an_address_is_met_and_not_dialled_again(cluster: 
     await until(lambda: n1.mesh.counters["strangers_at_places"])
     await until(lambda: connected(n1, n2))
     assert f"n9 should be at {place_of(n2)}, but n2 is" in cluster.log.text
-
-
-@live
-async def test_a_node_that_is_flooded_with_names_remembers_a_bounded_number(
-    cluster: Cluster,
-) -> None:
-    n1 = await cluster.open("n1")
-    for number in range(2 * contact_module.MOST_CONTACTS):
-        n1.mesh.know(f"name{number}", None)
-    assert len(n1.mesh.contacts) == contact_module.MOST_CONTACTS
-    caller = await cluster.dial(n1)
-    caller.greet("n2")
-    assert await caller.refusal() == "too many nodes are known here"
 
 
 @live

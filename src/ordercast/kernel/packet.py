@@ -44,6 +44,10 @@ class Packet(
         """The names of those whose messages it carries: they must be allowed to send."""
         return ()
 
+    def introduces(self) -> Iterable[str]:
+        """Names that its receiver may send to next: where they are goes with a datagram."""
+        return ()
+
     def slot(self) -> Hashable | None:
         """On disk the newest record of a slot stands for all of it. None: each one counts.
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ordercast.net.handshake import Handshake
     from ordercast.net.incidents import Incidents
     from ordercast.net.link import Link
+    from ordercast.net.links import Links
 
 GREETING_SECONDS = 5.0
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
@@ -63,6 +64,7 @@ class ConnectionOwner(Protocol):
     receiver: Receiver
     incidents: Incidents
     accept_limiter: AcceptLimiter
+    links: Links
     connections: set[Connection]  # those that are made and have not ended
     closing: bool  # no more are made
 
@@ -80,6 +82,8 @@ class Connection(asyncio.Protocol):
         self.ready = False
         self.is_made = False
         self.heard_at = monotonic_ns()
+        self.is_busy = True  # packets came by it since `Links.tend` looked last
+        self.offered_at = 0  # when we last said that we do not need it
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.greeted: asyncio.Future[NodeId] = self._loop.create_future()
         self.transport: asyncio.Transport
@@ -185,6 +189,11 @@ class Connection(asyncio.Protocol):
             self._handshake.refused(refuse)
         elif kind == FrameKind.PING:
             pass  # its arrival counts (`heard_at`), and it carries nothing
+        elif kind == FrameKind.BYE and self.ready:
+            assert self.contact is not None
+            if len(body):
+                raise PeerError("a goodbye carries nothing")
+            self._owner.links.offered(self.contact)
         elif kind in OTHERS and self.ready:
             assert self.contact is not None
             self._receive_other(self.contact, FrameKind(kind), body)
@@ -193,6 +202,7 @@ class Connection(asyncio.Protocol):
 
     def _receive_other(self, contact: Contact, kind: FrameKind, body: memoryview) -> None:
         assert contact.node is not None
+        self.is_busy = self.is_busy or kind in (FrameKind.STATUS, FrameKind.ANSWER)
         if kind == FrameKind.STATUS:
             if len(body) < 8:
                 raise PeerError("a status frame without its number")
@@ -210,6 +220,7 @@ class Connection(asyncio.Protocol):
     def _receive_packets(self, packets: list[memoryview]) -> None:
         contact = self.contact
         assert contact is not None and contact.link is not None and contact.node is not None
+        self.is_busy = True
         self._receiver.receive(contact.node, self._counted(contact.link, packets))
         self._unacknowledged += sum(map(len, packets))
         if self._unacknowledged >= ACKNOWLEDGE_BYTES:
@@ -284,6 +295,17 @@ class Connection(asyncio.Protocol):
             self.transport.close()
             self._end_in_time()
         self.ready = False
+
+    def offer(self) -> None:
+        """We do not need it any more. The other end closes it, or needs it."""
+        self.write(FrameKind.BYE, b"")
+
+    def part(self) -> None:
+        """Ends it because nobody needs it, when the other end has our last acknowledgement."""
+        self.acknowledge()
+        self.offer()
+        self.end()
+        self._lost("the connection was not needed")
 
     def _lost(self, why: str) -> None:
         if self.contact is not None:

@@ -1,6 +1,6 @@
-"""The nodes that we know by name: which incarnation is there, its link, and what connects us.
+"""A node that we know by name: which incarnation is there, its link, and what connects us.
 
-A contact is remembered for ever. Two things about it change, each by its own table.
+Two things about a contact change, each by its own table.
 
 Its incarnation. MET: `node` and `link` are set. BROKEN: `broken` is set. All that was underway to
 an older incarnation is forgotten with it.
@@ -25,13 +25,10 @@ waits on a link that is `expected`, and becomes the contact's link when that inc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from enum import Enum
-from random import Random
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ordercast.net.incidents import Incidents
 from ordercast.net.link import Link
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND
@@ -41,11 +38,10 @@ if TYPE_CHECKING:
     from ordercast.net.connection import Connection
 
 LINK_LIMIT = 256 << 20
-MOST_CONTACTS = 1024
 LIVE = 2500 * MILLISECOND
 """A node that was heard within this time is there. Connections carry a ping each second."""
-PLACES_BYTES = 8 << 10
-"""Of others' places in a greeting, so that no node finds it too long."""
+
+Source: TypeAlias = Literal["configured", "greeted", "told"]
 
 
 class ConnectionPhase(Enum):
@@ -61,9 +57,18 @@ class Contact:
         "_current",
         "birth",
         "broken",
+        "carried_at",
         "connection",
         "dialler",
         "expected",
+        "failures",
+        "heard",
+        "heard_at",
+        "is_called",
+        "is_heard",
+        "is_linked",
+        "is_parted",
+        "is_used",
         "key",
         "learned",
         "link",
@@ -71,19 +76,44 @@ class Contact:
         "node",
         "phase",
         "place",
+        "seen_at",
+        "source",
+        "told_by",
         "udp",
+        "used_at",
     )
 
-    def __init__(self, name: str, place: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        place: str | None,
+        source: Source = "configured",
+        told_by: str = "",
+        now: int = 0,
+    ) -> None:
         self.name = name
+        self.source: Source = source
+        self.told_by = told_by
+        self.seen_at = now  # when we were last connected, or told of it
+        self.is_used = False  # a machine has sent to it since `Contacts.tend` looked last
+        self.used_at: int | None = None
+        self.is_linked = False  # what was sent since then goes by a connection
+        self.carried_at: int | None = None  # when a packet last came or went by a connection
+        self.is_heard = False  # a datagram of it has come since then
+        self.heard_at: int | None = None  # when a datagram of it last came
+        self.is_parted = False  # its last connection ended because an end did not need it
+        self.is_called = False  # we cannot send it datagrams before it has greeted us
+        self.failures = 0  # of dials, since it last answered
         self.place = place  # host:port to dial; None: it must dial us
-        self.learned = place is None  # by greetings: where it greets from next is better known
+        # The place is from greetings: where it greets from next is better known.
+        self.learned = place is None or source != "configured"
         self.dialler: asyncio.Task[None] | None = None
         self.node: NodeId | None = None  # MET: the newest that greeted us
         self.link: Link | None = None  # MET: to that incarnation
         self.birth: bytes | None = None  # MET or BROKEN: of that incarnation, if it greeted us
         self.broken: NodeId | None = None  # BROKEN: an incarnation that we lost frames to
         self.expected: Link | None = None  # to one that others know, until it greets us
+        self.heard: NodeId | None = None  # newer than `node`: known by its datagrams alone
         self.phase = ConnectionPhase.AWAY
         self._current: Connection | None = None  # GREETING or CONNECTED: the newest
         self.connection: Connection | None = None  # CONNECTED: the same
@@ -146,6 +176,11 @@ class Contact:
             self.birth = None
         self.broken, self.expected = node, None
 
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing was counted on its link, and nothing waits: a new link would be the same."""
+        return self.expected is None and (self.link is None or self.link.is_untouched)
+
     def _forget(self) -> None:
         self.disconnect()
         self.node = self.link = self.key = None
@@ -153,7 +188,7 @@ class Contact:
     def begin_again(self) -> None:
         """Ours is another incarnation now: nothing that was underway to or from the old counts."""
         self._forget()
-        self.broken = self.expected = None
+        self.broken = self.expected = self.heard = None
 
     # --- the connection ------------------------------------------------------------------------
 
@@ -164,6 +199,7 @@ class Contact:
         """
         self.disconnect()
         connection.contact = self
+        self.heard, self.is_called, self.is_parted = None, False, False
         self.phase, self._current = ConnectionPhase.GREETING, connection
 
     def connect(self, connection: Connection, received: int) -> list[bytes] | None:
@@ -188,67 +224,3 @@ class Contact:
         if self._current is connection:
             self.phase = ConnectionPhase.AWAY
             self._current = self.connection = None
-
-
-def _nobody(contact: Contact) -> None:
-    """Dials nobody: before there is a dialler, and when we are closing."""
-
-
-class Contacts(dict[str, Contact]):
-    """All of them, by name, and from whom and to whom the network is cut, for tests."""
-
-    def __init__(self, me: NodeId, incidents: Incidents, chance: Random) -> None:
-        super().__init__()
-        self.incidents = incidents
-        self.dial: Callable[[Contact], None] = _nobody  # from now on: we know where it is
-        self.cut_from: frozenset[str] = frozenset()  # names that must not reach us
-        self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
-        self._me = me
-        self._chance = chance
-
-    def know(self, name: str, place: str | None, learned: bool = False) -> Contact | None:
-        """Remembers a node for ever, and dials it if we know where it is. None: it is us, or too
-        many are known.
-
-        Learned: from greetings, and not from whoever operates this node.
-        """
-        if name == self._me.name:
-            return None
-        contact = self.get(name)
-        if contact is None:
-            if len(self) >= MOST_CONTACTS:
-                self.incidents.count("contacts_over_limit")
-                return None
-            contact = self[name] = Contact(name, place)
-        if place is not None:
-            contact.place, contact.learned = place, learned
-        if contact.place is not None:
-            self.dial(contact)
-        return contact
-
-    def places(self) -> dict[str, str]:
-        """Where we know others: all of them, or others each time where they are too many."""
-        known = [contact for contact in self.values() if contact.place]
-        if len(known) > 64:
-            self._chance.shuffle(known)
-        places, size = {}, 0
-        for contact in known:
-            assert contact.place is not None
-            size += len(contact.name.encode()) + len(contact.place.encode()) + 6
-            if size > PLACES_BYTES:
-                break
-            places[contact.name] = contact.place
-        return places
-
-    def is_cut(self, name: str) -> bool:
-        return name in self.cut_from or name in self.cut_to
-
-    def stop_dialling(self) -> None:
-        self.dial = _nobody
-
-    def cut(self, incoming: frozenset[str], outgoing: frozenset[str]) -> None:
-        """As if the network were cut, from and to these names."""
-        self.cut_from, self.cut_to = incoming, outgoing
-        for name in sorted(incoming | outgoing):
-            if name in self:
-                self[name].disconnect()

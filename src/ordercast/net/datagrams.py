@@ -2,9 +2,16 @@
 
 A datagram is four bytes of mark, then a body. Plain ones name the sender and are for loopback and
 for those who said `insecure`; sealed ones are the business of `security.py`. Whatever does not
-open, is too long, or comes from nobody we have greeted is counted and dropped, garbage before
-anything of it is decoded or copied: heartbeats wait behind it in the same socket. For that we
-read the socket ourselves: the event loops copy each datagram, and take few in a turn.
+open, is too long, or comes from an incarnation that does not count (`Contacts.heard`) is counted
+and dropped, garbage before anything of it is decoded or copied: heartbeats wait behind it in the
+same socket. For that we read the socket ourselves: the event loops copy each datagram, and take
+few in a turn.
+
+Datagrams need no connection. Plain ones go to any place that we learned, and whoever they come from
+is known by them, if it is not configured: those are dialled, and greet us once at least. For sealed
+ones two nodes greet each other once, and hand over keys. A datagram whose packet names other nodes
+also says where they are: then its body begins with a byte with which no packet begins, and the
+length of what it says.
 """
 
 from __future__ import annotations
@@ -13,15 +20,18 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
+from msgspec import Meta
 
-from ordercast.errors import OrdercastError
+from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.step import LARGEST_DATAGRAM
-from ordercast.net.contact import Contact, Contacts
-from ordercast.net.sockets import bound
+from ordercast.net.contact import Contact
+from ordercast.net.contacts import Contacts
+from ordercast.net.sockets import address_of, bound
 from ordercast.types import NodeId
+from ordercast.wire.greeting import Name, Place
 
 MOST_WRAPPING = 1000
 """Bytes that a wrapper adds at the most: names have a bound, and so have seals."""
@@ -33,6 +43,14 @@ what waits behind garbage must be read while it is still true."""
 AT_ONCE = 256
 """Datagrams that are read in one turn of the event loop, so that others get their turn."""
 MARK_PLAIN = b"oc1p"
+PLACES = b"\xc1"
+"""The first byte of a body that says where others are. No value of msgpack begins with it."""
+MOST_PLACES = 40
+
+
+_decode_places = msgspec.msgpack.Decoder(
+    Annotated[dict[Name, Place], Meta(max_length=MOST_PLACES)]
+).decode
 
 
 class Opened(NamedTuple):
@@ -87,6 +105,26 @@ class PlainDatagrams:
         return Opened(plain.sender, plain.body) if plain.cluster == self._cluster else None
 
 
+def encode_places(places: dict[str, str]) -> bytes:
+    """Where the nodes are that a packet names: what comes before it in a datagram."""
+    if not places:
+        return b""
+    body = msgspec.msgpack.encode(places)
+    return PLACES + len(body).to_bytes(2) + body
+
+
+def split_places(body: bytes) -> tuple[dict[str, str], bytes]:
+    """Undoes `encode_places`, and what follows. PeerError: no node could have made this."""
+    if not body.startswith(PLACES):
+        return {}, body
+    begin = len(PLACES) + 2
+    end = begin + int.from_bytes(body[len(PLACES) : begin])
+    try:
+        return _decode_places(body[begin:end]), body[end:]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PeerError(f"no places: {error}") from error
+
+
 class Datagrams:
     def __init__(
         self,
@@ -122,18 +160,26 @@ class Datagrams:
             self.socket.close()
             self.socket = None
 
-    def send(self, name: str, body: bytes) -> None:
-        """Sends to whoever bears the name now. Nothing is promised, and nothing is queued."""
+    def send(self, name: str, body: bytes, places: bytes = b"") -> None:
+        """Sends to whoever bears the name now. Nothing is promised, and nothing is queued.
+
+        Places: of the nodes that the packet names (`encode_places`).
+        """
         if len(body) > LARGEST_DATAGRAM:
             raise OrdercastError(
                 f"a datagram of {len(body)} bytes; at most {LARGEST_DATAGRAM} are sent, uncut"
             )
-        contact = self._contacts.get(name)
-        if contact is None or contact.udp is None or name in self._contacts.cut_to:
+        contact = self._contacts.use(name, by_link=False)
+        if contact is None or name in self._contacts.cut_to:
             self._count("datagrams_to_nowhere")
             return
-        data = self.wrapper.wrap(contact, body)
-        if data is not None and self.socket is not None:
+        if contact.udp is None and contact.learned and not self.wrapper.proves:
+            contact.udp = address_of(contact.place)
+        data = self.wrapper.wrap(contact, places + body) if contact.udp is not None else None
+        if data is None or contact.udp is None:
+            self._count("datagrams_to_nowhere")
+            self._contacts.call(contact)
+        elif self.socket is not None:
             try:
                 self.socket.sendto(self.wrapper.mark + data, contact.udp)
             except OSError:  # no room, no way there, or no such address: it is lost, as many are
@@ -162,18 +208,29 @@ class Datagrams:
 
     def _admit(self, data: bytes, address: tuple[Any, ...]) -> None:
         opened = self.wrapper.open(data)
-        contact = self._contacts.get(opened.sender.name) if opened is not None else None
-        if (
-            opened is None
-            or contact is None
-            or contact.node != opened.sender
-            or contact.name in self._contacts.cut_from
-        ):
+        contact = self._sender(opened, address) if opened is not None else None
+        try:
+            places, body = split_places(opened.body) if opened is not None else ({}, b"")
+        except PeerError:
+            contact = None
+        if opened is None or contact is None:
             self._count("refused_datagrams")
             return
+        contact.is_heard = True
+        if places:
+            self._contacts.told(places, by=contact.name)
         if address != contact.udp and opened.is_newest:
             self._learn(contact, address)
-        self.receive(opened.sender, opened.body)
+        self.receive(opened.sender, body)
+
+    def _sender(self, opened: Opened, address: tuple[Any, ...]) -> Contact | None:
+        name = opened.sender.name
+        if name in self._contacts.cut_from:
+            return None
+        contact = self._contacts.get(name)
+        if contact is not None and contact.node == opened.sender:
+            return contact
+        return self._contacts.heard(opened.sender, address)
 
     def _learn(self, contact: Contact, address: tuple[Any, ...]) -> None:
         """A datagram of this contact came from elsewhere than where we send ours: it has several

@@ -1,7 +1,8 @@
-"""Dialling: each contact whose place is known, and each seed, again and again.
+"""Dialling: each contact that is wanted and whose place is known, and each seed.
 
-Rules. A contact is dialled whenever it is not connected, for ever, with backoff and jitter; a seed
-until somebody was met there. Whatever goes wrong with a try is counted and ends that try only.
+Rules. A contact that is not connected is dialled while it is wanted (`links.py`), with backoff and
+jitter. Seeds are dialled again and again (`seeds.py`). Whatever goes wrong with a try is counted
+and ends that try only.
 """
 
 from __future__ import annotations
@@ -9,22 +10,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from random import Random
+from typing import Any
 
 from ordercast.errors import PeerError
 from ordercast.net.connection import Connection
-from ordercast.net.contact import Contact, Contacts
+from ordercast.net.contact import Contact
+from ordercast.net.contacts import Contacts
+from ordercast.net.links import Links
+from ordercast.net.seeds import (
+    AGAIN_SECONDS,
+    FIRST_BACKOFF_SECONDS,
+    LOOK_SECONDS,
+    Resolve,
+    Seed,
+    backoff,
+    resolve,
+)
 from ordercast.types import NodeId
 
 log = logging.getLogger("ordercast.net")
 
 DIAL_SECONDS = 5.0
-FIRST_BACKOFF_SECONDS = 0.05
-LONGEST_BACKOFF_SECONDS = 2.0
-STRANGER_SECONDS = 30.0
-"""A place where another node answers is tried again so much later: each try costs that node its
-connection with us, for a newer one takes its place."""
+TOLD_BACKOFFS = 3
+"""A place that we were only told is dialled a few times, the tries further apart by as many steps
+of the backoff."""
 
 
 class Dialler:
@@ -32,59 +43,118 @@ class Dialler:
         self,
         me: NodeId,
         contacts: Contacts,
+        links: Links,
         chance: Random,
         tls: ssl.SSLContext | None,
         connection: Callable[[], Connection],
+        look_up: Resolve = resolve,
     ) -> None:
-        self.seeds: list[asyncio.Task[None]] = []
+        self.seeds: list[Seed] = []
         self._me = me
         self._contacts = contacts
+        self._links = links
         self._chance = chance
         self._tls = tls
         self._connection = connection
+        self.look_up = look_up
         self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()  # in no order
 
     def keep(self, contact: Contact) -> None:
-        """Dials a contact from now on."""
+        """Dials a contact from now on, while it is wanted."""
         if contact.dialler is None:
-            contact.dialler = self._loop.create_task(self._keep_dialling(contact))
+            contact.dialler = self._begin(self._keep_dialling(contact))
 
     def seed(self, place: str) -> None:
-        self.seeds.append(self._loop.create_task(self._dial_seed(place)))
+        self.seeds.append(seed := Seed(place, self._chance))
+        self._begin(self._keep_seed(seed))
+
+    def _begin(self, dialling: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(dialling)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def close(self) -> None:
-        contacts = self._contacts.values()
-        tasks = [*self.seeds, *(contact.dialler for contact in contacts if contact.dialler)]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    # --- contacts ------------------------------------------------------------------------------
+
     async def _keep_dialling(self, contact: Contact) -> None:
-        backoff = FIRST_BACKOFF_SECONDS
+        began = self._loop.time()
+        # Something waits for it, and it hardly dials us in the same moment, as configured ones do.
+        is_urgent = contact.is_linked and (contact.learned or contact.node is not None)
+        stranger = False
         while True:
             connection = contact.connection
             if connection is not None:
-                backoff = FIRST_BACKOFF_SECONDS
                 await asyncio.wait([connection.ended])
+                began, is_urgent, stranger = self._loop.time(), False, False
                 continue
+            if not self._links.wants(contact):
+                break
+            steps = TOLD_BACKOFFS if contact.source == "told" else 1
+            wait = backoff(steps * contact.failures, self._loop.time() - began)
+            if stranger:
+                wait = AGAIN_SECONDS
             # The smaller name dials first, so that two nodes rarely dial each other at once.
-            waits = 0.0 if self._me.name < contact.name else 4 * FIRST_BACKOFF_SECONDS
-            await asyncio.sleep((waits + backoff) * self._chance.uniform(0.5, 1.5))
-            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
-            if contact.connection is None and not self._contacts.is_cut(contact.name):
-                met = await self.dial(contact.place or "")
-                if met is not None and met.name != contact.name:
-                    self._contacts.incidents.count("strangers_at_places")
-                    self._contacts.incidents.warn(
-                        "%s should be at %s, but %s is", contact, contact.place, met
-                    )
-                    backoff = STRANGER_SECONDS
+            elif self._me.name > contact.name:
+                wait += 4 * FIRST_BACKOFF_SECONDS
+            if is_urgent:
+                wait, is_urgent = 0.0, False
+            await asyncio.sleep(wait * self._chance.uniform(0.5, 1.5))
+            if contact.connection is not None or not self._links.wants(contact):
+                continue  # it was met meanwhile
+            if not self._contacts.is_cut(contact.name):
+                stranger = await self._try(contact)
+        contact.dialler = None
 
-    async def _dial_seed(self, place: str) -> None:
-        backoff = FIRST_BACKOFF_SECONDS
-        while await self.dial(place) is None:
-            await asyncio.sleep(backoff * self._chance.uniform(0.5, 1.5))
-            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
+    async def _try(self, contact: Contact) -> bool:
+        """One attempt. True: another node is there."""
+        met = await self.dial(contact.place or "")
+        if met is None or met.name != contact.name:
+            self._contacts.failed(contact)
+        if met is None or met.name == contact.name:
+            return False
+        self._contacts.incidents.count("strangers_at_places")
+        self._contacts.incidents.warn("%s should be at %s, but %s is", contact, contact.place, met)
+        return True
+
+    # --- seeds -----------------------------------------------------------------------------------
+
+    async def _keep_seed(self, seed: Seed) -> None:
+        failures, looked_up = 0, -AGAIN_SECONDS
+        while True:
+            now = self._loop.time()
+            if now - looked_up < AGAIN_SECONDS and not seed.due(now, self._is_useful):
+                await asyncio.sleep(seed.next_try(now))
+                continue
+            try:
+                seed.resolved(await self.look_up(seed.place), self._loop.time())
+            except (OSError, UnicodeError) as error:
+                failures += 1
+                self._contacts.incidents.count("failed_lookups")
+                log.debug("looking up the seed %s: %s", seed.place, error)
+                await asyncio.sleep(backoff(failures, 0) * self._chance.uniform(0.5, 1.5))
+                continue
+            failures, looked_up = 0, self._loop.time()
+            due = seed.due(looked_up, self._is_useful)
+            await asyncio.gather(*(self._try_seed(seed, address) for address in due))
+
+    async def _try_seed(self, seed: Seed, address: str) -> None:
+        met = await self.dial(address)
+        seed.tried(address, met, self._loop.time())
+
+    def _is_useful(self, who: NodeId, seconds: float) -> bool:
+        """Whether to dial a node again that we met by a seed, so many seconds ago."""
+        if seconds >= AGAIN_SECONDS and self._contacts.is_one_missing():
+            return True
+        return seconds >= LOOK_SECONDS and self._links.misses(who.name, seconds >= AGAIN_SECONDS)
+
+    # --- both ------------------------------------------------------------------------------------
 
     async def dial(self, place: str) -> NodeId | None:
         """One attempt: the node that answers. A failure is counted, and logged at debug level."""

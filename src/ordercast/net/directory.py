@@ -31,7 +31,8 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.family import Entry, Family
 from ordercast.kernel.inputs import Acquainted, Input
 from ordercast.kernel.terms import differences
-from ordercast.net.contact import Contact, Contacts
+from ordercast.net.contact import Contact
+from ordercast.net.contacts import Contacts
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
@@ -275,9 +276,7 @@ class Directory:
     def _acquaint(self, group: str, places: dict[str, str], by: str) -> None:
         """These nodes joined the group: the machine hears of those whom we can reach."""
         own = self._own[group]
-        for name, place in places.items():
-            if place and name not in self._contacts:
-                self._contacts.know(name, place, learned=True)
+        self._contacts.told({name: place for name, place in places.items() if place}, by)
         new = [
             name
             for name in places

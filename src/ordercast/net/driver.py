@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -27,19 +28,21 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Sent, Timer
 from ordercast.net.committer import Committer
 from ordercast.net.contact import Contact
-from ordercast.net.datagrams import Datagrams
+from ordercast.net.datagrams import Datagrams, encode_places
 from ordercast.net.directory import Directory
 from ordercast.net.link_backpressure import LinkBackpressure
 from ordercast.net.mesh import Mesh
 from ordercast.trace.journal import Journal
 from ordercast.trace.log import RowLog
-from ordercast.types import Event, NodeId, Payloads
+from ordercast.types import Event, NodeId, Payloads, View
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import FrameKind, frame
 
 log = logging.getLogger("ordercast.net")
 
 ANSWER_SECONDS = 0.5
+MOST_UNSENT_STATUSES = 64
+"""That wait for a connection with one peer. Their number bounds them, and `ANSWER_SECONDS`."""
 Action = Literal["join", "send"]
 
 
@@ -88,6 +91,9 @@ class Driver:
         # Whom we asked, for which machine, its token, and the timer that answers in any case.
         self._statuses: dict[int, tuple[str, Seat, Hashable, asyncio.TimerHandle]] = {}
         self._status_count = 0
+        # To peers that are being dialled, by name: the number and the packet of each status.
+        self._unsent: dict[str, deque[tuple[int, bytes]]] = {}
+        self._views: dict[str, View] = {}  # by group, the last one
 
     def become(self, me: NodeId) -> None:
         """The machines of this incarnation are driven from now on; those of the last are closed."""
@@ -126,6 +132,7 @@ class Driver:
         """The group is left: the machine notifies the others, and gets no more inputs."""
         if self._returning.pop(group, None) is None:  # otherwise it has not joined yet
             self.observers.pop(group, None)
+            self._views.pop(group, None)
             self.host.leave(group, time.monotonic_ns(), partial(self._left, group))
 
     def _left(self, group: str) -> None:
@@ -142,6 +149,8 @@ class Driver:
         for _, _, _, timer in self._statuses.values():
             timer.cancel()
         self._statuses.clear()
+        self._unsent.clear()
+        self._views.clear()
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -171,7 +180,7 @@ class Driver:
             self.host.after(self.host.seats[group], then)
 
     def has_company(self) -> bool:
-        return any(contact.connection is not None for contact in self.mesh.contacts.values())
+        return self.mesh.contacts.has_company()
 
     def receive(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> None:
         """Packets came together by a link. PeerError costs the sender its connection."""
@@ -217,13 +226,21 @@ class Driver:
             self._resolve(key, True)
 
     def _resolve(self, key: int, arrived: bool) -> None:
-        _, seat, token, timer = self._statuses.pop(key)
+        name, seat, token, timer = self._statuses.pop(key)
         timer.cancel()
+        unsent = self._unsent.get(name)
+        while unsent and unsent[0][0] not in self._statuses:
+            unsent.popleft()
+        if unsent is not None and not unsent:
+            del self._unsent[name]
         self.host.status(seat, token, arrived, time.monotonic_ns())
 
     def met(self, contact: Contact) -> None:
         """A peer is connected, and has said how much it has. Machines hear of it by its packets,
         and by the groups that it is in."""
+        for key, body in self._unsent.pop(contact.name, ()):
+            if key in self._statuses:
+                self.mesh.send_frame(contact, FrameKind.STATUS, key.to_bytes(8), body)
         self.acknowledged(contact)
         self.directory.met(contact)
 
@@ -251,8 +268,10 @@ class Driver:
                 self.mesh.send(peer, framed)
             self.backpressure.sent(peers)
         elif channel.fleeting:
+            places = encode_places(self.mesh.contacts.places_of(packet.introduces()))
             for address in to:
-                self.datagrams.send(address if isinstance(address, str) else address.name, body)
+                name = address if isinstance(address, str) else address.name
+                self.datagrams.send(name, body, places)
         else:
             for address, token in zip(to, tokens, strict=True):
                 self._send_status(seat, address, body, token)
@@ -262,10 +281,14 @@ class Driver:
         name = address if isinstance(address, str) else address.name
         timer = self._loop.call_later(ANSWER_SECONDS, self._resolve, key, False)
         self._statuses[key] = (name, seat, token, timer)
-        contact = self.mesh.contacts.get(name)
+        contact = self.mesh.contacts.use(name)
         if contact is None or (isinstance(address, NodeId) and contact.node != address):
             return  # nobody there: the timer answers
-        self.mesh.send_frame(contact, FrameKind.STATUS, key.to_bytes(8), body)
+        if contact.connection is None and contact.place is not None:
+            unsent = self._unsent.setdefault(name, deque(maxlen=MOST_UNSENT_STATUSES))
+            unsent.append((key, body))  # it is being dialled
+        else:
+            self.mesh.send_frame(contact, FrameKind.STATUS, key.to_bytes(8), body)
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> asyncio.TimerHandle:
         return self._loop.call_later(after / 1e9, self._expire, seat, timer, setting)
@@ -281,7 +304,13 @@ class Driver:
             raise OrdercastError("a machine wants to persist records, but the node has no store")
         self.committer.commit(records, done)
 
+    def viewed(self) -> set[str]:
+        """The names in the views of all groups: links to them are kept."""
+        return {member.name for view in self._views.values() for member in view.members}
+
     def hear(self, seat: Seat, output: Heard) -> None:
+        if type(output) is View:
+            self._views[output.group] = output
         observer = self.observers.get(output.group)
         if observer is not None:
             observer.take(output)

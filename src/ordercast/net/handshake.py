@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ordercast.errors import PeerError
 from ordercast.kernel.identity import Acquaintances
 from ordercast.net.connection import Connection
-from ordercast.net.contact import Contact, Contacts
+from ordercast.net.contact import Contact
+from ordercast.net.contacts import Contacts
 from ordercast.net.identity import Incarnation
 from ordercast.net.name_watch import NameWatch
 from ordercast.net.sockets import literal_host
@@ -119,11 +120,11 @@ class Handshake:
             return
         if verdict.is_first and self._watch is not None:
             self._watch.taken(verdict.reason)
-        contact = self._contacts.get(node.name)
-        if not verdict.reason and contact is None:
-            contact = self._contacts.know(node.name, None)
+        contact = None
+        if not verdict.reason:
+            contact = self._contacts.greeted(node.name, _listens(connection, hello))
             if contact is None:
-                verdict = Verdict("too many nodes are known here")
+                verdict = Verdict("too many nodes are connected here")
         if verdict.reason:
             self._contacts.incidents.count("refused_greetings")
             connection.refuse(*verdict[:3])
@@ -236,11 +237,7 @@ class Handshake:
         contact.udp = _datagrams_to(contact, connection, hello)
         if key is not None:
             contact.key = key
-        if contact.learned and (place := _listens(connection, hello)):
-            self._contacts.know(contact.name, place, learned=True)
-        for name, place in hello.places.items():
-            if name not in self._contacts:
-                self._contacts.know(name, place, learned=True)
+        self._contacts.told(hello.places, by=contact.name)
         if connection.dialled:
             connection.write(
                 FrameKind.RESUME, greeting.encode(Resume(received, newest.get(contact.name, -1)))

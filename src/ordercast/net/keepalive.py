@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
-from ordercast.net.contact import Contacts
+from ordercast.net.contacts import Contacts
 from ordercast.units import SECOND
 from ordercast.wire.framing import FrameKind, frame
 
@@ -20,9 +21,10 @@ SILENCE = 8 * SECOND
 
 
 class Keepalive:
-    def __init__(self, contacts: Contacts) -> None:
+    def __init__(self, contacts: Contacts, tend: Callable[[], None]) -> None:
         self.loop_lag = 0  # nanoseconds that our own event loop was late
         self._contacts = contacts
+        self._tend = tend  # what else is done once a second
         self._due = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -40,6 +42,7 @@ class Keepalive:
         self.loop_lag = max(late, self.loop_lag // 2)  # the latest lateness, slowly forgotten
         self.start()
         self._contacts.incidents.report_suppressed()
+        self._tend()
         ping = frame(FrameKind.PING, b"")
         for contact in self._contacts.values():
             connection = contact.connection

@@ -63,3 +63,8 @@ class Link:
     def underway(self) -> int:
         """Frames that were not acknowledged."""
         return len(self._unacknowledged)
+
+    @property
+    def is_untouched(self) -> bool:
+        """No frame was ever put on it, at either end."""
+        return not (self.received or self._acknowledged or self._unacknowledged)

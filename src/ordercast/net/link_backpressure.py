@@ -52,7 +52,8 @@ class LinkBackpressure:
         for node in members:
             link = self.full.get(node.name)
             if link is not None and link.peer == node:
-                if self.contacts[node.name].link is link:
+                contact = self.contacts.get(node.name)
+                if contact is not None and contact.link is link:
                     return True
                 del self.full[node.name]
         return False

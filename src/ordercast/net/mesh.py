@@ -1,9 +1,10 @@
 """The mesh: what connects us with every node that we know, over connections that come and go.
 
-Rules. A contact is remembered for ever (`contact.py`) and dialled for ever (`dialler.py`): a node
-that was cut off finds its way back without help. A node that dials us comes in by the listener
-(`listener.py`). Between two nodes one connection counts, from the moment that both have greeted
-(`handshake.py`); what is underway survives it (`link.py`).
+Rules. A contact that is configured or in use is remembered (`contact.py`), and dialled again and
+again (`dialler.py`) while a connection with it is needed (`links.py`): a node that was cut off
+finds its way back without help. A node that dials us comes in by the listener (`listener.py`).
+Between two nodes one connection counts, from the moment that both have greeted (`handshake.py`);
+what is underway survives it (`link.py`).
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from random import Random
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.net.accept_limiter import AcceptLimiter
 from ordercast.net.connection import Connection, Receiver
-from ordercast.net.contact import Contact, Contacts
+from ordercast.net.contact import Contact
+from ordercast.net.contacts import Contacts
 from ordercast.net.dialler import Dialler
 from ordercast.net.handshake import INSECURE, Handshake, Security
 from ordercast.net.identity import Incarnation
 from ordercast.net.incidents import Incidents
 from ordercast.net.keepalive import Keepalive
 from ordercast.net.link import LinkFull
+from ordercast.net.links import Links
 from ordercast.net.listener import Listener
 from ordercast.net.name_watch import NameWatch
 from ordercast.types import NodeId
@@ -55,8 +58,11 @@ class Mesh:
         self.closing = False
         self.accept_limiter = AcceptLimiter()
         self.handshake = Handshake(us, cluster, security, self.contacts, receiver.met, watch)
-        self.keepalive = Keepalive(self.contacts)
-        self.dialler = Dialler(me, self.contacts, chance, security.client, self._dialled)
+        self.links = Links(self.contacts)
+        self.keepalive = Keepalive(self.contacts, self.links.tend)
+        self.dialler = Dialler(
+            me, self.contacts, self.links, chance, security.client, self._dialled
+        )
         self.contacts.dial = self.dialler.keep
         self.listener = Listener(
             self.accept_limiter, self.incidents, security.server, self._accepted
@@ -150,7 +156,7 @@ class Mesh:
         One that we have not met may be known to a machine by others, who have: it gets all of it
         when we meet.
         """
-        contact = self.contacts.get(to.name)
+        contact = self.contacts.use(to.name)
         link = contact.link_to(to) if contact is not None else None
         if contact is None or link is None:
             return

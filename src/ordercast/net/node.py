@@ -191,6 +191,7 @@ class Node:
         self.driver.mesh, self.driver.datagrams = self.mesh, self.datagrams
         self.driver.directory = self._directory
         self.driver.backpressure.contacts = self.mesh.contacts
+        self.mesh.links.viewed = self.driver.viewed
         stack.callback(self.driver.close)
 
     async def _serve(self, host: str, port: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from typing import Any
 
 
 async def bound(host: str, port: int, kind: socket.SocketKind) -> list[socket.socket]:
@@ -29,6 +30,19 @@ async def bound(host: str, port: int, kind: socket.SocketKind) -> list[socket.so
             one.close()
         raise
     return made
+
+
+def place_of(address: tuple[Any, ...]) -> str:
+    """host:port of the address of a socket."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(place: str | None) -> tuple[str, int] | None:
+    """The address of a socket, if the host of host:port is an address and not a name."""
+    host = literal_host(place)
+    port = (place or "").rpartition(":")[2]
+    return (host, int(port)) if host and port.isdecimal() and 0 < int(port) < 1 << 16 else None
 
 
 def literal_host(place: str | None) -> str | None:

@@ -30,6 +30,7 @@ class FrameKind(IntEnum):
     PING = 8
     KEY = 9  # a new key for datagrams
     GROUPS = 10  # what is new about the sender's groups
+    BYE = 11  # its sender does not need the connection
 
 
 def frame(kind: FrameKind, body: bytes) -> bytes:

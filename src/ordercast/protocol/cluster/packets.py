@@ -103,11 +103,17 @@ class Gossip(Packet, frozen=True, tag="gossip.gossip"):
     def makers(self) -> Iterable[str]:
         return dict.fromkeys(rumour.origin.name for rumour, _ in self.rumours)
 
+    def introduces(self) -> Iterable[str]:
+        return () if self.roster is None else self.roster.names()
+
 
 class Membership(Packet, frozen=True, tag="gossip.membership"):
     """Which members there are, and nothing else."""
 
     roster: Roster
+
+    def introduces(self) -> Iterable[str]:
+        return self.roster.names()
 
 
 class ClusterMembership(Membership, frozen=True, tag="causal.membership"):
@@ -122,6 +128,9 @@ class Updates(Packet, frozen=True, tag="causal.updates"):
 
     def makers(self) -> Iterable[str]:
         return dict.fromkeys(update.origin.name for update, _ in self.updates)
+
+    def introduces(self) -> Iterable[str]:
+        return () if self.roster is None else self.roster.names()
 
     def to_wire(self) -> Packet:
         common, thin = thinned(self.updates)

@@ -43,6 +43,10 @@ class Roster(Value, frozen=True):
     here: Annotated[list[tuple[NodeId, Age]], Meta(max_length=MOST_NAMED)]  # ages in rounds
     gone: Annotated[list[tuple[NodeId, Age]], Meta(max_length=MOST_NAMED)]  # that left
 
+    def names(self) -> list[str]:
+        """Of those that are there."""
+        return [node.name for node, _ in self.here]
+
 
 Letter: TypeAlias = tuple[str, Roster]
 """To whom, by name, and what."""
