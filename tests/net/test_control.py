@@ -77,6 +77,8 @@ async def test_a_node_is_forgotten_only_if_it_is_known_and_gone(cluster: Cluster
     older.greet("n2", incarnation=3)
     assert (await older.refuse()).code == "older"
     assert await ask(path, "forget n2") == {"forgot": "n2"}
+    assert "n2" not in n1.mesh.contacts
+    assert await ask(path, "forget n2") == {"error": "n2 is not known here"}
     assert await ask(path, "forget n3") == {"forgot": "n3"}
     for name in ("n2", "n3"):
         older = await cluster.dial(n1)
@@ -94,4 +96,5 @@ async def test_the_command_forgets_at_the_node_that_it_asks(cluster: Cluster) ->
     await until(lambda: "n2" in n1.mesh.handshake.acquaintances.known)
     assert await asyncio.to_thread(main, command) == 0
     assert "n2" not in n1.mesh.handshake.acquaintances.known
+    assert "n2" in n1.mesh.contacts, "it is configured, so its place stays known"
     assert await asyncio.to_thread(main, ["forget", "n1", "--control", str(path)]) == 2

@@ -106,6 +106,8 @@ class Mesh:
             raise UsageError(f"{name} is not known here")
         if contact is not None:
             contact.begin_again()
+            if contact.source != "configured":  # those stay, and are dialled
+                self.contacts.forget(contact)
 
     def seed(self, place: str) -> None:
         """A place whose node's name we do not know yet."""
