@@ -207,3 +207,19 @@ async def test_the_system_is_asked_for_a_large_buffer(cluster: Cluster) -> None:
         largest = usual.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     given = node.datagrams.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     assert given == largest >= usual_size
+
+
+@live
+async def test_an_address_beyond_loopback_that_others_tell_is_dialled_only_if_insecure(
+    cluster: Cluster,
+) -> None:
+    far, near = "10.255.255.1:7101", "127.0.0.1:9"
+    for name, insecure in [("n1", False), ("n2", True)]:
+        node = await cluster.open(name, insecure=insecure)
+        contacts = node.mesh.contacts
+        contacts.told({"n3": far, "n4": near}, "n4")
+        contacts.greeted("n5", far)
+        assert ("n3" in contacts) is insecure
+        assert contacts["n4"].place == near
+        assert contacts["n5"].place == (far if insecure else None)
+        assert node.mesh.counters["refused_addresses"] == (0 if insecure else 2)

@@ -48,6 +48,10 @@ DATAGRAM_PLACES_BYTES = 600
 """Of others' places in a datagram, which may be as long as datagrams are but for this."""
 
 
+def _anywhere(place: str) -> bool:
+    return True
+
+
 def _nobody(contact: Contact) -> None:
     """Dials nobody: before there is a dialler, and when we are closing."""
 
@@ -65,6 +69,7 @@ class Contacts(dict[str, Contact]):
         super().__init__()
         self.incidents = incidents
         self.dial: Callable[[Contact], None] = _nobody  # while it is wanted: we know where it is
+        self.believes: Callable[[str], bool] = _anywhere  # whether others' addresses may be dialled
         self.cut_from: frozenset[str] = frozenset()  # names that must not reach us
         self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
         self._missing_at: int | None = None  # a machine has sent to a name that we do not know
@@ -96,6 +101,7 @@ class Contacts(dict[str, Contact]):
         them can give way."""
         contact = self.get(name)
         now = self._clock()
+        place = self._believed(place)
         if contact is None:
             if not self._make_room():
                 self.incidents.count("contacts_over_limit")
@@ -113,7 +119,9 @@ class Contacts(dict[str, Contact]):
         """Where another node knows others. None of them is dialled before it is used."""
         now = self._clock()
         new = 0
-        for name, place in places.items():
+        for name, told in places.items():
+            if (place := self._believed(told)) is None:
+                continue
             contact = self.get(name)
             if contact is None and name != self._me.name and new < MOST_TOLD_BY_ONE:
                 self[name] = Contact(name, place, "told", by, now)
@@ -126,6 +134,13 @@ class Contacts(dict[str, Contact]):
         if self._told_by[by] > MOST_TOLD_BY_ONE:
             self._trim([each for each in self._told() if each.told_by == by], MOST_TOLD_BY_ONE)
         self._trim_told()
+
+    def _believed(self, place: str | None) -> str | None:
+        """An address that another node says, unless it must not be dialled."""
+        if place is None or self.believes(place):
+            return place
+        self.incidents.count("refused_addresses")
+        return None
 
     def heard(self, node: NodeId, address: tuple[Any, ...]) -> Contact | None:
         """A datagram of an incarnation came that has not greeted us. None: it does not count.

@@ -175,6 +175,7 @@ class Node:
         stack.callback(watch.close)
         self.mesh = Mesh(us, config.cluster, self.driver, Random(), security, watch)
         self.mesh.handshake.advertise = config.advertise or ""
+        self.mesh.contacts.believes = self._protection.may_dial
         stack.push_async_callback(self.mesh.close)
         wrapper = self._protection.wrapper(self.me)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
