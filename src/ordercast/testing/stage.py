@@ -253,8 +253,8 @@ class Stage:
         if first != message:
             raise StageError(f"a link is FIFO: message {first.number} comes first")
         self._take(message)
-        actor = self.actors[message.target]
-        there = actor.alive and message.to in (actor.node, actor.node.name)
+        actor = self.actors.get(message.target)  # who bears a name that was told may be nobody
+        there = actor is not None and (actor.alive and message.to in (actor.node, actor.node.name))
         try:
             if there:
                 self.inject(message.sender, message.target, message.packet, message.channel)

@@ -22,7 +22,16 @@ from ordercast.sim.process import Heard
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.sinks import MemorySink
-from ordercast.types import Event, Invitation, NodeId, StateGiven, StateWanted, View, label_of
+from ordercast.types import (
+    Event,
+    Invitation,
+    NodeId,
+    StateGiven,
+    StateWanted,
+    View,
+    label_of,
+    name_of,
+)
 
 ALL = ("crash", "pause", "partition", "one-way", "loss", "slow")
 
@@ -154,7 +163,8 @@ def storm(
     verdicts = check(trace)
     broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer != "holds"]
     broken += [outcome.error] if outcome.error else []
-    broken += [*differences(ledgers), *losses(ledgers, sink.rows), *repetitions(ledgers)]
+    unordered = {group.name for group in scenario.groups() if group.family == "atomic"}
+    broken += [*differences(ledgers, unordered), *losses(ledgers, sink.rows), *repetitions(ledgers)]
     if scenario.options["reform"] == "auto":
         broken += separations(world)
     return Storm(trace, broken, ledgers, groups)
@@ -190,14 +200,18 @@ def repetitions(ledgers: Ledgers) -> list[str]:
     ]
 
 
-def differences(ledgers: Ledgers) -> list[str]:
-    """Members that begin a formation with another state than its initiator provided."""
-    return [
-        f"{node} begins {label} with other events than the others"
-        for label, begun in ledgers.begun.items()
-        for node, known in begun.items()
-        if known != ledgers.given[label]
-    ]
+def differences(ledgers: Ledgers, unordered: set[str]) -> list[str]:
+    """Members that begin a formation with another state than its initiator provided.
+
+    In a group without order, members that come along keep the order in which they delivered.
+    """
+    found = []
+    for label, begun in ledgers.begun.items():
+        as_known = sorted if name_of(label) in unordered else list[str]
+        for node, known in begun.items():
+            if as_known(known) != as_known(ledgers.given[label]):
+                found.append(f"{node} begins {label} with other events than the others")
+    return found
 
 
 def losses(ledgers: Ledgers, rows: list[Row]) -> list[str]:

@@ -11,6 +11,7 @@ kinds.py      which of these a plan asks for
 agreement.py  agreement on failures
 suspicion.py  who suspects whom
 views.py      members, exclusions, and the cuts of pending views
+history.py    what was delivered in a formation, to compare
 stability.py  the streams of a group: how far each was received, and what is retained
 flow.py       windows: how many own events may be in flight
 formation.py  invitations and votes: how a group is formed, as a table of states
@@ -18,6 +19,7 @@ attempt.py    these states, and what is remembered of other formations
 gathering.py  when a group should be formed, and of which members
 request.py    a request to re-form a group
 presence.py   which members are reachable, in any formation
+entrance.py   how a member of no formation comes into the group: founding, asking, waiting
 refusals.py   packets that break the rules
 member.py     the machine: its inputs, and delivery over all groups
 words.py      the wording of interaction files
@@ -63,6 +65,7 @@ FAMILY = Family(
         source=_SOURCE,
     ),
     words=WORDS,
+    opens=True,
     personal=PERSONAL,
     one_machine=True,
     formation=Formation(

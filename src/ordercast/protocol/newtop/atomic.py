@@ -68,7 +68,7 @@ class Unordered(Placement):
     def enqueue(self, epoch: GroupEpoch, step: Step, sender: NodeId, message: Data | Turn) -> None:
         assert isinstance(message, Data)
         if epoch.phase is Phase.BEGUN and not self.undelivered[sender]:
-            step.deliver(epoch.event(message, None))
+            epoch.deliver(step, message, None)
         else:
             self.undelivered[sender].append(message)
 
@@ -95,7 +95,7 @@ class Unordered(Placement):
         while waiting and (isinstance(waiting[0], Data) or waiting[0] in confirmed):
             first = waiting.popleft()
             if isinstance(first, Data):
-                step.deliver(epoch.event(first, None))
+                epoch.deliver(step, first, None)
                 continue
             self.confirmed[member].remove(first)
             if first == confirmed[-1]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ordercast.protocol.newtop.epoch import GroupEpoch
-from ordercast.protocol.newtop.packets import Message, Vote
+from ordercast.protocol.newtop.packets import History, Message, Vote
 from ordercast.types import NodeId
 
 MOST_REMEMBERED = 16
@@ -31,10 +31,13 @@ class Idle:
 class Voting:
     """The members vote on a formation."""
 
-    def __init__(self, formation: str, initiator: NodeId, members: tuple[NodeId, ...]) -> None:
+    def __init__(
+        self, formation: str, initiator: NodeId, members: tuple[NodeId, ...], founds: bool = False
+    ) -> None:
         self.formation = formation
         self.initiator = initiator
         self.members = members
+        self.founds = founds  # an open group that nobody is in yet
         self.yes: dict[NodeId, None] = {}
         self.early: dict[NodeId, list[Message]] = {}  # packets of members that have started
 
@@ -50,6 +53,7 @@ class Agreed(NamedTuple):
     formation: str
     initiator: NodeId
     members: tuple[NodeId, ...]
+    founds: bool
     early: list[tuple[NodeId, Message]]
 
 
@@ -59,6 +63,9 @@ class Entering:
     def __init__(self, epoch: GroupEpoch) -> None:
         self.epoch = epoch
         self.awaits_application = False  # the initiator's application was asked for its state
+        # The initiator's: what it delivered where it came from, and with whom it was there.
+        self.history: History | None = None
+        self.along: tuple[NodeId, ...] = ()
 
 
 Attempt: TypeAlias = Idle | Voting | Agreed | Entering

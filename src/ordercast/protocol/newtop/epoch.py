@@ -13,11 +13,15 @@ Rules.
  2. The bound of the group: no live member will send anything numbered up to there.
  3. A formation that was voted on starts with a `Start` of each member. When its initiator has all
     of them it casts the `State`, whose number is above all of theirs. Events are submitted after
-    that. So nothing in the epoch is numbered at or below our own start.
+    that. So nothing in the epoch is numbered at or below our own start. A member that has delivered
+    the same as the initiator where both come from has that state, and is not sent it.
  4. A member sends a null message when it has been silent for `prompt_after` and something is
     undelivered, unstable or not agreed on. Otherwise it sends one every `silence_limit`.
  5. A member that waits for another group's numbers solicits them: a member whose number is lower
     answers with a null message. Only liveness depends on it.
+ 6. A view without members that have only gone ahead to the formation that we are entering waits:
+    for the next event or view here, or for that formation to fail. If it begins, nobody sees a view
+    of those who were left for a moment.
 
 What it does not do: deliver, which depends on all groups of the process together (`member.py`).
 """
@@ -27,18 +31,24 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.agreement import Agreement
 from ordercast.protocol.newtop.flow import SendWindow, retained_limit
+from ordercast.protocol.newtop.history import Delivered
 from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.ordering import Ordering
 from ordercast.protocol.newtop.packets import (
     Confirm,
+    Copy,
     Data,
+    History,
     Leave,
     Message,
     Move,
+    Need,
     Null,
     Refute,
     Retract,
@@ -120,6 +130,13 @@ class GroupEpoch:
         # By member that has started: how many events it submitted in earlier epochs.
         self.starts: dict[NodeId, int] = {}
         self.floor = 0  # nothing of this epoch is numbered up to here
+        self.is_founding = False  # the members of an open group found it: all must have started
+        self.delivered = Delivered(formation, members)
+        self.previous: GroupEpoch | None = None  # where we come from, until this one has begun
+        self.awaits_copy = False  # we asked the initiator for the state that it had left out
+        self.copy: Copy | None = None  # its answer
+        self.moving_to: tuple[str, NodeId] | None = None  # the formation that we enter, and whose
+        self.waiting_views: list[View] = []  # views without members that have gone ahead to it
 
     @property
     def live(self) -> tuple[NodeId, ...]:
@@ -167,10 +184,18 @@ class GroupEpoch:
         self.cast(step, Start(self.name, *self.head(), counter))
         self.floor = self.streams.last_order
 
-    def cast_state(self, step: Step, state: bytes | None) -> None:
-        """All have started. This is the state that they begin with."""
-        message = State(self.name, *self.head(), state)
-        self.cast(step, message)
+    def cast_state(
+        self, step: Step, state: bytes | None, history: History | None, along: tuple[NodeId, ...]
+    ) -> None:
+        """All have started. This is the state that they begin with.
+
+        The members `along` come from where we come from, with this history: it is left out.
+        """
+        message = State(self.name, *self.head(), state, history)
+        left_out = tuple(one for one in self.live if one in along)
+        self.cast(step, message, tuple(one for one in self.live if one not in along))
+        if left_out:
+            step.send(left_out, msgspec.structs.replace(message, state=None, is_left_out=True))
         self._queue_state(self.me, message)
 
     def _queue_state(self, sender: NodeId, message: State) -> None:
@@ -184,14 +209,35 @@ class GroupEpoch:
             else:
                 self._queue_state(sender, message)
 
+    def _has_same(self, message: State) -> bool:
+        """Whether we have delivered, where we come from, what the initiator has."""
+        return message.history is not None and (
+            self.previous is not None and self.previous.delivered.history == message.history
+        )
+
+    def has_state(self, step: Step, message: State) -> bool:
+        """Whether we have what we begin with. If not, asks the initiator for it."""
+        if self.phase is not Phase.STATE_QUEUED or self.initiator == self.me:
+            return True
+        if not message.is_left_out or self.copy is not None or self._has_same(message):
+            return True
+        if self.initiator not in self.live:
+            self.phase = Phase.FAILED
+            return True
+        if not self.awaits_copy:
+            self.awaits_copy = True
+            step.send(self.initiator, Need(self.name, self.formation))
+        return False
+
     def begin(self, step: Step, message: State) -> None:
         """The state is delivered at its place in the order, and the first view with it."""
         if self.phase is Phase.FAILED:
             return
         assert self.phase is Phase.STATE_QUEUED
         self.phase = Phase.BEGUN
-        if self.initiator != self.me:
-            step.give_state(self.name, message.state)
+        if self.initiator != self.me and not self._has_same(message):
+            step.give_state(self.name, self.copy.state if self.copy else message.state)
+        self.previous = self.copy = None
         step.install(self.views.current())
         self.placement.begin(self, step)
 
@@ -218,9 +264,10 @@ class GroupEpoch:
         self.reported_up_to = max(self.reported_up_to, self._delivered_up_to())
         return self.formation, order, self.streams.last_order, self.reported_up_to, solicits
 
-    def cast(self, step: Step, message: Message) -> None:
+    def cast(self, step: Step, message: Message, to: tuple[NodeId, ...] | None = None) -> None:
+        """To all live members, unless the rest of them gets another copy."""
         self.streams.append_own(message)
-        to = self.views.live
+        to = self.views.live if to is None else to
         if to:
             step.send(to, message)
         self.cast_at, self.is_solicited = self.patience.time, False
@@ -241,6 +288,12 @@ class GroupEpoch:
             size=data.size,
             formation=self.formation,
         )
+
+    def deliver(self, step: Step, data: Data, order: int | None) -> None:
+        if self.waiting_views:
+            self._show_views(step)
+        self.delivered.add(data.origin, data.number, order is not None)
+        step.deliver(self.event(data, order))
 
     # --- receiving ---------------------------------------------------------------------------
 
@@ -325,11 +378,32 @@ class GroupEpoch:
             if self.initiator in pending.gone:
                 self.phase = Phase.FAILED
             return view, pending
+        if all(map(self._has_gone_ahead, pending.gone)):
+            self.waiting_views.append(view)
+            return view, pending
+        self._show_views(step)
         step.install(view)
         lost = tuple(one for one in pending.gone if one not in self.departed)
         if lost:
             step.notify(Subgroup(self.name, view, lost))
         return view, pending
+
+    def _has_gone_ahead(self, member: NodeId) -> bool:
+        """Whether it has left this formation for the one that we are entering."""
+        if self.moving_to is None or member not in self.departed:
+            return False
+        to, initiator = self.moving_to
+        return member == initiator or self.moves.get(member, ("", 0))[0] == to
+
+    def stay(self, step: Step) -> None:
+        """The formation that we were entering has failed."""
+        self.moving_to = None
+        self._show_views(step)
+
+    def _show_views(self, step: Step) -> None:
+        for view in self.waiting_views:
+            step.install(view)
+        self.waiting_views = []
 
     # --- time, stability, null messages ------------------------------------------------------
 

@@ -14,9 +14,12 @@ Rules.
     state is excluded in the end.
  3. A member votes on one formation at a time, and rejects other invitations meanwhile. If two
     initiators invite each other, the one with the smaller id prevails.
+ 4. An open group that nobody is in is founded by a formation of its own kind: each invited member
+    votes yes only if its own entry allows it (`entrance.py`), and it begins only if all of them
+    have started. So none of them can have a part in two foundings.
 
-What it does not do: decide when a group should be formed (`gathering.py`), order anything, or
-transfer the state. `member.py` starts the epochs.
+What it does not do: decide when a group should be formed (`gathering.py`), order anything, or ask
+for the state. `member.py` starts the epochs.
 """
 
 from __future__ import annotations
@@ -42,9 +45,11 @@ from ordercast.protocol.newtop.flow import retained_limit
 from ordercast.protocol.newtop.gathering import Gathering
 from ordercast.protocol.newtop.options import PERSONAL, NewtopOptions
 from ordercast.protocol.newtop.packets import (
+    Copy,
     Here,
     Invite,
     Message,
+    Need,
     Numbered,
     OfFormations,
     Please,
@@ -77,6 +82,9 @@ class NamedGroup:
         self.gathering = Gathering(me, plan, self.terms)
         self.counter = 0  # formations that we initiated in this incarnation
         self.events = 0  # events that we submitted in this incarnation
+        # The state of an epoch that we initiated, and who may still need it though it was left out.
+        self.provided: Copy | None = None
+        self._may_need: dict[NodeId, None] = {}
         self._others = OtherFormations()
 
     @property
@@ -106,7 +114,7 @@ class NamedGroup:
         self._announce(step)
 
     def receive(self, step: Step, sender: NodeId, packet: OfFormations) -> None:
-        if sender.name not in self.gathering.others:
+        if not self.gathering.may_be_member(sender):
             raise PeerError(f"{sender} is not a member of {self.plan.group}")
         self.give(step, type(packet), sender, packet)
 
@@ -123,7 +131,7 @@ class NamedGroup:
         gathering = self.gathering
         if gathering.announces(self.current):
             self._invite_any(step, gathering.next_round(self.current, self.is_idle))
-            gathering.announce(step, self.current)
+            gathering.announce(step, self.current, self.is_idle)
 
     def _hear(self, step: Step, sender: NodeId, here: Here) -> None:
         found = self.gathering.hear(step, sender, here, self.current, self.is_idle)
@@ -142,8 +150,15 @@ class NamedGroup:
 
     def _receive_please(self, step: Step, sender: NodeId, packet: Please) -> None:
         """A member that is in no formation asks us to re-form the group with it."""
-        if self.current is not None and self.gathering.request is None:
+        if self.current is None:
+            return
+        if self.plan.entry is not None:
+            self.gathering.welcome(step, sender, packet, self.current)
+        elif self.gathering.request is None:
             self.give(step, inputs.Form, None, False)
+
+    def _acquaint(self, step: Step, names: tuple[str, ...]) -> None:
+        self.gathering.acquaint(step, names, self.current)
 
     def _probe(self, step: Step) -> None:
         self._invite_any(step, self.gathering.probe(step, self.current))
@@ -157,12 +172,13 @@ class NamedGroup:
     def _invite(self, step: Step, members: tuple[NodeId, ...]) -> None:
         self.counter += 1
         formation = f"{self.me.name}.{self.me.incarnation}.{self.counter}"
-        self.attempt = voting = Voting(formation, self.me, members)
+        founds = self.plan.entry is not None and self.current is None
+        self.attempt = voting = Voting(formation, self.me, members, founds)
         others = self._others_of(members)
         if not others:
             self._agree(step, voting)
             return
-        step.send(others, Invite(self.plan.group, formation, list(members), self.terms))
+        step.send(others, Invite(self.plan.group, formation, list(members), self.terms, founds))
         self._set_timer(step, "vote", self.options.suspicion_limit)
 
     def _consider(self, step: Step, sender: NodeId, packet: Invite) -> None:
@@ -180,7 +196,7 @@ class NamedGroup:
             why = objection or "another member rejected it"
             step.send(self._others_of(members), Vote(self.plan.group, formation, False, why))
             return
-        self.attempt = voting = Voting(formation, sender, members)
+        self.attempt = voting = Voting(formation, sender, members, packet.founds)
         voting.yes = {voter: None for voter in votes if voter in members}
         self._set_timer(step, "vote", 2 * self.options.suspicion_limit)
         if self.options.invitations == "ask":
@@ -198,6 +214,8 @@ class NamedGroup:
             return f"{self.me} is moving to {attempt.epoch.formation}"
         if isinstance(attempt, Voting) and (attempt.initiator != self.me or self.me < sender):
             return f"{self.me} votes on {attempt.formation}"
+        if packet.founds:
+            return self.gathering.objection_to_founding(packet.members, self.current)
         return None
 
     def _others_of(self, members: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
@@ -283,7 +301,9 @@ class NamedGroup:
         self._set_timer(step, "vote", None)
         self._set_timer(step, "state", STATE_LIMITS * self.options.suspicion_limit)
         early = [(sender, one) for sender, sent in voting.early.items() for one in sent]
-        self.attempt = Agreed(voting.formation, voting.initiator, voting.members, early)
+        self.attempt = Agreed(
+            voting.formation, voting.initiator, voting.members, voting.founds, early
+        )
 
     def _end_vote(self, step: Step, voting: Voting, why: str) -> None:
         """The formation was rejected."""
@@ -308,15 +328,49 @@ class NamedGroup:
             self._others.end(self.current.formation)
         self.current, self.attempt = epoch, Idle()
         self.gathering.has_begun(step, epoch)
-        self._set_timer(step, "state", None)
+        if epoch.initiator != self.me:
+            self.provided = None
+        keep = STATE_LIMITS * self.options.suspicion_limit if self.provided else None
+        self._set_timer(step, "state", keep)
 
     def has_failed(self, step: Step, epoch: GroupEpoch) -> None:
         """The initiator of the epoch that we were entering is gone, and its state with it."""
         self._others.end(epoch.formation)
         self.attempt = Idle()
         self._set_timer(step, "state", None)
-        self.gathering.try_soon(step)
+        if self.current is not None:
+            self.current.stay(step)
+        self.gathering.has_failed(step, epoch)
         self._announce(step)
+
+    # --- the state -----------------------------------------------------------------------------
+
+    def provide(self, step: Step, entering: Entering, state: bytes | None) -> None:
+        """Our application has provided the state of the epoch that we initiated."""
+        epoch = entering.epoch
+        epoch.cast_state(step, state, entering.history, entering.along)
+        if entering.along:
+            self.provided = Copy(self.plan.group, epoch.formation, state)
+            self._may_need = dict.fromkeys(epoch.live)
+
+    def _answer_need(self, step: Step, sender: NodeId, packet: Need) -> None:
+        """The state was left out for a member that needs it. Each is answered once."""
+        provided = self.provided
+        if provided is None or provided.formation != packet.formation:
+            return
+        if sender in self._may_need:
+            del self._may_need[sender]
+            step.send(sender, provided)
+
+    def _take_copy(self, step: Step, sender: NodeId, packet: Copy) -> None:
+        epoch = self.entering
+        assert epoch is not None
+        if (sender, packet.formation) == (epoch.initiator, epoch.formation) and epoch.awaits_copy:
+            epoch.copy = epoch.copy or packet
+
+    def _forget_state(self, step: Step) -> None:
+        """Who needed it has it, or is gone."""
+        self.provided = None
 
     def _exclude_initiator(self, step: Step) -> None:
         """It has not provided the state."""
@@ -335,6 +389,8 @@ _ALWAYS: dict[Hashable, Cell] = {
     Here: NamedGroup._hear,
     Please: NamedGroup._receive_please,
     Invite: NamedGroup._consider,
+    Need: NamedGroup._answer_need,
+    inputs.Acquainted: NamedGroup._acquaint,
 }
 TABLE: dict[type, dict[Hashable, Cell]] = {
     Idle: {
@@ -342,28 +398,31 @@ TABLE: dict[type, dict[Hashable, Cell]] = {
         inputs.Form: NamedGroup._try_request,
         inputs.Vote: "that vote is over",
         Vote: NamedGroup._note_vote,
+        Copy: "we have begun, or have left that formation",
         Numbered: "we have not been invited to that formation",
         "here": NamedGroup._announce,
         "gather": NamedGroup._probe,
         "vote": "that vote is over",
-        "state": "the state has arrived, or will not",
+        "state": NamedGroup._forget_state,
     },
     Voting: {
         **_ALWAYS,
         inputs.Form: NamedGroup._note_request,
         inputs.Vote: NamedGroup._answer,
         Vote: NamedGroup._count,
+        Copy: "we have begun, or have left that formation",
         Numbered: NamedGroup._note_early,
         "here": NamedGroup._announce,
         "gather": "a request waits for the outcome of the vote",
         "vote": NamedGroup._withdraw,
-        "state": "the state has arrived, or will not",
+        "state": NamedGroup._forget_state,
     },
     Entering: {
         **_ALWAYS,
         inputs.Form: NamedGroup._note_request,
         inputs.Vote: "that vote is over",
         Vote: NamedGroup._note_vote,
+        Copy: NamedGroup._take_copy,
         Numbered: "we have not been invited to that formation",
         "here": "we announce ourselves again if the epoch fails",
         "gather": "a request waits until the epoch has begun or failed",

@@ -2,13 +2,17 @@
 
 Rules.
  1. A member that is in no formation announces itself, ever more slowly, until it is in one.
- 2. If no member is in a formation yet, the first member of the plan invites all when all are
-    reachable.
+ 2. If no member is in a formation yet, the group is founded (`entrance.py`).
  3. A request to form is tried a few times, and first asks which members are reachable. A member
     that is in no formation has no state to provide: if others are in one, it asks one of them.
  4. With `reform = "auto"` the members of a view announce themselves to members outside of it. The
     first member of the view requests to re-form the group when it hears of one, if it hears of no
     larger view.
+ 5. In an open group a member of no formation asks one that is in the group. That one tells the
+    first of its view, which forms the group anew with its view and all that have asked meanwhile,
+    whatever `reform` is. It needs no answer of its view: who is not there is about to be excluded.
+    The formation fails rather than leave one of its view behind. After a failure it takes in one at
+    a time, and one with which that fails waits ever longer: so none keeps the others out.
 
 What it does not do: invite. Methods that decide so return the members to invite, or None; the
 caller (`formation.py`) knows whether a vote is under way. The current epoch is given to the calls
@@ -17,13 +21,16 @@ that need it; None: the member is in no formation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.kernel.terms import differences
+from ordercast.protocol.newtop.entrance import Entrance
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.options import NewtopOptions
-from ordercast.protocol.newtop.packets import Here, Please
+from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please
 from ordercast.protocol.newtop.presence import Presence
 from ordercast.protocol.newtop.request import MOST_ROUNDS, Probe, Request
 from ordercast.types import NodeId, Refused
@@ -38,10 +45,34 @@ class Gathering:
         self.plan = plan
         self.options = plan.options
         self.terms = terms
-        self.others = tuple(name for name in plan.members if name != me.name)
         self.request: Request | None = None  # None: the group need not be re-formed
         self.failures = 0  # requests of our own that failed in a row
-        self._presence = Presence(self.others)
+        self.joiners: dict[str, NodeId] = {}  # who has asked to be taken in, oldest first
+        self._taking_in: Members = ()  # those of them that we have invited
+        # By joiner: how often a formation failed with it alone, and until when it has to wait.
+        self._setbacks: dict[NodeId, tuple[int, int]] = {}
+        self._presence = Presence(name for name in plan.members if name != me.name)
+        self._entrance = Entrance(me, plan, self._presence)
+
+    @property
+    def is_open(self) -> bool:
+        return self.plan.entry is not None
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        return tuple(self._presence.others)
+
+    def may_be_member(self, node: NodeId) -> bool:
+        if self.is_open:
+            return node.name != self.me.name
+        return node.name in self._presence.others
+
+    def acquaint(self, step: Step, names: tuple[str, ...], current: GroupEpoch | None) -> None:
+        """These may be in the group, too."""
+        if self.is_open:
+            new = self._presence.learn(name for name in names if name != self.me.name)
+            if new and current is None:
+                step.send(new, self._here(current, asks=True), DATAGRAM)
 
     # --- announcements -----------------------------------------------------------------------
 
@@ -52,21 +83,26 @@ class Gathering:
     def next_round(self, current: GroupEpoch | None, may_invite: bool) -> Members | None:
         """Another round of announcements begins, which `announce` sends."""
         self._presence.ticks += 1
-        return self._first_members() if current is None and may_invite else None
+        return self._founders() if current is None and may_invite else None
 
-    def announce(self, step: Step, current: GroupEpoch | None) -> None:
+    def announce(self, step: Step, current: GroupEpoch | None, may_invite: bool) -> None:
         to = self.others
         if current is not None:
             there = {one.name for one in current.views.members}
             to = tuple(name for name in self.others if name not in there)
         if to:
             step.send(to, self._here(current, asks=True), DATAGRAM)
+        if current is None and may_invite:
+            self._entrance.ask(step)
+            if self._presence.ticks > 1:  # before that nobody can have answered
+                self._entrance.tell(step)
         pause = self.options.silence_limit << min(self._presence.ticks - 1, 10)
         self._announce_after(step, min(pause, self.options.suspicion_limit))
 
     def _here(self, current: GroupEpoch | None, asks: bool) -> Here:
         if current is None:
-            return Here(self.plan.group, None, 0, "", self.terms, asks)
+            joins = self._entrance.only_joins
+            return Here(self.plan.group, None, 0, "", self.terms, asks, joins)
         view = current.views.members
         return Here(self.plan.group, current.formation, len(view), view[0].name, self.terms, asks)
 
@@ -84,6 +120,8 @@ class Gathering:
                 why = f"{sender} has joined group {self.plan.group!r} with other options: {what}"
                 step.notify(Refused(self.plan.group, why))
             return None
+        if self.is_open:
+            presence.learn((sender.name,))
         presence.note(sender, here)
         request = self.request
         if request is not None and request.probe is not None:
@@ -93,20 +131,20 @@ class Gathering:
         elif current is not None:
             self._request_anew(step, current, sender)
         elif may_invite:
-            return self._first_members()
+            self._entrance.ask(step)
+            return self._founders()
         return None
 
-    def _first_members(self) -> Members | None:
-        """All members, if we are the first, all are reachable, and none has formed the group.
+    def _founders(self) -> Members | None:
+        return self._entrance.founders() if self.request is None else None
 
-        At most once a round.
-        """
-        if self.request is not None or self.me.name != self.plan.members[0]:
-            return None
-        incarnations = self._presence.all_unformed()
-        if incarnations is None or not self._presence.take_turn():
-            return None
-        return tuple(sorted((self.me, *incarnations)))
+    def objection_to_founding(
+        self, members: Sequence[NodeId], current: GroupEpoch | None
+    ) -> str | None:
+        """Why we do not found the group with these."""
+        if current is not None:
+            return f"{self.me} is in the group already"
+        return self._entrance.objection(members)
 
     def _request_anew(self, step: Step, current: GroupEpoch, sender: NodeId) -> None:
         """We have heard of a member, perhaps of one that is not in our view."""
@@ -122,7 +160,7 @@ class Gathering:
 
     def note_request(self, members: tuple[str, ...] | None, from_application: bool) -> None:
         for name in members or ():
-            if name not in self.plan.members:
+            if not self.is_open and name not in self.plan.members:
                 raise UsageError(f"{name!r} is not a member of group {self.plan.group!r}")
         wanted = tuple(dict.fromkeys(name for name in members or () if name != self.me.name))
         self.request = Request(wanted if members else None, from_application)
@@ -132,7 +170,7 @@ class Gathering:
         request = self.request
         if request is None:
             return None
-        probe = request.start_probe(self.others)
+        probe = request.start_probe(tuple(self.joiners) if request.is_join else self.others)
         silent = probe.silent()
         if probe.rounds == MOST_ROUNDS or not silent:
             return self._reachable(step, request, probe, current)
@@ -146,6 +184,8 @@ class Gathering:
     ) -> Members | None:
         """The probe is over: whom to invite, if that makes sense."""
         request.probe = None
+        if request.is_join:
+            return None if current is None else self._take_in(step, probe, current)
         missing = () if request.members is None else probe.silent()
         formed = probe.largest_view()
         members = tuple(sorted((self.me, *probe.incarnations())))
@@ -154,6 +194,8 @@ class Gathering:
         elif current is None and formed is not None:
             step.send(formed, Please(self.plan.group))
             self.fail_try(step, f"{formed.name} did not re-form it")
+        elif current is None and self.is_open and (why := self._entrance.objection(members)):
+            self.fail_try(step, why)
         elif (
             not request.from_application
             and current is not None
@@ -169,9 +211,11 @@ class Gathering:
         request = self.request
         if request is None:
             return
+        if request.is_join:
+            self._note_setback(step)
         if request.fail():
             # Initiators that reject each other's invitations try again at different times.
-            place = self.plan.members.index(self.me.name)
+            place = sum(name < self.me.name for name in self.others)
             pause = self.options.suspicion_limit * request.tries // 2
             self._try_after(step, pause + self.options.silence_limit * place)
             return
@@ -180,6 +224,69 @@ class Gathering:
         if request.from_application:
             step.notify(Refused(self.plan.group, f"{self.plan.group!r} was not re-formed: {why}"))
 
+    # --- members that join an open group --------------------------------------------------------
+
+    def welcome(self, step: Step, sender: NodeId, packet: Please, current: GroupEpoch) -> None:
+        """A member of no formation wants to be taken in. The first of our view does that."""
+        joiner = packet.joiner or sender
+        view = current.views.members
+        if any(joiner <= one for one in view if one.name == joiner.name):
+            return  # it is in it, or another incarnation of its name
+        if view[0] != self.me:
+            if packet.joiner is None:
+                step.send(view[0], Please(self.plan.group, joiner))
+            return
+        if step.now < self._setbacks.get(joiner, (0, 0))[1]:
+            return
+        if len(self.joiners) < LARGEST_GROUP:
+            self.joiners[joiner.name] = joiner
+        if self.request is None:
+            self.request = Request(None, from_application=False, is_join=True)
+            self._try_after(step, self.options.silence_limit << min(self.failures, 4))
+
+    def _note_setback(self, step: Step) -> None:
+        """A formation failed. If it was for one joiner alone, that one may be the cause."""
+        if len(self._taking_in) == 1:
+            joiner = self._taking_in[0]
+            count = self._setbacks.pop(joiner, (0, 0))[0] + 1
+            pause = self.options.suspicion_limit << min(count, 6)
+            self._setbacks[joiner] = count, step.now + pause
+            if len(self._setbacks) > LARGEST_GROUP:
+                del self._setbacks[next(iter(self._setbacks))]
+        self._taking_in = ()
+
+    def _take_in(self, step: Step, probe: Probe, current: GroupEpoch) -> Members | None:
+        """Our view, and those of the joiners that have answered: they are there, and wait.
+
+        An earlier incarnation of a joiner is gone, even if that is not agreed on yet.
+        """
+        assert self.request is not None
+        answers = [probe.answers[name] for name in self.joiners if name in probe.answers]
+        joiners = [one for one, here in answers if here.formation is None]
+        self.joiners = {}  # the others will ask again
+        tries = self.failures + self.request.tries
+        if joiners and tries:
+            joiners = [joiners[tries % len(joiners)]]
+        names = {one.name for one in joiners}
+        staying = [one for one in (self.me, *current.live) if one.name not in names]
+        joiners = joiners[: LARGEST_GROUP - len(staying)]
+        if not joiners:
+            self.failures, self.request = tries, None
+            return None
+        self._taking_in = tuple(joiners)
+        return tuple(sorted((*staying, *joiners)))
+
+    # --- what becomes of a formation -----------------------------------------------------------
+
+    def has_failed(self, step: Step, epoch: GroupEpoch) -> None:
+        """The epoch that we were entering has failed."""
+        if epoch.is_founding and epoch.initiator is not None and epoch.initiator != self.me:
+            self._entrance.bound_to = epoch.initiator.name
+        if epoch.initiator == self.me:
+            self.fail_try(step, "not all could start")
+        else:
+            self.try_soon(step)
+
     def try_soon(self, step: Step) -> None:
         """The formation of another member has failed: a request that waited for it is tried."""
         if self.request is not None:
@@ -187,13 +294,26 @@ class Gathering:
 
     def has_begun(self, step: Step, epoch: GroupEpoch) -> None:
         """We are in a new epoch. A request for other members is tried again."""
-        self.failures = 0
-        others = {one.name for one in epoch.views.members if one != self.me}
-        if self.request is not None and self.request.is_fulfilled_by(others):
+        self.failures, self._taking_in = 0, ()
+        for one in epoch.views.members:
+            self._setbacks.pop(one, None)
+        others = dict.fromkeys(one.name for one in epoch.views.members if one != self.me)
+        if self.request is not None and self.request.is_fulfilled_by(set(others)):
             self.request = None
+        if self.is_open:
+            self._presence.learn(others)
+            self._keep_joiners(epoch.views.members)
+        self._entrance.has_begun()
         self._try_after(step, None if self.request is None else self.options.silence_limit)
         pause = self.options.suspicion_limit if self.announces(epoch) else None
         self._announce_after(step, pause)
+
+    def _keep_joiners(self, view: Members) -> None:
+        """Those that have asked meanwhile are next."""
+        left = {one.name: one for one in self.joiners.values() if one not in view}
+        self.joiners = left if view[0] == self.me else {}
+        if self.joiners and self.request is None:
+            self.request = Request(None, from_application=False, is_join=True)
 
     def stop(self, step: Step) -> None:
         """We leave the group."""

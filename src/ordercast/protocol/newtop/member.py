@@ -9,7 +9,9 @@ Moving to the next formation.
     its current formation. It stays in that one, and delivers, until the new epoch has begun.
  2. The initiator waits until all have started, and until it has delivered everything that members
     which move with it have sent in their common formation. Then it leaves that one, asks its
-    application for the state, and casts it as the first packet of the new epoch.
+    application for the state, and casts it as the first packet of the new epoch. It is left out
+    for members of the formation that it left. One that has delivered other events there asks for
+    it.
  3. The state takes its place in the order. With it come the first view and the permission to
     submit, and the members leave their old formations. So the state contains everything that the
     initiator's side has sent, and nothing is delivered without it.
@@ -57,6 +59,7 @@ class NewtopMember:
     takes = (
         inputs.Backpressure,
         inputs.Join,
+        inputs.Acquainted,
         inputs.Form,
         inputs.Vote,
         inputs.StateProvided,
@@ -74,7 +77,7 @@ class NewtopMember:
         self._counters: dict[str, tuple[int, int]] = {}
         for plan in plans:
             named = self._add(plan)
-            if plan.formed and me.incarnation == 0:
+            if plan.formed and plan.entry is None and me.incarnation == 0:
                 members = tuple(sorted(NodeId(name, 0) for name in plan.members))
                 epoch = GroupEpoch(me, plan, members, self.order, named.placement(me, members))
                 self.joined[epoch.label] = named.current = epoch
@@ -103,6 +106,8 @@ class NewtopMember:
                 self._throttle(step, group, full)
             case inputs.Join(plan):
                 self._join(step, plan)
+            case inputs.Acquainted(group, names):
+                self._give(step, group, inputs.Acquainted, names)
             case inputs.Form(group, members):
                 self._give(step, group, inputs.Form, members, True)
             case inputs.Vote(group, formation, yes, why):
@@ -244,7 +249,8 @@ class NewtopMember:
             step.notify(Refused(group, why))
             state = None
         self._advance_clocks(step)
-        entering.epoch.cast_state(step, state)
+        assert named is not None
+        named.provide(step, entering, state)
         self._follow_up(step)
 
     def counters(self, group: str) -> dict[str, int]:
@@ -280,18 +286,21 @@ class NewtopMember:
         self._follow_up(step)
 
     def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
-        formation, initiator, members, early = agreed
+        formation, initiator, members, founds, early = agreed
         current = named.current
         placement = named.placement(self.me, members)
         epoch = GroupEpoch(
             self.me, named.plan, members, self.order, placement, formation, initiator
         )
         epoch.is_full = current is not None and current.is_full
+        epoch.is_founding, epoch.previous = founds, current
         epoch.start(step, named.events)
         self.joined[epoch.label] = epoch
         named.enter(epoch)
-        if current is not None and initiator in current.live:
-            current.move(step, formation)
+        if current is not None:
+            current.moving_to = formation, initiator
+            if initiator != self.me:
+                current.move(step, formation)
         for sender, message in early:
             try:
                 refuse_invalid(epoch, sender, message)
@@ -326,13 +335,17 @@ class NewtopMember:
         epoch, current = entering.epoch, named.current
         if epoch.phase is not Phase.AWAITING_STATE:
             return False
+        if named.plan.entry is not None and _leaves_behind(epoch, current):
+            epoch.phase = Phase.FAILED
+            return True
         if any(peer not in epoch.starts for peer in epoch.live):
             return False
         if current is not None:
             if not self._has_all_of(current, epoch):
                 return False
+            entering.history, entering.along = current.delivered.history, current.live
             self._depart(step, current)
-            named.current = None
+            named.current = epoch.previous = None
         entering.awaits_application = True
         step.ask_state(named.plan.group, epoch.formation)
         return True
@@ -386,6 +399,8 @@ class NewtopMember:
                 numberer, message = order.queue.peek()
                 epoch = self.joined[message.label]
                 if isinstance(message, State):
+                    if not epoch.has_state(step, message):
+                        return moved
                     order.queue.pop()
                     epoch.begin(step, message)
                     self._advance_entering(step)
@@ -402,6 +417,19 @@ class NewtopMember:
             else:
                 return moved
             moved = True
+
+
+def _leaves_behind(epoch: GroupEpoch, current: GroupEpoch | None) -> bool:
+    """Whether an epoch of an open group lacks members without which it must not begin.
+
+    Founders that have never started in it: they may found the group with others. Else members that
+    are with us in the current formation: a joiner that not all can reach must not part us.
+    """
+    if epoch.is_founding:
+        return len(epoch.live) + 1 < len(epoch.members)
+    return current is not None and any(
+        one in epoch.members and one not in epoch.live for one in current.live
+    )
 
 
 def build(

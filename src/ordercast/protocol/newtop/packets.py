@@ -4,8 +4,7 @@ Most of them travel by link, in one numbered stream per formation and sender: ev
 and the agreement on failures. Each packet names its predecessor, so a relayed copy either connects
 without a gap or does not connect at all.
 
-Packets about a formation that has not started have no numbers: `Here` and `Please` travel by
-datagram, `Invite` and `Vote` by link.
+Packets about formations have no numbers. `Here` travels by datagram, the others by link.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from ordercast.kernel.packet import Count, Number, Packet
+from ordercast.kernel.packet import Count, Number, Packet, Value
 from ordercast.types import NodeId, Payloads, label_of
 
 Order = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -129,10 +128,23 @@ class Start(Numbered, frozen=True, tag="total.start"):
     counter: Count  # events of the sender in earlier formations: its numbers continue
 
 
+class History(Value, frozen=True):
+    """What a member has delivered in a formation, as a digest."""
+
+    formation: FormationId
+    digest: Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
 class State(Numbered, frozen=True, tag="total.state"):
-    """The state of the initiator's application, with which all members begin."""
+    """The state of the initiator's application, with which all members begin.
+
+    A member that comes from the same formation as the initiator, and has delivered the same there,
+    has that state already. Copies for members of that formation leave it out.
+    """
 
     state: bytes | None
+    history: History | None = None  # of the initiator, where it comes from; None: from nowhere
+    is_left_out: bool = False  # the state is not in this copy
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"")
@@ -153,10 +165,16 @@ class Here(Packet, frozen=True, tag="total.here"):
     first: Annotated[str, Meta(max_length=100)]  # the first of them
     terms: Terms
     asks: bool  # whether it wants an answer
+    only_joins: bool = False  # an open group: it founds it with nobody
 
 
 class Please(Packet, frozen=True, tag="total.please"):
-    """The sender is in no formation, and asks a member that is in one to re-form the group."""
+    """The sender is in no formation, and asks a member that is in one to re-form the group.
+
+    In an open group a member tells the first of its view for whom it was asked.
+    """
+
+    joiner: NodeId | None = None  # None: the sender
 
 
 class Invite(Packet, frozen=True, tag="total.invite"):
@@ -165,6 +183,7 @@ class Invite(Packet, frozen=True, tag="total.invite"):
     formation: FormationId
     members: Annotated[list[NodeId], Meta(min_length=1, max_length=LARGEST_GROUP)]  # sorted
     terms: Terms
+    founds: bool = False  # nobody is in an open group yet: these found it
 
 
 class Vote(Packet, frozen=True, tag="total.vote"):
@@ -175,12 +194,28 @@ class Vote(Packet, frozen=True, tag="total.vote"):
     why: Annotated[str, Meta(max_length=300)]
 
 
+class Need(Packet, frozen=True, tag="total.need"):
+    """The sender is entering this formation. The state was left out for it, and it has another."""
+
+    formation: FormationId
+
+
+class Copy(Packet, frozen=True, tag="total.copy"):
+    """The state of a formation, for a member that needs it after all."""
+
+    formation: FormationId
+    state: bytes | None
+
+    def carries(self) -> tuple[int, int, int]:
+        return 0, 0, 1024 + len(self.state or b"")
+
+
 Relayed: TypeAlias = Start | State | Move | Data | Turn | Null | Suspect | Retract | Confirm | Leave
 Message: TypeAlias = Relayed | Refute
-OfFormations: TypeAlias = Here | Please | Invite | Vote
+OfFormations: TypeAlias = Here | Please | Invite | Vote | Need | Copy
 PACKETS = (
     *(Data, Turn, Null, Suspect, Retract, Refute, Confirm, Leave, Start, State, Move),
-    *(Here, Please, Invite, Vote),
+    *(Here, Please, Invite, Vote, Need, Copy),
 )
 
 

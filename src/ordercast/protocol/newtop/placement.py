@@ -68,7 +68,7 @@ class Placement(Protocol):
         """Delivers the event whose place has come."""
         assert isinstance(message, Data)
         assert numberer in epoch.views.members, "an event is delivered in a view of its sender"
-        step.deliver(epoch.event(message, message.order))
+        epoch.deliver(step, message, message.order)
 
     def has_undelivered(self, epoch: GroupEpoch, of: tuple[NodeId, ...]) -> bool:
         """Whether anything that we have of these members is not delivered yet."""

@@ -1,20 +1,24 @@
 """Which members have joined a group and are reachable, in any formation or none.
 
 Of each member the newest incarnation counts, and what it said last, if that was within the last few
-rounds of our own announcements: time is counted in those.
+rounds of our own announcements: time is counted in those. In a closed group the names are given. In
+an open one they are learned, up to a limit: beyond it the name that was silent longest goes.
 
 What it does not do: send anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from ordercast.protocol.newtop.packets import Here
+from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here
 from ordercast.types import NodeId
 
 FRESH = 3
 """For so many rounds of announcements it counts what a member said."""
+MOST_KNOWN = 2 * LARGEST_GROUP
+"""Names that are remembered of an open group: those of a full one, and of as many that wait."""
 
 
 class Known(NamedTuple):
@@ -24,12 +28,25 @@ class Known(NamedTuple):
 
 
 class Presence:
-    def __init__(self, others: tuple[str, ...]) -> None:
-        self.others = others
+    def __init__(self, others: Iterable[str]) -> None:
+        self.others = dict.fromkeys(others)  # names; of an open group, the longest silent first
         self.ticks = 0  # rounds of announcements
         self._known: dict[str, Known] = {}
         self._objected: dict[str, NodeId] = {}  # whose terms the application was notified of
-        self._turn = -1  # the round in which we last invited
+        self._turn = -1  # the round in which we last invited, or asked
+
+    def learn(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of an open group, which are there. Returns those that are new."""
+        told = dict.fromkeys(names)
+        new = [name for name in told if name not in self.others]
+        for name in told:
+            self.others.pop(name, None)
+            self.others[name] = None
+        while len(self.others) > MOST_KNOWN:
+            oldest = next(iter(self.others))
+            del self.others[oldest]
+            self._known.pop(oldest, None)
+        return tuple(name for name in new if name in self.others)
 
     def is_old(self, node: NodeId) -> bool:
         """Whether we have heard of a later incarnation of the same member."""
@@ -44,6 +61,8 @@ class Presence:
         if self._objected.get(node.name) == node:
             return False
         self._objected[node.name] = node
+        if len(self._objected) > MOST_KNOWN:
+            del self._objected[next(iter(self._objected))]
         return True
 
     def take_turn(self) -> bool:
@@ -53,13 +72,32 @@ class Presence:
         self._turn = self.ticks
         return True
 
-    def _fresh(self) -> list[Known]:
-        return [known for known in self._known.values() if self.ticks - known.tick <= FRESH]
+    def _fresh(self, rounds: int = FRESH) -> list[Known]:
+        return [known for known in self._known.values() if self.ticks - known.tick <= rounds]
+
+    def unformed(self) -> list[NodeId]:
+        """Others that answered last, are in no formation, and would found an open group."""
+        found = [known for known in self._fresh(1) if known.here.formation is None]
+        return [known.node for known in found if not known.here.only_joins]
 
     def all_unformed(self) -> list[NodeId] | None:
         """The other members, if all are reachable and none is in a formation."""
         found = [known.node for known in self._fresh() if known.here.formation is None]
         return found if len(found) == len(self.others) else None
+
+    def largest_view(self) -> Known | None:
+        """A reachable member of the largest view of which we have heard."""
+        views = [
+            (-known.here.size, known.here.first, known.node, known)
+            for known in self._fresh()
+            if known.here.size
+        ]
+        return min(views, key=lambda view: view[:3])[3] if views else None
+
+    def silent(self) -> tuple[str, ...]:
+        """Names that have not answered lately."""
+        fresh = {known.node.name for known in self._fresh()}
+        return tuple(name for name in self.others if name not in fresh)
 
     def is_largest(self, view: tuple[NodeId, ...]) -> bool:
         """Whether we have heard of no larger view, nor of an earlier one of the same size."""

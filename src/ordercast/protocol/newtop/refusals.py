@@ -84,7 +84,7 @@ def refuse_invitation(plan: Plan, me: NodeId, sender: NodeId, packet: Invite) ->
     names = [one.name for one in members]
     if names != sorted(set(names)) or sender not in members or me not in members:
         raise PeerError(f"{sender} sent an invalid list of members for {group}: {names}")
-    if any(name not in plan.members for name in names):
+    if plan.entry is None and any(name not in plan.members for name in names):
         raise PeerError(f"{sender} invites nodes to {group} that are not in its plan")
     maker, _, number = packet.formation.rpartition(".")
     if maker != f"{sender.name}.{sender.incarnation}" or not number.isdecimal():

@@ -42,9 +42,12 @@ class Probe:
 
 
 class Request:
-    def __init__(self, members: tuple[str, ...] | None, from_application: bool) -> None:
+    def __init__(
+        self, members: tuple[str, ...] | None, from_application: bool, is_join: bool = False
+    ) -> None:
         self.members = members  # other than ourselves; None: all that are reachable
         self.from_application = from_application  # whether an application waits for the outcome
+        self.is_join = is_join  # only for those that have asked to be taken into our view
         self.tries = 0
         self.probe: Probe | None = None  # None: it waits
 

@@ -136,7 +136,7 @@ class BySequencer(Placement):
         assert origin in epoch.views.members, "an event is delivered in a view of its sender"
         del self.undelivered[origin][number]
         self.passed[origin] = number
-        step.deliver(epoch.event(data, message.order))
+        epoch.deliver(step, data, message.order)
 
     # --- exclusion ---------------------------------------------------------------------------
 

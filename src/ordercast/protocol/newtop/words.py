@@ -11,7 +11,17 @@ from typing import Any
 from ordercast.kernel.family import Words
 from ordercast.kernel.packet import Packet, tag_of
 from ordercast.kernel.wording import in_group
-from ordercast.protocol.newtop.packets import PACKETS, Here, Invite, Numbered, State, Vote
+from ordercast.protocol.newtop.packets import (
+    PACKETS,
+    Copy,
+    Here,
+    Invite,
+    Need,
+    Numbered,
+    Please,
+    State,
+    Vote,
+)
 
 
 def _value(value: object) -> str:
@@ -34,8 +44,17 @@ def _stream_text(packet: Any) -> str:
 
 
 def _state_text(packet: State) -> str:
-    state = "none" if packet.state is None else packet.state.decode(errors="backslashreplace")
+    state = "left out" if packet.is_left_out else _bytes_text(packet.state)
     return f"{packet.order} after {packet.previous}: {state}"
+
+
+def _bytes_text(state: bytes | None) -> str:
+    return "none" if state is None else state.decode(errors="backslashreplace")
+
+
+def _invite_text(packet: Invite) -> str:
+    founding = ", to found the group" if packet.founds else ""
+    return f"to {packet.formation} {{{' '.join(map(str, packet.members))}}}{founding}"
 
 
 def _here_text(packet: Here) -> str:
@@ -47,8 +66,11 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     **{kind: _stream_text for kind in PACKETS if issubclass(kind, Numbered)},
     State: _state_text,
     Here: _here_text,
-    Invite: lambda packet: f"to {packet.formation} {{{' '.join(map(str, packet.members))}}}",
+    Please: lambda packet: "take us in" if packet.joiner is None else f"take in {packet.joiner}",
+    Invite: _invite_text,
     Vote: lambda packet: f"on {packet.formation} " + ("yes" if packet.yes else f"no: {packet.why}"),
+    Need: lambda packet: f"the state of {packet.formation}",
+    Copy: lambda packet: f"of {packet.formation}: {_bytes_text(packet.state)}",
 }
 
 WORDS = Words(_PACKETS)

@@ -1,0 +1,156 @@
+"""How a member that is in no formation comes into its group: with whom it founds it, whom it asks,
+for whom it waits.
+
+Rules of open groups, whose members are not listed. The entry in the plan says who may found one
+(`kernel/founding.py`).
+ 1. A member that may found the group by itself does so at once.
+ 2. If nobody reachable is in the group, and those that are in none suffice for the entry, the first
+    of them by name invites them. Others of them do so later, one after the other: the first may not
+    know of all. Who can found the group with nobody says so, and is not invited.
+ 3. An invited member votes yes only if these suffice for its own entry too.
+ 4. A founding begins only if all invited members have started in it, so one that has not started is
+    free to found the group with others. One that has started, and has not got the state, cannot
+    know whether it begun: it founds the group only together with the initiator, which knows.
+ 5. If somebody is in the group, the member asks it to form the group anew, once a round.
+
+A closed group is founded by all members that the plan lists, invited by the first of them.
+
+What it does not do: remember a failed founding over a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.kernel.family import Plan
+from ordercast.kernel.founding import suffices
+from ordercast.kernel.step import Step
+from ordercast.protocol.newtop.packets import LARGEST_GROUP, Please
+from ordercast.protocol.newtop.presence import Presence
+from ordercast.types import NodeId, Waiting
+
+Members = tuple[NodeId, ...]
+
+
+class Entrance:
+    def __init__(self, me: NodeId, plan: Plan, presence: Presence) -> None:
+        self.me = me
+        self.plan = plan
+        self.presence = presence
+        self.bound_to = ""  # who initiated a founding that we started in, if that failed here
+        self._enough_since: int | None = None  # the round since which those that are there suffice
+        self._told: tuple[tuple[str, ...], str] | None = None  # for whom we wait, and why
+
+    # --- founding ----------------------------------------------------------------------------
+
+    def founders(self) -> Members | None:
+        """Whom to invite, if it is our turn to found the group. At most once a round."""
+        entry = self.plan.entry
+        if entry is None:
+            return self._all_of_plan()
+        if entry.founds:
+            return (self.me,)
+        if self.presence.largest_view() is not None:
+            return None
+        there = sorted((self.me, *self.presence.unformed()))[:LARGEST_GROUP]
+        if self.me not in there or not self._may_found(there):
+            self._enough_since = None
+            return None
+        now = self.presence.ticks
+        self._enough_since = now if self._enough_since is None else self._enough_since
+        if now - self._enough_since < 2 * there.index(self.me) or not self.presence.take_turn():
+            return None
+        self._enough_since = now  # after a failure it is the turn of the first again
+        return tuple(there)
+
+    def _all_of_plan(self) -> Members | None:
+        """All members, if we are the first, all are reachable, and none has formed the group."""
+        if self.me.name != self.plan.members[0]:
+            return None
+        others = self.presence.all_unformed()
+        if others is None or not self.presence.take_turn():
+            return None
+        return tuple(sorted((self.me, *others)))
+
+    @property
+    def only_joins(self) -> bool:
+        """Whether our entry lets us found the group with nobody."""
+        entry = self.plan.entry
+        return entry is not None and not (entry.founds or entry.expect or len(entry.last) > 1)
+
+    def _may_found(self, members: Sequence[NodeId]) -> bool:
+        names = tuple(one.name for one in members)
+        assert self.plan.entry is not None
+        return suffices(self.plan.entry, names) and (not self.bound_to or self.bound_to in names)
+
+    def objection(self, members: Sequence[NodeId]) -> str | None:
+        """Why we do not found the group with these."""
+        formed = None if self.plan.entry is None else self.presence.largest_view()
+        if self.plan.entry is None:
+            return f"{self.me} has joined a closed group"
+        if formed is not None:
+            return f"{formed.node} is in the group already"
+        if not self._may_found(members):
+            return f"{self.me} may not found it with these: {self._lacking(members)}"[:300]
+        return None
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def ask(self, step: Step) -> None:
+        """Asks a member to take us in, if we know of one. At most once a round."""
+        found = self.presence.largest_view()
+        if self.plan.entry is None or found is None or found.here.size >= LARGEST_GROUP:
+            return
+        if self.presence.take_turn():
+            step.send(found.node, Please(self.plan.group))
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def tell(self, step: Step) -> None:
+        """Notifies the application of what we wait for, when that changes."""
+        on, why = self._wait()
+        if (on, why) != self._told:
+            self._told = on, why
+            step.notify(Waiting(self.plan.group, on, why, step.now))
+
+    def has_begun(self) -> None:
+        self._told, self.bound_to = None, ""
+
+    def _wait(self) -> tuple[tuple[str, ...], str]:
+        group, presence = self.plan.group, self.presence
+        formed = presence.largest_view()
+        if formed is not None:
+            on = (formed.node.name,)
+            if formed.here.size >= LARGEST_GROUP:
+                return on, f"{group!r} has {LARGEST_GROUP} members, and can have no more"
+            if self.plan.entry is not None:
+                return on, f"{on[0]} is in {group!r}, and was asked to form it anew with us"
+            return on, f"{on[0]} is in {group!r}, and forms it anew on request, or by itself"
+        silent = presence.silent()
+        if self.plan.entry is None:
+            if silent:
+                return silent, f"{' '.join(silent)} did not answer"
+            return tuple(presence.others), f"all members of {group!r} are there, and form it"
+        there = sorted((self.me, *presence.unformed()))
+        if self._may_found(there):
+            return tuple(one.name for one in there if one != self.me), "these found the group"
+        if not presence.others:
+            return (), f"nobody is known who may be in {group!r}"
+        others = tuple(name for name in presence.others if name not in silent)
+        if not others:
+            return silent, f"{' '.join(silent)} did not answer"
+        return others, f"nobody is in {group!r} yet: {self._lacking(there)}"
+
+    def _lacking(self, members: Sequence[NodeId]) -> str:
+        """Why these may not found the group."""
+        entry = self.plan.entry
+        assert entry is not None
+        if self.bound_to and self.bound_to not in [one.name for one in members]:
+            return f"{self.bound_to} may have founded it"
+        if len(entry.last) > 1:
+            return f"founding it again takes more than half of {' '.join(entry.last)}"
+        if entry.expect:
+            return f"{entry.expect} are expected, and {len(members)} are there"
+        if entry.founder:
+            return f"{entry.founder} founds it"
+        return "give expect, members or a founder"

@@ -1,0 +1,187 @@
+"""Runs in which an open group is founded while paths are cut and members die, drawn from one seed.
+
+Five members expect three: there must never be two foundings, whatever arrives when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from tests.protocol.newtop.forming_table import part, run, view_of
+from tests.protocol.newtop.open_table import expecting, open_stage
+
+from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
+from ordercast.protocol.newtop import FAMILY
+from ordercast.protocol.newtop.attempt import Entering
+from ordercast.protocol.newtop.entrance import Entrance
+from ordercast.protocol.newtop.formation import NamedGroup
+from ordercast.protocol.newtop.member import NewtopMember
+from ordercast.protocol.newtop.packets import Invite, Vote
+from ordercast.testing.actor import Posted
+from ordercast.testing.stage import Stage
+from ordercast.types import NodeId, StateWanted, View
+
+NAMES = "n1 n2 n3 n4 n5"
+
+
+class Founding(NamedTuple):
+    begun: list[str]  # formations that founded the group, as far as anybody began one
+    apart: bool  # members that live are not in one view in the end
+
+
+def founding(
+    seed: int, family: Family = FAMILY, deaths: bool = False, rounds: int = 50
+) -> Founding:
+    draw = Random(seed)
+    stage = open_stage(expecting(3, NAMES), family)
+    names = NAMES.split()
+    for name in names:
+        stage.enter(name, *(other for other in names if other != name))
+    for _ in range(draw.randrange(60, 300)):
+        chance = draw.random()
+        if chance < 0.06:
+            side = draw.sample(names, draw.randrange(1, 3))
+            for one in side:
+                for other in names:
+                    if other not in side:
+                        stage.cut(one, other)
+        elif chance < 0.12:
+            for one, other in list(stage.cuts):
+                stage.mend(one, other, one_way=True)
+        elif chance < 0.125 and deaths:
+            name = draw.choice(names)
+            if stage.actors[name].alive:
+                stage.crash(name)
+        elif chance < 0.35:
+            _provide(stage)
+            living = [name for name in names if stage.actors[name].alive and stage.timers(name)]
+            if living:
+                stage.fire(draw.choice(living))
+        else:
+            _deliver_some(stage, draw)
+    for one, other in list(stage.cuts):
+        stage.mend(one, other, one_way=True)
+    run(stage, rounds)
+    living = [name for name in names if stage.actors[name].alive]
+    together = {view_of(stage, name) for name in living}
+    return Founding(foundings(stage), len(together) > 1)
+
+
+def _deliver_some(stage: Stage, draw: Random) -> None:
+    for _ in range(draw.randrange(1, 12)):
+        paths = sorted({one.path for one in stage.underway()} - set(stage.cuts))
+        if paths:
+            first = stage.underway(*draw.choice(paths))[0]
+            stage.deliver(first)
+
+
+def _provide(stage: Stage) -> None:
+    for name, actor in stage.actors.items():
+        asked = [what for who, what in stage.log if who == actor.node]
+        while actor.alive and actor.answered < sum(isinstance(x, StateWanted) for x in asked):
+            stage.provide(name, b"")
+
+
+def foundings(stage: Stage) -> list[str]:
+    invited = {
+        what.packet.formation: None
+        for _, what in stage.log
+        if isinstance(what, Posted) and isinstance(what.packet, Invite) and what.packet.founds
+    }
+    begun = {what.formation for _, what in stage.log if isinstance(what, View)}
+    return [formation for formation in invited if formation in begun]
+
+
+# --- two foundings, if members went wrong --------------------------------------------------------
+
+
+def cut_before_the_last_vote(family: Family = FAMILY) -> Stage:
+    """n1 and n2 have all votes, and n3 lacks that of n1. Then n3 meets two others."""
+    stage = _three_of_five(family)
+    for _ in range(200):
+        if any(isinstance(one.packet, Vote) for one in stage.underway("n1", "n3")):
+            return _divided(stage)
+        stage.deliver(stage.underway()[0])
+    raise AssertionError("n1 does not vote")
+
+
+def cut_before_the_state(family: Family = FAMILY) -> Stage:
+    """All three have started, and n3 does not get the state. Then it meets two others."""
+    stage = _three_of_five(family)
+    stage.settle()
+    assert any(isinstance(what, StateWanted) for _, what in stage.log)
+    return _divided(stage)
+
+
+def _three_of_five(family: Family) -> Stage:
+    stage = open_stage(expecting(3, NAMES), family)
+    for name in ("n3", "n2", "n1"):
+        stage.enter(name, *(other for other in ("n1", "n2", "n3") if other != name))
+    return stage
+
+
+def _divided(stage: Stage) -> Stage:
+    part(stage, "n1 n2", "n3 n4 n5")
+    run(stage, 60)
+    stage.enter("n4", "n3")
+    stage.enter("n5", "n3")
+    run(stage, 60)
+    return stage
+
+
+# --- members that found twice ------------------------------------------------------------------
+
+
+class Consents(Entrance):
+    """Votes for a founding by any two."""
+
+    def _may_found(self, members: Sequence[NodeId]) -> bool:
+        return len(members) > 1
+
+
+class FoundsWithAnybody(NewtopMember):
+    """Is in groups of such an entrance."""
+
+    def _add(self, plan: Plan) -> NamedGroup:
+        named = super()._add(plan)
+        named.gathering._entrance.__class__ = Consents
+        return named
+
+
+class BeginsWithoutAll(NewtopMember):
+    """Begins a founding with those that have started."""
+
+    def _ask_state(self, step: Step, named: NamedGroup, entering: Entering) -> bool:
+        entering.epoch.is_founding = False
+        return super()._ask_state(step, named, entering)
+
+
+class Forgets(NewtopMember):
+    """Founds the group again after a founding that it had started in."""
+
+    def _advance_entering(self, step: Step) -> bool:
+        moved = super()._advance_entering(step)
+        for named in self.named.values():
+            named.gathering._entrance.bound_to = ""
+        return moved
+
+
+MUTANTS: dict[str, type[NewtopMember]] = {
+    "founds-with-anybody": FoundsWithAnybody,
+    "begins-without-all": BeginsWithoutAll,
+    "forgets": Forgets,
+}
+
+
+def mutant(name: str) -> Family:
+    def build(
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    ) -> list[Machine]:
+        return [MUTANTS[name](me, plans)]
+
+    return FAMILY._replace(build=build)
