@@ -121,6 +121,16 @@ def test_members_that_know_one_member_learn_of_all_others() -> None:
     assert views(stage, "n3") == [(N1, N2, N3)]  # its first view has everybody
 
 
+def test_a_roster_brings_the_places_of_those_whom_it_names() -> None:
+    stage = joined("n2", "n3")
+    rosters = [
+        what.packet
+        for _, what in stage.log
+        if isinstance(what, Posted) and isinstance(what.packet, Roster)
+    ]
+    assert sorted(rosters[-1].introduces()) == ["n1", "n2", "n3"]
+
+
 def test_an_expected_number_founds_and_fewer_do_not() -> None:
     entries = dict.fromkeys(("n1", "n2", "n3"), Entry(expect=3))
     stage = Stage.open("fifo", entries, suspicion_limit="200ms")

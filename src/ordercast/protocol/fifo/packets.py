@@ -9,6 +9,8 @@ Begin and Roster exist in open groups only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ordercast.kernel.packet import Count, Number, Packet
 from ordercast.types import NodeId, Payloads
 
@@ -59,3 +61,6 @@ class Roster(Packet, frozen=True, tag="fifo.roster"):
 
     members: list[NodeId]
     formed: bool  # whether it has a view
+
+    def introduces(self) -> Iterable[str]:
+        return [node.name for node in self.members]
