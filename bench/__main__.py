@@ -10,7 +10,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
-MODULES = ("kernel", "simulator", "traces", "samplers", "cluster", "live", "newtop", "spark")
+MODULES = (
+    "kernel",
+    "simulator",
+    "traces",
+    "samplers",
+    "cluster",
+    "live",
+    "crowd",
+    "newtop",
+    "spark",
+)
 PARTS = ("sweep", "laws", "stream", "rounds")  # of the bench of Spark, which may be run alone
 
 

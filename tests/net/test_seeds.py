@@ -16,11 +16,11 @@ US, N1, N2 = NodeId("us"), NodeId("n1"), NodeId("n2")
 POD1, POD2, POD3 = "10.0.0.1:7", "10.0.0.2:7", "10.0.0.3:7"
 
 
-def later(who: NodeId, seconds: float) -> bool:
+def later(who: NodeId, seconds: float, times: int) -> bool:
     return seconds >= AGAIN_SECONDS
 
 
-def never(who: NodeId, seconds: float) -> bool:
+def never(who: NodeId, seconds: float, times: int) -> bool:
     return False
 
 
@@ -46,7 +46,7 @@ def test_an_address_that_answered_is_dialled_again_later_where_that_is_useful() 
     seed.tried(POD2, N2, 1.0)
     assert seed.due(AGAIN_SECONDS, later) == []
     assert seed.due(AGAIN_SECONDS + 1.0, later) == [POD1, POD2]
-    assert seed.due(AGAIN_SECONDS + 1.0, lambda who, _: who == N2) == [POD2]
+    assert seed.due(AGAIN_SECONDS + 1.0, lambda who, *_: who == N2) == [POD2]
     assert seed.due(1000.0, never) == []
     assert seed.next_try(1000.0) == LOOK_SECONDS
 

@@ -36,6 +36,8 @@ MOST_FAILURES = 3
 """Failed dials in a row after which a contact that we were told of is forgotten."""
 USED = 60 * SECOND
 """How long a contact is in use after a machine has sent to it."""
+MISSING = 10 * SECOND
+"""How long a name that we do not know is missing after a machine has sent to it."""
 PRESENT = 5 * SECOND
 """How long after its last datagram a contact is company."""
 RECENT = 60 * SECOND
@@ -235,14 +237,14 @@ class Contacts(dict[str, Contact]):
             self._dial(contact)
 
     def in_use(self, contact: Contact) -> bool:
-        return contact.is_used or self._is_recent(contact.used_at)
+        return contact.is_used or self._is_within(USED, contact.used_at)
 
     def is_one_missing(self) -> bool:
         """Whether a machine sends to a name that we do not know."""
-        return self._is_recent(self._missing_at)
+        return self._is_within(MISSING, self._missing_at)
 
-    def _is_recent(self, at: int | None) -> bool:
-        return at is not None and at >= self._clock() - USED
+    def _is_within(self, duration: int, at: int | None) -> bool:
+        return at is not None and at >= self._clock() - duration
 
     def tend(self) -> None:
         """Once a second: notes what is in use, and forgets what is not."""

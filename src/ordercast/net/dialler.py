@@ -33,6 +33,8 @@ from ordercast.types import NodeId
 log = logging.getLogger("ordercast.net")
 
 DIAL_SECONDS = 5.0
+MOST_DOUBLINGS = 5
+"""Of the time after which a seed is asked again where a member is."""
 TOLD_BACKOFFS = 3
 """A place that we were only told is dialled a few times, the tries further apart by as many steps
 of the backoff."""
@@ -148,9 +150,11 @@ class Dialler:
         met = await self.dial(address)
         seed.tried(address, met, self._loop.time())
 
-    def _is_useful(self, who: NodeId, seconds: float) -> bool:
+    def _is_useful(self, who: NodeId, seconds: float, times: int) -> bool:
         """Whether to dial a node again that we met by a seed, so many seconds ago."""
-        if seconds >= AGAIN_SECONDS and self._contacts.is_one_missing():
+        # Less and less often: gossip may name a member now and then that nobody knows any more.
+        asking = AGAIN_SECONDS * 2.0 ** min(times - 1, MOST_DOUBLINGS)
+        if seconds >= asking and self._contacts.is_one_missing():
             return True
         return seconds >= LOOK_SECONDS and self._links.misses(who.name, seconds >= AGAIN_SECONDS)
 

@@ -51,7 +51,7 @@ def backoff(failures: int, failing_for: float) -> float:
 
 
 class _Address:
-    __slots__ = ("answered_at", "due", "failing_since", "failures", "who")
+    __slots__ = ("answered_at", "answers", "due", "failing_since", "failures", "who")
 
     def __init__(self, now: float) -> None:
         self.due = now
@@ -59,6 +59,7 @@ class _Address:
         self.failing_since = now
         self.who: NodeId | None = None  # that answered last
         self.answered_at = now
+        self.answers = 0
 
 
 class Seed:
@@ -73,14 +74,14 @@ class Seed:
             address: self._addresses.get(address) or _Address(now) for address in addresses
         }
 
-    def due(self, now: float, is_useful: Callable[[NodeId, float], bool]) -> list[str]:
+    def due(self, now: float, is_useful: Callable[[NodeId, float, int], bool]) -> list[str]:
         """The addresses to dial. Useful: whether to dial a node again that answered so many seconds
-        ago."""
+        ago, and so often so far."""
         return [
             address
             for address, known in self._addresses.items()
             if known.due <= now
-            and (known.who is None or is_useful(known.who, now - known.answered_at))
+            and (known.who is None or is_useful(known.who, now - known.answered_at, known.answers))
         ]
 
     def tried(self, address: str, who: NodeId | None, now: float) -> None:
@@ -91,6 +92,7 @@ class Seed:
         if who is not None:
             known.who, known.failures = who, 0
             known.answered_at = known.due = now
+            known.answers += 1
             return
         if not known.failures:
             known.failing_since = now

@@ -1,0 +1,125 @@
+"""Many live nodes in one process, each with its own sockets, told what to do by lines.
+
+    python -m bench.crowd_host FIRST COUNT SEED
+
+It opens COUNT nodes, numbered from FIRST on, that join one open group. SEED is the address of the
+first node; `-`: this process has it. A driver speaks to it by lines:
+
+    host   -> READY address       of its first node; all of its nodes have joined
+    driver -> SEND count          the updaters among its nodes send so many messages each
+    host   -> SENT count          by all of them
+    driver -> COUNT
+    host   -> COUNTED delivered lost links most_links known
+    driver -> QUIT
+
+Links are open connections, of all nodes together and of the node that has most; known are the
+names in the partial views of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import uvloop
+
+from ordercast import Causal
+from ordercast import open as open_node
+from ordercast.errors import OrdercastError
+from ordercast.net.group import Group
+from ordercast.net.message import Message
+from ordercast.net.node import Node
+from ordercast.units import SECOND, Duration
+
+GROUP = "crowd"
+UPDATERS = 5
+ROUND = Duration(SECOND)
+"""Of gossip. With the default of 50 ms a thousand idle members would be more than two cores do."""
+OPENING = 25
+"""Nodes that are opened at the same time."""
+
+
+def name_of(number: int) -> str:
+    return f"n{number:04}"
+
+
+class Crowd:
+    def __init__(self, first: int, count: int, seed: str, folder: Path) -> None:
+        self._numbers = range(first, first + count)
+        self._updaters = [name_of(number) for number in range(UPDATERS)]
+        self._seed = seed
+        self._folder = folder
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.nodes: list[Node] = []
+        self.groups: list[Group] = []
+        self.delivered = 0
+
+    async def open(self) -> None:
+        first, *others = self._numbers
+        await self._open(first)
+        if self._seed == "-":
+            self._seed = address_of(self.nodes[0])
+        for begin in range(0, len(others), OPENING):
+            await asyncio.gather(*map(self._open, others[begin : begin + OPENING]))
+
+    async def _open(self, number: int) -> None:
+        name = name_of(number)
+        seeds = [] if self._seed == "-" else [self._seed]
+        folder = self._folder / name
+        node = await self._stack.enter_async_context(
+            open_node(name=name, data=str(folder), seeds=seeds)
+        )
+        group = node.join(GROUP, Causal(updaters=self._updaters, round=ROUND))
+        self.nodes.append(node)
+        self.groups.append(group)
+        self._tasks.append(asyncio.create_task(self._read(group)))
+
+    async def _read(self, group: Group) -> None:
+        with suppress(OrdercastError):
+            async for item in group:
+                self.delivered += isinstance(item, Message)
+
+    async def send(self, count: int) -> int:
+        updaters = [group for group in self.groups if group.may_send]
+        for number in range(count):
+            await asyncio.gather(*(group.send(b"%d" % number) for group in updaters))
+        return count * len(updaters)
+
+    def count(self) -> list[int]:
+        links = [len(node.mesh.connections) for node in self.nodes]
+        counters = [group.status()["counters"] for group in self.groups]
+        lost, known = (sum(each[word] for each in counters) for word in ("lost", "known"))
+        return [self.delivered, lost, sum(links), max(links), known]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(node.abort() for node in self.nodes), return_exceptions=True)
+
+
+def address_of(node: Node) -> str:
+    return f"127.0.0.1:{node.mesh.port}"
+
+
+async def main(first: int, count: int, seed: str) -> None:
+    loop = asyncio.get_running_loop()
+    with tempfile.TemporaryDirectory() as folder:
+        crowd = Crowd(first, count, seed, Path(folder))
+        await crowd.open()
+        print("READY", address_of(crowd.nodes[0]), flush=True)
+        while words := (await loop.run_in_executor(None, sys.stdin.readline)).split():
+            if words[0] == "SEND":
+                print("SENT", await crowd.send(int(words[1])), flush=True)
+            elif words[0] == "COUNT":
+                print("COUNTED", *crowd.count(), flush=True)
+            else:
+                break
+        await crowd.close()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
