@@ -128,7 +128,7 @@ def test_the_round_trip_is_part_of_the_replay(ordercast) -> None:
         (["sim", CALM, "--seed", "1", "--trace", "off", "--out", "x"], "--out needs a trace"),
         (["sim", CALM], "--seed"),
         (["sim", CALM, "--seed", "one"], "invalid int value"),
-        (["simulate", CALM], "invalid choice"),
+        (["simulate", CALM], "unknown command 'simulate': did you mean 'sim'?"),
         ([], "COMMAND"),
     ],
 )

@@ -111,7 +111,7 @@ async def test_two_nodes_need_no_connection_for_datagrams(cluster: Cluster) -> N
 @live
 async def test_a_datagram_says_where_the_nodes_are_that_it_names(cluster: Cluster) -> None:
     n1, n2, heard = await two_nodes(cluster)
-    places = {"n7": "10.0.0.7:7", "n8": "10.0.0.8:7"}
+    places = {"n7": "127.0.0.7:7", "n8": "127.0.0.8:7"}
     n1.datagrams.send("n2", b"body", encode_places(places))
     await until(lambda: heard)
     assert heard == [(n1.me, b"body")]

@@ -41,7 +41,7 @@ def test_a_node_that_sends_lines_becomes_an_updater(tmp_path: Path, form: list[s
         process = await started("node", str(settings), "--send", "g", *form)
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"hello\n")
-        lines = [(await process.stdout.readline()).decode().strip() for _ in range(2)]
+        lines = [(await process.stdout.readline()).decode().strip() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         _, errors = await process.communicate()
         assert process.returncode == 0, errors
@@ -50,11 +50,12 @@ def test_a_node_that_sends_lines_becomes_an_updater(tmp_path: Path, form: list[s
     lines = asyncio.run(asyncio.wait_for(scene(), BOUND_SECONDS))
     if form:
         assert [json.loads(line) for line in lines] == [
+            {"group": "g", "joined": "n1"},
             {"group": "g", "ticket": 0, "updating": "acquired"},
             {"group": "g", "sender": "n1", "data": "hello"},
         ]
     else:
-        assert lines == ["g: ticket 0 acquired", "g: n1: hello"]
+        assert lines == ["g: joined n1", "g: ticket 0 acquired", "g: n1: hello"]
 
 
 @live

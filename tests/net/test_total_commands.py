@@ -61,7 +61,7 @@ def test_a_family_that_does_not_run_live_is_named(tmp_path: Path) -> None:
 async def test_members_shows_formations_and_who_waits(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     group = n1.join("orders", QUICK, ["n1", "n2"])
-    assert _who(group.status()) == "not formed yet"
+    assert _who(group.status()) == "waits for n2: n2 is not connected"
     n2.join("orders", QUICK, ["n1", "n2"])
     await until(lambda: group.status()["members"])
     assert _who(group.status()) == "n1 n2 (n1.0.1)"

@@ -22,7 +22,7 @@ from tests.net.ordered import Readers
 
 from ordercast import Atomic, Node, NotFormed, Total
 from ordercast.errors import PeerError
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.packet import Packet, Value
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop.packets import PACKETS, Numbered
 from ordercast.types import NodeId
@@ -76,7 +76,7 @@ class Liar:
             return sorted(set(found)) if arguments[0] is NodeId else found
         if origin is tuple:
             return tuple(self.value("", one) for one in arguments)
-        if isinstance(kind, type) and issubclass(kind, Packet):
+        if isinstance(kind, type) and issubclass(kind, Packet | Value):
             return self.packet(kind)
         return self.plain(kind)
 

@@ -51,7 +51,10 @@ class Identities:
             for other in others
             if other.acquaintances is not None and self._is_connected(process, other)
         ]
-        self._take_number(process, reported, is_sure=len(reported) == len(others))
+        # An incarnation that met nobody is known to nobody. Its number must not be used again: a
+        # trace could not tell the two apart.
+        is_known = process.node.incarnation < 0 or process.node in reported
+        self._take_number(process, reported, is_known and len(reported) == len(others))
 
     def _take_number(self, process: Process, reported: list[NodeId | None], is_sure: bool) -> None:
         self._taken += 1
