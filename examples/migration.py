@@ -28,7 +28,7 @@ from contextlib import AsyncExitStack
 import ordercast
 
 PLACES = {
-    name: f"127.0.0.1:{7131 + place}" for place, name in enumerate("p1 p2 p3 tom zoe".split())
+    name: f"127.0.0.1:{7141 + place}" for place, name in enumerate("p1 p2 p3 tom zoe".split())
 }
 OLD = ["p1", "p2", "tom", "zoe"]
 NEW = ["p1", "p2", "p3", "tom", "zoe"]

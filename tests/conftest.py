@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import settings
+from tests.pages import the_ports_of_examples
 
 settings.register_profile("ordercast", deadline=None)  # a deadline would read the clock
 settings.load_profile("ordercast")
@@ -21,6 +22,12 @@ def data_of_nodes(
     """Nodes that are not told where their data is keep it in a folder of this test."""
     folder = tmp_path_factory.getbasetemp() / f"nodes-{uuid4()}"
     monkeypatch.setenv("ORDERCAST_DATA", str(folder))
+
+
+@pytest.fixture
+def alone_with_examples() -> Iterator[None]:
+    with the_ports_of_examples():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,16 @@ The word after a fence says what a block is:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -130,8 +133,18 @@ def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@contextmanager
+def the_ports_of_examples() -> Iterator[None]:
+    """Examples listen at addresses that readers find in them, so one test at a time starts them."""
+    path = Path(tempfile.gettempdir()) / f"ordercast-examples-{os.getuid()}.lock"
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def run_command(page: str, command: Command, folder: Path) -> None:
-    ran = run(["bash", "-euo", "pipefail", "-c", command.text], folder)
+    with the_ports_of_examples() if "examples/" in command.text else nullcontext():
+        ran = run(["bash", "-euo", "pipefail", "-c", command.text], folder)
     assert ran.returncode == command.exits, (
         f"{page} line {command.line}: `{command.text}` exits {ran.returncode},"
         f" not {command.exits}\n{ran.stdout[-2000:]}\n{ran.stderr[-2000:]}"

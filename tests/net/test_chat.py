@@ -55,6 +55,7 @@ class Person:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone_with_examples")
 @pytest.mark.parametrize("order", ["causal", "total"])
 def test_a_fourth_person_joins_the_chat(order: str, tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(chatted(order, tmp_path), BOUND_SECONDS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,21 @@ def start_editors(folder: Path) -> list[subprocess.Popen[str]]:
     ]
 
 
+def stop(processes: Iterable[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        with process:  # waits, and closes its pipe
+            process.kill()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone_with_examples")
 def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> None:
     for _ in range(2):  # the second time they find what they persisted
         started = start_editors(tmp_path)
         try:
             novels = [process.communicate(timeout=BOUND_SECONDS)[0] for process in started]
         finally:
-            for process in started:
-                process.kill()
+            stop(started)
         for name, process, said in zip(NAMES, started, novels, strict=True):
             assert process.returncode == 0, said
             lines = [line for line in said.splitlines() if "paragraph" in line]
@@ -46,21 +53,27 @@ def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone_with_examples")
 def test_the_others_write_on_when_the_editor_that_has_the_pen_is_killed(tmp_path: Path) -> None:
     """Killed in its second paragraph: by then the cluster has more than one lease replica."""
     started = dict(zip(NAMES, start_editors(tmp_path), strict=True))
     try:
         watched = started["ben"].stdout
         assert watched is not None
-        line = next(line for line in watched if "begins paragraph 2" in line)
+        heard: list[str] = []
+        for line in watched:
+            heard.append(line)
+            if "begins paragraph 2" in line:
+                break
+        else:
+            pytest.fail("".join(heard))
         victim = line.split()[1]
         started[victim].kill()
         novels = {
             name: process.communicate(timeout=BOUND_SECONDS)[0] for name, process in started.items()
         }
     finally:
-        for process in started.values():
-            process.kill()
+        stop(started.values())
     del novels[victim]
     for name, said in novels.items():
         assert started[name].returncode == 0, said

@@ -26,6 +26,7 @@ def example() -> ModuleType:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone_with_examples")
 def test_no_request_is_lost_or_answered_twice_while_a_server_moves(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, str(EXAMPLE)],
