@@ -292,7 +292,7 @@ class GroupEpoch:
     def deliver(self, step: Step, data: Data, order: int | None) -> None:
         if self.waiting_views:
             self._show_views(step)
-        self.delivered.add(data.origin, data.number, order is not None)
+        self.delivered.add(data.origin, order is not None)
         step.deliver(self.event(data, order))
 
     # --- receiving ---------------------------------------------------------------------------

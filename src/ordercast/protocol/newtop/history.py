@@ -2,36 +2,35 @@
 
 In the same order, too, if the group has one. Members that move to another formation tell from it
 whether they need the state of its initiator.
+
+The events of one origin are delivered in their order and without gaps, so whose events were
+delivered says which they were. The digest is a polynomial modulo a prime: it costs little for each
+event, and nobody is meant to be kept from making two that are equal.
 """
 
 from __future__ import annotations
 
 from ordercast.protocol.newtop.packets import History
-from ordercast.types import COUNTER_BITS, NodeId
+from ordercast.types import NodeId
 
-WORD = (1 << 62) - 1
+PRIME = (1 << 61) - 1
+FACTOR = 0x19E3779B97F4A7C1  # two large numbers that have nothing to do with each other
+MEMBER = 0x0D1B54A32D192ED3
 
 
 class Delivered:
     def __init__(self, formation: str, members: tuple[NodeId, ...]) -> None:
         self._formation = formation
-        self._places = {one: place for place, one in enumerate(sorted(members))}
+        self._weights = {
+            one: pow(MEMBER, 1 + place, PRIME) for place, one in enumerate(sorted(members))
+        }
         self._digest = 0
 
-    def add(self, origin: NodeId, number: int, is_ordered: bool) -> None:
-        """The event that an origin submitted as this one, counted in the formation."""
-        event = self._places[origin] << COUNTER_BITS | number
-        if is_ordered:
-            self._digest = _mixed(self._digest + event)
-        else:
-            self._digest = (self._digest + _mixed(event)) & WORD
+    def add(self, origin: NodeId, is_ordered: bool) -> None:
+        """The next event of this origin was delivered."""
+        before = self._digest * FACTOR if is_ordered else self._digest
+        self._digest = (before + self._weights[origin]) % PRIME
 
     @property
     def history(self) -> History:
         return History(self._formation, self._digest)
-
-
-def _mixed(value: int) -> int:
-    """62 bits that depend on all bits of a number."""
-    value = (value ^ value >> 31) * 0x9E3779B97F4A7C15 & WORD
-    return value ^ value >> 29

@@ -113,12 +113,12 @@ class Ordering:
 
     def next_cut(self) -> tuple[int, str] | None:
         """The cut of the next view to be installed, and in which group."""
-        cuts = [
-            (cut, group.label)
-            for group in self.groups.values()
-            if (cut := group.next_cut()) is not None
-        ]
-        return min(cuts, default=None)
+        first: tuple[int, str] | None = None
+        for group in self.groups.values():
+            cut = group.next_cut()
+            if cut is not None and (first is None or (cut, group.label) < first):
+                first = cut, group.label
+        return first
 
     def head(self) -> int | None:
         """The number of what is next, an event or a view."""
