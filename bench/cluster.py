@@ -18,7 +18,7 @@ from ordercast.protocol.cluster.causal_member import CausalMember
 from ordercast.protocol.cluster.options import CausalOptions
 from ordercast.protocol.cluster.packets import Update, Updates
 from ordercast.scenario.schema import Scenario, WorkloadSettings
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, Duration
 from ordercast.wire.codec import Codec
@@ -149,7 +149,7 @@ def simulated() -> Table:
         packets = []
 
         def work(scenario: Scenario = scenario, packets: list[int] = packets) -> None:
-            outcome = World(scenario, seed=1).run()
+            outcome = Simulation(scenario, seed=1).run()
             assert outcome.error is None, outcome.error
             packets.append(outcome.packets)
 

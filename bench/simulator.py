@@ -18,7 +18,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.scenario.schema import NetworkSettings, Scenario, WorkloadSettings
-from ordercast.sim.world import Outcome, World
+from ordercast.sim.world import Outcome, Simulation
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import SECOND, Duration
 
@@ -102,7 +102,7 @@ def spread_rumours(processes: int, network: NetworkSettings) -> Outcome:
         workload=WorkloadSettings(senders=senders, rate=rumours / senders),
         network=network,
     )
-    outcome = World(scenario, seed=1, families={FAMILY.name: FAMILY}).run()
+    outcome = Simulation(scenario, seed=1, families={FAMILY.name: FAMILY}).run()
     assert outcome.error is None, outcome.error
     return outcome
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ordercast.scenario.file import parse_scenario
-from ordercast.sim.world import World
-from ordercast.trace.schema import Level, Trace
+from ordercast.sim.world import Simulation
+from ordercast.trace.schema import Trace, TraceLevel
 from ordercast.trace.sinks import MemorySink
 
 ROUND = 50_000_000
@@ -48,6 +48,6 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 @cache
 def simulated(name: str) -> Trace:
     sink = MemorySink()
-    outcome = World(parse_scenario(SCENARIOS[name]), 1, sink=sink, level=Level.WIRE).run()
+    outcome = Simulation(parse_scenario(SCENARIOS[name]), 1, sink=sink, level=TraceLevel.WIRE).run()
     assert outcome.error is None
     return Trace(msgspec.structs.replace(outcome.header, run=name), sink.rows)

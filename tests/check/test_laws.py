@@ -14,7 +14,7 @@ from ordercast.check.laws import LAWS, check, judge_run
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Promises
-from ordercast.trace.schema import Ending, Header, Level, Row, Trace
+from ordercast.trace.schema import Ending, Header, Row, Trace, TraceLevel
 from ordercast.trace.text import parse_history
 
 CALM = """
@@ -269,7 +269,7 @@ def test_an_empty_finished_run_keeps_every_law(law: str) -> None:
 
 @pytest.mark.parametrize("law", list(LAWS))
 def test_a_run_that_was_not_traced_leaves_every_law_unknown(law: str) -> None:
-    header = Header("silent", ending=Ending.FINISHED, level=Level.OFF)
+    header = Header("silent", ending=Ending.FINISHED, level=TraceLevel.OFF)
     assert check(Trace(header, []), [law])[0].answer is Answer.UNKNOWN
 
 

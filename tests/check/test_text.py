@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.errors import TraceError
-from ordercast.trace.schema import COLUMNS, KINDS, Ending, Header, Level, Row, Trace
+from ordercast.trace.schema import COLUMNS, KINDS, Ending, Header, Row, Trace, TraceLevel
 from ordercast.trace.text import event_name, format_history, parse_history
 from ordercast.types import event_number
 
@@ -40,7 +40,7 @@ def test_a_whole_history() -> None:
         "small",
         family="total",
         seed=7,
-        level=Level.WIRE,
+        level=TraceLevel.WIRE,
         start=0,
         end=2000 * MS,
         ending=Ending.FINISHED,
@@ -210,7 +210,7 @@ HEADERS = st.builds(
     seed=st.none() | NUMBERS,
     version=st.none() | NAMES,
     schema_version=st.integers(0, 9),
-    level=st.sampled_from(Level),
+    level=st.sampled_from(TraceLevel),
     start=st.none() | NUMBERS,
     end=st.none() | NUMBERS,
     ending=st.sampled_from(Ending),

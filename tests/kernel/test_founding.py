@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.kernel.family import Entry
+from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.founding import entry_of, suffices
 
 NAMES = tuple(f"n{number}" for number in range(1, 8))
@@ -50,7 +50,7 @@ def test_a_node_without_seeds_founds_and_one_with_seeds_waits() -> None:
 
 
 def test_nobody_founds_without_a_reason() -> None:
-    assert not suffices(Entry(), NAMES)
+    assert not suffices(FoundingRule(), NAMES)
 
 
 @given(st.integers(1, len(NAMES)), st.integers(1, len(NAMES)))

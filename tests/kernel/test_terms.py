@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ordercast.kernel.family import Entry, Plan
+from ordercast.kernel.family import FoundingRule, Plan
 from ordercast.kernel.terms import differences, terms_of
 
 
@@ -27,7 +27,10 @@ def test_personal_options_may_differ() -> None:
 
 
 def test_an_open_group_is_not_a_closed_one() -> None:
-    closed, opened = Plan("g", ("a",), Options()), Plan("g", ("a",), Options(), entry=Entry())
+    closed, opened = (
+        Plan("g", ("a",), Options()),
+        Plan("g", ("a",), Options(), entry=FoundingRule()),
+    )
     assert "members is a here and open there" in differences(
         terms_of("k", closed), terms_of("k", opened)
     )

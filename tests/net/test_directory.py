@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Entry
+from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.inputs import Acquainted
 from ordercast.net.directory import Directory, Mismatch, OwnGroup, unlike
 from ordercast.protocol.families import FAMILIES
@@ -19,7 +19,7 @@ from ordercast.wire import greeting
 from ordercast.wire.groups import GroupNote, Groups
 
 ME = NodeId("n1")
-OPEN = Entry()
+OPEN = FoundingRule()
 FIFO = {"kind": "fifo", "members": "open", "window": "64"}
 WAITING = {"terms": FIFO, "is_in": False, "age": 5000}
 
@@ -67,7 +67,7 @@ class Stage:
         *,
         is_in: bool = False,
         family: str = "fifo",
-        entry: Entry | None = OPEN,
+        entry: FoundingRule | None = OPEN,
         members: tuple[NodeId, ...] = (ME,),
     ) -> OwnGroup:
         inside = SimpleNamespace(is_in=is_in, members=members)
@@ -254,7 +254,7 @@ def test_a_group_of_several_does_not_end_because_of_one_node() -> None:
 def test_of_two_founders_the_younger_or_the_one_that_is_alone_is_wrong() -> None:
     def story(stage: Stage) -> None:
         total = {"terms": TOTAL, "is_in": True, "founded": True}
-        founds = Entry(founds=True)
+        founds = FoundingRule(founds=True)
         own = stage.join(TOTAL, is_in=True, family="total", entry=founds)
         own._joined_at -= 100_000_000_000
         stage.say("n3", **total)
@@ -268,7 +268,7 @@ def test_of_two_founders_the_younger_or_the_one_that_is_alone_is_wrong() -> None
 
 def test_a_founder_that_is_in_our_group_is_no_second_one() -> None:
     def story(stage: Stage) -> None:
-        founds = Entry(founds=True)
+        founds = FoundingRule(founds=True)
         stage.join(TOTAL, is_in=True, family="total", entry=founds, members=(ME, NodeId("n2")))
         stage.say("n2", terms=TOTAL, is_in=True, founded=True)
         assert stage.ended == []

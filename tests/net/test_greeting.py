@@ -19,12 +19,12 @@ from ordercast.wire.framing import LARGEST_GREETING, FrameKind
 from ordercast.wire.greeting import (
     PROTOCOL_VERSION,
     Bearer,
+    GreetingOutcome,
     Hello,
     Met,
     NewKey,
     Refuse,
     Resume,
-    Verdict,
     judge,
     objection,
 )
@@ -115,23 +115,25 @@ TAKEN = (
 @pytest.mark.parametrize(
     ("known", "number", "birth", "verdict"),
     [
-        (None, 0, b"a birth", Verdict()),
-        (GONE, 5, b"a birth", Verdict()),
-        (GONE, 6, b"another", Verdict()),
-        (GONE, 900_000, b"another", Verdict()),
-        (GONE, 4, b"another", Verdict(OLDER, "older", 5)),
-        (GONE, 5, b"another", Verdict(RIVAL, "older", 5)),
-        (HEARSAY, 5, b"another", Verdict()),
-        (HEARSAY, 6, b"another", Verdict()),
-        (HEARSAY, 4, b"another", Verdict(OLDER, "older", 5)),
-        (LIVE, 5, b"a birth", Verdict()),
-        (LIVE, 4, b"another", Verdict(TAKEN.format(4), "taken", 5)),
-        (LIVE, 5, b"another", Verdict(TAKEN.format(5), "taken", 5)),
-        (LIVE, 6, b"another", Verdict(TAKEN.format(6), "taken", 5)),
-        (LIVE._replace(birth=b""), 6, b"", Verdict()),
+        (None, 0, b"a birth", GreetingOutcome()),
+        (GONE, 5, b"a birth", GreetingOutcome()),
+        (GONE, 6, b"another", GreetingOutcome()),
+        (GONE, 900_000, b"another", GreetingOutcome()),
+        (GONE, 4, b"another", GreetingOutcome(OLDER, "older", 5)),
+        (GONE, 5, b"another", GreetingOutcome(RIVAL, "older", 5)),
+        (HEARSAY, 5, b"another", GreetingOutcome()),
+        (HEARSAY, 6, b"another", GreetingOutcome()),
+        (HEARSAY, 4, b"another", GreetingOutcome(OLDER, "older", 5)),
+        (LIVE, 5, b"a birth", GreetingOutcome()),
+        (LIVE, 4, b"another", GreetingOutcome(TAKEN.format(4), "taken", 5)),
+        (LIVE, 5, b"another", GreetingOutcome(TAKEN.format(5), "taken", 5)),
+        (LIVE, 6, b"another", GreetingOutcome(TAKEN.format(6), "taken", 5)),
+        (LIVE._replace(birth=b""), 6, b"", GreetingOutcome()),
     ],
 )
-def test_who_bears_a_name(known: Met | None, number: int, birth: bytes, verdict: Verdict) -> None:
+def test_who_bears_a_name(
+    known: Met | None, number: int, birth: bytes, verdict: GreetingOutcome
+) -> None:
     assert judge(greets(NodeId("n2", number), birth), US, known, "10.0.0.9") == verdict
 
 

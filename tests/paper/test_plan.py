@@ -39,7 +39,7 @@ from ordercast.protocol.cluster.packets import Rumour
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 from ordercast.types import NodeId
 
 GROUPS = [(60, 0.002), (60, 0.05), (250, 0.002), (250, 0.05)]
@@ -92,7 +92,7 @@ def seen(
         },
         "network": {"delay": "1ms", "loss": loss},
     }  # fmt: skip
-    run = simulate(parse_scenario(document), 1, level=Level.OFF, families=families)
+    run = simulate(parse_scenario(document), 1, level=TraceLevel.OFF, families=families)
     assert run.outcome.error is None
     had = Counter(
         (event.origin, event.number) for name in run.heard for event in run.delivered_by(name)

@@ -24,8 +24,8 @@ from ordercast.kernel.step import DATAGRAM, LINK, STATUS, Address, Channel, Step
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.schema import NetworkSettings, Scenario, WorkloadSettings
-from ordercast.sim.world import Outcome, World
-from ordercast.trace.schema import Level, Row
+from ordercast.sim.world import Outcome, Simulation
+from ordercast.trace.schema import Row, TraceLevel
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import Event, NodeId, Payloads
 from ordercast.units import MILLISECOND, SECOND, Duration
@@ -177,7 +177,7 @@ class Stage:
         network: NetworkSettings | None = None,
         workload: WorkloadSettings = SILENT,
         duration: int = 10 * SECOND,
-        level: Level = Level.APP,
+        level: TraceLevel = TraceLevel.APP,
         scenario: dict[str, Any] | None = None,
         **world: Any,
     ) -> None:
@@ -206,7 +206,7 @@ class Stage:
             largest_group=10_000,
             round=lambda options: options.round,
         )
-        self.world = World(
+        self.world = Simulation(
             Scenario(**settings),
             seed,
             sink=self.sink,

@@ -17,7 +17,7 @@ from ordercast.scenario.faults.processes import Crash, ProcessDown, Restart
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.clock import Clock
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.units import SECOND, Duration
 
 HOUR = Duration.parse("1h")
@@ -157,7 +157,7 @@ def test_the_configured_number_of_members_stays_throughout() -> None:
 # In runs 35 and 41 a short crash that lasts beyond the end hits a process that is gone for good.
 @pytest.mark.parametrize("seed", [*range(13), 35, 41])
 def test_at_the_end_only_processes_that_crashed_for_good_are_down(seed: int) -> None:
-    world = World(scenario(), seed)
+    world = Simulation(scenario(), seed)
     assert world.run().error is None
     network = world.network
     assert not network.cuts
@@ -192,7 +192,9 @@ def test_the_end_of_a_shorter_crash_does_not_restart_a_process_that_crashed_for_
     """The later fault hits a process that is down already, and lasts beyond the end."""
     for_good = Crash(at=Duration.parse("1s"), nodes=["n1"])
     duration = Duration.parse("2s")
-    world = World(Scenario(name="x", processes=3, duration=duration, fault=[for_good, later]), 1)
+    world = Simulation(
+        Scenario(name="x", processes=3, duration=duration, fault=[for_good, later]), 1
+    )
     world.run()
     assert [name for name, process in world.processes.items() if process.alive] == ["n2", "n3"]
 
@@ -207,6 +209,6 @@ def test_listed_faults_come_beside_the_drawn_ones() -> None:
             "chaos": {"faults": ["pause"], "every": "200ms"},
         }
     )
-    world = World(both, 1)
+    world = Simulation(both, 1)
     assert world.run().error is None
     assert [process.alive for process in world.processes.values()] == [True] * 4 + [False]

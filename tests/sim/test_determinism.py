@@ -18,8 +18,8 @@ from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.faults.members import OfMembers
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.world import World
-from ordercast.trace.schema import Level, Row
+from ordercast.sim.world import Simulation
+from ordercast.trace.schema import Row, TraceLevel
 from ordercast.trace.sinks import MemorySink
 from ordercast.units import SECOND
 
@@ -44,7 +44,7 @@ CALM: dict[str, Any] = {"name": "calm", "duration": "5s", "quiet": "1s"}
 
 def rows_of(document: dict[str, Any], seed: int = 1, **settings: Any) -> list[Row]:
     sink = MemorySink()
-    outcome = World(parse_scenario(document), seed, sink=sink, **settings).run()
+    outcome = Simulation(parse_scenario(document), seed, sink=sink, **settings).run()
     assert outcome.error is None
     return sink.rows
 
@@ -101,18 +101,20 @@ def test_another_seed_gives_other_rows() -> None:
     assert rows_of(CHAOS, 1) != rows_of(CHAOS, 2)
 
 
-@pytest.mark.parametrize("level", [Level.APP, Level.WIRE])
+@pytest.mark.parametrize("level", [TraceLevel.APP, TraceLevel.WIRE])
 @pytest.mark.parametrize("document", [CALM, CHAOS], ids=["calm", "chaos"])
 def test_packets_that_go_through_the_codec_change_nothing(
-    document: dict[str, Any], level: Level
+    document: dict[str, Any], level: TraceLevel
 ) -> None:
     plain = rows_of(document, level=level)
     assert rows_of(document, level=level, round_trip=True) == plain
 
 
 def test_the_level_of_the_trace_changes_nothing_but_the_trace() -> None:
-    wire = [row for row in rows_of(CHAOS, level=Level.WIRE) if row.kind not in ("send", "receive")]
-    app = rows_of(CHAOS, level=Level.APP)
+    wire = [
+        row for row in rows_of(CHAOS, level=TraceLevel.WIRE) if row.kind not in ("send", "receive")
+    ]
+    app = rows_of(CHAOS, level=TraceLevel.APP)
     assert [without_step(row) for row in wire] == [without_step(row) for row in app]
 
 
@@ -154,8 +156,8 @@ def test_a_fault_changes_nothing_before_it_begins(kind: str) -> None:
     if kind == "skew":
         fault["by"] = "1s"
     calm, struck = (
-        rows_of(CALM, level=Level.WIRE),
-        rows_of({**CALM, "fault": [fault]}, level=Level.WIRE),
+        rows_of(CALM, level=TraceLevel.WIRE),
+        rows_of({**CALM, "fault": [fault]}, level=TraceLevel.WIRE),
     )
     assert before(calm, 3 * SECOND) == before(struck, 3 * SECOND) != []
 

@@ -29,7 +29,7 @@ from ordercast.protocol.fifo.peers import PRESENT, Peer
 from ordercast.scenario.schema import GroupSettings, Scenario
 from ordercast.sim.explore import Bounds, Setting, explore, replay, setting, setting_of
 from ordercast.sim.explore.members import Failure
-from ordercast.sim.explore.model import COSTS, Model, State, Usage, free_model
+from ordercast.sim.explore.model import COSTS, Model, SystemState, Usage, free_model
 from ordercast.sim.explore.run import begin, trace_of
 from ordercast.sim.explore.schedule import describe
 from ordercast.trace.schema import Ending, Trace
@@ -310,7 +310,7 @@ def every_path(where: Setting, bounds: Bounds) -> Iterator[str]:
     """What the members wrote at each point of each path; nothing is recognised."""
     model = Model(where, bounds, settles=False)
     begun = begin(model)
-    todo: list[tuple[list[State], Usage]] = [(begun, Usage())]
+    todo: list[tuple[list[SystemState], Usage]] = [(begun, Usage())]
     while todo:
         run, used = todo.pop()
         yield written(trace_of(model, run, Ending.CUT))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ordercast.check.laws import check
-from ordercast.kernel.family import Entry, Plan, machine_per_group
+from ordercast.kernel.family import FoundingRule, Plan, machine_per_group
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.step import Step
 from ordercast.protocol import fifo
@@ -34,7 +34,7 @@ class KnowsN1(OpenMember):
 
 def open_setting(*names: str, **rules: Any) -> Setting:
     plans = tuple(
-        Plan("g", (name,), FEW_TICKS, False, Entry(founds=name == "n1")) for name in names
+        Plan("g", (name,), FEW_TICKS, False, FoundingRule(founds=name == "n1")) for name in names
     )
     family = fifo.FAMILY._replace(
         build=machine_per_group(KnowsN1),

@@ -18,7 +18,7 @@ from tests.sim.probes import (
 
 from ordercast.kernel.step import LARGEST_DATAGRAM, Channel
 from ordercast.scenario.schema import NetworkSettings
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 from ordercast.types import NodeId
 from ordercast.units import Rate
 
@@ -29,7 +29,7 @@ CHANNELS = [DATAGRAM, LINK, STATUS]
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_bytes_cost_the_same_time_on_every_channel(channel: Channel) -> None:
     narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(1_000_000))
-    stage = Stage(2, network=narrow, level=Level.WIRE)
+    stage = Stage(2, network=narrow, level=TraceLevel.WIRE)
     large, small = (
         say(first("n2"), text, channel, padding=size)
         for text, size in (("large", 50_000), ("small", 1000))

@@ -22,7 +22,7 @@ from tests.sim.probes import (
 
 from ordercast.kernel.step import LARGEST_DATAGRAM
 from ordercast.scenario.schema import NetworkSettings
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 from ordercast.types import NodeId
 from ordercast.units import Duration, Rate
 
@@ -170,7 +170,7 @@ def test_slow_multiplies_delays_from_and_to_its_nodes() -> None:
 
 def test_bytes_cost_time_and_leave_one_sender_one_after_the_other() -> None:
     network = NetworkSettings(jitter=0.0, bandwidth=Rate(1_000_000))
-    stage = Stage(3, network=network, level=Level.WIRE)
+    stage = Stage(3, network=network, level=TraceLevel.WIRE)
     stage.at(SECOND, "n1", *[say(("n2", "n3"), "big", DATAGRAM, padding=10_000)] * 2)
     stage.at(SECOND, "n2", say("n3", "big too", DATAGRAM, padding=10_000))
     stage.run()
@@ -236,7 +236,7 @@ def test_a_process_can_write_to_itself() -> None:
 
 
 def test_an_echo_comes_back_by_the_channel_that_it_went_by() -> None:
-    stage = Stage(2, probe=Echo, level=Level.WIRE)
+    stage = Stage(2, probe=Echo, level=TraceLevel.WIRE)
     stage.at(SECOND, "n1", say("n2", "d", DATAGRAM), say(first("n2"), "l", LINK)).run()
     assert sorted(stage.texts("n1")) == ["re d", "re l"]
     assert len(stage.rows_of("send")) == len(stage.rows_of("receive")) == 4
@@ -246,7 +246,7 @@ def test_an_echo_comes_back_by_the_channel_that_it_went_by() -> None:
 def test_the_quick_path_draws_what_the_full_one_does(loss: float) -> None:
     """A wire trace takes the full path for every datagram; the run must be the same."""
 
-    def arrivals(level: Level) -> list[tuple[int, str]]:
+    def arrivals(level: TraceLevel) -> list[tuple[int, str]]:
         network = NetworkSettings(jitter=0.5, loss=loss, delay=Duration(MEDIAN))
         stage = Stage(4, network=network, level=level, probe=Echo)
         for at in range(100):
@@ -255,4 +255,4 @@ def test_the_quick_path_draws_what_the_full_one_does(loss: float) -> None:
         stage.run()
         return [(heard.at, heard.text) for heard in stage.heard]
 
-    assert arrivals(Level.APP) == arrivals(Level.WIRE)
+    assert arrivals(TraceLevel.APP) == arrivals(TraceLevel.WIRE)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from tests.sim.probes import DATAGRAM, GROUP, MILLISECOND, SECOND, Probe, Stage, cut, fault, say
 
-from ordercast.kernel.family import Entry, Plan
+from ordercast.kernel.family import FoundingRule, Plan
 from ordercast.kernel.inputs import Acquainted, Input, StatusResult
 from ordercast.kernel.step import Step
 from ordercast.scenario.faults.fault import Fault
@@ -19,7 +19,7 @@ class Joiner(Probe):
     """Logs how it may come in, and whom it is told of."""
 
     takes: tuple[type[Input], ...] = (StatusResult, Acquainted)
-    log: ClassVar[list[tuple[NodeId, Entry | tuple[str, ...]]]] = []
+    log: ClassVar[list[tuple[NodeId, FoundingRule | tuple[str, ...]]]] = []
 
     def __init__(self, stage: Stage, me: NodeId, plan: Plan, kept: Any) -> None:
         super().__init__(stage, me, plan, kept)
@@ -43,16 +43,16 @@ def stage_of(faults: Iterable[Fault] = (), seed: int = 1, **group: Any) -> Stage
     return Stage(3, probe=Joiner, faults=faults, seed=seed, scenario={"group": [settings]})
 
 
-def logged(name: str) -> list[Entry | tuple[str, ...]]:
+def logged(name: str) -> list[FoundingRule | tuple[str, ...]]:
     return [what for me, what in Joiner.log if me.name == name]
 
 
-def entries(name: str) -> list[Entry]:
-    return [what for what in logged(name) if isinstance(what, Entry)]
+def entries(name: str) -> list[FoundingRule]:
+    return [what for what in logged(name) if isinstance(what, FoundingRule)]
 
 
 def known(name: str) -> list[tuple[str, ...]]:
-    return [what for what in logged(name) if not isinstance(what, Entry)]
+    return [what for what in logged(name) if not isinstance(what, FoundingRule)]
 
 
 def view(*names: str) -> Any:
@@ -69,24 +69,24 @@ def notify(news: Any) -> Any:
 
 def test_the_anchor_founds_and_the_others_wait_for_it() -> None:
     stage_of().run()
-    assert logged("n1") == [Entry(founds=True), ()]
-    assert logged("n2") == logged("n3") == [Entry(), ("n1",)]
+    assert logged("n1") == [FoundingRule(founds=True), ()]
+    assert logged("n2") == logged("n3") == [FoundingRule(), ("n1",)]
 
 
 def test_the_number_that_is_expected_and_the_founder_are_in_the_entry() -> None:
     stage_of(anchors=["n1", "n2"], expect=2).run()
-    assert entries("n1") == entries("n3") == [Entry(expect=2)]
+    assert entries("n1") == entries("n3") == [FoundingRule(expect=2)]
     assert [known(name)[0] for name in ("n1", "n2", "n3")] == [("n2",), ("n1",), ("n1", "n2")]
     stage_of(founder="n3").run()
-    assert entries("n1") == [Entry(founder="n3")]
-    assert entries("n3") == [Entry(founds=True, founder="n3")]
+    assert entries("n1") == [FoundingRule(founder="n3")]
+    assert entries("n3") == [FoundingRule(founds=True, founder="n3")]
 
 
 def test_a_member_that_joins_later_is_acquainted_then() -> None:
     stage_of([fault("join", 2 * SECOND, "n1 n3", group=GROUP)]).run()
-    assert Joiner.log[:2] == [(NodeId("n2"), Entry()), (NodeId("n2"), ("n1",))]
-    assert logged("n1") == [Entry(founds=True), ("n2",)], "n2 has it as a seed, and dials it"
-    assert logged("n3") == [Entry(), ("n1",)]
+    assert Joiner.log[:2] == [(NodeId("n2"), FoundingRule()), (NodeId("n2"), ("n1",))]
+    assert logged("n1") == [FoundingRule(founds=True), ("n2",)], "n2 has it as a seed, and dials it"
+    assert logged("n3") == [FoundingRule(), ("n1",)]
 
 
 # --- what is remembered --------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def test_the_folder_remembers_the_last_view() -> None:
     stage = stage_of([fault("restart", 3 * SECOND, "n1 n2")])
     stage.at(SECOND, "n1", view("n1")).at(SECOND, "n2", view("n2"))
     stage.at(2 * SECOND, "n2", view("n2", "n1")).run()
-    assert entries("n1")[1] == Entry(founds=True, last=("n1",))
-    assert entries("n2")[1] == Entry(last=("n1", "n2"))
+    assert entries("n1")[1] == FoundingRule(founds=True, last=("n1",))
+    assert entries("n2")[1] == FoundingRule(last=("n1", "n2"))
 
 
 def test_without_views_it_remembers_who_joined_and_did_not_leave() -> None:
@@ -106,7 +106,7 @@ def test_without_views_it_remembers_who_joined_and_did_not_leave() -> None:
         stage.at(SECOND, "n1", notify(Joined(GROUP, NodeId(name))))
     stage.at(2 * SECOND, "n1", notify(Left(GROUP, NodeId("n2"), "left")))
     stage.at(2 * SECOND, "n1", notify(Left(GROUP, NodeId("n3"), "silent"))).run()
-    assert entries("n1")[1] == Entry(last=("n1", "n3"))
+    assert entries("n1")[1] == FoundingRule(last=("n1", "n3"))
 
 
 def test_a_lost_folder_remembers_nothing_and_who_was_known_never_founds() -> None:
@@ -114,7 +114,7 @@ def test_a_lost_folder_remembers_nothing_and_who_was_known_never_founds() -> Non
     faults = [fault("restart", 3 * SECOND, "n1", disk="lost"), fault("restart", 5 * SECOND, "n1")]
     stage = stage_of(faults)
     stage.at(SECOND, "n1", view("n1")).at(2 * SECOND, "n1", say("n2", "here", DATAGRAM)).run()
-    assert entries("n1") == [Entry(founds=True), Entry(), Entry()]
+    assert entries("n1") == [FoundingRule(founds=True), FoundingRule(), FoundingRule()]
     assert known("n1") == [(), ("n2", "n3"), ("n2", "n3")], "they have it as a seed"
 
 
@@ -140,7 +140,7 @@ def test_an_anchor_that_founded_again_abandons_itself_when_it_meets_who_knew_it(
     """Cut off, it could not know better; what it founded ends with its incarnation."""
     stage = founded_while_cut_off()
     stage.run()
-    assert entries("n1") == [Entry(founds=True), Entry(founds=True), Entry()]
+    assert entries("n1") == [FoundingRule(founds=True), FoundingRule(founds=True), FoundingRule()]
     assert [row.cause for row in stage.rows_of("crash")] == [None, "abandoned"]
     assert {heard.sender.incarnation for heard in stage.heard} == {
         0,
@@ -153,8 +153,8 @@ def test_it_does_so_after_a_restart_with_its_folder_too() -> None:
         cut(3 * SECOND, "n1 | n2 n3", 2 * SECOND), fault("restart", 5 * SECOND, "n1")
     )
     stage.at(2500 * MILLISECOND, "n1", view("n1")).run()
-    assert entries("n1")[2] == Entry(founds=True, last=("n1",))
-    assert entries("n1")[3] == Entry()
+    assert entries("n1")[2] == FoundingRule(founds=True, last=("n1",))
+    assert entries("n1")[3] == FoundingRule()
     assert [row.cause for row in stage.rows_of("crash")] == [None, None, "abandoned"]
 
 
@@ -162,7 +162,7 @@ def test_it_is_not_heard_while_it_cannot_be_told() -> None:
     stage = founded_while_cut_off(cut(3 * SECOND, "n2 n3 | n1", 5 * SECOND, "one-way"))
     stage.run()
     assert [heard.at // SECOND for heard in stage.heard if heard.by.name == "n2"] == [1]
-    assert entries("n1")[-1] == Entry(), "at 9 s it is told"
+    assert entries("n1")[-1] == FoundingRule(), "at 9 s it is told"
 
 
 def test_a_founder_that_restarts_stays_the_founder_for_who_knew_its_last_incarnation() -> None:
@@ -176,8 +176,8 @@ def test_a_founder_that_restarts_stays_the_founder_for_who_knew_its_last_incarna
         stage.at(at * SECOND, "n1", say("n2", "here", DATAGRAM))
     stage.at(3 * SECOND, "n1", view("n1")).run()
     assert entries("n1") == [
-        Entry(founds=True),
-        Entry(founds=True),  # nobody has met it yet
-        Entry(founds=True, last=("n1",)),
+        FoundingRule(founds=True),
+        FoundingRule(founds=True),  # nobody has met it yet
+        FoundingRule(founds=True, last=("n1",)),
     ]
     assert "abandoned" not in {row.cause for row in stage.rows}

@@ -14,7 +14,7 @@ from ordercast.scenario.chaos import draw_chaos
 from ordercast.scenario.faults.members import Reform
 from ordercast.scenario.file import load_scenario, parse_scenario
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.trace.schema import Row
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import name_of
@@ -39,7 +39,7 @@ def scenario(*faults: dict[str, Any], **given: Any) -> Scenario:
 
 def rows_of(scenario: Scenario) -> list[Row]:
     sink = MemorySink()
-    assert World(scenario, 1, sink=sink).run().error is None
+    assert Simulation(scenario, 1, sink=sink).run().error is None
     return sink.rows
 
 
@@ -159,7 +159,7 @@ def test_groups_that_share_a_machine_are_built_together() -> None:
             {"name": "c", "members": ["n1"], "family": "sequenced"},
         ]
     )
-    world = World(sharing, 1)
+    world = Simulation(sharing, 1)
     built = by_machine(world._plans["n1"])
     assert [[plan.group for plan in plans] for _, plans in built] == [["b"], ["a", "c"]]
     assert FAMILIES["total"].build is FAMILIES["sequenced"].build

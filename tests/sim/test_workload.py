@@ -16,7 +16,7 @@ from ordercast.scenario.schema import BACKLOG_LIMIT, Scenario, WorkloadSettings
 from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.process import Process, Session
 from ordercast.sim.workload import BATCH_SIZE, Sender
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.testing import simulate
 from ordercast.trace.schema import Row
 from ordercast.trace.sinks import MemorySink
@@ -30,7 +30,7 @@ def scenario(**keys: Any) -> Scenario:
 
 def rows_of(scenario: Scenario, kind: str, seed: int = 1) -> list[Row]:
     sink = MemorySink()
-    outcome = World(scenario, seed, sink=sink).run()
+    outcome = Simulation(scenario, seed, sink=sink).run()
     assert outcome.error is None
     return [row for row in sink.rows if row.kind == kind]
 

@@ -18,8 +18,8 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.member import FifoMember
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.world import Outcome, World
-from ordercast.trace.schema import Ending, Level, Row
+from ordercast.sim.world import Outcome, Simulation
+from ordercast.trace.schema import Ending, Row, TraceLevel
 from ordercast.trace.sinks import MemorySink, check_run_id
 from ordercast.types import Event, NodeId
 from ordercast.units import SECOND
@@ -31,7 +31,7 @@ def scenario(**keys: Any) -> Scenario:
 
 def run(scenario: Scenario, seed: int = 1, **settings: Any) -> tuple[Outcome, list[Row]]:
     sink = MemorySink()
-    return World(scenario, seed, sink=sink, **settings).run(), sink.rows
+    return Simulation(scenario, seed, sink=sink, **settings).run(), sink.rows
 
 
 # --- endings ---------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ def test_a_scenario_may_have_no_sender() -> None:
 
 def test_the_header_has_everything_to_repeat_the_run() -> None:
     one = scenario(name="One Run", fault=[{"at": "1s", "kind": "crash", "nodes": ["n3"]}])
-    header = run(one, seed=7, level=Level.WIRE)[0].header
+    header = run(one, seed=7, level=TraceLevel.WIRE)[0].header
     assert header.run == "one-run-7"
     assert header.family == "fifo"
     assert header.seed == 7
     assert header.version == __version__
-    assert header.level is Level.WIRE
+    assert header.level is TraceLevel.WIRE
     assert header.start == 0
     assert header.parameters["duration"] == "2s"
     assert header.parameters["network"]["delay"] == "2ms"
@@ -130,8 +130,8 @@ def test_the_header_has_everything_to_repeat_the_run() -> None:
 
 
 def test_a_run_without_a_sink_has_no_trace() -> None:
-    outcome = World(scenario(), 1).run()
-    assert outcome.header.level is Level.OFF
+    outcome = Simulation(scenario(), 1).run()
+    assert outcome.header.level is TraceLevel.OFF
     assert outcome.submitted == run(scenario())[0].submitted
 
 

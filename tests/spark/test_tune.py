@@ -12,7 +12,7 @@ from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.tune import StatusAnswers, Tune, carried, settled, tuned
 from ordercast.units import Duration
@@ -37,7 +37,7 @@ TUNE = Tune(
 
 def failed_share(document: dict[str, Any], seed: int) -> float:
     answers = StatusAnswers()
-    World(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
+    Simulation(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
     assert answers.failed_share is not None
     return answers.failed_share
 

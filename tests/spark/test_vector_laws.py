@@ -25,7 +25,7 @@ from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
 from ordercast.spark.columns import columns_of
 from ordercast.spark.vector import Vectors, judge_columns
-from ordercast.trace.schema import Ending, Header, Level, Row, Trace
+from ordercast.trace.schema import Ending, Header, Row, Trace, TraceLevel
 from ordercast.trace.text import parse_history
 from ordercast.types import event_number
 
@@ -288,7 +288,7 @@ def test_each_group_is_judged_by_its_own_family() -> None:
 
 
 def test_laws_about_untraced_rows_are_unknown_and_about_absent_ones_hold() -> None:
-    vectors = compare(with_header(sound(1), level=Level.OFF), "off")
+    vectors = compare(with_header(sound(1), level=TraceLevel.OFF), "off")
     assert {vectors.judge(LAWS[law]).answer for law in ALL} == {Answer.UNKNOWN}
     vectors = compare(Trace(Header("nothing", ending=Ending.FINISHED), []), "empty")
     assert {vectors.judge(LAWS[law]).answer for law in ALL} == {Answer.HOLDS}  # nothing is no break

@@ -20,7 +20,7 @@ from ordercast.protocol.cluster import GOSSIP
 from ordercast.protocol.cluster.member import GossipMember, build
 from ordercast.scenario.faults.processes import Crash
 from ordercast.scenario.schema import NetworkSettings, Scenario, WorkloadSettings
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.studies.rounds import NEVER, Draw, Journey, Population, reach
 from ordercast.studies.spread import Relay, spread_in_step, spread_phased
 from ordercast.types import Event, NodeId
@@ -75,7 +75,7 @@ def simulated(journey: Journey, seed: int, warm_up: int = 2) -> list[int]:
 
     gossip = GOSSIP._replace(build=in_step) if together else GOSSIP
     families = {"gossip": gossip}
-    world = World(scenario, seed, application=application, families=families)
+    world = Simulation(scenario, seed, application=application, families=families)
     outcome = world.run()
     assert (outcome.error, outcome.submitted) == (None, 1)
     # In step the first round begins half a round after the event: look right before each.

@@ -9,7 +9,7 @@ import pytest
 from ordercast.errors import UsageError
 from ordercast.scenario.schema import Scenario
 from ordercast.testing import simulate
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 from ordercast.types import View
 from ordercast.units import SECOND, Duration
 
@@ -33,7 +33,7 @@ def test_events_of_every_member_reach_every_member() -> None:
 
 
 def test_without_a_trace_nothing_is_judged() -> None:
-    run = simulate(SHORT, 1, level=Level.OFF)
+    run = simulate(SHORT, 1, level=TraceLevel.OFF)
     assert run.verdicts == []
     assert run.outcome.delivered > 0
 

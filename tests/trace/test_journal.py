@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ordercast.trace.journal import Journal
+from ordercast.trace.journal import TraceJournal
 from ordercast.trace.schema import NOTED_TIMES, Row
 from ordercast.types import NodeId
 
 
 def test_every_time_that_a_machine_notes_is_put_on_the_scale_of_the_trace() -> None:
     rows: list[Row] = []
-    journal = Journal(NodeId("n1", 2), rows.append)
+    journal = TraceJournal(NodeId("n1", 2), rows.append)
     noted = {name: number for number, name in enumerate(NOTED_TIMES)}
     journal.note(7, "ticket", {"index": 3, **noted}, lambda local: local + 1000)
     journal.note(8, "ticket", {"until": None}, lambda local: local + 1000)

@@ -31,7 +31,7 @@ from ordercast.sim.world import Outcome, advice_on
 from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
 from ordercast.testing.simulation import quiet_enough, simulate
 from ordercast.trace.parquet import run_folder, write_trace
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 
 MOST_SEEDS = 1_000_000
 RUNS_IN_A_TASK = 8
@@ -43,7 +43,7 @@ class RunRequest(NamedTuple):
     """What every run of one call has in common. It travels to the processes that do the work."""
 
     scenario: Scenario
-    level: Level
+    level: TraceLevel
     round_trip: bool
     mutant: str | None
     lake: Path | None
@@ -75,7 +75,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--seed", type=int, required=True, help="the first seed")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, from --seed on (1)")
     parser.add_argument("--out", type=Path, metavar="LAKE", help="write the traces here")
-    parser.add_argument("--trace", choices=list(Level), default=Level.APP, help="how much (app)")
+    parser.add_argument(
+        "--trace", choices=list(TraceLevel), default=TraceLevel.APP, help="how much (app)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--jobs", type=int, help="processes that share the work (one a core)")
     parser.add_argument(
@@ -134,7 +136,7 @@ def _check(arguments: argparse.Namespace) -> RunRequest:
         raise UsageError(f"--jobs is {arguments.jobs}: give 1 to 1024")
     if arguments.mutant is not None and arguments.mutant not in BREAKS:
         raise UsageError(unknown_word("bug", arguments.mutant, BREAKS))
-    if arguments.out is not None and arguments.trace == Level.OFF:
+    if arguments.out is not None and arguments.trace == TraceLevel.OFF:
         raise UsageError("--out needs a trace: do not give --trace off")
     scenario = load_scenario(arguments.scenario)
     for told in advice_on(scenario):
@@ -149,7 +151,7 @@ def _check(arguments: argparse.Namespace) -> RunRequest:
             if folder.exists():
                 raise UsageError(f"{folder} exists already: choose another --out or --seed")
     return RunRequest(
-        scenario, Level(arguments.trace), arguments.round_trip, arguments.mutant, arguments.out
+        scenario, TraceLevel(arguments.trace), arguments.round_trip, arguments.mutant, arguments.out
     )
 
 
@@ -277,6 +279,6 @@ def _conclude(arguments: argparse.Namespace, count: int, totals: dict[str, int])
             f"{count} runs: {count - broken - undecided} kept every law, {broken} broke one, "
             f"{undecided} could not be judged"
         )
-    elif undecided and arguments.trace == Level.OFF:
+    elif undecided and arguments.trace == TraceLevel.OFF:
         screen.stderr().print("--trace off: without a trace no law can be judged")
     return 1 if broken else 3 if undecided else 0

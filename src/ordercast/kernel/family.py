@@ -26,7 +26,7 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """
 
 
-class Entry(NamedTuple):
+class FoundingRule(NamedTuple):
     """How a member may come into an open group, one whose members are not listed (`founding`)."""
 
     founds: bool = False  # by itself, at once
@@ -45,7 +45,8 @@ class Plan(NamedTuple):
     # Whether the group exists from the beginning, made of first incarnations. Only a simulation
     # can start so. A group of the input `Join` always forms.
     formed: bool = True
-    entry: Entry | None = None  # None: the group is closed, and `members` are all that it can have
+    # None: the group is closed, and `members` are all that it can have.
+    entry: FoundingRule | None = None
 
 
 class Build(Protocol):

@@ -17,7 +17,7 @@ nobody who knows its name counts once more.
 
 from __future__ import annotations
 
-from ordercast.kernel.family import Entry
+from ordercast.kernel.family import FoundingRule
 
 
 def entry_of(
@@ -28,20 +28,20 @@ def entry_of(
     founder: str = "",
     reborn: bool = False,
     last: tuple[str, ...] = (),
-) -> Entry:
+) -> FoundingRule:
     """How `me` may come into the group. Reborn: its folder was lost, and a peer knew its name."""
     if last == (me,):
-        return Entry(founds=True, expect=expect, founder=founder, last=last)
+        return FoundingRule(founds=True, expect=expect, founder=founder, last=last)
     if last or reborn:
-        return Entry(founds=False, expect=0, founder=founder, last=last)
+        return FoundingRule(founds=False, expect=0, founder=founder, last=last)
     if founder:
-        return Entry(founds=founder == me, founder=founder)
+        return FoundingRule(founds=founder == me, founder=founder)
     if expect:
-        return Entry(founds=expect == 1, expect=expect)
-    return Entry(founds=not seeds)
+        return FoundingRule(founds=expect == 1, expect=expect)
+    return FoundingRule(founds=not seeds)
 
 
-def suffices(entry: Entry, present: tuple[str, ...]) -> bool:
+def suffices(entry: FoundingRule, present: tuple[str, ...]) -> bool:
     """Whether these names, all there and in no group, may found it; our own is among them."""
     if entry.founds:
         return True

@@ -59,11 +59,11 @@ LARGEST_LINE = 1 << 20
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
-class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _JsonLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What travels between the supervisor and a member, as one line of JSON."""
 
 
-class GroupPlan(_Line, frozen=True):
+class GroupPlan(_JsonLine, frozen=True):
     name: str
     family: str
     members: list[str]
@@ -75,7 +75,7 @@ class GroupPlan(_Line, frozen=True):
     founder: str = ""
 
 
-class LoadPlan(_Line, frozen=True):
+class LoadPlan(_JsonLine, frozen=True):
     senders: list[str] = []
     payload: int = 100  # bytes of a message
     batch: int = 1
@@ -85,18 +85,18 @@ class LoadPlan(_Line, frozen=True):
     begins: dict[str, float] = {}  # who begins late: so many seconds before the load is over
 
 
-class Settings(_Line, frozen=True):
+class Settings(_JsonLine, frozen=True):
     node: dict[str, Any]  # the keys of a node's settings
     groups: list[GroupPlan]  # those that the member is in
     load: LoadPlan = LoadPlan()
 
 
-class Ready(_Line, frozen=True):
+class MemberReady(_JsonLine, frozen=True):
     incarnation: int
     place: str
 
 
-class Command(_Line, frozen=True):
+class Command(_JsonLine, frozen=True):
     do: Literal[
         "meet",
         "start",
@@ -157,7 +157,7 @@ class LiveMember:
         """Until the input ends or says stop. Ends the process, and so never returns."""
         mesh = self._node.mesh
         host = self._node.config.listen.rpartition(":")[0]
-        ready = Ready(incarnation=self._node.me.incarnation, place=f"{host}:{mesh.port}")
+        ready = MemberReady(incarnation=self._node.me.incarnation, place=f"{host}:{mesh.port}")
         print(READY + msgspec.json.encode(ready).decode(), flush=True)
         while line := await commands.readline():
             command = msgspec.json.decode(line, type=Command)

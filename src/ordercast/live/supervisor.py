@@ -7,7 +7,7 @@ SIGSTOP, a cut the kernel's (`namespaces.py`) or, where that cannot be had, the 
 the end of the load it ends every fault, waits for the quiet phase, and stops all members.
 
 What a fault does is defined once, for the simulator and for live runs (`scenario/faults`): the
-supervisor is a `World`, whose operations are signals, commands to members and cuts.
+supervisor has the `FaultControls`, whose operations are signals, commands to members and cuts.
 
 Rules. Every process is in `members` from its first moment, and no process outlives `run`, whatever
 happens. Every wait has a bound. A member that ends without a command to do so ends the run. A
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import OrdercastError
-from ordercast.live.member import MET, READY, Command, GroupPlan, LoadPlan, Ready, Settings
+from ordercast.live.member import MET, READY, Command, GroupPlan, LoadPlan, MemberReady, Settings
 from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.net.identity import number_from_zero
 from ordercast.scenario.faults.active import ActiveFaults
@@ -106,7 +106,7 @@ class MemberProcess:
 
     async def place(self) -> str:
         """Where it listens, once it does."""
-        return msgspec.json.decode(await self.hear(READY), type=Ready).place
+        return msgspec.json.decode(await self.hear(READY), type=MemberReady).place
 
     def signal(self, number: int) -> None:
         with suppress(ProcessLookupError):

@@ -28,7 +28,7 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
 from ordercast.errors import PeerError, UsageError
-from ordercast.kernel.family import Entry, Family
+from ordercast.kernel.family import Family, FoundingRule
 from ordercast.kernel.inputs import Acquainted, Input
 from ordercast.kernel.terms import differences
 from ordercast.net.contact import Contact
@@ -67,7 +67,7 @@ class OwnGroup:
     """A group of this node."""
 
     def __init__(
-        self, terms: dict[str, str], entry: Entry | None, family: Family, inside: Inside
+        self, terms: dict[str, str], entry: FoundingRule | None, family: Family, inside: Inside
     ) -> None:
         self.terms = terms
         self.is_open = entry is not None

@@ -32,7 +32,7 @@ from ordercast.net.datagrams import Datagrams, encode_places
 from ordercast.net.directory import Directory
 from ordercast.net.link_backpressure import LinkBackpressure
 from ordercast.net.mesh import Mesh
-from ordercast.trace.journal import Journal
+from ordercast.trace.journal import TraceJournal
 from ordercast.trace.log import RowLog
 from ordercast.types import Event, NodeId, Payloads, View
 from ordercast.wire.codec import Codec
@@ -98,7 +98,7 @@ class Driver:
     def become(self, me: NodeId) -> None:
         """The machines of this incarnation are driven from now on; those of the last are closed."""
         self.me, trace = me, self._trace
-        journal = Journal(me, trace.write) if trace else None
+        journal = TraceJournal(me, trace.write) if trace else None
         self.host = Host(self, journal, trace.flush if trace else None)
 
     # --- groups ------------------------------------------------------------------------------

@@ -29,12 +29,12 @@ from ordercast.wire.greeting import (
     ASKING,
     LARGEST_REPORTED,
     PROTOCOL_VERSION,
+    GreetingOutcome,
     Hello,
     Met,
     NewKey,
     Refuse,
     Resume,
-    Verdict,
 )
 
 log = logging.getLogger("ordercast.net")
@@ -114,7 +114,7 @@ class Handshake:
             connection.write(FrameKind.HELLO, self.hello(newest=self._number(node.name)))
             connection.end()
             return
-        verdict = self._judge(connection, hello) if reason is None else Verdict(reason)
+        verdict = self._judge(connection, hello) if reason is None else GreetingOutcome(reason)
         if verdict.is_ours:
             self._greeted_ourselves(connection)
             return
@@ -124,7 +124,7 @@ class Handshake:
         if not verdict.reason:
             contact = self._contacts.greeted(node.name, _listens(connection, hello))
             if contact is None:
-                verdict = Verdict("too many nodes are connected here")
+                verdict = GreetingOutcome("too many nodes are connected here")
         if verdict.reason:
             self._contacts.incidents.count("refused_greetings")
             connection.refuse(*verdict[:3])
@@ -141,17 +141,17 @@ class Handshake:
                 reason = f"the certificate is of {certified!r}, not of {hello.node.name!r}"
         return reason
 
-    def _judge(self, connection: Connection, hello: Hello) -> Verdict:
+    def _judge(self, connection: Connection, hello: Hello) -> GreetingOutcome:
         """Whether we talk to it."""
         node = hello.node
         contact = self._contacts.get(node.name)
         verdict = greeting.judge(hello, self.us.bearer(), self._known(node.name), connection.source)
         if not verdict.reason and contact is not None and contact.broken == node:
-            return Verdict(
+            return GreetingOutcome(
                 f"the link to {node} is broken: restart {node.name}, as a new incarnation"
             )
         if not verdict.reason and self._contacts.is_cut(node.name):
-            return Verdict("cut off by the operator of this node")
+            return GreetingOutcome("cut off by the operator of this node")
         return verdict
 
     def _known(self, name: str) -> Met | None:

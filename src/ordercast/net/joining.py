@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import UsageError
-from ordercast.kernel.family import Entry, Family, Level, Plan
+from ordercast.kernel.family import Family, FoundingRule, Level, Plan
 from ordercast.kernel.founding import entry_of
 from ordercast.kernel.terms import terms_of
 from ordercast.levels import chosen, level_type, not_a_level
@@ -32,14 +32,14 @@ class Wanted(NamedTuple):
     founder: str | None = None
 
 
-class Past(NamedTuple):
+class Remembered(NamedTuple):
     """What a node's folder says about a group."""
 
     last: tuple[str, ...] = ()  # the members when this node was last in it
     reborn: bool = False  # an earlier folder was lost, so the node may have been in it
 
 
-class Joining(NamedTuple):
+class JoinPlan(NamedTuple):
     family: Family
     plan: Plan  # as the machine is configured with it
     terms: dict[str, str]  # that others compare
@@ -52,8 +52,8 @@ def plan_of(
     level: Level,
     wanted: Wanted,
     hooks: Hooks,
-    past: Past,
-) -> Joining:
+    past: Remembered,
+) -> JoinPlan:
     """The group as this node joins it. UsageError: it cannot be joined like that."""
     if objection := objection_to_group(name):
         raise UsageError(objection)
@@ -87,7 +87,7 @@ def plan_of(
         terms["members"] = BY_PEERS
     if wanted.expect:
         terms["expect"] = str(wanted.expect)
-    return Joining(family, plan, terms)
+    return JoinPlan(family, plan, terms)
 
 
 def _check_wanted(name: str, family: Family, wanted: Wanted) -> None:
@@ -112,7 +112,7 @@ def _is_open(config: Config, family: Family, wanted: Wanted) -> bool:
     return family.opens and not wanted.members and (says or bool(config.seeds) or not config.peers)
 
 
-def _entry(config: Config, wanted: Wanted, past: Past) -> Entry:
+def _entry(config: Config, wanted: Wanted, past: Remembered) -> FoundingRule:
     ours = (config.listen, config.advertise)  # all nodes may have one list
     others = [seed for seed in config.seeds if seed not in ours]
     return entry_of(

@@ -40,7 +40,7 @@ from ordercast.net.driver import Driver
 from ordercast.net.formations import Vote
 from ordercast.net.group import Group
 from ordercast.net.identity import Identity, Incarnation
-from ordercast.net.joining import Past, Wanted, plan_of
+from ordercast.net.joining import Remembered, Wanted, plan_of
 from ordercast.net.last_members import LastMembers
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
@@ -390,7 +390,7 @@ class Node:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         hooks = Hooks(snapshot, restore, vote, read)
         wanted = Wanted(members, expect, founder)
-        past = Past(self._last_members.of(name), self.is_reborn)
+        past = Remembered(self._last_members.of(name), self.is_reborn)
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
         machine = self._machines.take(family, plan)
         group = Group(

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
-Entry: TypeAlias = tuple[int, int, Callable[[Any], None], Any]
+QueueEntry: TypeAlias = tuple[int, int, Callable[[Any], None], Any]
 """When, the ticket that orders what happens at the same time, what, and its one argument."""
 
 SLOT_BITS = 16
@@ -33,9 +33,9 @@ class EventQueue:
         self.done = 0  # how many entries have happened
         self._ticket = 0  # of the entry that was added last
         self._number = 0  # of the slot that is on
-        self._today: list[Entry] = []  # what is left of it, the next one last
-        self._late: list[Entry] = []  # what was added to it since it was put in order
-        self._slots: dict[int, list[Entry]] = {0: self._late}  # by number: this and later ones
+        self._today: list[QueueEntry] = []  # what is left of it, the next one last
+        self._late: list[QueueEntry] = []  # what was added to it since it was put in order
+        self._slots: dict[int, list[QueueEntry]] = {0: self._late}  # by number: this and later ones
         self._order: list[int] = []  # a heap of the numbers of later slots
 
     def add(self, at: int, act: Callable[[T], None], argument: T) -> None:
@@ -71,9 +71,9 @@ class EventQueue:
         finally:
             self.done += at_most - left
 
-    def _new_slot(self, number: int) -> list[Entry]:
+    def _new_slot(self, number: int) -> list[QueueEntry]:
         assert number > self._number, "nothing happens in the past"
-        slot: list[Entry] = []
+        slot: list[QueueEntry] = []
         self._slots[number] = slot
         heappush(self._order, number)
         return slot

@@ -17,8 +17,8 @@ from ordercast.store.memory import Trouble
 from ordercast.units import Duration
 
 
-class SimulatedWorld:
-    """What faults can do here (`scenario.faults.fault.World`): everything."""
+class SimulatedControls:
+    """What faults can do here (`FaultControls`): everything."""
 
     def __init__(
         self,

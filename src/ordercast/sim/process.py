@@ -22,8 +22,8 @@ from ordercast.sim.clock import TRUE
 from ordercast.sim.event_queue import EventQueue
 from ordercast.sim.network import InFlight, Network, SimulatedLink
 from ordercast.store.memory import SimulatedDisk
-from ordercast.trace.journal import Journal
-from ordercast.trace.schema import Level, Row
+from ordercast.trace.journal import TraceJournal
+from ordercast.trace.schema import Row, TraceLevel
 from ordercast.types import Invitation, NodeId, Payloads, StateWanted
 
 Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
@@ -51,7 +51,7 @@ class Process:
         queue: EventQueue,
         network: Network,
         write: Callable[[Row], None],
-        level: Level,
+        level: TraceLevel,
         application: Application | None,
     ) -> None:
         self.name = name
@@ -79,8 +79,8 @@ class Process:
         self.joins: dict[str, int] = {}  # how often this incarnation has joined a group
         self.submitted_up_to: dict[str, int] = {}  # by group: the last number of this incarnation
         self.build: Start  # makes the machines of an incarnation; given before the first
-        self.wire_rows = level is Level.WIRE
-        self._traced = level is not Level.OFF
+        self.wire_rows = level is TraceLevel.WIRE
+        self._traced = level is not TraceLevel.OFF
         self._write = write
         self._application = application
         self._answers: list[tuple[Seat, Input]] = []  # what the application says to what it heard
@@ -90,7 +90,7 @@ class Process:
         self.host = self._new_host()
 
     def _new_host(self) -> Host:
-        journal = Journal(self.node, self._write) if self._traced else None
+        journal = TraceJournal(self.node, self._write) if self._traced else None
         host = Host(self, journal, spare=self.network.spare)
         host.stepped = None  # until somebody waits for that
         return host

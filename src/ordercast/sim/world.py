@@ -1,6 +1,6 @@
 """A world: one scenario, one seed, one run in virtual time.
 
-    outcome = World(scenario, seed=1).run()
+    outcome = Simulation(scenario, seed=1).run()
 
 The run has a phase with load and faults, and a quiet phase: the load stops, every fault is
 healed, and what is alive must come to rest within the time that the scenario gives. The laws
@@ -24,14 +24,14 @@ from ordercast.scenario.faults.processes import ProcessDown
 from ordercast.scenario.file import choices_in, family_in, parameters_of, plans_in
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.event_queue import EventQueue
-from ordercast.sim.faults import SimulatedWorld, schedule
+from ordercast.sim.faults import SimulatedControls, schedule
 from ordercast.sim.identities import Identities
 from ordercast.sim.memberships import Memberships
 from ordercast.sim.network import Network
 from ordercast.sim.open_groups import OpenGroups
 from ordercast.sim.process import Application, Process
 from ordercast.sim.workload import PermitSeeker, Sender
-from ordercast.trace.schema import Ending, Header, Level, Row
+from ordercast.trace.schema import Ending, Header, Row, TraceLevel
 from ordercast.trace.sinks import Sink
 from ordercast.wire.codec import Codec
 
@@ -50,14 +50,14 @@ class Outcome(NamedTuple):
     error: str | None  # what broke, where a machine raised instead of answering
 
 
-class World:
+class Simulation:
     def __init__(
         self,
         scenario: Scenario,
         seed: int,
         *,
         sink: Sink | None = None,
-        level: Level = Level.APP,
+        level: TraceLevel = TraceLevel.APP,
         round_trip: bool = False,
         application: Application | None = None,
         families: Mapping[str, Family] = FAMILIES,
@@ -65,7 +65,7 @@ class World:
     ) -> None:
         self.scenario = scenario
         self.seed = seed
-        self.level = Level.OFF if sink is None else level
+        self.level = TraceLevel.OFF if sink is None else level
         self.queue = EventQueue()
         self._most_events = most_events
         self._families = families
@@ -83,7 +83,7 @@ class World:
             scenario.network,
             seed,
             Codec([*families.values(), *self.families]),
-            weigh=self.level is Level.WIRE,
+            weigh=self.level is TraceLevel.WIRE,
             round_trip=round_trip,
         )
         write = sink.write if sink else _nowhere
@@ -102,7 +102,9 @@ class World:
             process.build = memberships[name].build
         self._identities = Identities(self.queue, self.network, self.processes, seed)
         self.faults = ActiveFaults(
-            SimulatedWorld(self.queue, self.network, self.processes, memberships, self._identities)
+            SimulatedControls(
+                self.queue, self.network, self.processes, memberships, self._identities
+            )
         )
 
     def run(self) -> Outcome:

@@ -50,7 +50,7 @@ from ordercast.spark.walks import (
 )
 from ordercast.trace.lake import read_header
 from ordercast.trace.parquet import PARTS, load_pyarrow
-from ordercast.trace.schema import Header, Level, Row, Trace
+from ordercast.trace.schema import Header, Row, Trace, TraceLevel
 
 SLICE_ROWS = 10_000_000
 """The most rows of a slice, as far as whole processes allow it."""
@@ -83,7 +83,7 @@ def settle(
     """What slices can say of one run; None if they cannot even read it."""
     try:
         header = read_header(folder)
-        if header.level == Level.OFF or (laws is None and families_of(header)):
+        if header.level == TraceLevel.OFF or (laws is None and families_of(header)):
             return None
         plan = prepare(folder, header, laws, cores_of(spark), promises)
     except (TraceError, Doubt, OSError, UnicodeDecodeError, load_pyarrow().core.ArrowException):

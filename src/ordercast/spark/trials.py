@@ -35,7 +35,7 @@ from ordercast.errors import DiskError, UsageError
 from ordercast.levels import choose
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.spark.experiment import Trial
 from ordercast.spark.tune import StatusAnswers, settled
 from ordercast.trace.parquet import run_folder, write_trace
@@ -153,7 +153,7 @@ def _run(trial: Trial, out: Path, traces: str) -> Manifest:
     scenario = parse_scenario(settled(trial.document, trial.seed))
     sink = MemorySink()
     answers = StatusAnswers()
-    world = World(scenario, trial.seed, sink=sink, families=answers.watch(FAMILIES))
+    world = Simulation(scenario, trial.seed, sink=sink, families=answers.watch(FAMILIES))
     outcome = world.run()
     header = msgspec.structs.replace(outcome.header, run=trial.id)
     trace = Trace(header, sink.rows)

@@ -45,7 +45,7 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.settings import convert
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.types import NodeId
 from ordercast.units import Duration
 
@@ -166,7 +166,7 @@ def put(document: dict[str, Any], key: str, value: Any) -> None:
 
 def _failed_share(document: dict[str, Any], seed: int) -> float:
     answers = StatusAnswers()
-    outcome = World(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
+    outcome = Simulation(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
     if outcome.error is not None:
         raise RuntimeError(f"a pilot broke: {outcome.error}")
     if answers.failed_share is None:

@@ -22,7 +22,7 @@ from ordercast.check.promise import NotAsked, families_of, judge_families
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.spark.columns import Columns, Vector
 from ordercast.spark.vector_facts import Facts
-from ordercast.trace.schema import Header, Level
+from ordercast.trace.schema import Header, TraceLevel
 
 PLAIN_ROWS = 10_000_000
 """The most rows of a run that are made into objects for the plain judge."""
@@ -102,7 +102,7 @@ class Vectors:
         """The rows on which the plain judge says the same as on the run; None for all of them."""
         if self.run.step_twice:
             return None
-        if self.run.header.level == Level.OFF:
+        if self.run.header.level == TraceLevel.OFF:
             return np.arange(0)
         facts = self.facts
         if law.finished_only and not facts.finished:

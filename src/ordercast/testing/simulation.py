@@ -17,8 +17,8 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import load_scenario
 from ordercast.scenario.rules import LONGEST
 from ordercast.scenario.schema import Scenario
-from ordercast.sim.world import Outcome, World
-from ordercast.trace.schema import Level, Trace
+from ordercast.sim.world import Outcome, Simulation
+from ordercast.trace.schema import Trace, TraceLevel
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import Event, NodeId
 from ordercast.units import SECOND, Duration
@@ -46,7 +46,7 @@ def simulate(
     scenario: Scenario | str | Path,
     seed: int,
     *,
-    level: Level = Level.APP,
+    level: TraceLevel = TraceLevel.APP,
     round_trip: bool = False,
     families: Mapping[str, Family] = FAMILIES,
 ) -> Simulated:
@@ -63,7 +63,7 @@ def simulate(
         heard.setdefault(node.name, []).append(item)
 
     sink = MemorySink()
-    world = World(
+    world = Simulation(
         scenario,
         seed,
         sink=sink,
@@ -75,7 +75,7 @@ def simulate(
     outcome = world.run()
     trace = Trace(outcome.header, sink.rows)
     judged = Checked([], [])
-    if level is not Level.OFF:
+    if level is not TraceLevel.OFF:
         judged = judge_run(trace, promises=promises_with(world.families))
     return Simulated(outcome, trace, judged.verdicts, heard, judged.not_asked)
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from ordercast.errors import UsageError
-from ordercast.kernel.family import Entry, Family, Plan
+from ordercast.kernel.family import Family, FoundingRule, Plan
 from ordercast.kernel.host import Seat
 from ordercast.kernel.inputs import (
     Acquainted,
@@ -119,7 +119,9 @@ class Stage:
         return stage
 
     @classmethod
-    def open(cls, family: str | Family, entries: Mapping[str, Entry], **options: object) -> Self:
+    def open(
+        cls, family: str | Family, entries: Mapping[str, FoundingRule], **options: object
+    ) -> Self:
         """A stage with an open group, which each of these may enter in its own way. None has."""
         known = FAMILIES[family] if isinstance(family, str) else family
         given = options_for(known, options)

@@ -13,7 +13,7 @@ from ordercast.trace.schema import KINDS, NOTED_TIMES, Row
 from ordercast.types import Event, NodeId, View, label_of
 
 
-class Journal:
+class TraceJournal:
     __slots__ = ("_incarnation", "_name", "_step", "_views", "_write")
 
     def __init__(self, node: NodeId, write: Callable[[Row], None]) -> None:

@@ -50,7 +50,7 @@ CAUSES = {
 """The words that `cause` may hold, for the kinds that have one."""
 
 
-class Level(StrEnum):
+class TraceLevel(StrEnum):
     """How much is written: nothing, all but single packets, or everything."""
 
     OFF = "off"
@@ -135,7 +135,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int | None = None
     version: str | None = None
     schema_version: int = SCHEMA_VERSION
-    level: Level = Level.APP
+    level: TraceLevel = TraceLevel.APP
     start: int | None = None  # nanoseconds on the scale of `at`
     end: int | None = None
     ending: Ending = Ending.CUT

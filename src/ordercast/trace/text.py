@@ -102,14 +102,14 @@ def parse_history(text: str, source: str = "<text>") -> Trace:
     return Trace(header, rows)
 
 
-def _lines(text: str, source: str) -> Iterator[tuple[_Line, list[str]]]:
+def _lines(text: str, source: str) -> Iterator[tuple[_HistoryLine, list[str]]]:
     for number, written in enumerate(text.splitlines(), 1):
         words = re.sub(r"(^|\s)#.*", "", written).split()
         if words:
-            yield _Line(source, number), words
+            yield _HistoryLine(source, number), words
 
 
-class _Line:
+class _HistoryLine:
     """One line, which knows where it stands so that its mistakes can say so."""
 
     def __init__(self, source: str, number: int) -> None:

@@ -107,7 +107,7 @@ class Met(NamedTuple):
     place: str = ""  # where it is, as far as we know
 
 
-class Verdict(NamedTuple):
+class GreetingOutcome(NamedTuple):
     """What becomes of a greeting. No reason: it is accepted."""
 
     reason: str = ""
@@ -127,7 +127,7 @@ def objection(hello: Hello, cluster: str) -> str | None:
     return None
 
 
-def judge(hello: Hello, us: Bearer, known: Met | None, source: str = "") -> Verdict:
+def judge(hello: Hello, us: Bearer, known: Met | None, source: str = "") -> GreetingOutcome:
     """Whether the greeting node is the one that bears its name. `source`: where it greets from.
 
     An incarnation is accepted if it is the one that we know, or if it is newer and the one that we
@@ -139,28 +139,30 @@ def judge(hello: Hello, us: Bearer, known: Met | None, source: str = "") -> Verd
     if node.name == us.node.name:
         return _judge_namesake(hello, us, source)
     if known is None or (node == known.node and known.birth in (None, hello.birth)):
-        return Verdict()
+        return GreetingOutcome()
     is_newer = node.incarnation > known.node.incarnation
     if is_newer and not (known.is_live and known.birth):  # without a birth nobody can tell
-        return Verdict()
+        return GreetingOutcome()
     newest = known.node.incarnation
     if known.is_live:
         first, second = _at(known.node, known.place), _at(node, source)
-        return Verdict(_two_nodes(node.name, first, second), "taken", newest)
-    return Verdict(f"{node} is an older incarnation: {known.node} was here", "older", newest)
+        return GreetingOutcome(_two_nodes(node.name, first, second), "taken", newest)
+    return GreetingOutcome(
+        f"{node} is an older incarnation: {known.node} was here", "older", newest
+    )
 
 
-def _judge_namesake(hello: Hello, us: Bearer, source: str) -> Verdict:
+def _judge_namesake(hello: Hello, us: Bearer, source: str) -> GreetingOutcome:
     """It has our name. The one that opened later is the second, and has to go."""
     if hello.birth == us.birth:
-        return Verdict("this node dialled itself", is_ours=True)
+        return GreetingOutcome("this node dialled itself", is_ours=True)
     older = hello.age - us.age
     is_first = older > 0 if abs(older) > SAME_AGE else hello.birth < us.birth
     ours, theirs = str(us.node), _at(hello.node, source)
     if is_first:
-        return Verdict(_two_nodes(us.node.name, theirs, ours), is_first=True)
+        return GreetingOutcome(_two_nodes(us.node.name, theirs, ours), is_first=True)
     why = _two_nodes(us.node.name, ours, theirs)
-    return Verdict(why, "taken", us.node.incarnation)
+    return GreetingOutcome(why, "taken", us.node.incarnation)
 
 
 def _at(node: NodeId, place: str) -> str:

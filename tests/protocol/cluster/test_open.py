@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ordercast.kernel.family import Entry, Plan
+from ordercast.kernel.family import FoundingRule, Plan
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -26,7 +26,7 @@ from ordercast.testing.stage import Stage
 from ordercast.types import Joined, NodeId, StateGiven, StateWanted, Waiting
 
 ROOT = Path(__file__).resolve().parents[3]
-FOUNDS, WAITS = Entry(founds=True), Entry()
+FOUNDS, WAITS = FoundingRule(founds=True), FoundingRule()
 QUICK = {"join_wait": "50ms", "hops": 1, "round": "50ms"}
 PATIENT = 8
 
@@ -34,7 +34,7 @@ PATIENT = 8
 class OpenStage(Stage):
     """Every member has a plan of its own, with nobody in it but itself."""
 
-    def __init__(self, family: str, entries: Mapping[str, Entry], **options: Any) -> None:
+    def __init__(self, family: str, entries: Mapping[str, FoundingRule], **options: Any) -> None:
         self.entries = dict(entries)
         self.own = options_for(FAMILIES[family], {**options})
         super().__init__(FAMILIES[family], [Plan("g", tuple(entries), self.own, formed=False)])
@@ -56,7 +56,7 @@ class OpenStage(Stage):
         return [str(one.member) for one in self.heard(node, Joined)]
 
 
-def causal(entries: Mapping[str, Entry], **options: Any) -> OpenStage:
+def causal(entries: Mapping[str, FoundingRule], **options: Any) -> OpenStage:
     return OpenStage("causal", entries, **{**QUICK, "tickets": 2, **options})
 
 
@@ -166,7 +166,7 @@ def test_a_newcomer_is_given_the_state() -> None:
 
 
 def test_so_many_begin_together_and_only_one_founds() -> None:
-    expects = dict.fromkeys(("n1", "n2", "n3", "n4"), Entry(expect=3))
+    expects = dict.fromkeys(("n1", "n2", "n3", "n4"), FoundingRule(expect=3))
     stage = causal(expects)
     stage.enter("n3", "n2")
     stage.enter("n2", "n3")
@@ -232,7 +232,7 @@ def test_only_a_founder_remembers_its_leases_for_ever() -> None:
     options = options_for(FAMILIES["causal"], {})
     plan = Plan("g", ("n2",), options, formed=False)
     assert founder_of(plan._replace(entry=FOUNDS)) == "n2"
-    assert founder_of(plan._replace(entry=Entry(founder="n1"))) == "n1"
+    assert founder_of(plan._replace(entry=FoundingRule(founder="n1"))) == "n1"
     assert founder_of(plan._replace(entry=WAITS)) == ""
 
 

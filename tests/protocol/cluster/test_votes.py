@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ordercast.kernel.family import Entry
+from ordercast.kernel.family import FoundingRule
 from ordercast.protocol.cluster.beginning import BINDING, MOST_NEWCOMERS, Votes
 from ordercast.types import NodeId
 
@@ -14,7 +14,7 @@ PATIENCE = 4
 
 
 def votes(name: str, expect: int = 3, last: tuple[str, ...] = (), incarnation: int = 0) -> Votes:
-    return Votes(NodeId(name, incarnation), Entry(expect=expect, last=last), PATIENCE)
+    return Votes(NodeId(name, incarnation), FoundingRule(expect=expect, last=last), PATIENCE)
 
 
 def tell(source: Votes, target: Votes) -> None:
@@ -150,9 +150,11 @@ def test_why_a_member_waits_says_for_whom() -> None:
     n2, n3 = votes("n2"), votes("n3")
     meet(n2, n3)
     assert n2.waits_for() == (("n3",), "2 of 3 nodes that begin the group are here")
-    waits = Votes(NodeId("n2"), Entry(founder="n1"), PATIENCE).waits_for()
+    waits = Votes(NodeId("n2"), FoundingRule(founder="n1"), PATIENCE).waits_for()
     assert waits == (("n1",), "n1 founds the group, and does not answer")
-    assert "no member of the group is known" in Votes(NodeId("n2"), Entry(), 4).waits_for()[1]
+    assert (
+        "no member of the group is known" in Votes(NodeId("n2"), FoundingRule(), 4).waits_for()[1]
+    )
     on, why = votes("n1", 0, ("n1", "n2", "n3")).waits_for()
     assert on == ("n2", "n3")
     assert "with others" in why

@@ -10,7 +10,7 @@ from tests.protocol.fifo.test_properties import (
 )
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Entry, Family, machine_per_group
+from ordercast.kernel.family import Family, FoundingRule, machine_per_group
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
@@ -30,8 +30,8 @@ from ordercast.types import NodeId, View, Waiting
 
 N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
 LIMIT = 4  # heartbeats in a suspicion limit, in these tests
-FOUNDS = Entry(founds=True)
-JOINS = Entry()
+FOUNDS = FoundingRule(founds=True)
+JOINS = FoundingRule()
 
 
 def open_stage(family: Family = FAMILY, **options: Any) -> Stage:
@@ -132,7 +132,7 @@ def test_a_roster_brings_the_places_of_those_whom_it_names() -> None:
 
 
 def test_an_expected_number_founds_and_fewer_do_not() -> None:
-    entries = dict.fromkeys(("n1", "n2", "n3"), Entry(expect=3))
+    entries = dict.fromkeys(("n1", "n2", "n3"), FoundingRule(expect=3))
     stage = Stage.open("fifo", entries, suspicion_limit="200ms")
     for name, known in (("n1", "n2"), ("n2", "n1")):
         stage.enter(name, known)
@@ -147,7 +147,9 @@ def test_an_expected_number_founds_and_fewer_do_not() -> None:
 
 def test_a_majority_of_the_last_members_founds_again() -> None:
     last = ("n1", "n2", "n3")
-    stage = Stage.open("fifo", dict.fromkeys(last, Entry(last=last)), suspicion_limit="200ms")
+    stage = Stage.open(
+        "fifo", dict.fromkeys(last, FoundingRule(last=last)), suspicion_limit="200ms"
+    )
     stage.enter("n1", "n2")
     stage.settle(ticks=10)
     assert waits(stage, "n1")[-1].on == ("n2", "n3")

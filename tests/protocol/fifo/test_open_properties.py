@@ -20,7 +20,7 @@ from tests.protocol.fifo.test_properties import (
     stormy,
 )
 
-from ordercast.kernel.family import Entry
+from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.inputs import Acquainted
 from ordercast.protocol.fifo.member import STREAMS_IN_A_REPORT
 from ordercast.testing.stage import Stage
@@ -38,7 +38,7 @@ class OpenStage(Stage):
 
 
 def on_open_stage(options: dict[str, Any]) -> Stage:
-    entries = dict.fromkeys(NAMES, Entry(expect=3))
+    entries = dict.fromkeys(NAMES, FoundingRule(expect=3))
     stage = OpenStage.open("fifo", entries, suspicion_limit="200ms", **options)
     stage.start()
     stage.settle(ticks=2)
@@ -47,7 +47,7 @@ def on_open_stage(options: dict[str, Any]) -> Stage:
 
 def founded_by_one(options: dict[str, Any]) -> Stage:
     """n1 founds, and the others join while the schedule goes on."""
-    entries = {"n1": Entry(founds=True), "n2": Entry(), "n3": Entry()}
+    entries = {"n1": FoundingRule(founds=True), "n2": FoundingRule(), "n3": FoundingRule()}
     stage = OpenStage.open("fifo", entries, suspicion_limit="200ms", **options)
     stage.start()
     return stage

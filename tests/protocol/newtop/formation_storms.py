@@ -19,7 +19,7 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.process import Heard
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import (
@@ -150,7 +150,7 @@ def storm(
         each["family"], each["options"] = draw.choice(of), document["options"]
     scenario = parse_scenario(document)
     sink, ledgers = MemorySink(), Ledgers(draw, vetoes)
-    world = World(
+    world = Simulation(
         scenario,
         seed,
         sink=sink,
@@ -174,7 +174,7 @@ def _name(group: int) -> str:
     return chr(ord("a") + group)
 
 
-def separations(world: World) -> list[str]:
+def separations(world: Simulation) -> list[str]:
     """Members that are there and not together, where they should come together by themselves."""
     found = []
     for group in world.scenario.groups():

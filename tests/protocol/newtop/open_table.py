@@ -6,16 +6,16 @@ from typing import Any
 
 from tests.protocol.newtop.forming_table import QUICK, run
 
-from ordercast.kernel.family import Entry, Family
+from ordercast.kernel.family import Family, FoundingRule
 from ordercast.protocol.newtop import FAMILY
 from ordercast.testing.stage import Stage
 from ordercast.types import View, Waiting
 
-FOUNDS = Entry(founds=True)
-JOINS = Entry()
+FOUNDS = FoundingRule(founds=True)
+JOINS = FoundingRule()
 
 
-def open_stage(entries: dict[str, Entry], family: Family = FAMILY, **options: Any) -> Stage:
+def open_stage(entries: dict[str, FoundingRule], family: Family = FAMILY, **options: Any) -> Stage:
     return Stage.open(family, entries, **{**QUICK, **options})
 
 
@@ -35,8 +35,8 @@ def founded(names: str, family: Family = FAMILY, more: str = "", **options: Any)
     return stage
 
 
-def expecting(count: int, names: str) -> dict[str, Entry]:
-    return dict.fromkeys(names.split(), Entry(expect=count))
+def expecting(count: int, names: str) -> dict[str, FoundingRule]:
+    return dict.fromkeys(names.split(), FoundingRule(expect=count))
 
 
 def waits(stage: Stage, name: str) -> list[tuple[tuple[str, ...], str]]:

@@ -16,7 +16,7 @@ from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import GroupSettings
 from ordercast.sim.process import Process
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.trace.schema import Ending, Header, Row, Trace
 from ordercast.trace.sinks import MemorySink
 from ordercast.units import MILLISECOND
@@ -111,7 +111,7 @@ def storm(
         group=[_of_family(draw, each, sequenced, atomic, own) for each in parsed.group],
     )
     sink = MemorySink()
-    world = World(scenario, seed, sink=sink, families=_built_by(family), round_trip=round_trip)
+    world = Simulation(scenario, seed, sink=sink, families=_built_by(family), round_trip=round_trip)
     for _ in range(departures):
         group = draw.randrange(len(groups))
         who = draw.choice(groups[group])

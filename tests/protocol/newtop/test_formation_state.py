@@ -13,7 +13,7 @@ from tests.protocol.newtop.table import carry, die, fall_silent, group, member, 
 from ordercast.kernel.family import Family
 from ordercast.protocol.newtop import FAMILIES
 from ordercast.protocol.newtop.history import Delivered
-from ordercast.protocol.newtop.packets import Copy, History, Need, State
+from ordercast.protocol.newtop.packets import Copy, DeliveryDigest, Need, State
 from ordercast.testing.stage import Stage
 from ordercast.types import Event, StateGiven, StateWanted, View
 
@@ -159,7 +159,7 @@ def test_a_formation_that_fails_shows_the_views_that_waited() -> None:
 # --- the digest ----------------------------------------------------------------------------------
 
 
-def digest(origins: str, is_ordered: bool) -> History:
+def digest(origins: str, is_ordered: bool) -> DeliveryDigest:
     """Of events of these origins, such as `n1 n2 n1`."""
     delivered = Delivered("f", (node("n2"), node("n1"), node("n3")))
     for name in origins.split():

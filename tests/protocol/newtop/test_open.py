@@ -25,7 +25,7 @@ from tests.protocol.newtop.open_table import (
 from tests.protocol.newtop.table import die, member
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Entry, Family
+from ordercast.kernel.family import Family, FoundingRule
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.newtop import FAMILIES, FAMILY, gathering
@@ -105,7 +105,7 @@ def test_the_first_view_has_as_many_as_are_expected() -> None:
 
 def test_a_founding_takes_the_consent_of_each() -> None:
     """n3 expects four, whatever the others expect."""
-    entries = {**expecting(3, "n1 n2"), "n3": Entry(expect=4)}
+    entries = {**expecting(3, "n1 n2"), "n3": FoundingRule(expect=4)}
     stage = open_stage(entries)
     for name in entries:
         stage.enter(name, "n1")
@@ -155,7 +155,7 @@ def test_who_started_in_a_founding_that_failed_waits_for_its_initiator() -> None
 
 def test_a_majority_of_those_who_were_in_it_found_it_again() -> None:
     last = ("n1", "n2", "n3", "n4")
-    stage = open_stage(dict.fromkeys(last, Entry(last=last)))
+    stage = open_stage(dict.fromkeys(last, FoundingRule(last=last)))
     for name in ("n2", "n3"):
         stage.enter(name, *last)
     run(stage, 40)
@@ -227,7 +227,9 @@ def test_a_new_incarnation_comes_back_by_itself() -> None:
     for name in ("n3", "n1"):  # n1 is the one that takes others in
         die(stage, name)
         stage.plans = tuple(
-            plan._replace(entry=Entry(last=("n1", "n2", "n3"))) if name in plan.members else plan
+            plan._replace(entry=FoundingRule(last=("n1", "n2", "n3")))
+            if name in plan.members
+            else plan
             for plan in stage.plans
         )
         stage.enter(name, "n2")
@@ -238,7 +240,7 @@ def test_a_new_incarnation_comes_back_by_itself() -> None:
 
 
 def test_another_level_or_founder_is_told_once() -> None:
-    stage = open_stage({"n1": Entry(founds=True, founder="n1"), "n2": JOINS})
+    stage = open_stage({"n1": FoundingRule(founds=True, founder="n1"), "n2": JOINS})
     stage.enter("n1")
     stage.enter("n2", "n1")
     run(stage, 40)

@@ -11,7 +11,7 @@ from tests.protocol.tickets.holders import FAMILY
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
 from ordercast.scenario.file import parse_scenario
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.sinks import MemorySink
 
@@ -71,7 +71,7 @@ def storm(
     options = {"tickets": tickets, "drift": drift, "fickle": fickle, "restless": restless}
     scenario = msgspec.structs.replace(parse_scenario(document), family="holders", options=options)
     sink = MemorySink()
-    outcome = World(scenario, seed, sink=sink, families={"holders": FAMILY}).run()
+    outcome = Simulation(scenario, seed, sink=sink, families={"holders": FAMILY}).run()
     trace = Trace(outcome.header, sink.rows)
     verdict = check(trace, ["ticket-uniqueness"])[0]
     return Storm(sink.rows, verdict, outcome.error, count, tickets)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.studies.published_ring.shapes import Owned, ownerships
 
 from ordercast.testing import simulate
-from ordercast.trace.schema import Level, Row
+from ordercast.trace.schema import Row, TraceLevel
 from ordercast.units import MILLISECOND
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -262,7 +262,7 @@ def path_of(figure: Figure) -> Path:
 
 def made(figure: Figure) -> str:
     scenario = ROOT / "scenarios" / f"tickets-published-{figure.name}.toml"
-    return draw(figure, simulate(scenario, 1, level=Level.WIRE).trace.rows)
+    return draw(figure, simulate(scenario, 1, level=TraceLevel.WIRE).trace.rows)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.tickets.interface import TicketNews, Tickets
 from ordercast.scenario.file import parse_scenario
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.studies.published_ring.failure_free import FailureFree
 from ordercast.studies.published_ring.fault_tolerant import FaultTolerant
 from ordercast.studies.published_ring.packets import PACKETS, Ring
 from ordercast.studies.published_ring.rules import RingRules
-from ordercast.trace.schema import Level, Row, Trace
+from ordercast.trace.schema import Row, Trace, TraceLevel
 from ordercast.trace.sinks import MemorySink
 from ordercast.types import Event, NodeId, Payloads, event_number
 from ordercast.units import MILLISECOND, Duration, take_units
@@ -253,7 +253,7 @@ def run(
     duration: str = "12s",
     quiet: str = "0s",
     network: dict[str, Any] | None = None,
-    level: Level = Level.APP,
+    level: TraceLevel = TraceLevel.APP,
 ) -> Run:
     """One run in virtual time. Unless said otherwise every packet takes a millisecond."""
     document: dict[str, Any] = {
@@ -273,7 +273,7 @@ def run(
     }
     scenario = msgspec.structs.replace(parse_scenario(document), family="rings", options=options)
     sink = MemorySink()
-    world = World(scenario, seed, sink=sink, families={"rings": FAMILY}, level=level)
+    world = Simulation(scenario, seed, sink=sink, families={"rings": FAMILY}, level=level)
     outcome = world.run()
     verdict = check(Trace(outcome.header, sink.rows), ["ticket-uniqueness"])[0]
     parts = {

@@ -17,7 +17,7 @@ from tests.studies.published_ring.shapes import overlaps
 from ordercast.cli.main import main
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing import Simulated, simulate
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 from ordercast.units import MILLISECOND
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,7 +54,7 @@ def ran(name: str, seed: int = 1, **changes: Any) -> Simulated:
     found = document(name)
     found |= {"fault": changes.pop("fault", found["fault"])}
     found["options"]["published"] |= changes
-    return simulate(parse_scenario(found), seed, level=Level.WIRE)
+    return simulate(parse_scenario(found), seed, level=TraceLevel.WIRE)
 
 
 def is_broken(run: Simulated) -> bool:

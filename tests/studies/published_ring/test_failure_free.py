@@ -18,7 +18,7 @@ from ordercast.kernel.step import Step
 from ordercast.studies.published_ring.failure_free import MOST_QUEUED, FailureFree
 from ordercast.studies.published_ring.packets import Ackcjoin, Alive, Cleave, Newsucc, RingSeat
 from ordercast.studies.published_ring.ring import coordinated
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 from ordercast.types import NodeId
 
 BY_HAND: dict[str, Any] = {"algorithm": "failure-free", "tickets": 6, "ticking": False}
@@ -168,7 +168,7 @@ def test_a_member_that_uses_its_ticket_until_it_has_left_shares_it(late: bool) -
         assert found.timeline(since=60) == ["116 n4 acquired 2", "201 n2 released 2"]
 
 
-def stale_cleave(factor: float, level: Level = Level.APP) -> Run:
+def stale_cleave(factor: float, level: TraceLevel = TraceLevel.APP) -> Run:
     """n2's CLEAVE to n1 takes so many milliseconds; all else takes one."""
     return ring(
         {"n2": [50, 100, 200], "n3": [10], "n4": [110, 300], "n5": [1200]},

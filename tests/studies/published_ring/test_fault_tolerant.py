@@ -30,7 +30,7 @@ from ordercast.studies.published_ring.packets import (
     View,
 )
 from ordercast.studies.published_ring.rules import RingRules
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 
@@ -75,7 +75,7 @@ def test_in_every_round_a_coordinator_sends_alive_to_its_2k_plus_1_closest_succe
     k: int,
 ) -> None:
     """Section 4.2, Algorithm 2; section 4.4: so many messages a round are its whole overhead."""
-    found = ring(8, k=k, level=Level.WIRE)
+    found = ring(8, k=k, level=TraceLevel.WIRE)
     told = Counter(sent(found, "Alive", 10_000, 11_000))
     expected = {
         (f"n{place + 1}", f"n{(place + step) % 8 + 1}")
@@ -87,7 +87,7 @@ def test_in_every_round_a_coordinator_sends_alive_to_its_2k_plus_1_closest_succe
 
 def test_in_every_round_a_coordinator_sends_its_predecessors_to_its_successor() -> None:
     """Section 4.2, Algorithm 2: UPDATE carries R, which is L of who receives it."""
-    found = ring(6, level=Level.WIRE)
+    found = ring(6, level=TraceLevel.WIRE)
     updates = Counter(sent(found, "Update", 10_000, 11_000))
     assert updates == Counter((f"n{place + 1}", f"n{(place + 1) % 6 + 1}") for place in range(6))
     part = found.parts["n4"]
@@ -143,7 +143,7 @@ def test_the_ticket_of_a_crashed_owner_is_reclaimed_and_given_again() -> None:
 
 def test_an_exclusion_asks_the_members_that_both_neighbours_of_the_gap_know() -> None:
     """Section 4.2, Algorithm 4: L_q and R_p; n3 need not ask itself."""
-    found = ring(6, DEAD, level=Level.WIRE, duration="8s")
+    found = ring(6, DEAD, level=TraceLevel.WIRE, duration="8s")
     assert sent(found, "Exclude", 7000, 8000) == [("n3", "n5")]
     assert sent(found, "Ackexclude", 7000, 8000) == [("n5", "n3")]
     assert sent(found, "Reqcoord", 7000, 8000) == [("n3", "n2")]
@@ -169,7 +169,7 @@ def test_with_fewer_than_k_plus_1_agreements_the_initiator_stops() -> None:
 def test_with_several_silent_successors_the_next_that_answers_is_found() -> None:
     """Section 4.2, Algorithm 4: EXCLUDE goes from one to the next. With k = 2 two may be silent."""
     dead = {"at": "9500ms", "kind": "crash", "nodes": ["n4", "n5"]}
-    found = ring(8, dead, k=2, duration="14s", level=Level.WIRE)
+    found = ring(8, dead, k=2, duration="14s", level=TraceLevel.WIRE)
     excluded = [(row.process, row.peer) for row in found.rows if row.kind == "exclude"]
     assert excluded == [("n3", "n4"), ("n3", "n5")]
     assert sent(found, "Exclude", 10_000, 11_000) == [("n3", "n5"), ("n3", "n6")]
@@ -178,7 +178,7 @@ def test_with_several_silent_successors_the_next_that_answers_is_found() -> None
 
 def test_a_temporary_coordinator_gives_no_tickets_and_sends_its_successor_nothing() -> None:
     """Section 4.2: for dist - 1 of its rounds. It still says that it lives."""
-    found = ring(6, DEAD, late={"n7": [7400]}, level=Level.WIRE)
+    found = ring(6, DEAD, late={"n7": [7400]}, level=TraceLevel.WIRE)
     assert ("n3", "n7") in sent(found, "Reject", 7400, 8100)
     assert [one for one in sent(found, "Alive", 7300, 8200) if one[0] == "n3"]
     assert not [one for one in sent(found, "Update", 7300, 8200) if one[0] == "n3"]

@@ -10,7 +10,7 @@ from tests.studies.published_ring.shapes import overlaps
 
 from ordercast.scenario.file import load_scenario
 from ordercast.testing import simulate
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -20,7 +20,7 @@ def search(first: int, last: int) -> Counter[str]:
     scenario = load_scenario(ROOT / "scenarios" / "tickets-published-chaos.toml")
     found: Counter[str] = Counter()
     for seed in range(first, last + 1):
-        run = simulate(scenario, seed, level=Level.WIRE)
+        run = simulate(scenario, seed, level=TraceLevel.WIRE)
         assert run.outcome.error is None, (seed, run.outcome.error)
         met = overlaps(run.trace.rows)
         broken = any(verdict.law == "ticket-uniqueness" for verdict in run.broken)

@@ -28,7 +28,7 @@ from ordercast.check.promise import (
 )
 from ordercast.check.verdict import Verdict, unknown
 from ordercast.errors import UsageError, unknown_word
-from ordercast.trace.schema import Level, Trace
+from ordercast.trace.schema import Trace, TraceLevel
 
 
 def _find() -> Iterable[Law]:
@@ -139,7 +139,7 @@ def _not_given(name: str) -> Law:
 
 def judge(law: Law, history: History) -> Verdict:
     """What the law's plain judge says, if its rows let it judge."""
-    if history.header.level == Level.OFF:
+    if history.header.level == TraceLevel.OFF:
         return unknown(law.name, "the run was not traced: its trace level is off")
     flaw = history.flaw(law.reads)
     return unknown(law.name, flaw) if flaw is not None else law.judge(history)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from ordercast.kernel.family import Entry
+from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.founding import suffices
 from ordercast.protocol.cluster.packets import MOST_JOINING, Ask
 from ordercast.types import NodeId
@@ -170,7 +170,7 @@ class _Newcomer(NamedTuple):
 class Votes:
     """Of those that may found an open group together."""
 
-    def __init__(self, me: NodeId, entry: Entry, patience: int) -> None:
+    def __init__(self, me: NodeId, entry: FoundingRule, patience: int) -> None:
         """`patience`: rounds for which a vote counts."""
         self._me = me
         self._entry = entry

@@ -82,7 +82,7 @@ class Incarnations:
         return len(self._spoke)
 
 
-class Absent:
+class FormerMembers:
     """Members not to take back: those that left (rule 3), and those that failed (rule 4)."""
 
     __slots__ = ("_capacity", "_failed", "left")
@@ -191,7 +191,7 @@ class PartialView:
         self._expiry = expiry
         self._contacts = SeedContacts(me, contacts, chance, patience, greeting)
         self._view = Incarnations()
-        self._absent = Absent(MOST_NAMED)
+        self._absent = FormerMembers(MOST_NAMED)
         self._now = 0  # own rounds
 
     def start(self) -> list[Letter]:

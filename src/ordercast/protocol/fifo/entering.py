@@ -14,7 +14,7 @@ What it does not do: send anything, or remember anything about peers.
 
 from __future__ import annotations
 
-from ordercast.kernel.family import Entry
+from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.founding import suffices
 from ordercast.protocol.fifo.peers import PRESENT, Peers, Standing
 from ordercast.types import NodeId, Waiting
@@ -23,8 +23,8 @@ NAMES_SHOWN = 8
 """Names that a `Waiting` lists."""
 
 
-class Entering:
-    def __init__(self, me: NodeId, group: str, entry: Entry) -> None:
+class FirstView:
+    def __init__(self, me: NodeId, group: str, entry: FoundingRule) -> None:
         self.me = me
         self.group = group
         self.entry = entry

@@ -30,7 +30,7 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.candidates import Candidates
-from ordercast.protocol.fifo.entering import Entering
+from ordercast.protocol.fifo.entering import FirstView
 from ordercast.protocol.fifo.member import MOST_UNREPORTED, TICK, FifoMember
 from ordercast.protocol.fifo.options import LARGEST_GROUP
 from ordercast.protocol.fifo.packets import Alive, Begin, Leave, Roster, Start
@@ -48,7 +48,7 @@ class OpenMember(FifoMember):
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         super().__init__(me, plan, chance)
         assert plan.entry is not None and not self.others
-        self.entering = Entering(me, plan.group, plan.entry)
+        self.entering = FirstView(me, plan.group, plan.entry)
         self.candidates = Candidates(me.name)
         # Ticks left to meet everybody, once a member has welcomed us.
         self.forming = self.options.silence_ticks

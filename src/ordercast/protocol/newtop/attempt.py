@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ordercast.protocol.newtop.epoch import GroupEpoch
-from ordercast.protocol.newtop.packets import History, Message, Vote
+from ordercast.protocol.newtop.packets import DeliveryDigest, Message, Vote
 from ordercast.types import NodeId
 
 MOST_REMEMBERED = 16
@@ -64,7 +64,7 @@ class Entering:
         self.epoch = epoch
         self.awaits_application = False  # the initiator's application was asked for its state
         # The initiator's: what it delivered where it came from, and with whom it was there.
-        self.history: History | None = None
+        self.history: DeliveryDigest | None = None
         self.along: tuple[NodeId, ...] = ()
 
 

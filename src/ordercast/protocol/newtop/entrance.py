@@ -26,14 +26,14 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.founding import suffices
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.packets import LARGEST_GROUP, Please
-from ordercast.protocol.newtop.presence import Presence
+from ordercast.protocol.newtop.presence import AnnouncedMembers
 from ordercast.types import NodeId, Waiting
 
 Members = tuple[NodeId, ...]
 
 
 class Entrance:
-    def __init__(self, me: NodeId, plan: Plan, presence: Presence) -> None:
+    def __init__(self, me: NodeId, plan: Plan, presence: AnnouncedMembers) -> None:
         self.me = me
         self.plan = plan
         self.presence = presence

@@ -44,7 +44,7 @@ from ordercast.protocol.newtop.packets import (
     Confirm,
     Copy,
     Data,
-    History,
+    DeliveryDigest,
     Leave,
     Message,
     Move,
@@ -185,7 +185,11 @@ class GroupEpoch:
         self.floor = self.streams.last_order
 
     def cast_state(
-        self, step: Step, state: bytes | None, history: History | None, along: tuple[NodeId, ...]
+        self,
+        step: Step,
+        state: bytes | None,
+        history: DeliveryDigest | None,
+        along: tuple[NodeId, ...],
     ) -> None:
         """All have started. This is the state that they begin with.
 

@@ -31,7 +31,7 @@ from ordercast.protocol.newtop.entrance import Entrance
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please
-from ordercast.protocol.newtop.presence import Presence
+from ordercast.protocol.newtop.presence import AnnouncedMembers
 from ordercast.protocol.newtop.request import MOST_ROUNDS, Probe, Request
 from ordercast.types import NodeId, Refused
 
@@ -51,7 +51,7 @@ class Gathering:
         self._taking_in: Members = ()  # those of them that we have invited
         # By joiner: how often a formation failed with it alone, and until when it has to wait.
         self._setbacks: dict[NodeId, tuple[int, int]] = {}
-        self._presence = Presence(name for name in plan.members if name != me.name)
+        self._presence = AnnouncedMembers(name for name in plan.members if name != me.name)
         self._entrance = Entrance(me, plan, self._presence)
 
     @property

@@ -10,7 +10,7 @@ event, and nobody is meant to be kept from making two that are equal.
 
 from __future__ import annotations
 
-from ordercast.protocol.newtop.packets import History
+from ordercast.protocol.newtop.packets import DeliveryDigest
 from ordercast.types import NodeId
 
 PRIME = (1 << 61) - 1
@@ -32,5 +32,5 @@ class Delivered:
         self._digest = (before + self._weights[origin]) % PRIME
 
     @property
-    def history(self) -> History:
-        return History(self._formation, self._digest)
+    def history(self) -> DeliveryDigest:
+        return DeliveryDigest(self._formation, self._digest)

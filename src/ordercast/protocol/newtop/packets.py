@@ -128,7 +128,7 @@ class Start(Numbered, frozen=True, tag="total.start"):
     counter: Count  # events of the sender in earlier formations: its numbers continue
 
 
-class History(Value, frozen=True):
+class DeliveryDigest(Value, frozen=True):
     """What a member has delivered in a formation, as a digest."""
 
     formation: FormationId
@@ -143,7 +143,8 @@ class State(Numbered, frozen=True, tag="total.state"):
     """
 
     state: bytes | None
-    history: History | None = None  # of the initiator, where it comes from; None: from nowhere
+    # Of the initiator, in the formation that it comes from; None: it comes from none.
+    history: DeliveryDigest | None = None
     is_left_out: bool = False  # the state is not in this copy
 
     def carries(self) -> tuple[int, int, int]:

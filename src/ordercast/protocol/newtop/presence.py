@@ -27,7 +27,7 @@ class Known(NamedTuple):
     tick: int
 
 
-class Presence:
+class AnnouncedMembers:
     def __init__(self, others: Iterable[str]) -> None:
         self.others = dict.fromkeys(others)  # names; of an open group, the longest silent first
         self.ticks = 0  # rounds of announcements

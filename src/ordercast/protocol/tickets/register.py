@@ -19,7 +19,7 @@ from ordercast.protocol.tickets.packets import Mode, TicketState
 from ordercast.types import NodeId
 
 
-class Entry:
+class TicketEntry:
     __slots__ = ("epoch", "last", "mode", "owner", "touched")
 
     def __init__(self, held: TicketState, now: int) -> None:
@@ -37,7 +37,7 @@ class Entry:
 class Register:
     def __init__(self, table: Sequence[TicketState], wait: int, now: int) -> None:
         self.wait = wait  # W: longer than a lease on any clock within the bound
-        self.entries = [Entry(held, now) for held in table]
+        self.entries = [TicketEntry(held, now) for held in table]
 
     def is_live(self, ticket: int, now: int) -> bool:
         entry = self.entries[ticket]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Union
 
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.faults.hardware import Disk, Skew
-from ordercast.scenario.faults.members import Give, Join, Leave, Reform, SlowReader
+from ordercast.scenario.faults.members import Give, JoinGroup, LeaveGroup, Reform, SlowReader
 from ordercast.scenario.faults.paths import Loss, OneWay, Partition, Slow
 from ordercast.scenario.faults.processes import Crash, Pause, Restart
 
@@ -21,8 +21,8 @@ _KINDS: tuple[type[Fault], ...] = (
     Disk,
     Skew,
     Reform,
-    Leave,
-    Join,
+    LeaveGroup,
+    JoinGroup,
     SlowReader,
     Give,
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ordercast.scenario.faults.fault import Fault, World
+from ordercast.scenario.faults.fault import Fault, FaultControls
 
 
 class ActiveFaults:
     def __init__(
         self,
-        world: World,
+        world: FaultControls,
         watch: Callable[[Fault, bool], None] = lambda fault, begins: None,
     ) -> None:
         self._world = world

@@ -5,8 +5,8 @@ A kind of fault knows
   its keys      the fields of its class, as a scenario file has them
   its checks    `check`, and for chaos `chaos_check`
   chance        `drawn`: one fault of the kind, at a random place
-  what it does  `begin` and `end`, by the few operations of a `World`, so that the simulator and a
-                live run do the same; `why_not_live` where real processes do not allow it
+  what it does  `begin` and `end`, by the few operations of `FaultControls`, so that the simulator
+                and a live run do the same; `why_not_live` where real processes do not allow it
 
 and is listed in `faults/__init__.py`. Faults overlap: each is ended by itself, and what the others
 still hold is seen in `others`, the faults that are active at the time.
@@ -59,8 +59,8 @@ class Physics(Protocol):
         """The clock gains so many seconds a second from now on."""
 
 
-class World(Protocol):
-    """What a world can do to its processes. A process that is not there is left alone."""
+class FaultControls(Protocol):
+    """What faults can do to processes. A process that is not there is left alone."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,14 +192,14 @@ class Fault(Part, frozen=True, tag_field="kind"):
         """The same, with what it leaves open as this scenario has it."""
         return self
 
-    def prepare(self, world: World, faults: Sequence[Fault]) -> None:
+    def prepare(self, world: FaultControls, faults: Sequence[Fault]) -> None:
         """Before the run begins, with all faults of the run."""
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         """It happens. `others` are those that are active, this one included."""
         raise NotImplementedError
 
-    def end(self, world: World, others: Sequence[Fault]) -> None:
+    def end(self, world: FaultControls, others: Sequence[Fault]) -> None:
         """It is over. `others` are still active, this one no longer."""
 
     def check(self, scenario: Scenario, families: Families) -> Iterator[tuple[str, str]]:

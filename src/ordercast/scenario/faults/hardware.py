@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from ordercast.scenario.faults.fault import DiskMode, Families, Fault, Lot, World
+from ordercast.scenario.faults.fault import DiskMode, Families, Fault, FaultControls, Lot
 from ordercast.units import MILLISECOND, Duration
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Disk(Fault, frozen=True, tag="disk"):
     mode: DiskMode = "fail"
     sync: Duration = Duration(20 * MILLISECOND)  # slow: what one sync takes
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         assert world.physics is not None, self.why_not_live
         for name in world.names:
             world.physics.set_disk(name, None, Duration(0))
@@ -46,13 +46,13 @@ class Skew(Fault, frozen=True, tag="skew"):
     by: Duration = Duration(0)
     drift: Annotated[float, Meta(gt=-0.5, le=1)] = 0.0  # seconds gained a second
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         assert world.physics is not None, self.why_not_live
         for name in self.nodes:
             world.physics.shift_clock(name, self.by)
         self.end(world, others)
 
-    def end(self, world: World, others: Sequence[Fault]) -> None:
+    def end(self, world: FaultControls, others: Sequence[Fault]) -> None:
         assert world.physics is not None, self.why_not_live
         for name in self.nodes:
             drifts = [one.drift for one in others if isinstance(one, Skew) and name in one.nodes]

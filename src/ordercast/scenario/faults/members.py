@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import msgspec
 
 from ordercast.errors import unknown_word
-from ordercast.scenario.faults.fault import Families, Fault, Lot, World
+from ordercast.scenario.faults.fault import Families, Fault, FaultControls, Lot
 
 if TYPE_CHECKING:
     from ordercast.scenario.schema import GroupSettings, Scenario
@@ -72,7 +72,7 @@ class Reform(OfMembers, frozen=True, tag="reform"):
 
     momentary: ClassVar[str] = "a group is formed anew at a time, not for a while"
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             world.form(name, self.group)
 
@@ -94,7 +94,7 @@ class Reform(OfMembers, frozen=True, tag="reform"):
         return cls(at=lot.at, nodes=[name], group=group)
 
 
-class Leave(OfMembers, frozen=True, tag="leave"):
+class LeaveGroup(OfMembers, frozen=True, tag="leave"):
     """The members leave the group in an orderly way; with `for` they join it again afterwards.
 
     While it is active, no incarnation of the process is in the group.
@@ -104,12 +104,12 @@ class Leave(OfMembers, frozen=True, tag="leave"):
     def is_for_good(self) -> bool:
         return self.lasts is None
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             world.leave(name, self.group)
 
-    def end(self, world: World, others: Sequence[Fault]) -> None:
-        for name in self.nodes_without(Leave, others) if not self.is_for_good else ():
+    def end(self, world: FaultControls, others: Sequence[Fault]) -> None:
+        for name in self.nodes_without(LeaveGroup, others) if not self.is_for_good else ():
             world.join(name, self.group)
 
     def check_group(
@@ -130,20 +130,20 @@ class Leave(OfMembers, frozen=True, tag="leave"):
         return cls(at=lot.at, nodes=[name], group=group, lasts=lasts)
 
 
-class Join(OfMembers, frozen=True, tag="join"):
+class JoinGroup(OfMembers, frozen=True, tag="join"):
     """The members join the group. Those that did not leave it before join for the first time: they
     are not in it from the beginning."""
 
     momentary: ClassVar[str] = "a member joins at a time, not for a while"
 
-    def prepare(self, world: World, faults: Sequence[Fault]) -> None:
+    def prepare(self, world: FaultControls, faults: Sequence[Fault]) -> None:
         before = [other for other in faults if other.at < self.at]
-        for name in self.nodes_without(Leave, before):
-            if name in self.nodes_without(Join, before):
+        for name in self.nodes_without(LeaveGroup, before):
+            if name in self.nodes_without(JoinGroup, before):
                 world.keep_out(name, self.group)
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
-        for name in self.nodes_without(Leave, others):
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
+        for name in self.nodes_without(LeaveGroup, others):
             world.join(name, self.group)
 
     @classmethod
@@ -155,11 +155,11 @@ class Join(OfMembers, frozen=True, tag="join"):
 class SlowReader(OfMembers, frozen=True, tag="slow-reader"):
     """The applications stop reading what the group delivers, for a while, and then read on."""
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             world.stop_reading(name, self.group)
 
-    def end(self, world: World, others: Sequence[Fault]) -> None:
+    def end(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes_without(SlowReader, others):
             world.read_on(name, self.group)
 
@@ -177,7 +177,7 @@ class Give(OfMembers, frozen=True, kw_only=True, tag="give"):
     input: str  # the name of its class
     values: dict[str, Any] = {}
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             world.give(name, self.group, self.input, {"group": self.group, **self.values})
 

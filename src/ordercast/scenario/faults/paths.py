@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from ordercast.scenario.faults.fault import Families, Fault, Lot, Pair, Share, World
+from ordercast.scenario.faults.fault import Families, Fault, FaultControls, Lot, Pair, Share
 
 if TYPE_CHECKING:
     from ordercast.scenario.schema import Scenario
@@ -23,10 +23,10 @@ class Cut(Fault, frozen=True):
 
     sides: list[list[str]] = []
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         world.cut(self.paths(world.names))
 
-    def end(self, world: World, others: Sequence[Fault]) -> None:
+    def end(self, world: FaultControls, others: Sequence[Fault]) -> None:
         world.mend(self.paths(world.names))
 
     def paths(self, names: Sequence[str]) -> list[Pair]:
@@ -97,7 +97,7 @@ class Loss(Fault, frozen=True, tag="loss"):
 
     rate: Share = 0.3
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         rates: dict[str, float] = {}
         for fault in others:
             if isinstance(fault, Loss):
@@ -123,7 +123,7 @@ class Slow(Fault, frozen=True, tag="slow"):
 
     factor: Annotated[float, Meta(ge=1, le=1_000_000)] = 10.0
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         factors: dict[str, float] = {}
         for fault in others:
             if isinstance(fault, Slow):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ordercast.scenario.faults.fault import DiskFound, Families, Fault, Lot, World
+from ordercast.scenario.faults.fault import DiskFound, Families, Fault, FaultControls, Lot
 from ordercast.units import MILLISECOND, Duration
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ class ProcessDown(Fault, frozen=True):
 
     disk: DiskFound = "kept"  # what the next incarnation finds
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             world.crash(name)
 
-    def end(self, world: World, others: Sequence[Fault]) -> None:
+    def end(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes if not self.is_for_good else ():
             world.restart(name, self.disk, partial(is_down, name, others))
 
@@ -78,11 +78,11 @@ class Restart(ProcessDown, frozen=True, tag="restart"):
 class Pause(Fault, frozen=True, tag="pause"):
     """The process stands still until the last of its pauses is over; a restart begins without."""
 
-    def begin(self, world: World, others: Sequence[Fault]) -> None:
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             world.pause(name)
 
-    def end(self, world: World, others: Sequence[Fault]) -> None:
+    def end(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
             if not any(isinstance(other, Pause) and name in other.nodes for other in others):
                 world.resume(name)

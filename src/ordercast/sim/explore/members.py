@@ -80,7 +80,7 @@ class Core:
         self.frozen: Frozen = {}
 
 
-class Left:
+class ClosedMachine:
     """In the place of a machine whose only group was left."""
 
     groups: tuple[str, ...] = ()
@@ -154,7 +154,9 @@ class Call:
             return
         self.host.leave(given.group, self.now())
         self.items.append(Note("leave", {"group": given.group}))
-        self.core.machines = [Left() if seat.closed else seat.machine for seat in self.seats]
+        self.core.machines = [
+            ClosedMachine() if seat.closed else seat.machine for seat in self.seats
+        ]
 
     def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
         if event is not None:

@@ -1,6 +1,6 @@
 """The small world of the explorer: its states, what may happen next, and what comes of it.
 
-A `State` is a value: the cores and logs of all members and what is underway. It has no time.
+A `SystemState` is a value: the cores and logs of all members and what is underway. It has no time.
 
   link      a queue from one incarnation to another; only its head can arrive. When the sender
             dies, what is underway still arrives in order, up to any point. When the receiver dies,
@@ -52,7 +52,7 @@ UNDERWAY, ARRIVED, DENIED, LOST = range(4)
 never to arrive, not answered."""
 
 
-class State(NamedTuple):
+class SystemState(NamedTuple):
     cores: tuple[int, ...]
     logs: tuple[int, ...]
     links: Links = ()  # sorted, none empty
@@ -99,7 +99,7 @@ class Model:
         self.members = Members(setting)
         self.logs = Logs()
         self._limits = [bounds.submissions_of(name) for name in setting.names]
-        self._acts: dict[str, Callable[..., State | Failure]] = {
+        self._acts: dict[str, Callable[..., SystemState | Failure]] = {
             "submit": self._submit,
             "give": self._give,
             "timer": self._expire,
@@ -117,17 +117,17 @@ class Model:
             "mend": self._mend,
         }
 
-    def unborn(self) -> State:
+    def unborn(self) -> SystemState:
         names = self.setting.names
         cores = tuple(self.members.unborn(name).id for name in names)
-        return State(cores, (0,) * len(names))
+        return SystemState(cores, (0,) * len(names))
 
-    def apply(self, state: State, action: Action) -> State | Failure:
+    def apply(self, state: SystemState, action: Action) -> SystemState | Failure:
         return self._acts[action[0]](state, *action[1:])
 
     # --- what may happen next ------------------------------------------------------------------
 
-    def choices(self, state: State, used: Usage) -> list[Action]:
+    def choices(self, state: SystemState, used: Usage) -> list[Action]:
         bounds = self.bounds
         found = self.deliveries(state)
         cores = [self.members.cores[number] for number in state.cores]
@@ -167,7 +167,7 @@ class Model:
             if given.group in machine.groups and type(given) in machine.takes
         ]
 
-    def deliveries(self, state: State) -> list[Action]:
+    def deliveries(self, state: SystemState) -> list[Action]:
         """What can arrive or be answered now, but for answers that need not be not OK."""
         cuts = state.cuts
         found: list[Action] = [
@@ -188,7 +188,7 @@ class Model:
                 found.append(("answer", status, True))
         return found
 
-    def _losses(self, state: State, used: Usage) -> list[Action]:
+    def _losses(self, state: SystemState, used: Usage) -> list[Action]:
         """Without settling these lead nowhere new: what never arrives may as well be late."""
         found: list[Action] = [
             ("break", *way) for way, _ in state.links if self._bearer(state, way[0]) is None
@@ -202,7 +202,7 @@ class Model:
             ]
         return found
 
-    def _bearer(self, state: State, code: int) -> int | None:
+    def _bearer(self, state: SystemState, code: int) -> int | None:
         """Who would get what is sent to this incarnation or name now."""
         who = ~code if code < 0 else code >> INCARNATIONS_BITS
         core = self.members.cores[state.cores[who]]
@@ -212,7 +212,7 @@ class Model:
             return None
         return who
 
-    def _may_come(self, state: State, code: int) -> bool:
+    def _may_come(self, state: SystemState, code: int) -> bool:
         """Whether a later incarnation may get what is sent to a name whose process is down."""
         if code >= 0:
             return False
@@ -226,13 +226,15 @@ class Model:
 
     # --- members act ---------------------------------------------------------------------------
 
-    def _submit(self, state: State, who: int, group: str) -> State | Failure:
+    def _submit(self, state: SystemState, who: int, group: str) -> SystemState | Failure:
         return self._react(state, who, ("submit", group))
 
-    def _give(self, state: State, who: int, place: int) -> State | Failure:
+    def _give(self, state: SystemState, who: int, place: int) -> SystemState | Failure:
         return self._react(state, who, ("give", place))
 
-    def _expire(self, state: State, who: int, machine: int, timer: Any) -> State | Failure:
+    def _expire(
+        self, state: SystemState, who: int, machine: int, timer: Any
+    ) -> SystemState | Failure:
         after = self._react(state, who, ("expire", machine, timer))
         if isinstance(after, Failure) or not self.setting.together:
             return after
@@ -241,10 +243,10 @@ class Model:
         cores = tuple(self.members.later(known[core], clock).id for core in after.cores)
         return after._replace(cores=cores)
 
-    def _restart(self, state: State, who: int) -> State | Failure:
+    def _restart(self, state: SystemState, who: int) -> SystemState | Failure:
         return self._react(state, who, ("start",))
 
-    def _crash(self, state: State, who: int) -> State | Failure:
+    def _crash(self, state: SystemState, who: int) -> SystemState | Failure:
         node = self.members.code(self.members.cores[state.cores[who]].node)
         ends = (node,) if self.bounds.restarts else (node, ~who)  # nobody will bear the name
         statuses = []
@@ -263,7 +265,9 @@ class Model:
         )
         return self._react(left, who, ("crash",))
 
-    def _react(self, state: State, who: int, machine_input: tuple[Any, ...]) -> State | Failure:
+    def _react(
+        self, state: SystemState, who: int, machine_input: tuple[Any, ...]
+    ) -> SystemState | Failure:
         reaction = self.members.react(self.members.cores[state.cores[who]], machine_input)
         if isinstance(reaction, Failure):
             return reaction
@@ -273,10 +277,10 @@ class Model:
         if reaction.entry:
             log = self.logs.add(logs[who], reaction.entry)
             logs = (*logs[:who], log, *logs[who + 1 :])
-        after = State(cores, logs, *state[2:])
+        after = SystemState(cores, logs, *state[2:])
         return self._post(after, who, reaction) if reaction.sent else after
 
-    def _post(self, state: State, who: int, reaction: Reaction) -> State:
+    def _post(self, state: SystemState, who: int, reaction: Reaction) -> SystemState:
         me = self.members.code(reaction.core.node)
         links = dict(state.links)
         datagrams, statuses = list(state.datagrams), list(state.statuses)
@@ -296,7 +300,7 @@ class Model:
                         each for each in datagrams if not self._replaces((me, to, packet), each)
                     ]
                 datagrams.append((me, to, packet))
-        return State(
+        return SystemState(
             state.cores,
             state.logs,
             tuple(sorted(links.items())),
@@ -311,7 +315,7 @@ class Model:
 
     # --- the network acts ----------------------------------------------------------------------
 
-    def _arrive_by_link(self, state: State, sender: int, to: int) -> State | Failure:
+    def _arrive_by_link(self, state: SystemState, sender: int, to: int) -> SystemState | Failure:
         way = sender, to
         links = []
         packet = -1
@@ -322,55 +326,55 @@ class Model:
             packet = link[1][0]
             if len(link[1]) > 1:
                 links.append((way, link[1][1:]))
-        left = State(state.cores, state.logs, tuple(links), *state[3:])
+        left = SystemState(state.cores, state.logs, tuple(links), *state[3:])
         return self._react(left, to >> INCARNATIONS_BITS, ("receive", sender, packet))
 
-    def _break_link(self, state: State, sender: int, to: int) -> State:
+    def _break_link(self, state: SystemState, sender: int, to: int) -> SystemState:
         return state._replace(links=tuple(each for each in state.links if each[0] != (sender, to)))
 
-    def _arrive_by_datagram(self, state: State, datagram: Datagram) -> State | Failure:
+    def _arrive_by_datagram(self, state: SystemState, datagram: Datagram) -> SystemState | Failure:
         return self._arrive_doubled(self._lose_datagram(state, datagram), datagram)
 
-    def _arrive_doubled(self, state: State, datagram: Datagram) -> State | Failure:
+    def _arrive_doubled(self, state: SystemState, datagram: Datagram) -> SystemState | Failure:
         """It arrives, and another one like it stays underway."""
         sender, to, packet = datagram
         who = self._bearer(state, to)
         assert who is not None
         return self._react(state, who, ("receive", sender, packet))
 
-    def _lose_datagram(self, state: State, datagram: Datagram) -> State:
+    def _lose_datagram(self, state: SystemState, datagram: Datagram) -> SystemState:
         place = state.datagrams.index(datagram)
         left = state.datagrams[:place] + state.datagrams[place + 1 :]
-        return State(state.cores, state.logs, state.links, left, *state[4:])
+        return SystemState(state.cores, state.logs, state.links, left, *state[4:])
 
-    def _arrive_by_status(self, state: State, status: Status) -> State | Failure:
+    def _arrive_by_status(self, state: SystemState, status: Status) -> SystemState | Failure:
         sender, to, packet, _, _, phase = status
         who = self._bearer(state, to)
         assert who is not None
         left = self._turn(state, status, ARRIVED if phase == UNDERWAY else None)
         return self._react(left, who, ("receive", sender, packet))
 
-    def _answer(self, state: State, status: Status, arrived: bool) -> State | Failure:
+    def _answer(self, state: SystemState, status: Status, arrived: bool) -> SystemState | Failure:
         sender, _, _, machine, token, phase = status
         left = self._turn(state, status, DENIED if phase == UNDERWAY else None)
         who = self._bearer(state, sender)
         assert who is not None
         return self._react(left, who, ("status", machine, token, arrived))
 
-    def _lose_status(self, state: State, status: Status) -> State:
+    def _lose_status(self, state: SystemState, status: Status) -> SystemState:
         return self._turn(state, status, LOST if status[5] == UNDERWAY else None)
 
-    def _turn(self, state: State, status: Status, phase: int | None) -> State:
+    def _turn(self, state: SystemState, status: Status, phase: int | None) -> SystemState:
         statuses = list(state.statuses)
         statuses.remove(status)
         if phase is not None:
             statuses.append((*status[:5], phase))
         return state._replace(statuses=tuple(sorted(statuses)))
 
-    def _cut(self, state: State, pair: tuple[int, int]) -> State:
+    def _cut(self, state: SystemState, pair: tuple[int, int]) -> SystemState:
         return state._replace(cuts=tuple(sorted((*state.cuts, pair))))
 
-    def _mend(self, state: State, pair: tuple[int, int]) -> State:
+    def _mend(self, state: SystemState, pair: tuple[int, int]) -> SystemState:
         return state._replace(cuts=tuple(each for each in state.cuts if each != pair))
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ordercast.errors import UsageError
 from ordercast.kernel.step import Note
 from ordercast.sim.explore.members import Failure, Submitted
-from ordercast.sim.explore.model import Action, Model, State
-from ordercast.trace.journal import Journal
+from ordercast.sim.explore.model import Action, Model, SystemState
+from ordercast.trace.journal import TraceJournal
 from ordercast.trace.schema import Ending, Header, Row, Trace
 from ordercast.types import Event, View
 from ordercast.units import MILLISECOND
@@ -23,20 +23,20 @@ MOST_DELIVERIES = 10_000
 
 
 class FairRun(NamedTuple):
-    states: list[State]  # after the one that it began with
+    states: list[SystemState]  # after the one that it began with
     error: str | None
-    boundaries: list[State]  # at the end of each round
+    boundaries: list[SystemState]  # at the end of each round
 
 
 def fair_run(
     model: Model,
-    state: State,
+    state: SystemState,
     rounds: int,
-    enough: Callable[[State, int], bool] = lambda state, left: False,
+    enough: Callable[[SystemState, int], bool] = lambda state, left: False,
 ) -> FairRun:
     """Everything arrives, then all timers run out once, and so on, until nothing changes."""
-    states: list[State] = []
-    boundaries: list[State] = []
+    states: list[SystemState] = []
+    boundaries: list[SystemState] = []
     try:
         for pair in state.cuts:
             states.append(state := _done(model, state, ("mend", pair)))
@@ -61,14 +61,14 @@ class _MachineBroke(Exception):
     """Ends a fair run."""
 
 
-def _done(model: Model, state: State, action: Action) -> State:
+def _done(model: Model, state: SystemState, action: Action) -> SystemState:
     after = model.apply(state, action)
     if isinstance(after, Failure):
         raise _MachineBroke(after.error)
     return after
 
 
-def _drain(model: Model, state: State, states: list[State]) -> State:
+def _drain(model: Model, state: SystemState, states: list[SystemState]) -> SystemState:
     for _ in range(MOST_DELIVERIES):
         possible = model.deliveries(state)
         if not possible:
@@ -77,7 +77,7 @@ def _drain(model: Model, state: State, states: list[State]) -> State:
     raise _MachineBroke(f"no rest: {MOST_DELIVERIES} packets arrived and more are underway")
 
 
-def begin(model: Model) -> list[State]:
+def begin(model: Model) -> list[SystemState]:
     """All members start; with a prelude they form their groups in peace."""
     states = [model.unborn()]
     names = model.setting.names
@@ -97,7 +97,7 @@ def begin(model: Model) -> list[State]:
     return states
 
 
-def _all_accept(model: Model, state: State) -> bool:
+def _all_accept(model: Model, state: SystemState) -> bool:
     """Everybody who may send at all."""
     cores = [model.members.cores[number] for number in state.cores]
     return all(
@@ -112,10 +112,10 @@ def _all_accept(model: Model, state: State) -> bool:
 # --- traces ------------------------------------------------------------------------------------
 
 
-def trace_of(model: Model, run: Sequence[State], ending: Ending) -> Trace:
+def trace_of(model: Model, run: Sequence[SystemState], ending: Ending) -> Trace:
     """What the members wrote on this run. A step takes a millisecond."""
     rows: list[Row] = []
-    journals: dict[int, Journal] = {}
+    journals: dict[int, TraceJournal] = {}
     before = run[0].logs
     for place, state in enumerate(run):
         if state.logs is before:
@@ -141,7 +141,7 @@ def trace_of(model: Model, run: Sequence[State], ending: Ending) -> Trace:
 
 
 def _write(
-    model: Model, journals: dict[int, Journal], who: int, log: int, at: int, rows: list[Row]
+    model: Model, journals: dict[int, TraceJournal], who: int, log: int, at: int, rows: list[Row]
 ) -> None:
     entry = model.members.entries[model.logs.last[log]]
     assert entry is not None
@@ -152,7 +152,7 @@ def _write(
             journals[who].deliver(at, item)
         elif isinstance(item, Note):
             if item.kind == "start":
-                journals[who] = Journal(entry.node, rows.append)
+                journals[who] = TraceJournal(entry.node, rows.append)
             journals[who].row(at, item.kind, **item.columns)
         elif isinstance(item, View):
             journals[who].view(at, item)

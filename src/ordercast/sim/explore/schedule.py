@@ -20,16 +20,18 @@ from typing import Any
 from ordercast.errors import UsageError
 from ordercast.kernel.packet import Packet
 from ordercast.sim.explore.members import Failure
-from ordercast.sim.explore.model import Action, Model, State, Usage
+from ordercast.sim.explore.model import Action, Model, SystemState, Usage
 from ordercast.types import COUNTER_BITS
 
 
-def describe(model: Model, state: State, action: Action) -> str:
+def describe(model: Model, state: SystemState, action: Action) -> str:
     """The line of an action that is possible in a state."""
     return next(line for line, each in _lines(model, state) if each == action)
 
 
-def follow(model: Model, state: State, schedule: Sequence[str]) -> tuple[list[State], str | None]:
+def follow(
+    model: Model, state: SystemState, schedule: Sequence[str]
+) -> tuple[list[SystemState], str | None]:
     """The states that a schedule leads through, and what broke at its end, if a machine did."""
     states = [state]
     for place, line in enumerate(schedule):
@@ -44,7 +46,7 @@ def follow(model: Model, state: State, schedule: Sequence[str]) -> tuple[list[St
     return states, None
 
 
-def _lines(model: Model, state: State) -> list[tuple[str, Action]]:
+def _lines(model: Model, state: SystemState) -> list[tuple[str, Action]]:
     found: list[tuple[str, Action]] = []
     times: dict[str, int] = {}
     for action in model.choices(state, Usage()):
@@ -54,7 +56,7 @@ def _lines(model: Model, state: State) -> list[tuple[str, Action]]:
     return found
 
 
-def _line(model: Model, state: State, action: Action) -> str:
+def _line(model: Model, state: SystemState, action: Action) -> str:
     kind, about = action[0], action[1]
     names = model.setting.names
     match kind:

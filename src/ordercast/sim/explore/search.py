@@ -37,7 +37,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from ordercast.errors import UsageError
 from ordercast.kernel.machine import Machine
 from ordercast.sim.explore.members import Failure
-from ordercast.sim.explore.model import COSTS, FAULTS, Action, Model, State, Usage, free_model
+from ordercast.sim.explore.model import COSTS, FAULTS, Action, Model, SystemState, Usage, free_model
 from ordercast.sim.explore.run import begin, fair_run, trace_of
 from ordercast.sim.explore.schedule import describe, follow
 from ordercast.sim.explore.setting import Bounds, Setting
@@ -215,10 +215,10 @@ class _Search:
         self.used = [Usage()]
         self.parents = [-1]
         self.actions: list[Action] = [()]
-        self.covered: dict[State, tuple[Usage, ...]] = {root: (Usage(),)}
+        self.covered: dict[SystemState, tuple[Usage, ...]] = {root: (Usage(),)}
         self.judged_logs: dict[tuple[int, ...], None] = {}
         self.judged_ends: dict[tuple[int, ...], None] = {}
-        self.rested: dict[State, int] = {}  # rounds that a fair run went on from here
+        self.rested: dict[SystemState, int] = {}  # rounds that a fair run went on from here
         self.transitions = self.repeated = self.unfinished = self.judged = self.settled = 0
         self.cut = False
         self.broken: Broken | None = None
@@ -311,7 +311,7 @@ class _Search:
             self.broken = Broken(self._schedule(node), False, _Violation(wrong), None, trace)
 
     def _settle_node(self, node: int) -> None:
-        def is_rested(state: State, left: int) -> bool:
+        def is_rested(state: SystemState, left: int) -> bool:
             return self.rested.get(state, -1) >= left
 
         rounds = self.model.setting.rounds
@@ -329,7 +329,7 @@ class _Search:
             self.judged_ends[end.logs] = None
             self._judge(node, fair.states, Ending.FINISHED)
 
-    def _judge(self, node: int, more: list[State], ending: Ending) -> None:
+    def _judge(self, node: int, more: list[SystemState], ending: Ending) -> None:
         self.judged += 1
         trace = trace_of(self.model, self._run_to(node) + more, ending)
         for verdict in self.judge(trace):
@@ -352,7 +352,7 @@ class _Search:
             node = self.parents[node]
         return path[::-1]
 
-    def _run_to(self, node: int) -> list[State]:
+    def _run_to(self, node: int) -> list[SystemState]:
         return self.begun + [self.states[each] for each in self._path(node)]
 
     def _schedule(self, node: int) -> tuple[str, ...]:

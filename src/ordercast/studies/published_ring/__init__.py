@@ -49,7 +49,7 @@ def ring_tickets(
     assert isinstance(options, RingOptions)
     ring, round_, group = options.published, int(options.lease), plan.group
     contact = ring.contacts.get(me.name)
-    contacts = sampler.known if contact is None else Contact(contact)
+    contacts = sampler.known if contact is None else SingleContact(contact)
     wish, begins = ring.wishes.get(me.name), int(ring.seeks.get(me.name, 0))
     founder = me == NodeId(founder_of(plan))
     if ring.algorithm == "failure-free":
@@ -78,7 +78,7 @@ def ring_tickets(
     )
 
 
-class Contact:
+class SingleContact:
     """The one process that is asked."""
 
     def __init__(self, name: str) -> None:

@@ -53,7 +53,7 @@ from ordercast.studies.published_ring.ring import (
     coordinated,
     distance,
 )
-from ordercast.studies.published_ring.rules import RingRules, Sent, Waiting
+from ordercast.studies.published_ring.rules import PendingSend, RingRules, Sent
 from ordercast.studies.published_ring.seeking import Seeking
 from ordercast.types import NodeId
 
@@ -98,7 +98,7 @@ class FaultTolerant:
             me.name, group, rules.tickets, wish, known, chance, rules.round // 8, begins
         )
         self._chance = chance
-        self._waiting: Waiting | None = None
+        self._waiting: PendingSend | None = None
         self._cjoins: deque[tuple[str, Cjoin]] = deque()
         self._serial = 0
         self._next_round = 0
@@ -478,7 +478,7 @@ class FaultTolerant:
     ) -> None:
         self._serial += 1
         sent = Sent(what, self._serial)
-        self._waiting = Waiting(sent, to, given)
+        self._waiting = PendingSend(sent, to, given)
         step.send(to, packet, STATUS, sent)
 
     def _count(self, what: str) -> None:

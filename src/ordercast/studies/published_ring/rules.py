@@ -32,7 +32,7 @@ class Sent(NamedTuple):
     serial: int
 
 
-class Waiting(NamedTuple):
+class PendingSend(NamedTuple):
     """The Send whose status we wait for."""
 
     sent: Sent
