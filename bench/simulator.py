@@ -81,7 +81,7 @@ class Gossip:
 
 
 def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
     return [Gossip(plan, chance) for plan in plans]
 

@@ -166,11 +166,11 @@ class Toy:
 
     takes = (StatusResult,)
 
-    def __init__(self, me: NodeId, plan: Plan, kept: Sequence[Packet]) -> None:
+    def __init__(self, me: NodeId, plan: Plan, records: Sequence[Packet]) -> None:
         self.groups = (plan.group,)
         self.me = me
         self.others = tuple(name for name in plan.members if name != me.name)
-        self.number = len(kept)
+        self.number = len(records)
 
     def start(self, step: Step) -> None:
         step.set_timer(("slow", self.me), 2_000_000)
@@ -186,7 +186,7 @@ class Toy:
         self.number += 1
         event = Event(group, self.me, self.number, payloads, order=7)
         step.deliver(event)
-        step.keep(Record(group, self.number))
+        step.persist(Record(group, self.number))
         for other in self.others:
             step.send(NodeId(other), Ask(group, payloads), LINK)
             step.send(other, Ask(group, payloads), DATAGRAM)
@@ -207,9 +207,9 @@ class Toy:
 
 
 def build_toys(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
-    return [Toy(me, plan, kept) for plan in plans]
+    return [Toy(me, plan, records) for plan in plans]
 
 
 TOY = Family("toy", Options, (Ask,), build_toys, largest_group=9)
@@ -226,7 +226,7 @@ n2 timer quick in 1ms
 
 submit n1 x*20 y
 ----
-n1 keeps toy.record number=1
+n1 persists toy.record number=1
 n1 → n2 link toy.ask words=[x*20 y]
 n1 → n2 datagram toy.ask words=[x*20 y]
 n1 → n2 status toy.ask words=[x*20 y]
@@ -248,7 +248,7 @@ tick n1 quick
 tick n1
 show n2
 ----
-n1 keeps toy.record number=2
+n1 persists toy.record number=2
 n1 → n2 link toy.ask words=[bad]
 n1 → n2 datagram toy.ask words=[bad]
 n1 → n2 status toy.ask words=[bad]

@@ -168,8 +168,8 @@ def say(text: str) -> Act:
     return lambda step: step.send("peer", Word("g", text), STATUS, token=1)
 
 
-def keep(step: Step) -> None:
-    step.keep(Word("g", "record"))
+def persist(step: Step) -> None:
+    step.persist(Word("g", "record"))
 
 
 def do(desk: Desk, seat: Seat, *acts: Act) -> None:
@@ -193,7 +193,7 @@ def test_a_step_takes_effect_as_records_packets_timers_outputs() -> None:
         lambda step: step.note("ticket", group="g", until=5),
         lambda step: step.set_timer("t", 7),
         say("hello"),
-        keep,
+        persist,
     )
     assert desk.log == [
         "commit",
@@ -242,9 +242,9 @@ def test_a_submission_that_the_machine_refuses_changes_nothing() -> None:
 def test_steps_behind_a_commit_wait_in_order_and_other_machines_go_on() -> None:
     desk = Desk(patient=True)
     one, other = desk.seat("g"), desk.seat("h")
-    do(desk, one, keep, say("first"))
+    do(desk, one, persist, say("first"))
     do(desk, one, say("second"))
-    do(desk, one, keep, say("third"))
+    do(desk, one, persist, say("third"))
     do(desk, other, say("elsewhere"))
     assert desk.log == ["commit", "commit", "send elsewhere"]
     desk.durable()
@@ -260,14 +260,14 @@ def test_a_disk_that_does_not_keep_up_stops_the_application_and_then_the_machine
     monkeypatch.setattr(host_module, "MOST_WAITING_STEPS", 3)
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    do(desk, seat, keep)
+    do(desk, seat, persist)
     assert desk.host.accepts("g", 0)
-    do(desk, seat, keep)
+    do(desk, seat, persist)
     assert not desk.host.accepts("g", 0)
     desk.durable()
     assert desk.host.accepts("g", 0)
     for _ in range(3):
-        do(desk, seat, keep)
+        do(desk, seat, persist)
     assert str(desk.broken[0]) == "the disk does not keep up: 3 steps wait for it"
     assert seat.closed
 
@@ -275,7 +275,7 @@ def test_a_disk_that_does_not_keep_up_stops_the_application_and_then_the_machine
 def test_a_submission_that_waits_has_its_trace_row_when_it_takes_effect() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    do(desk, seat, keep)
+    do(desk, seat, persist)
     desk.host.submit("g", [b"x"], 1, 0)
     assert desk.log == ["commit"]
     desk.durable()
@@ -286,7 +286,7 @@ def test_an_action_after_a_machine_waits_for_the_steps_of_the_machine() -> None:
     """A status answer, for instance: the peer may rely on it."""
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    do(desk, seat, keep)
+    do(desk, seat, persist)
     desk.host.after(seat, lambda: desk.log.append("answered"))
     assert desk.log == ["commit"]
     desk.durable()
@@ -305,8 +305,8 @@ def test_stability_is_never_ahead_of_what_has_taken_effect() -> None:
 
     do(desk, seat, stable(1))
     assert desk.host.stable_up_to("g") == 1
-    do(desk, seat, keep, stable(2))
-    do(desk, seat, keep, stable(3))
+    do(desk, seat, persist, stable(2))
+    do(desk, seat, persist, stable(3))
     assert desk.host.stable_up_to("g") < 2
     desk.durable()
     assert desk.host.stable_up_to("g") == 2
@@ -318,7 +318,7 @@ def test_a_group_is_left_after_the_steps_that_wait() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
     plain(seat).on_input = say("bye")
-    do(desk, seat, keep)
+    do(desk, seat, persist)
     desk.host.leave("g", 0)
     assert "g" in desk.host.leaving
     desk.durable()
@@ -331,8 +331,8 @@ def test_a_machine_whose_last_step_waits_gets_no_more_inputs() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
     machine = plain(seat)
-    do(desk, seat, keep, lambda step: step.set_timer("t", 1))
-    do(desk, seat, keep)
+    do(desk, seat, persist, lambda step: step.set_timer("t", 1))
+    do(desk, seat, persist)
     left: list[str] = []
     desk.host.leave("g", 0, lambda: left.append("g"))
     assert machine.given == [Leave("g")]
@@ -350,7 +350,7 @@ def test_a_machine_whose_last_step_waits_gets_no_more_inputs() -> None:
 def test_a_crash_forgets_the_steps_that_wait() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    do(desk, seat, keep, say("never"))
+    do(desk, seat, persist, say("never"))
     desk.host.end()
     desk.durable()
     assert desk.log == ["commit"]
@@ -375,7 +375,7 @@ def test_a_timer_that_a_waiting_step_sets_does_not_expire_meanwhile() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
     do(desk, seat, lambda step: step.set_timer("t", 1))
-    do(desk, seat, keep, lambda step: step.set_timer("t", 9))
+    do(desk, seat, persist, lambda step: step.set_timer("t", 9))
     desk.ring()
     assert plain(seat).given == []
     desk.durable()
@@ -445,7 +445,7 @@ def test_packets_behind_one_that_broke_a_machine_reach_other_machines() -> None:
 def test_a_machine_that_breaks_while_it_leaves_has_left() -> None:
     desk = Desk(patient=True)
     seat = desk.seat("g")
-    do(desk, seat, keep, lambda step: step.set_timer("t", -1))
+    do(desk, seat, persist, lambda step: step.set_timer("t", -1))
     left: list[str] = []
     desk.host.leave("g", 0, lambda: left.append("g"))
     desk.durable()

@@ -135,7 +135,7 @@ def share_let_go(load: float, buffer: int, seed: int) -> tuple[int, float]:
     asked: Counter[str] = Counter()
 
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         members = [Watched(me, plan, chance) for plan in plans]
         for member in members:

@@ -149,7 +149,7 @@ def doubles(options: dict[str, Any], processes: int, loss: float) -> float:
     taken: Counter[str] = Counter()
 
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         members = [Watched(me, plan, chance) for plan in plans]
         for member in members:

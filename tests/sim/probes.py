@@ -79,7 +79,7 @@ class Probe:
 
     takes: tuple[type[Input], ...] = (StatusResult,)
 
-    def __init__(self, stage: Stage, me: NodeId, plan: Plan, kept: Sequence[Packet]) -> None:
+    def __init__(self, stage: Stage, me: NodeId, plan: Plan, records: Sequence[Packet]) -> None:
         assert isinstance(plan.options, Options)
         self.stage = stage
         self.me = me
@@ -88,7 +88,7 @@ class Probe:
         self.orders: list[Act] = []
         self.submitted = 0
         self.open = not plan.options.opens_after
-        stage.kept.append((me, [record.text for record in kept if isinstance(record, Record)]))
+        stage.found.append((me, [record.text for record in records if isinstance(record, Record)]))
 
     def start(self, step: Step) -> None:
         if not self.open:
@@ -139,7 +139,7 @@ class Ledger(Probe):
         assert isinstance(packet, Word)
         if packet.text.startswith("re "):
             return
-        step.keep(Record(packet.group, packet.text))
+        step.persist(Record(packet.group, packet.text))
         step.send(sender, Word(packet.group, f"re {packet.text}"))
         self.submitted += 1
         step.deliver(Event(packet.group, self.me, self.submitted, [packet.text.encode()]))
@@ -185,7 +185,7 @@ class Stage:
         self.rang: list[Rang] = []
         self.told: list[Told] = []
         self.asked: list[Told] = []
-        self.kept: list[tuple[NodeId, list[str]]] = []  # what each incarnation found on its disk
+        self.found: list[tuple[NodeId, list[str]]] = []  # what each incarnation found on its disk
         self.sink = MemorySink()
         self._probe = probe
         settings: dict[str, Any] = {
@@ -216,9 +216,9 @@ class Stage:
         )
 
     def _build(
-        self, me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        self, me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
-        return [self._probe(self, me, plan, kept) for plan in plans]
+        return [self._probe(self, me, plan, records) for plan in plans]
 
     @property
     def now(self) -> int:
@@ -277,10 +277,10 @@ def ring(timer: Timer, after: int | None) -> Act:
     return lambda step: step.set_timer(timer, after)
 
 
-def keep(*texts: str) -> Act:
+def persist(*texts: str) -> Act:
     def act(step: Step) -> None:
         for text in texts:
-            step.keep(Record(GROUP, text))
+            step.persist(Record(GROUP, text))
 
     return act
 
@@ -341,7 +341,7 @@ __all__ = [
     "deliver",
     "fault",
     "first",
-    "keep",
+    "persist",
     "ring",
     "say",
     "say_many",

@@ -50,7 +50,7 @@ def fifo_setting(members: int, options: FifoOptions = FEW_TICKS, **rules: Any) -
 
 def family_of(member: type[FifoMember]) -> Family:
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         return [member(me, plan, chance) for plan in plans]
 

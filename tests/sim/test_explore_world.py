@@ -37,16 +37,16 @@ class Toy:
     channel: Channel = LINK
     by_life = True
 
-    def __init__(self, me: NodeId, plan: Plan, chance: Random, kept: Sequence[Packet]) -> None:
+    def __init__(self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet]) -> None:
         self.me = me
         self.groups: tuple[str, ...] = (plan.group,)
         self.others = tuple(name for name in plan.members if name != me.name)
         self.made = 0
-        self.kept = len(kept)
+        self.records = len(records)
 
     def start(self, step: Step) -> None:
-        if self.kept:
-            step.note("recover", cause=f"found {self.kept}")
+        if self.records:
+            step.note("recover", cause=f"found {self.records}")
 
     def accepts(self, group: str, now: int) -> bool:
         return True
@@ -76,9 +76,9 @@ class Toy:
 
 def toy_stage(kind: type[Toy], members: int = 2, **rules: Any) -> Setting:
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
-        return [kind(me, plan, chance, kept) for plan in plans]
+        return [kind(me, plan, chance, records) for plan in plans]
 
     return setting(Family("toy", ToyOptions, (Ping,), build, 9), members, **rules)
 
@@ -288,7 +288,7 @@ def test_leases_are_refused() -> None:
 class Keeps(Toy):
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         event = super().submit(step, group, payloads, size)
-        step.keep(Ping(group, self.me, self.made))
+        step.persist(Ping(group, self.me, self.made))
         return event
 
 

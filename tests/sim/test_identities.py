@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.sim.probes import DATAGRAM, MILLISECOND, SECOND, Stage, cut, fault, keep, say
+from tests.sim.probes import DATAGRAM, MILLISECOND, SECOND, Stage, cut, fault, persist, say
 
 from ordercast.kernel.identity import DRAWN_BITS, SKIPPED_BITS
 from ordercast.scenario.faults.fault import Fault
@@ -106,7 +106,7 @@ def drawn_twice(*more: Fault, seed: int) -> Stage:
         *(lost(at * SECOND + 100 * MILLISECOND) for at in (2, 5)),
     ]
     stage = stage_of([*faults, *more], seed)
-    stage.at(5500 * MILLISECOND, "n1", keep("of the second"))
+    stage.at(5500 * MILLISECOND, "n1", persist("of the second"))
     stage.run()
     return stage
 
@@ -126,7 +126,7 @@ def test_an_outdated_incarnation_is_refused_and_abandons_itself() -> None:
             assert heard == {0, first, *newest}, "nothing of the outdated one reaches a machine"
             assert first + 1 < newest[0] <= first + 1 + (1 << SKIPPED_BITS), "it always skips"
             assert causes == [None, None, "abandoned"]
-            assert stage.kept[-1] == (NodeId("n1", newest[0]), []), "its records are erased"
+            assert stage.found[-1] == (NodeId("n1", newest[0]), []), "its records are erased"
     assert seen == {False, True}
 
 

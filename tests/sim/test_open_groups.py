@@ -21,8 +21,8 @@ class Joiner(Probe):
     takes: tuple[type[Input], ...] = (StatusResult, Acquainted)
     log: ClassVar[list[tuple[NodeId, FoundingRule | tuple[str, ...]]]] = []
 
-    def __init__(self, stage: Stage, me: NodeId, plan: Plan, kept: Any) -> None:
-        super().__init__(stage, me, plan, kept)
+    def __init__(self, stage: Stage, me: NodeId, plan: Plan, records: Any) -> None:
+        super().__init__(stage, me, plan, records)
         assert plan.entry is not None
         assert plan.members == (me.name,)
         assert not plan.formed

@@ -77,7 +77,7 @@ class Breaks(FifoMember):
 
 def families_of(kind: type[FifoMember]) -> dict[str, Family]:
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         return [kind(me, plan, chance) for plan in plans]
 

@@ -58,15 +58,15 @@ def opened(folder: Path, **limits: int) -> FileStore:
     return FileStore(folder, CODEC, **limits)
 
 
-def keep(store: FileStore, records: list[Packet]) -> None:
+def persist(store: FileStore, records: list[Packet]) -> None:
     store.append(records)
     store.sync()
 
 
-def keep_newer_and_newer(store: FileStore, kept: list[int]) -> None:
+def persist_newer_and_newer(store: FileStore, kept: list[int]) -> None:
     """Until it raises; `kept` has the numbers that were acknowledged."""
     while len(kept) < 1000:
-        keep(store, [Latest("g", "a", len(kept))])
+        persist(store, [Latest("g", "a", len(kept))])
         kept.append(len(kept))
 
 
@@ -79,15 +79,15 @@ def found_in(folder: Path) -> list[Packet]:
         store.close()
 
 
-def keep_until_killed(folder: Path) -> None:
+def persist_until_killed(folder: Path) -> None:
     store = opened(folder, least_garbage=SMALL)
     number = 0
     while True:
         number += 1
         names = [Latest("g", f"n{number % 3}", number), Latest("g", "all", number)]
-        keep(store, [*names, *(counted(number) if number % 10 == 0 else [])])
+        persist(store, [*names, *(counted(number) if number % 10 == 0 else [])])
         print(number, flush=True)
 
 
 if __name__ == "__main__":
-    keep_until_killed(Path(sys.argv[1]))
+    persist_until_killed(Path(sys.argv[1]))

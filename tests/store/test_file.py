@@ -19,8 +19,8 @@ from tests.store.stored import (
     Latest,
     counted,
     found_in,
-    keep,
     opened,
+    persist,
 )
 from tests.store.test_slots import RECORDS, newest
 
@@ -50,12 +50,12 @@ def test_a_new_store_is_empty_and_stays_so(tmp_path: Path) -> None:
 
 def test_synced_records_are_found_again_in_the_order_of_writing(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    keep(store, [Counted("g", 1, b"\x00\xff" * 100), Latest("h", "a", 1)])
-    keep(store, counted(2, 2))
+    persist(store, [Counted("g", 1, b"\x00\xff" * 100), Latest("h", "a", 1)])
+    persist(store, counted(2, 2))
     assert len(store.records()) == 4
     store.close()
     again = opened(tmp_path)
-    keep(again, [Counted("ä" * 50, -(1 << 40))])
+    persist(again, [Counted("ä" * 50, -(1 << 40))])
     again.close()
     assert found_in(tmp_path) == [
         Counted("g", 1, b"\x00\xff" * 100),
@@ -67,7 +67,7 @@ def test_synced_records_are_found_again_in_the_order_of_writing(tmp_path: Path) 
 
 def test_the_records_of_one_group_can_be_asked_for(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    keep(store, [*counted(1), Counted("h", 2), *counted(3)])
+    persist(store, [*counted(1), Counted("h", 2), *counted(3)])
     assert store.records("g") == counted(1, 3)
     assert store.records("h") == [Counted("h", 2)]
     assert store.records("nobody") == []
@@ -76,7 +76,7 @@ def test_the_records_of_one_group_can_be_asked_for(tmp_path: Path) -> None:
 
 def test_a_forgotten_group_stays_forgotten(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    keep(store, [*counted(1), Latest("h", "a", 1), Latest("g", "a", 1)])
+    persist(store, [*counted(1), Latest("h", "a", 1), Latest("g", "a", 1)])
     store.forget("g")
     store.append([Latest("g", "a", 2)])  # it is joined again
     assert len(store.records("g")) == 2, "nothing counts before it is synced"
@@ -88,9 +88,9 @@ def test_a_forgotten_group_stays_forgotten(tmp_path: Path) -> None:
 
 def test_groups_that_come_and_are_forgotten_do_not_fill_the_disk(tmp_path: Path) -> None:
     store = opened(tmp_path, largest=2000, least_garbage=SMALL)
-    keep(store, counted(1))
+    persist(store, counted(1))
     for number in range(100):
-        keep(store, [Counted(f"world/{number}", number, bytes(50))])
+        persist(store, [Counted(f"world/{number}", number, bytes(50))])
         store.forget(f"world/{number}")
         store.sync()
     assert store.records() == counted(1)
@@ -101,7 +101,7 @@ def test_groups_that_come_and_are_forgotten_do_not_fill_the_disk(tmp_path: Path)
 
 def test_a_record_is_durable_after_a_sync_and_not_before(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    keep(store, counted(1))
+    persist(store, counted(1))
     store.append(counted(2))
     assert store.records() == counted(1)
     store.close()
@@ -146,10 +146,10 @@ def test_records_may_be_appended_while_another_thread_syncs(tmp_path: Path) -> N
 
 def test_a_file_is_rewritten_when_most_of_it_is_garbage(tmp_path: Path) -> None:
     store = opened(tmp_path, least_garbage=SMALL)
-    keep(store, counted(*range(5)))
+    persist(store, counted(*range(5)))
     largest = 0
     for number in range(200):
-        keep(store, [Latest("g", "a", number)])
+        persist(store, [Latest("g", "a", number)])
         largest = max(largest, store.path.stat().st_size)
     live = sum(HEAD.size + len(CODEC.encode(record)) for record in store.records())
     assert SMALL < largest < HEADER.size + live + SMALL + 100
@@ -161,10 +161,10 @@ def test_a_file_is_rewritten_when_most_of_it_is_garbage(tmp_path: Path) -> None:
 def test_a_large_file_is_not_rewritten_for_little_garbage(tmp_path: Path) -> None:
     """Each time all that counts is written, so as much garbage has to be worth it."""
     store = opened(tmp_path, least_garbage=SMALL)
-    keep(store, [Counted("g", 0, b"x" * 10_000)])
+    persist(store, [Counted("g", 0, b"x" * 10_000)])
     before = store.path.stat().st_ino
     for number in range(100):
-        keep(store, [Latest("g", "a", number)])
+        persist(store, [Latest("g", "a", number)])
     assert store.path.stat().st_size > 10_000 + 10 * SMALL
     assert store.path.stat().st_ino == before
     store.close()
@@ -173,12 +173,12 @@ def test_a_large_file_is_not_rewritten_for_little_garbage(tmp_path: Path) -> Non
 def test_a_rewritten_file_may_be_larger_than_one_write(tmp_path: Path) -> None:
     store = opened(tmp_path, least_garbage=SMALL)
     large: list[Packet] = [Counted("g", number, bytes([number]) * 300_000) for number in range(9)]
-    keep(store, large)
+    persist(store, large)
     before = store.path.stat().st_ino
     for number in range(2):
-        keep(store, [Latest("g", "x" * 2_000_000, number)])
+        persist(store, [Latest("g", "x" * 2_000_000, number)])
     assert store.path.stat().st_ino == before
-    keep(store, [Latest("g", "x" * 2_000_000, 2), Latest("g", "x" * 2_000_000, 3)])
+    persist(store, [Latest("g", "x" * 2_000_000, 2), Latest("g", "x" * 2_000_000, 3)])
     assert store.path.stat().st_ino != before
     store.close()
     assert found_in(tmp_path) == [*large, Latest("g", "x" * 2_000_000, 3)]
@@ -208,7 +208,7 @@ def test_a_file_and_a_simulated_disk_persist_the_same_records(
                 disk.crash()
                 store = opened(Path(name), least_garbage=least_garbage)
             else:
-                keep(store, batch)
+                persist(store, batch)
                 disk.append(batch)
                 disk.sync()
                 every += batch
@@ -222,10 +222,10 @@ def test_a_file_and_a_simulated_disk_persist_the_same_records(
 def test_a_full_store_rejects_a_batch_and_persists_others(tmp_path: Path) -> None:
     """Nothing was written, so another group's small record is still welcome."""
     store = opened(tmp_path, largest=1000)
-    keep(store, [Counted("g", 1, b"x" * 500)])
+    persist(store, [Counted("g", 1, b"x" * 500)])
     with pytest.raises(DiskError, match=r"records is full: \d+ bytes of records, \d+ more, and"):
         store.append([*counted(2), Counted("g", 3, b"x" * 500)])
-    keep(store, counted(4))
+    persist(store, counted(4))
     store.close()
     assert found_in(tmp_path) == [Counted("g", 1, b"x" * 500), *counted(4)]
 
@@ -244,7 +244,7 @@ def test_a_record_that_is_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened(tmp_path)
-    keep(store, [Counted("g", 1, b"x" * 200)])
+    persist(store, [Counted("g", 1, b"x" * 200)])
     monkeypatch.setattr(file, "RECORDS", file.RECORDS._replace(largest=100))
     with pytest.raises(DiskError, match=r"a record of \d+ bytes; the limit is 100"):
         store.append([Counted("g", 2, b"x" * 200)])
@@ -288,7 +288,7 @@ def test_acknowledged_records_outlive_a_kill(tmp_path: Path, after: int) -> None
 
 def test_an_unfinished_file_is_deleted(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    keep(store, counted(1))
+    persist(store, counted(1))
     store.close()
     (tmp_path / (NAME + TEMPORARY)).write_bytes(b"half")
     assert found_in(tmp_path) == counted(1)

@@ -18,9 +18,9 @@ from tests.store.stored import (
     codec_of,
     counted,
     found_in,
-    keep,
-    keep_newer_and_newer,
     opened,
+    persist,
+    persist_newer_and_newer,
 )
 
 from ordercast.errors import DiskError
@@ -36,7 +36,7 @@ def written(folder: Path, *batches: list[Packet]) -> tuple[Path, list[int]]:
     store = opened(folder)
     ends = [store.path.stat().st_size]
     for batch in batches:
-        keep(store, batch)
+        persist(store, batch)
         ends.append(store.path.stat().st_size)
     store.close()
     return store.path, ends
@@ -62,7 +62,7 @@ def test_a_tail_torn_at_any_byte_is_truncated_and_nothing_before_it_lost(
         torn = cut - (last if cut >= last else ends[2])
         says = f"a torn tail of {torn} bytes is cut off"
         assert (says in caplog.text) == (cut not in (ends[2], last, ends[3]))
-        keep(store, counted(4))
+        persist(store, counted(4))
         store.close()
         assert found_in(tmp_path)[-2:] == (counted(3, 4) if cut >= last else counted(2, 4))
 
@@ -185,7 +185,7 @@ def test_a_file_that_is_no_store_is_rejected(tmp_path: Path, content: bytes, sai
 
 def test_a_record_of_an_unknown_type_is_an_error(tmp_path: Path) -> None:
     store = FileStore(tmp_path, codec_of(Counted, Foreign))
-    keep(store, [*counted(1), Foreign("g"), *counted(2)])
+    persist(store, [*counted(1), Foreign("g"), *counted(2)])
     store.close()
     with pytest.raises(DiskError, match=r"has at byte \d+ a record that this ordercast"):
         opened(tmp_path)
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_the_store_and_loses_no_durable_record(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    keep(store, counted(1))
+    persist(store, counted(1))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (store.path.stat().st_size + 50, hard))
     try:
@@ -241,7 +241,7 @@ class Breaking:
 def test_a_failed_sync_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system forgets what it could not write: the next sync would be a lie."""
     store = opened(tmp_path)
-    keep(store, counted(1))
+    persist(store, counted(1))
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", Breaking(os.fsync, 0, errno.EIO))
         store.append(counted(2))
@@ -269,18 +269,18 @@ def test_a_failure_of_any_system_call_loses_nothing(
     """The step in which it fails is found or not; all before it is, and it goes on from there."""
     store = opened(tmp_path, least_garbage=SMALL)
     kept = [0]
-    keep(store, [Latest("g", "a", 0)])
+    persist(store, [Latest("g", "a", 0)])
     with monkeypatch.context() as broken:
         broken.setattr(os, call, Breaking(getattr(os, call), at, errno.ENOSPC))
         with pytest.raises(DiskError, match="cannot be used: No space left on device"):
-            keep_newer_and_newer(store, kept)
+            persist_newer_and_newer(store, kept)
     store.close()
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
     (found,) = found_in(tmp_path)
     assert isinstance(found, Latest)
     assert found.number in (kept[-1], kept[-1] + 1)
     again = opened(tmp_path)
-    keep(again, [Latest("g", "a", 1000)])
+    persist(again, [Latest("g", "a", 1000)])
     again.close()
     assert found_in(tmp_path) == [Latest("g", "a", 1000)]
 

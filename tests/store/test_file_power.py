@@ -14,9 +14,9 @@ from tests.store.stored import (
     Latest,
     counted,
     found_in,
-    keep,
-    keep_newer_and_newer,
     opened,
+    persist,
+    persist_newer_and_newer,
 )
 
 from ordercast.errors import DiskError
@@ -97,7 +97,7 @@ def test_acknowledged_records_outlive_a_power_failure(platter: Platter) -> None:
     renames = 0
     for number in range(40):
         platter.found_at_renames.clear()
-        keep(store, [Latest("g", "a", number), *(counted(number) if number % 5 == 0 else [])])
+        persist(store, [Latest("g", "a", number), *(counted(number) if number % 5 == 0 else [])])
         assert platter.found() == store.records()
         assert all(found == store.records() for found in platter.found_at_renames)
         renames += len(platter.found_at_renames)
@@ -108,14 +108,14 @@ def test_acknowledged_records_outlive_a_power_failure(platter: Platter) -> None:
 def test_opening_a_new_file_syncs_its_folder(platter: Platter) -> None:
     """The one before it died between giving the file its name and knowing that it has it."""
     store = opened(platter.folder, least_garbage=SMALL)
-    keep(store, [Latest("g", "a", 0)])
+    persist(store, [Latest("g", "a", 0)])
     platter.fails_for = "folder"
     kept = [0]
     with pytest.raises(DiskError, match="Input/output error"):
-        keep_newer_and_newer(store, kept)
+        persist_newer_and_newer(store, kept)
     assert platter.found() == [Latest("g", "a", kept[-1] + 1)]
     again = opened(platter.folder)
-    keep(again, counted(1))
+    persist(again, counted(1))
     assert platter.found() == [Latest("g", "a", kept[-1] + 1), *counted(1)]
     again.close()
 
@@ -124,7 +124,7 @@ def test_records_are_on_the_disk_before_a_process_is_given_them(platter: Platter
     """A sync has failed. The system still shows the record, and takes it for written: only what
     is written once more will be on the disk."""
     store = opened(platter.folder)
-    keep(store, counted(1))
+    persist(store, counted(1))
     store.append(counted(2))
     platter.fails_for = "file"
     with pytest.raises(DiskError, match="Input/output error"):

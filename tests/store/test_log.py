@@ -22,8 +22,8 @@ from tests.store.stored import (
     codec_of,
     counted,
     found_in,
-    keep,
     opened,
+    persist,
 )
 
 from ordercast.errors import DiskError, OrdercastError, TraceError
@@ -63,10 +63,10 @@ def put(path: Path, data: bytes) -> None:
 
 def write_records(folder: Path) -> None:
     store = opened(folder)
-    keep(store, [*counted(1), Latest("g", "a", 1), Counted("h", 2, b"\x00\xff" * 20)])
-    keep(store, [Latest("g", "a", 2), *counted(3)])
+    persist(store, [*counted(1), Latest("g", "a", 1), Counted("h", 2, b"\x00\xff" * 20)])
+    persist(store, [Latest("g", "a", 2), *counted(3)])
     store.forget("h")
-    keep(store, [Counted("h", 4, b"again")])
+    persist(store, [Counted("h", 4, b"again")])
     store.close()
 
 
@@ -84,9 +84,9 @@ def records_in(folder: Path) -> list[object]:
         put(folder / NAME, before)
 
 
-def keep_one_more(folder: Path) -> None:
+def persist_one_more(folder: Path) -> None:
     store = opened(folder)
-    keep(store, counted(99))
+    persist(store, counted(99))
     store.close()
 
 
@@ -138,7 +138,7 @@ def write_one_more_row(folder: Path) -> None:
 
 
 POLICIES = {
-    "records": Policy(NAME, write_records, records_in, keep_one_more, file.RECORDS),
+    "records": Policy(NAME, write_records, records_in, persist_one_more, file.RECORDS),
     "recording": Policy(
         f"{0:020}.segment", write_recording, recorded_in, record_one_more, RECORDING
     ),
@@ -359,7 +359,7 @@ def test_flipped_bits_of_version_1_are_refused(name: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "kind", "write"),
     [
-        (file, "RECORDS", lambda folder: keep(opened(folder), [Counted("g", 1, bytes(200))])),
+        (file, "RECORDS", lambda folder: persist(opened(folder), [Counted("g", 1, bytes(200))])),
         (record_log, "RECORDING", lambda folder: RecordLog(folder).append([record(1, "n" * 200)])),
         (
             rows,
@@ -402,7 +402,7 @@ def test_a_packet_that_the_next_process_could_not_read_is_refused(folder: Path) 
     mixed: list[Packet] = [*counted(1), Foreign("g")]
     with pytest.raises(DiskError, match="was given a record that this ordercast does not know"):
         store.append(mixed)
-    keep(store, counted(2))
+    persist(store, counted(2))
     store.close()
     assert records_in(folder) == counted(2)
     FileStore(folder, codec_of(Counted)).close()

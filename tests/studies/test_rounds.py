@@ -33,10 +33,10 @@ Curves = list[list[int]]
 
 
 def in_step(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
     """The family's own members, but all rounds begin together."""
-    machines = build(me, plans, chance, kept)
+    machines = build(me, plans, chance, records)
     for machine in machines:
         assert isinstance(machine, GossipMember)
         machine.first_round = ROUND

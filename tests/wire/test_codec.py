@@ -39,7 +39,7 @@ class NoOptions(msgspec.Struct, frozen=True):
 
 
 def nobody(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
     return []
 

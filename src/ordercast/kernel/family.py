@@ -51,16 +51,16 @@ class Plan(NamedTuple):
 
 class Build(Protocol):
     def __call__(
-        self, me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        self, me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
-        """Makes the machines that serve the plans. `kept`: what earlier incarnations persisted."""
+        """Makes the machines that serve the plans. `records`: those of earlier incarnations."""
 
 
 def machine_per_group(kind: Callable[[NodeId, Plan, Random], Machine]) -> Build:
     """Builds one machine a group, for families whose groups know nothing of each other."""
 
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         return [kind(me, plan, chance) for plan in plans]
 

@@ -123,7 +123,7 @@ class _Waiting:
         self.step = step
         self.event = event
         self.then = then
-        self.durable = step is None or not step.kept
+        self.durable = step is None or not step.records
         self.stable: dict[str, int] = {}
 
 
@@ -277,9 +277,9 @@ class Host:
             self._spare[0] = self._new_step(0)
             self._break(seat, error)
             return True
-        if step.sent or step.outputs or step.timers or step.kept:
+        if step.sent or step.outputs or step.timers or step.records:
             self._spare[0] = self._new_step(0)
-            if step.kept or seat.waiting:
+            if step.records or seat.waiting:
                 self._queue(seat, step, None)
             else:
                 self._take_effect(seat, step, None)
@@ -384,7 +384,7 @@ class Host:
     # --- effects -----------------------------------------------------------------------------
 
     def _apply(self, seat: Seat, step: Step, event: Event | None = None) -> None:
-        if step.kept or seat.waiting:
+        if step.records or seat.waiting:
             self._queue(seat, step, event)
         else:
             self._take_effect(seat, step, event)
@@ -401,14 +401,14 @@ class Host:
             self._unset(seat, timer)
         seat.waiting = seat.waiting or deque()
         seat.waiting.append(waiting)
-        if step.kept:
+        if step.records:
 
             def done() -> None:
                 waiting.durable = True
                 self._go_on(seat)
 
             try:
-                self.world.commit(step.kept, done)
+                self.world.commit(step.records, done)
             except Exception as error:
                 self._break(seat, error)
 

@@ -58,8 +58,8 @@ class Machines:
                 raise self._has_left(plan, "as another kind of group")
             return shared
         if earlier is None:
-            kept = self._records(plan.group)
-            (machine,) = family.build(self._me, (plan,), self._chance(family, plan), kept)
+            records = self._records(plan.group)
+            (machine,) = family.build(self._me, (plan,), self._chance(family, plan), records)
             return machine
         if not family.rejoins or earlier[1] is None:
             raise self._has_left(plan, "again")

@@ -5,7 +5,7 @@ step, alive for that call only. The step records; it does nothing. When the call
 the host (`host.py`) applies the record. It may hand one step to several calls in a row, and apply
 it once: packets that came together cost less so. The order of what is applied, in every world:
 
-  1. `kept` is made durable,
+  1. `records` are made durable,
   2. `sent` leaves,
   3. `timers` are set,
   4. `outputs` reach the application and the trace, in the order in which they were recorded.
@@ -88,14 +88,14 @@ Output: TypeAlias = Heard | Note
 class Step:
     """The record of one call. Protocols never store it: a deep copy of a member is a snapshot."""
 
-    __slots__ = ("kept", "now", "outputs", "sent", "timers")
+    __slots__ = ("now", "outputs", "records", "sent", "timers")
 
     def __init__(self, now: int) -> None:
         self.now = now  # nanoseconds on this member's own clock, which may drift
         self.sent: list[Sent] = []
         self.outputs: list[Output] = []
         self.timers: list[tuple[Timer, int | None]] = []
-        self.kept: list[Packet] = []
+        self.records: list[Packet] = []
 
     def send(
         self,
@@ -142,9 +142,9 @@ class Step:
         """Asks for `expire(timer)` after so many nanoseconds; again replaces, None cancels."""
         self.timers.append((timer, after))
 
-    def keep(self, record: Packet) -> None:
+    def persist(self, record: Packet) -> None:
         """Makes a record durable before anything of this step leaves."""
-        self.kept.append(record)
+        self.records.append(record)
 
     def note(self, kind: str, **columns: object) -> None:
         """Writes a trace row that no driver could see, such as `suspect` or `lose`."""

@@ -47,13 +47,13 @@ class Memberships:
         self.kept_out: set[str] = set()  # groups that it is not in, whatever its incarnation
         self._machines: Machines  # of the incarnation
 
-    def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+    def build(self, me: NodeId, records: Sequence[Packet]) -> list[Machine]:
         """The machines of one incarnation: what is built together is built at once."""
         self._machines = Machines(me, lambda group: self._process.disk.records(), self._draw)
         machines: list[Machine] = []
         wanted = [self._entering(group) for group in self._groups if group not in self.kept_out]
         for family, plans in by_machine(wanted):
-            built = family.build(me, plans, self._draw(family, None), kept)
+            built = family.build(me, plans, self._draw(family, None), records)
             machines += built
             if family.one_machine:
                 self._machines.share(family, *built)

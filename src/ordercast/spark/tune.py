@@ -88,9 +88,9 @@ class StatusAnswers:
 
     def _watched_build(self, unwatched: Build) -> Build:
         def build(
-            me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+            me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
         ) -> list[Machine]:
-            return [self._watched(machine) for machine in unwatched(me, plans, chance, kept)]
+            return [self._watched(machine) for machine in unwatched(me, plans, chance, records)]
 
         return build
 

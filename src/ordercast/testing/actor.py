@@ -32,11 +32,11 @@ class TimerSet(NamedTuple):
     after: int | None  # nanoseconds; None: cancelled
 
 
-class Kept(NamedTuple):
+class Persisted(NamedTuple):
     record: Packet
 
 
-Logged: TypeAlias = Received | Kept | Posted | TimerSet | Output
+Logged: TypeAlias = Received | Persisted | Posted | TimerSet | Output
 """What the log of a stage holds, each with the incarnation that it happened to."""
 
 
@@ -75,7 +75,7 @@ class Actor:
 
     def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
         log, node = self.stage.log, self.node
-        log.extend((node, Kept(record)) for record in step.kept)
+        log.extend((node, Persisted(record)) for record in step.records)
         log.extend((node, Posted(to, packet, channel)) for to, packet, channel, _ in step.sent)
         log.extend((node, TimerSet(timer, after)) for timer, after in step.timers)
         log.extend((node, output) for output in step.outputs)

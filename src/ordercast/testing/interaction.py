@@ -46,7 +46,7 @@ from ordercast.kernel.wording import (
     value_text,
 )
 from ordercast.protocol.families import FAMILIES
-from ordercast.testing.actor import Kept, Logged, Posted, Received, TimerSet
+from ordercast.testing.actor import Logged, Persisted, Posted, Received, TimerSet
 from ordercast.testing.stage import InFlight, Stage, StageError
 from ordercast.types import (
     Event,
@@ -63,7 +63,7 @@ from ordercast.types import (
 from ordercast.units import Duration
 
 RULE = "----"
-_TYPES = (Posted, Received, TimerSet, Kept, Event, View, Note)
+_TYPES = (Posted, Received, TimerSet, Persisted, Event, View, Note)
 _NAMES = "sends receipts timers records deliveries views notes".split()
 KINDS: dict[str, type] = dict(zip(_NAMES, _TYPES, strict=True))
 """The kinds of lines, as `hide` names them; it takes tags of packets too."""
@@ -78,8 +78,8 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} ← {sender} {channel.value} {packet_text(packet, words)}"
         case Posted(to, packet, channel):
             return f"{who} → {','.join(map(str, to))} {channel.value} {packet_text(packet, words)}"
-        case Kept(record):
-            return f"{who} keeps {packet_text(record, words)}"
+        case Persisted(record):
+            return f"{who} persists {packet_text(record, words)}"
         case TimerSet(timer, after):
             return f"{who} timer {value_text(timer)} {_when(after)}"
         case View():

@@ -148,11 +148,11 @@ class Stage:
             raise StageError(f"{actor.node} is already there")
         actor.start()
 
-    def build(self, node: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+    def build(self, node: NodeId, records: Sequence[Packet]) -> list[Machine]:
         """The machines of a new incarnation."""
         plans = tuple(plan for plan in self.plans if node.name in plan.members)
         draw = chance.stream(self.seed, "member", self.family.name, node)
-        return self.family.build(node, plans, draw, kept)
+        return self.family.build(node, plans, draw, records)
 
     def crash(self, name: str) -> None:
         """Ends an incarnation. What it left underway stays; what was on a link to it is gone."""

@@ -39,10 +39,10 @@ class OpenStage(Stage):
         self.own = options_for(FAMILIES[family], {**options})
         super().__init__(FAMILIES[family], [Plan("g", tuple(entries), self.own, formed=False)])
 
-    def build(self, node: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+    def build(self, node: NodeId, records: Sequence[Packet]) -> list[Machine]:
         plan = Plan("g", (node.name,), self.own, formed=False, entry=self.entries[node.name])
         draw = chance.stream(self.seed, "member", self.family.name, node)
-        return self.family.build(node, (plan,), draw, kept)
+        return self.family.build(node, (plan,), draw, records)
 
     def enter(self, name: str, *knows: str) -> NodeId:
         self.start(name)

@@ -269,9 +269,9 @@ class Shadowed(Watched):
 
 def wrapped(wrapper: type[Watched]) -> Family:
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
-        return [wrapper(machine) for machine in FAMILY.build(me, plans, chance, kept)]
+        return [wrapper(machine) for machine in FAMILY.build(me, plans, chance, records)]
 
     return FAMILY._replace(build=build)
 

@@ -95,7 +95,7 @@ MUTANTS: dict[str, type[NewtopMember]] = {
 
 def mutant(name: str) -> Family:
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         return [MUTANTS[name](me, plans)]
 

@@ -182,7 +182,7 @@ OF_ATOMIC_GROUPS: dict[str, Any] = {
 
 def mutant(name: str) -> Family:
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         return [(MUTANTS | OF_SEQUENCERS | OF_ATOMIC_GROUPS)[name](me, plans)]
 

@@ -88,7 +88,7 @@ def by_rule(rule: type[BySequencer]) -> Family:
     """The family with this rule in its groups with a sequencer."""
 
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
         member = NewtopMember(me, plans)
         for epoch in member.joined.values():

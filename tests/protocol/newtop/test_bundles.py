@@ -77,7 +77,7 @@ built: list[Postpones] = []
 
 
 def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
     built.append(Postpones(me, plans))
     return [built[-1]]

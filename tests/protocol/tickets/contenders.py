@@ -89,7 +89,7 @@ class Silent(Leased):
 class Contender:
     takes: tuple[type[Input], ...] = ()
 
-    def __init__(self, me: NodeId, plan: Plan, kept: Sequence[Packet]) -> None:
+    def __init__(self, me: NodeId, plan: Plan, records: Sequence[Packet]) -> None:
         assert isinstance(plan.options, Options)
         self.me, self.group, self.groups = me, plan.group, (plan.group,)
         self.options = options = plan.options
@@ -97,7 +97,7 @@ class Contender:
         self.first = Configuration(1, tuple(NodeId(name) for name in options.first))
         rules = Rules(options.tickets, LEASE, options.drift, options.guards)
         chance: Any = Fixed()
-        self.kept = tuple(kept)
+        self.records = tuple(records)
         self.leased = Silent(self.owner_of(me), plan.group, rules, self._names, chance)
         self.leased.leader._hold = 0  # patience only makes it rarer that two try at once
         seen = options.sees.get(me.name, ())
@@ -113,14 +113,14 @@ class Contender:
         name, options = self.me.name, self.options
         table = (TicketState(),) * options.tickets
         if name in options.first:
-            kept = self.kept
-            if not kept:
+            records = self.records
+            if not records:
                 record = ReplicaRecord(
                     self.group, CLUSTER, NodeId(name), self.first, table, None, None, False
                 )
-                kept = (record,)
-                step.keep(record)
-            self.leased.restore(kept, step.now)
+                records = (record,)
+                step.persist(record)
+            self.leased.restore(records, step.now)
         else:
             replica = self.first.replicas[0]
             pong = Pong(self.group, CLUSTER, 0, self.first, replica, 1)
@@ -183,9 +183,9 @@ def contest(members: int, *, rates: Mapping[str, float] | None = None, **options
     """So many members with these options, as a setting for the explorer."""
 
     def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
-        return [Contender(me, plan, kept) for plan in plans]
+        return [Contender(me, plan, records) for plan in plans]
 
     family = Family("contenders", Options, (*PACKETS, *RECORDS), build, largest_group=9)
     return setting(

@@ -42,13 +42,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class Holder:
     takes = (Leave,)
 
-    def __init__(self, me: NodeId, plan: Plan, chance: Random, kept: Sequence[Packet]) -> None:
+    def __init__(self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet]) -> None:
         assert isinstance(plan.options, Options)
         self.me, self.group, self.groups = me, plan.group, (plan.group,)
         self.options = options = plan.options
         rules = Rules(options.tickets, int(options.lease), options.drift, options.guards)
         self.names = plan.members
-        self.leased = Leased(me, plan.group, rules, self._names, chance, persisted=kept)
+        self.leased = Leased(me, plan.group, rules, self._names, chance, persisted=records)
         self.is_founder = me == NodeId(self.names[0])
         self.chance = chance
         self.sequence = self.made = 0
@@ -152,9 +152,9 @@ class Holder:
 
 
 def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
-    return [Holder(me, plan, chance, kept) for plan in plans]
+    return [Holder(me, plan, chance, records) for plan in plans]
 
 
 FAMILY = Family("holders", Options, (*PACKETS, *RECORDS), build, largest_group=100)

@@ -78,7 +78,7 @@ def assert_refused(who: Leased, sender: NodeId, packet: Packet, why: str, now: i
         who.receive(step, sender, packet)
     assert encode(who) == before
     assert not step.sent
-    assert not step.kept
+    assert not step.records
 
 
 def sets(number: int, *replicas: NodeId) -> Configuration:

@@ -214,7 +214,7 @@ class Holder:
 
 
 def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
     return [Holder(me, plan, chance) for plan in plans]
 

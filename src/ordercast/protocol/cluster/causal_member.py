@@ -441,12 +441,12 @@ def _due(queue: deque[tuple[int, int]], now: int) -> Iterator[int]:
 
 
 def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
     """One machine a cluster: clusters know nothing of each other."""
     machines: list[Machine] = []
     for plan in plans:
         assert isinstance(plan.options, CausalOptions)
         tickets_for = None if plan.options.ownership == "fixed" else leased_tickets
-        machines.append(CausalMember(me, plan, chance, tickets_for, kept))
+        machines.append(CausalMember(me, plan, chance, tickets_for, records))
     return machines

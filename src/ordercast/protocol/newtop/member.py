@@ -433,7 +433,7 @@ def _leaves_behind(epoch: GroupEpoch, current: GroupEpoch | None) -> bool:
 
 
 def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
     """One machine for all groups: what can be delivered depends on all of them."""
     return [NewtopMember(me, plans)]

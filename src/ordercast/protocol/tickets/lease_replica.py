@@ -112,7 +112,7 @@ class LeaseReplica:
 
     def _persist(self, step: Step) -> None:
         assert self.configuration is not None
-        step.keep(
+        step.persist(
             ReplicaRecord(
                 self.group,
                 self.cluster,
@@ -172,7 +172,7 @@ class LeaseReplica:
 
     def _persist_entry(self, step: Step, ticket: int) -> None:
         entry = self.register.entries[ticket]
-        step.keep(
+        step.persist(
             EntryRecord(self.group, self.serves, ticket, entry.epoch, entry.owner, entry.mode)
         )
 

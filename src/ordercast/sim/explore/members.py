@@ -62,11 +62,13 @@ class Core:
     """One state of one process. Compare by identity."""
 
     __slots__ = (
-        *("accepting", "alive", "clock", "frozen", "id", "kept", "node", "machines"),
+        *("accepting", "alive", "clock", "frozen", "id", "records", "node", "machines"),
         *("submitted", "timers"),
     )
 
-    def __init__(self, node: NodeId, kept: tuple[Packet, ...], clock: int, submitted: int) -> None:
+    def __init__(
+        self, node: NodeId, records: tuple[Packet, ...], clock: int, submitted: int
+    ) -> None:
         self.id = -1
         self.node = node
         self.alive = False
@@ -74,7 +76,7 @@ class Core:
         # (machine, timer, when it would run out), in the order of their encodings
         self.timers: tuple[tuple[int, Timer, int], ...] = ()
         self.clock = clock  # nanoseconds by a true clock; stands still unless there are clocks
-        self.kept = kept  # on disk
+        self.records = records  # on disk
         self.submitted = submitted  # by all incarnations
         self.accepting: tuple[str, ...] = ()  # groups
         self.frozen: Frozen = {}
@@ -122,7 +124,7 @@ class Call:
     def __init__(self, members: Members, core: Core) -> None:
         self._members = members
         node = core.node if core.alive else NodeId(core.node.name, core.node.incarnation + 1)
-        self.core = Core(node, core.kept, core.clock, core.submitted)  # what it becomes
+        self.core = Core(node, core.records, core.clock, core.submitted)  # what it becomes
         self.core.alive = True
         self.sent: list[Sending] = []
         self.items: list[Any] = []  # for the log
@@ -189,7 +191,7 @@ class Call:
         """Nothing to do: the timers that are left are part of the core."""
 
     def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
-        self.core.kept += tuple(records)
+        self.core.records += tuple(records)
         done()
 
     def hear(self, seat: Seat, output: Heard) -> None:
@@ -252,7 +254,7 @@ class Members:
             return core
         found = self._later.get((core.id, clock))
         if found is None:
-            after = Core(core.node, core.kept, clock, core.submitted)
+            after = Core(core.node, core.records, clock, core.submitted)
             after.alive, after.machines, after.timers = core.alive, core.machines, core.timers
             found = self._later[core.id, clock] = self._intern(after, core.frozen)
         return found
@@ -290,11 +292,11 @@ class Members:
     def _call(self, core: Core, machine_input: MachineInput) -> Reaction:
         kind, *arguments = machine_input
         if kind == "crash":
-            after = Core(core.node, core.kept, core.clock, core.submitted)
+            after = Core(core.node, core.records, core.clock, core.submitted)
             return Reaction(self._intern(after, {}), (), self._entry(after, [Note("crash", {})]))
         call = Call(self, core)
         if kind == "start":
-            call.start(self.setting.build(call.core.node, list(core.kept)))
+            call.start(self.setting.build(call.core.node, list(core.records)))
             for group in self.setting.sought_by(core.node.name):  # its application wants to send
                 call.host.give(call.host.seats[group], Seek(group, True), call.now())
             return self._reaction(call, {})
@@ -336,7 +338,7 @@ class Members:
 
     def _intern(self, core: Core, known: Frozen) -> Core:
         walk = Walk(known)
-        state = core.node, core.alive, core.submitted, core.clock, core.timers, core.kept
+        state = core.node, core.alive, core.submitted, core.clock, core.timers, core.records
         seen = digest(walk.encode([state, core.machines]))
         found = self._core_of.get(seen)
         if found is None:

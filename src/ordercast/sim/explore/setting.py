@@ -91,7 +91,7 @@ class Setting(msgspec.Struct, frozen=True):
             if name in plan.members and family.needs_permit(plan)
         ]
 
-    def build(self, me: NodeId, kept: Sequence[Packet]) -> list[Machine]:
+    def build(self, me: NodeId, records: Sequence[Packet]) -> list[Machine]:
         """The machines of one incarnation."""
         machines: list[Machine] = []
         own = [
@@ -102,7 +102,7 @@ class Setting(msgspec.Struct, frozen=True):
         ]
         for family, plans in by_machine(own):
             draw = chance.stream(self.seed, "member", family.name, me)
-            machines += family.build(me, plans, draw, kept)
+            machines += family.build(me, plans, draw, records)
         return machines
 
 

@@ -89,9 +89,9 @@ class SingleContact:
 
 
 def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, kept: Sequence[Packet]
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
-    return [CausalMember(me, plan, chance, ring_tickets, kept) for plan in plans]
+    return [CausalMember(me, plan, chance, ring_tickets, records) for plan in plans]
 
 
 # Causal in all but who decides about tickets: traces call it so, and hold it to the same promises.
