@@ -9,7 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from ordercast import Fifo
+from ordercast import Atomic, Causal, Fifo, Gossip, Total, UsageError
+from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, SECOND, Duration, Quantity, Rate, Size
 
 KINDS = [Duration, Size, Rate]
@@ -125,6 +126,19 @@ def test_a_number_and_a_unit_are_a_quantity_of_the_kind_that_has_the_unit(
 def test_a_number_of_any_length_is_read_or_refused() -> None:
     with pytest.raises(ValueError, match="too large"):
         Duration.parse("9" * 400 + "ns")
+
+
+@pytest.mark.parametrize("level", [Fifo, Gossip, Causal, Total, Atomic])
+def test_an_option_that_a_level_does_not_have_is_rejected_with_the_nearest_one(
+    level: type[Level],
+) -> None:
+    name = level.__name__
+    with pytest.raises(UsageError, match=f"unknown option of {name} 'windw_size': did you mean"):
+        level(windw_size=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=f"unknown option of {name} 'xyzzy': known are .*window"):
+        level(xyzzy=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=f"{name} takes options by name"):
+        level(3)  # type: ignore[call-arg]
 
 
 def test_text_where_a_level_has_a_number_is_rejected_with_the_option() -> None:

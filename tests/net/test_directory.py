@@ -276,6 +276,14 @@ def test_a_founder_that_is_in_our_group_is_no_second_one() -> None:
     staged(story, "n2")
 
 
+def test_families_of_one_level_differ_by_the_option_that_chooses() -> None:
+    ours = {"kind": "total", "members": "open", "window": "64", "Total.by": "everyone"}
+    theirs = ours | {"kind": "sequenced", "window": "32", "Total.by": "sequencer"}
+    assert unlike(ours, theirs) == "Total.by is everyone here and sequencer there"
+    atomic = {"kind": "atomic", "members": "open", "window": "5"}
+    assert unlike(ours, atomic) == "family is total here and atomic there"
+
+
 def test_what_must_be_the_same() -> None:
     ours = {**FIFO, "expect": "3"}
     assert unlike(ours, {**FIFO, "expect": "4"}) == "expect is 3 here and 4 there"

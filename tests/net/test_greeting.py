@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.net.nodes import Cluster, connected, live, place_of, until
 
-from ordercast import Node
+from ordercast import Fifo, Node
 from ordercast.errors import PeerError
 from ordercast.net import connection as connection_module
 from ordercast.net.contacts import PLACES_BYTES
@@ -304,6 +304,30 @@ async def test_nodes_of_two_clusters_reject_each_other_with_the_reason(cluster: 
     await reported_by_both(
         cluster, n1, n2, "the refused node is in cluster 'bank', the refusing one in 'ordercast'"
     )
+
+
+@live
+async def test_the_same_refusal_is_logged_once_and_said_where_a_group_waits(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1")
+    n2 = await cluster.open("n2", cluster="bank", seeds=[place_of(n1)])
+    reason = "the refused node is in cluster 'bank', the refusing one in 'ordercast'"
+    await until(lambda: n2.mesh.counters["refused_by_peers"] > 3)
+    assert len(cluster.log.messages) == 2, "a line at each end"
+    group = n2.join("orders", Fifo())
+    with pytest.raises(TimeoutError, match=f"{place_of(n1)} refused us: {reason}"):
+        await group.ready(timeout=0.1)
+
+
+@live
+async def test_a_refusal_with_another_reason_is_logged_again(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    for number in (1, 2, 1, 2, 3):
+        caller = await cluster.dial(n1)
+        caller.greet("n2", cluster=f"bank-{number}")
+        await caller.refusal()
+    assert len(cluster.log.messages) == 3
 
 
 # --- what a greeting may cost ------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from tests.net.nodes import QUICK, Cluster, connected, live, until
 from tests.net.ordered import QUICK as ORDERED
 
-from ordercast import Causal, Fifo, Group, Mismatch
+from ordercast import Causal, Fifo, Group, Mismatch, Total
 from ordercast.kernel.family import Level
 
 NAMES = ["n1", "n2"]
@@ -46,6 +46,7 @@ async def test_fifo_against_total_is_an_error_of_the_one_that_came_later(cluster
             r"updaters is \['n1'\] here and \['n2'\] there",
         ),
         (Fifo(heartbeat="20ms"), Fifo(), "heartbeat is 20ms here and 50ms there"),
+        (Total(), Total(by="sequencer"), "Total.by is everyone here and sequencer there"),
     ],
 )
 def test_other_options_are_an_error(

@@ -76,6 +76,14 @@ def test_an_open_group_that_cannot_be_is_rejected_with_a_sentence(text: str, wha
     assert_told(f'name = "x"\n{OPEN}{text}\n', what, OPENS)
 
 
+def test_nobody_founds_a_gossip_group() -> None:
+    text = (
+        f'name = "x"\nfamily = "gossip"\n{OPEN}open = true\n'
+        'anchors = ["n1"]\nfounder = "n1" # here\n'
+    )
+    assert_told(text, "nobody founds a gossip group: leave founder out", FAMILIES)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_that_does_not_open_is_named(family: str) -> None:
     closed = {name: one._replace(opens=False) for name, one in FAMILIES.items()}

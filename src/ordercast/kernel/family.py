@@ -14,12 +14,29 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.types import GroupTimes, NodeId
 
 
-class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LevelType(msgspec.StructMeta):
+    """The type of all levels: it refuses options that a level does not have."""
+
+    def __call__(cls, *values: Any, **given: Any) -> Any:
+        if values:
+            first = next(iter(cls.__struct_fields__), "option")
+            raise UsageError(f"{cls.__name__} takes options by name, as in {first}=...")
+        for name in given:
+            if name not in cls.__struct_fields__:
+                what = f"option of {cls.__name__}"
+                raise UsageError(unknown_word(what, name, cls.__struct_fields__))
+        return super().__call__(**given)
+
+
+class Level(
+    msgspec.Struct, metaclass=LevelType, frozen=True, forbid_unknown_fields=True, kw_only=True
+):
     """What an application asks of a group, with options whose defaults work. One type a family.
 
     The options of a family's machines are of this type too: most often the same fields.
@@ -169,6 +186,7 @@ class Family(NamedTuple):
     objection: Callable[[str, Any, Sequence[str] | None], Objection | None] = _no_objection
     not_live: str = ""  # why it runs in simulations only
     opens: bool = False  # whether names that nobody listed may join: its machines take `Acquainted`
+    founded: bool = True  # whether somebody begins an open group: a `founder` can be named then
     personal: frozenset[str] = frozenset()  # options that need not be the same at all members
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
     # One machine of a process serves all groups of all families that have the same `build`.

@@ -6,7 +6,8 @@ whose address nobody knows, or a seed that does not answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ordercast.kernel.family import Plan
@@ -31,12 +32,18 @@ class Absence:
         contacts: Mapping[str, Contact],
         present: Callable[[str], dict[str, bool]],  # `Directory.present`
         seeds: Iterable[str],
+        refused_by: Mapping[str, str] = MappingProxyType({}),  # by place, and why
     ) -> None:
         self._plan = plan
         self._me = me
         self._contacts = contacts
         self._present = present
         self._seeds = tuple(seeds)
+        self._refused_by = refused_by
+
+    def has_company(self) -> bool:
+        """Whether a connected node has joined the group, or waits for it too."""
+        return bool(self._present(self._plan.group))
 
     def before(self) -> Absent:
         """Before this member is in the group."""
@@ -61,6 +68,7 @@ class Absence:
         why = []
         if away:
             why.append(f"{_are(away)} not connected")
+            why += self._refusals({self._contacts[name].place or "" for name in away})
         if unknown:
             more = "add it to [peers], or name a seed that knows it"
             why.append(f"no address of {listing(unknown)} is known: {more}")
@@ -87,6 +95,7 @@ class Absence:
             return Absent(last, f"{why}, or a majority must be here to found it again")
         if not connected:
             where = f"nobody answers at {listing(self._seeds)}" if self._seeds else "nobody is here"
+            where = "; ".join(self._refusals(self._refused_by)) or where
             return Absent((), f"{where}, and this node may not found {plan.group!r} by itself")
         names = tuple(sorted(present)) or tuple(connected)
         if entry.expect:
@@ -97,6 +106,11 @@ class Absence:
             return Absent(names, f"no connected node has joined {plan.group!r}")
         advice = f"give all of them expect={1 + len(present)}, members, or a founder"
         return Absent(names, f"they wait too, and none of them may found {plan.group!r}: {advice}")
+
+    def _refusals(self, places: Collection[str]) -> list[str]:
+        """What nodes that do not talk to us say, at these places."""
+        refused = {place: why for place, why in self._refused_by.items() if place in places}
+        return [f"{place} refused us: {why}" for place, why in sorted(refused.items())[:MOST_NAMES]]
 
 
 def listing(names: Iterable[str]) -> str:

@@ -182,8 +182,7 @@ class Connection(asyncio.Protocol):
             self._handshake.reported(resume.newest)
         elif kind == FrameKind.REFUSE:
             refuse = greeting.decode(body, Refuse)
-            self._incidents.warn("%s refused us: %s", self.contact or self._place(), refuse.reason)
-            self._incidents.count("refused_by_peers")
+            self._refused_by_peer(refuse.reason)
             self._fail_greeting(refuse.reason)
             self.abort()
             self._handshake.refused(refuse)
@@ -199,6 +198,13 @@ class Connection(asyncio.Protocol):
             self._receive_other(self.contact, FrameKind(kind), body)
         else:
             raise PeerError(f"a frame of kind {kind} that has no place here")
+
+    def _refused_by_peer(self, reason: str) -> None:
+        place = self._place()
+        if self.dialled:
+            self._incidents.refused(place, reason)
+        self._incidents.refusal("%s refused us: %s", str(self.contact or place), reason)
+        self._incidents.count("refused_by_peers")
 
     def _receive_other(self, contact: Contact, kind: FrameKind, body: memoryview) -> None:
         assert contact.node is not None
@@ -278,16 +284,25 @@ class Connection(asyncio.Protocol):
         if self._greeting_timer is not None:
             self._greeting_timer.cancel()
         assert self.contact is not None and self.contact.node is not None
+        self._incidents.refused_by.pop(self._place(), None)
         if not self.greeted.done():
             self.greeted.set_result(self.contact.node)
 
-    def refuse(self, reason: str, code: str = "", newest: int = -1) -> None:
+    def refuse_greeting(self, reason: str, code: str, newest: int) -> None:
+        """The other end is not let in. It will try again."""
+        self._incidents.refusal("refusing %s: %s", self.source, reason)
+        self._end_with(Refuse(reason[:500], code, newest))
+
+    def refuse(self, reason: str) -> None:
         """Ends the connection. Both ends log the reason."""
         self._incidents.warn("refusing %s: %s", self.contact or self.source, reason)
+        self._end_with(Refuse(reason[:500]))
+
+    def _end_with(self, refuse: Refuse) -> None:
         if not self.transport.is_closing():
-            self.write(FrameKind.REFUSE, greeting.encode(Refuse(reason[:500], code, newest)))
+            self.write(FrameKind.REFUSE, greeting.encode(refuse))
         self.end()
-        self._lost(reason)
+        self._lost(refuse.reason)
 
     def end(self) -> None:
         """Ends the connection, after what was written."""

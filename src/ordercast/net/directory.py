@@ -308,8 +308,9 @@ class Directory:
 def unlike(ours: dict[str, str], theirs: dict[str, str]) -> str:
     """What is not the same and must be, in words; "": all is well."""
     if ours.get("kind") != theirs.get("kind"):  # then they have hardly an option in common
-        ours = {"kind": ours.get("kind", "")}
-        theirs = {"kind": theirs.get("kind", "")}
+        names = [name for name in ours if "." in name and name in theirs] or ["kind"]
+        ours = {name: ours.get(name, "") for name in names}
+        theirs = {name: theirs.get(name, "") for name in names}
     ours, theirs = dict(ours), dict(theirs)
     listed = {ours.get("members"), theirs.get("members")}
     if BY_PEERS in listed and OPEN not in listed:

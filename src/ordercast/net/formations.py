@@ -7,8 +7,9 @@ Rules.
  2. A call of `reform` waits for the first view of the new formation, or raises why there is none.
  3. The application votes on an invitation at once, ahead of the messages that wait in its stream,
     because the other members wait for the answer. Without a `vote` function the answer is yes.
- 4. A member that joined with other terms than the rest can never be in a formation: its group ends
-    with an error that names the difference.
+ 4. A member that joined with other terms than the rest can never be in a formation. Connected nodes
+    compare their terms (`directory.py`). If this member hears of the difference in another way, and
+    no connected node has joined the group, its group ends with the same error a little later.
 
 A machine is never called from inside one of its own steps: its answer is a later turn of the loop.
 """
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel import inputs
 from ordercast.net.absence import listing
+from ordercast.net.directory import Mismatch
 from ordercast.net.progress import Progress
 from ordercast.types import Event, Invitation, Refused, View
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from ordercast.net.receipt import Receipt
 
 log = logging.getLogger("ordercast.net")
+
+COMPARE_SECONDS = 2.0
+"""Nodes that connect have compared their terms by then."""
 
 Vote: TypeAlias = Callable[[Invitation], bool]
 """The application's vote: whether this member joins the formation."""
@@ -51,7 +56,7 @@ class Formations:
         progress: Progress,
         driver: Driver,
         vote: Vote | None,
-        refuse: Callable[[UsageError], None],  # nobody takes this member into its group
+        refuse: Callable[[Mismatch], None],  # nobody takes this member into its group
     ) -> None:
         self.view: View | None = None  # the last that was installed
         self._group = progress.group
@@ -98,16 +103,16 @@ class Formations:
             self._refused += 1
             self._why = news.why
             if self.view is None and not self._waiting:
-                asyncio.get_running_loop().call_soon(self._end, news.why)
+                asyncio.get_running_loop().call_later(COMPARE_SECONDS, self._end, news.why)
             else:
                 log.warning("%s", news.why)
         else:
             asyncio.get_running_loop().call_soon(self._answer, news)
 
     def _end(self, why: str) -> None:
-        if self._progress.ended is None:
+        if self._progress.ended is None and self.view is None:
             me, name = self._driver.me, self._group
-            self._refuse(UsageError(f"{me} is not taken into {name}: {why}"))
+            self._refuse(Mismatch(f"{me} is not taken into {name}: {why}"))
 
     def _answer(self, invitation: Invitation) -> None:
         if self._progress.ended is None:

@@ -457,4 +457,5 @@ class Group:
         self.node.end(self, Ejected(why))
 
     def _refused(self, why: UsageError) -> None:
-        self.node.end(self, why)
+        if not self.readiness.has_company:  # which would have compared its terms with ours
+            self.node.end(self, why)

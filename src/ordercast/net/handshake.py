@@ -127,7 +127,7 @@ class Handshake:
                 verdict = GreetingOutcome("too many nodes are connected here")
         if verdict.reason:
             self._contacts.incidents.count("refused_greetings")
-            connection.refuse(*verdict[:3])
+            connection.refuse_greeting(*verdict[:3])
             return
         assert contact is not None
         self._meet(contact, connection, hello)

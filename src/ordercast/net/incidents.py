@@ -5,16 +5,26 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from typing import TypeVar
 
 from ordercast.net.log_rate_limit import LogRateLimit
+from ordercast.units import SECOND
 
 log = logging.getLogger("ordercast.net")
+
+REPEATED = 600 * SECOND
+"""How long the same refusal is not logged again: who is refused tries again and again."""
+MOST_REMEMBERED = 256
+"""Refusals that are remembered, of each kind."""
+T = TypeVar("T")
 
 
 class Incidents:
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
+        self.refused_by: dict[str, str] = {}  # by place where we dialled last: why it refused us
         self._limit = LogRateLimit()
+        self._logged: dict[str, int] = {}  # refusals, and when
 
     def count(self, what: str, times: int = 1) -> None:
         self.counters[what] += times
@@ -27,7 +37,26 @@ class Incidents:
                 text = "".join(each if each.isprintable() else "?" for each in text)
             log.warning("%s", text)
 
+    def refusal(self, message: str, who: str, reason: str) -> None:
+        """A greeting was refused, here or by a peer: logged when the reason is a new one."""
+        now, text = time.monotonic_ns(), message % (who, reason)
+        if now - self._logged.get(text, -REPEATED) >= REPEATED:
+            _remember(self._logged, text, now)
+            self.warn("%s", text)
+
+    def refused(self, place: str, reason: str) -> None:
+        """The node at a place that we dialled does not talk to us."""
+        _remember(self.refused_by, place, reason)
+
     def report_suppressed(self, ending: bool = False) -> None:
         count = self._limit.suppressed(time.monotonic_ns(), ending)
         if count:
             log.warning("%d more refusals like these were counted, but not logged", count)
+
+
+def _remember(known: dict[str, T], key: str, value: T) -> None:
+    """The newest last; beyond the limit the oldest goes."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > MOST_REMEMBERED:
+        del known[next(iter(known))]

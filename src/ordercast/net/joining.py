@@ -59,7 +59,8 @@ def plan_of(
         raise UsageError(objection)
     if isinstance(wanted.members, str):
         raise UsageError(f"members: expected a list of names, not the text {wanted.members!r}")
-    family, options = chosen(_checked(level, families), families)
+    level = _checked(level, families)
+    family, options = chosen(level, families)
     if family.not_live:
         raise UsageError(f"{name!r}: {family.not_live}")
     rules = config.group.get(name, GroupRules())
@@ -82,7 +83,7 @@ def plan_of(
     plan = Plan(name, tuple(sorted(set(names))), options, formed=False, entry=entry)
     for advice in family.advice(plan, 0.0):
         log.warning("%s: %s", name, advice)
-    terms = terms_of(family.name, plan, family.personal)
+    terms = terms_of(family.name, plan, family.personal) | _of_level(level, family)
     if entry is None and not wanted.members:
         terms["members"] = BY_PEERS
     if wanted.expect:
@@ -101,6 +102,11 @@ def _check_wanted(name: str, family: Family, wanted: Wanted) -> None:
         raise UsageError(f"{name!r} is {family.name}, which is never open: list its members")
     if expect is not None and founder is not None:
         raise UsageError(f"{name!r}: give a founder, or how many to expect, and not both")
+    if founder is not None and not family.founded:
+        raise UsageError(
+            f"{name!r} is {family.name}, which nobody founds: a member is in it as soon as it "
+            "knows another one. Leave founder out, or say how many to expect"
+        )
     if expect is not None and not 1 <= expect <= family.largest_group:
         most = family.largest_group
         raise UsageError(f"{name!r} cannot expect {expect} members: give 1 to {most}")
@@ -140,6 +146,15 @@ def _checked(level: Level, families: Mapping[str, Family]) -> Level:
     except msgspec.ValidationError as error:
         where, what = located(str(error), kind, given)
         raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
+
+
+def _of_level(level: Level, family: Family) -> dict[str, str]:
+    """The options by which an application chose this family among those of one level: `Total.by`.
+
+    Families that have one in common differ by its value, which says more than their names.
+    """
+    names = [name for name in level.__struct_fields__ if not hasattr(family.options, name)]
+    return {f"{type(level).__name__}.{name}": str(getattr(level, name)) for name in names}
 
 
 def _check_hooks(name: str, family: Family, options: Any, given: Hooks) -> None:

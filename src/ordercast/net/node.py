@@ -409,8 +409,8 @@ class Node:
 
     def absence(self, plan: Plan) -> Absence:
         seeds = (*self.config.seeds, *self.config.peers.values())
-        present = self._directory.present
-        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds)
+        present, refused_by = self._directory.present, self.mesh.incidents.refused_by
+        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by)
 
     def changed(self, name: str) -> None:
         group = self.groups[name]

@@ -59,6 +59,11 @@ class Readiness:
         names = {member.name for member in self.members} | {self._me.name}
         return tuple(sorted(names if self.view is not None else names | self._silent))
 
+    @property
+    def has_company(self) -> bool:
+        """Whether a connected node has joined the group too, on whatever terms."""
+        return self._absence.has_company()
+
     # --- what the machine reports ----------------------------------------------------------------
 
     def heard(self, item: object) -> bool:

@@ -170,6 +170,8 @@ def _open_group(group: GroupSettings, family: Family, where: Where) -> Iterator[
         yield (*where, "open"), f"{name}: {family.name} groups do not open: leave open out"
     if group.formed:
         yield (*where, "formed"), f"{name} is open, so it forms during the run: leave formed out"
+    if group.founder and not family.founded:
+        yield (*where, "founder"), f"{name}: nobody founds a {family.name} group: leave founder out"
     if not anchors:
         yield (*where, "open"), f'{name} is open: say whom all know, as in anchors = ["n1"]'
     founders = [group.founder] if group.founder else []
@@ -182,7 +184,7 @@ def _open_group(group: GroupSettings, family: Family, where: Where) -> Iterator[
         yield (*where, "expect"), f"{name}: {what}"
     if group.expect and group.founder:
         yield (*where, "expect"), f"{name} has a founder, so it waits for no number: leave out one"
-    if len(anchors) > 1 and not group.expect and not group.founder:
+    if len(anchors) > 1 and family.founded and not group.expect and not group.founder:
         what = "with several anchors nobody may found it: add expect = 3, or a founder"
         yield (*where, "anchors"), f"{name}: {what}"
 

@@ -70,6 +70,7 @@ GOSSIP = Family(
     tells_stability=False,
     advice=advice,
     opens=True,
+    founded=False,
     personal=frozenset(_OWN),
     rejoins=True,
     round=lambda options: int(options.round),
@@ -89,6 +90,7 @@ CAUSAL = GOSSIP._replace(
         *RECORDS,
     ),
     build=causal_member.build,
+    founded=True,
     level=Causal,
     promises=Promises(
         (*BASIC_LAWS, "fifo", "optimistic-causal", "ticket-uniqueness"),

@@ -219,16 +219,23 @@ class GossipMember(Spreader[Rumour]):
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         super().__init__(me, plan, chance)
         self.seen = SeenRumours()
-        self._needs_others = plan.entry is not None and not plan.entry.founds
+        # Others that must be there before we are in.
+        self._others_needed = 0
+        if plan.entry is not None and not plan.entry.founds:
+            self._others_needed = max(1, plan.entry.expect - 1)
 
     def start(self, step: Step) -> None:
         super().start(step)
         self._enter_once(step)
 
     def _enter_once(self, step: Step) -> None:
-        """We are in, unless we are to find a member first and have found none."""
-        if not self._is_in and not (self._needs_others and not self.sampler.known()):
+        """We are in, unless we are to find others first and have not found enough."""
+        there = len(self.presence.members()) if self.presence is not None else 0
+        if not self._is_in and (there >= self._others_needed or not self._others_needed):
             self._enter(step)
+
+    def accepts(self, group: str, now: int) -> bool:
+        return self._is_in and self._has_room()  # before, it would reach nobody
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self._has_room(), "the driver asks first"
