@@ -6,6 +6,8 @@ import asyncio
 import re
 import shutil
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from tests.net.nodes import (
@@ -25,10 +27,11 @@ from tests.net.nodes import (
 from tests.net.ordered import Readers, judged, traced
 from tests.net.test_open import enter, found, in_every_family, say
 
-from ordercast import Causal, Group, Node
+from ordercast import Causal, Group, Node, View
 from ordercast.errors import Abandoned, NameTaken
 from ordercast.kernel.family import Level
 from ordercast.net import asking, authority, name_watch
+from ordercast.net.committer import Committer
 from ordercast.net.node import NodeState
 from ordercast.types import NodeId
 from ordercast.wire import greeting
@@ -201,7 +204,7 @@ async def test_a_node_that_started_alone_abandons_its_incarnation_when_told_of_a
     introduce(n1, n2)
     with pytest.raises(Abandoned, match=f"{drawn} is abandoned: others have met n2#2097147"):
         await receipt.wait("stable")
-    await until(lambda: n2.me != drawn)
+    assert n2.me != drawn, "whoever is told may join again at once"
     assert n2.me.incarnation > LARGEST_REPORTED - 5
     assert n2.is_reborn
     group = n2.join(GROUP, QUICK, ["n1", "n2"])
@@ -251,7 +254,6 @@ async def test_a_founder_that_lost_its_folder_comes_back_to_its_group(
     await until(lambda: again.is_reborn)
     if not group.is_open:
         assert isinstance(group.ended, Abandoned)
-        await until(lambda: again.state is NodeState.OPEN)
         group = again.join("orders", level)
     await group.ready()
     await until(lambda: again.me in second.members and n2.me in group.members)
@@ -299,6 +301,50 @@ async def test_a_liar_cannot_use_up_the_numbers_of_a_name(cluster: Cluster) -> N
     assert n1.me == NodeId("n1")
     honest = await cluster.dial(n1)
     await honest.connect("n3")
+
+
+@live
+async def test_an_application_that_joins_in_a_loop_goes_on_after_an_abandonment(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1")
+    views: list[View] = []
+
+    async def application() -> None:
+        while True:
+            with suppress(Abandoned):
+                async with n1.join(GROUP, QUICK, ["n1"]) as group:
+                    async for item in group:
+                        assert isinstance(item, View)
+                        views.append(item)
+
+    running = asyncio.create_task(application())
+    await until(lambda: views)
+    teller = await cluster.dial(n1)
+    await teller.connect("n2", newest={"n1": 1000})
+    await until(lambda: len(views) == 2)
+    assert [view.members[0].incarnation > 1000 for view in views] == [False, True]
+    running.cancel()
+    await asyncio.wait([running])
+
+
+@live
+async def test_a_group_can_be_left_while_its_node_begins_anew(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    group = n1.join(GROUP, QUICK, ["n1"])
+    await group.ready()
+    slow_disk: list[Callable[[], None]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Committer, "forget", lambda self, group, done: slow_disk.append(done))
+        n1.mesh.handshake.reported(1000)
+        await until(lambda: n1.state is NodeState.BROKEN)
+    await group.leave()
+    assert not group.is_open
+    for done in slow_disk:
+        done()
+    assert n1.state is NodeState.OPEN
+    assert n1.me.incarnation > 1000
+    await n1.join(GROUP, QUICK, ["n1"]).ready()
 
 
 @live

@@ -43,7 +43,7 @@ from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
 from ordercast.net.message import GroupClosed
-from ordercast.net.node import Node, NodeState, open_node
+from ordercast.net.node import Node, open_node
 from ordercast.net.receipt import Receipt
 from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
@@ -229,8 +229,6 @@ class LiveMember:
         except Abandoned:
             for task in session.tasks:
                 task.cancel()
-            while self._node.state is not NodeState.OPEN:
-                await asyncio.sleep(MEETING_SECONDS)
             if self._sessions.get(name) is session:
                 del self._sessions[name]
                 await self._join_again(name)

@@ -98,3 +98,9 @@ def data_folder(config: Config) -> Path:
             f'data = "FOLDER", or set ORDERCAST_DATA'
         ) from error
     return state / "ordercast" / place
+
+
+def former_folder(config: Config) -> Path | None:
+    """Where this node may have data that it does not look at: in the working directory."""
+    former = Path(".ordercast") / config.name
+    return former.absolute() if config.data is None and former.is_dir() else None

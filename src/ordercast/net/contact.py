@@ -123,6 +123,15 @@ class Contact:
     def __str__(self) -> str:
         return str(self.node or self.name)
 
+    def status(self) -> dict[str, Any]:
+        """How it is, as plain values."""
+        return {
+            "incarnation": str(self.node) if self.node else None,
+            "place": self.place,
+            "connected": self.connection is not None,
+            "link_bytes": self.link.size if self.link else 0,
+        }
+
     # --- its incarnation -----------------------------------------------------------------------
 
     @property

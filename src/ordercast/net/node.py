@@ -32,7 +32,7 @@ from ordercast.net.absence import Absence
 from ordercast.net.asking import Answers, ask
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
-from ordercast.net.config import Config, data_folder
+from ordercast.net.config import Config, data_folder, former_folder
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.directory import Directory, OwnGroup
@@ -129,12 +129,11 @@ class Node:
         self.driver.host.row("start")
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
         log.info("%s keeps its data in %s", self.me, folder)
-        former = Path(".ordercast") / config.name
-        if config.data is None and former.is_dir():
-            log.warning(
-                "%s keeps its data in %s, and not in %s, which is there too: move it, or give data",
-                *(self.me, folder, former.absolute()),
+        if (former := former_folder(config)) is not None:
+            doubt = (
+                "%s keeps its data in %s, and not in %s, which is there too: move it, or give data"
             )
+            log.warning(doubt, self.me, folder, former)
         return self
 
     async def _incarnation(self) -> Incarnation:
@@ -252,11 +251,16 @@ class Node:
         why.__cause__ = because
         self._broken, self.state = why, NodeState.BROKEN
         self.driver.close()
+        if not isinstance(why, Abandoned):  # or the groups end when the next one is there
+            self._end_groups()
+        self.driver.host.row("crash", cause=cause)  # last: it fails if the trace cannot be written
+
+    def _end_groups(self) -> None:
+        assert self._broken is not None
         for group in list(self.groups.values()):
-            group.close(why)
+            group.close(self._broken)
             self._directory.left(group.name)
         self.groups.clear()
-        self.driver.host.row("crash", cause=cause)  # last: it fails if the trace cannot be written
 
     # --- another incarnation -----------------------------------------------------------------
 
@@ -286,7 +290,7 @@ class Node:
             return
         why = Abandoned(
             f"{self.me} is abandoned: others have met {NodeId(self.me.name, newest)}. The node "
-            "goes on as a newer incarnation: join its groups again"
+            "goes on as a newer incarnation. Call node.join again for each of its groups"
         )
         kept = {record.group for record in self.store.records()} | set(self.groups)
         self._break(why, None, "abandoned")
@@ -314,20 +318,16 @@ class Node:
         self._directory.me = self.me
         self.datagrams.wrapper = self._protection.wrapper(self.me)
         self.mesh.become(us)
+        self._end_groups()  # not before: an application that is told joins again at once
         self._broken, self.state = None, NodeState.OPEN
         self.driver.host.row("start")
         log.warning("%s goes on as %s", above.name, self.me)
 
     def status(self) -> dict[str, Any]:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""
+        full = self.driver.backpressure.full
         peers = {
-            contact.name: {
-                "incarnation": str(contact.node) if contact.node else None,
-                "place": contact.place,
-                "connected": contact.connection is not None,
-                "link_bytes": contact.link.size if contact.link else 0,
-                "full": contact.name in self.driver.backpressure.full,
-            }
+            contact.name: {**contact.status(), "full": contact.name in full}
             for contact in list(self.mesh.contacts.values())
         }
         return {
@@ -456,11 +456,11 @@ class Node:
     def _over(self, group: Group, why: OrdercastError, sound: bool) -> None:
         group.close(why)  # first: it must send nothing after the others know that we left
         machine = self.driver.machine(group.name)
-        assert machine is not None
-        self.driver.leave(group.name)
+        if machine is not None:  # otherwise this incarnation is over, and the next one not there
+            self.driver.leave(group.name)
+            self._machines.over(group.departure.plan, machine, sound)
         self.groups.pop(group.name, None)
         self._directory.left(group.name)
-        self._machines.over(group.departure.plan, machine, sound)
 
 
 def _opened_store(folder: Path, codec: Codec) -> FileStore:
