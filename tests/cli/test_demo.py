@@ -26,6 +26,7 @@ def test_the_demo_shows_the_kill_the_laws_the_sweep_and_the_bug(ordercast, tmp_p
         "n2 starts again, as incarnation 1",
         "✓ optimistic-causal",
         "✓ ticket-uniqueness",
+        "The laws completeness and causal were not asked",
         "What is recovery good for?",
         "And if there were a bug?",
         "agreement is broken",
@@ -34,6 +35,7 @@ def test_the_demo_shows_the_kill_the_laws_the_sweep_and_the_bug(ordercast, tmp_p
     assert "Traceback" not in ran.err
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert "The live group kept all that it promised. In the sweep: all promised laws hold" in page
+    assert "The laws completeness and causal were not asked" in page
     assert page.count("<svg") >= 4, "two figures, a diagram, and the head of its arrows"
     assert re.search(r"n4 may update: it has ticket \d, which n2 left \d\.\d s ago", page)
 

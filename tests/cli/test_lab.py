@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ordercast.cli.lab import exit_code
+from ordercast.spark.trials import Manifest
+from ordercast.trace.parquet import load_pyarrow
+
 BASE = """name = "base"
 family = "causal"
 processes = 3
@@ -36,6 +40,54 @@ def test_an_experiment_becomes_a_table_and_a_file(ordercast, tmp_path: Path) -> 
     told = [json.loads(line) for line in again.out.splitlines()]
     assert [one["settings"] for one in told] == [{"network.loss": 0.0}, {"network.loss": 0.1}]
     assert all(one["runs"] == 2 and one["broken"] == 0 for one in told)
+
+
+@pytest.mark.slow
+def test_laws_that_were_not_asked_are_counted_and_named(ordercast, tmp_path: Path) -> None:
+    path = written(tmp_path, "[grid]\nprocesses = [3, 4]\n")
+    with (tmp_path / "base.toml").open("a", encoding="utf-8") as base:
+        base.write('fault = [{ kind = "leave", nodes = ["n3"], at = "500ms" }]\n')
+    to_one_place = ("--out", tmp_path / "out", "--master", "local[1,4]")
+    ran = ordercast("lab", path, *to_one_place)
+    assert ran.code == 0, ran.err
+    sentence = (
+        "4 of 4 runs, the first with seed 1. The laws completeness and causal were not asked: the "
+        "family causal promises them only while nothing fails, and here n3 left g."
+    )
+    assert sentence in ran.out.splitlines()
+    assert sentence in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    told = ordercast("lab", path, *to_one_place, "--json").out.splitlines()
+    assert [json.loads(line)["not_asked"] for line in told] == [2, 2]
+    table = load_pyarrow().parquet.read_table(tmp_path / "out" / "results.parquet")
+    assert table.column("not_asked").to_pylist() == ["completeness; causal"] * 4
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "code"),
+    [
+        (["holds", "holds"], None, 0),
+        (["holds", "unknown"], None, 3),
+        (["unknown", "broken"], None, 1),
+        (["unknown"], "AssertionError", 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_run(
+    answers: list[str], error: str | None, code: int
+) -> None:
+    runs = [
+        Manifest(
+            id=f"r-{seed}",
+            place=0,
+            seed=seed,
+            settings={},
+            ending="finished",
+            laws={"fifo": answer},
+            broken=["fifo: it fell"] if answer == "broken" else [],
+            error=error,
+        )
+        for seed, answer in enumerate(answers)
+    ]
+    assert exit_code(runs) == code
 
 
 def test_a_wrong_experiment_is_reported_in_one_sentence(ordercast, tmp_path: Path) -> None:

@@ -29,6 +29,23 @@ def test_a_family_may_be_in_a_module_beside_its_scenario(
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("beside", ["experiments", "scenarios"])
+def test_in_a_sweep_a_family_may_be_in_a_module_beside_the_experiment_or_its_scenario(
+    ordercast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for folder in ("experiments", "scenarios"):
+        (tmp_path / folder).mkdir()
+    module = f"family_beside_{beside}"
+    (tmp_path / beside / f"{module}.py").write_text("from ordercast.protocol.fifo import FAMILY\n")
+    (tmp_path / "scenarios" / "base.toml").write_text(SCENARIO.format(module))
+    path = tmp_path / "experiments" / "e.toml"
+    path.write_text('name = "e"\nscenario = "../scenarios/base.toml"\n')
+    ran = ordercast("lab", path, "--out", tmp_path / "out", "--master", "local[1,4]")
+    assert ran.code == 0, ran.out + ran.err
+
+
 def test_a_scenario_and_an_experiment_are_told_apart(ordercast) -> None:
     ran = ordercast("sim", "experiments/small.toml", "--seed", 1)
     assert ran.code == 2

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ordercast.cli.main import main
+from ordercast.report.narrative import tell
 from ordercast.report.run_page import run_page
 from ordercast.testing import simulate
 from ordercast.trace.parquet import write_trace
@@ -57,6 +58,39 @@ def test_a_run_with_an_undecided_law_is_in_doubt_and_not_broken(tmp_path: Path) 
     assert page.lead == "No law was broken, but not every law of the run could be decided."
     write_trace(tmp_path, simulate(MEMBERS, 1).trace)
     assert "but not every law of 1 of 2 runs could be decided" in run_page(tmp_path).lead
+
+
+def test_a_member_that_joins_with_the_run_is_not_told_but_a_later_one_is() -> None:
+    """Live processes start, and wait for each other, before the run begins."""
+    text = "run r start=1s\nn1 start at=1ms\nn2 start at=2ms\nn1 join at=1005ms\nn2 join at=2s\n"
+    assert [line.text for line in tell(parse_history(text))] == ["n2 joins g"]
+
+
+LEFT = "run r{} family=causal ending=finished\nn1 join\nn2 join\nn2 leave\n"
+
+
+def test_laws_that_were_not_asked_are_in_the_lead_and_in_the_table(tmp_path: Path) -> None:
+    write_trace(tmp_path, parse_history(LEFT.format(1)))
+    page = run_page(tmp_path)
+    assert page.lead == "The run r1 kept every law. Not asked, because something failed: 2 laws."
+    (laws,) = (section for section in page.sections if section.id == "laws-r1")
+    assert laws.about == [
+        "The laws completeness and causal were not asked: the family causal promises them only "
+        "while nothing fails, and here n2 left g."
+    ]
+    answers = {row[0].text: row[1].text for row in laws.parts[0].rows}
+    assert answers["completeness"] == answers["causal"] == "not asked"
+    assert answers["optimistic-causal"] == "holds"
+    write_trace(tmp_path, parse_history(LEFT.format(2).replace("leave", "stop")))
+    lead = run_page(tmp_path).lead
+    assert lead == "2 runs kept every law. In 1 of them laws were not asked: something failed."
+
+
+def test_a_run_of_an_unknown_family_is_judged_by_all_laws_and_says_so(tmp_path: Path) -> None:
+    write_trace(tmp_path, parse_history(LEFT.format(1).replace("causal", "casual")))
+    (laws,) = (section for section in run_page(tmp_path).sections if section.id == "laws-r1")
+    said = "All laws are judged: unknown family 'casual': did you mean 'causal'?"
+    assert laws.about == [said]
 
 
 def test_a_run_that_was_cut_off_has_a_page_too(

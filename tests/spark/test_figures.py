@@ -42,6 +42,7 @@ def combinations(lines: int = 2) -> list[Combination]:
             3,
             0,
             0,
+            0,
             {"lost_share": Estimate(0.01 * load * (line + 1), 0.005)},
         )
         for line in range(lines)

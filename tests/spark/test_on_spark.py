@@ -18,7 +18,7 @@ from ordercast.spark.laws import judge_lake
 from ordercast.spark.results import write_results
 from ordercast.spark.session import open_session, resource_managers, with_retries
 from ordercast.spark.sweep import do_tasks, sweep
-from ordercast.spark.trials import manifest_path
+from ordercast.spark.trials import MANIFEST_VERSION, manifest_path
 from ordercast.trace.lake import find_runs
 from ordercast.trace.parquet import write_trace
 from ordercast.trace.text import parse_history
@@ -91,8 +91,9 @@ def test_unusable_results_of_a_sweep_are_repeated_and_reported_once(
     out = tmp_path / "out"
     first = sweep(spark, trials, out, "none")
     good = [manifest_path(out, trial.id).read_bytes() for trial in trials]
+    now = b'"version":%d' % MANIFEST_VERSION
     manifest_path(out, trials[0].id).write_bytes(good[0][:40])
-    manifest_path(out, trials[1].id).write_bytes(good[1].replace(b'"version":2', b'"version":7'))
+    manifest_path(out, trials[1].id).write_bytes(good[1].replace(now, b'"version":7'))
     manifest_path(out, trials[2].id).write_bytes(
         good[2].replace(b'"done":true', b'"done":false').replace(b"finished", b"failed")
     )
@@ -141,7 +142,7 @@ def test_two_sweeps_do_not_write_to_one_folder(tmp_path: Path) -> None:
 
 def test_functions_for_workers_are_sent_by_name() -> None:
     """Workers import it, so that nothing of ours is sent along."""
-    sent = cloudpickle.dumps(partial(do_tasks, "out", "none"))
+    sent = cloudpickle.dumps(partial(do_tasks, "out", "none", []))
     assert len(sent) < 200
     assert pickle.loads(sent).func is do_tasks
 

@@ -14,7 +14,13 @@ from ordercast.errors import DiskError, UsageError
 from ordercast.spark.experiment import Trial, load_experiment
 from ordercast.spark.results import combine, estimate, write_results
 from ordercast.spark.sweep import TASK_SECONDS, TRIALS_A_TASK, pack, probes_of
-from ordercast.spark.trials import Manifest, manifest_path, read_manifest, run_trial
+from ordercast.spark.trials import (
+    MANIFEST_VERSION,
+    Manifest,
+    manifest_path,
+    read_manifest,
+    run_trial,
+)
 from ordercast.trace.lake import find_runs, read_run
 
 TICKETS = Path(__file__).resolve().parents[2] / "experiments" / "tickets.toml"
@@ -70,7 +76,7 @@ def test_a_finished_trial_is_not_repeated(tmp_path: Path) -> None:
         lambda data: data[:50],
         lambda data: b"",
         lambda data: b"\xff\x00 garbage",
-        lambda data: data.replace(b'"version":2', b'"version":99'),
+        lambda data: data.replace(b'"version":%d' % MANIFEST_VERSION, b'"version":99'),
         lambda data: data.replace(b'"trace_version":', b'"trace_version":9'),
         lambda data: data.replace(b'"ordercast":"', b'"ordercast":"0.0.old-'),
     ],

@@ -6,12 +6,13 @@ no loss, no restart and no member that left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.verdict import Answer, Verdict
+from ordercast.errors import unknown_word
 from ordercast.kernel.family import Family
 from ordercast.trace.schema import Header, Row, Trace
 from ordercast.types import name_of
@@ -43,6 +44,27 @@ class NotAsked(msgspec.Struct, frozen=True):
         laws = f"laws {', '.join(most)} and {last} were" if most else f"law {last} was"
         promise = f"the family {self.family} promises {'them' if most else 'it'}"
         return f"The {laws} not asked: {promise} only while nothing fails, and here {self.why}."
+
+
+def not_asked_in(runs: Sequence[tuple[int, Sequence[NotAsked]]]) -> list[str]:
+    """What was not asked of these runs, given with their seeds: a sentence for the same laws."""
+    same: dict[tuple[str, ...], list[tuple[int, NotAsked]]] = {}
+    for seed, left_out in runs:
+        for one in left_out:
+            same.setdefault((one.family, *one.laws), []).append((seed, one))
+    return [
+        f"{len(several)} of {len(runs)} runs, the first with seed {several[0][0]}. {several[0][1]}"
+        if len(runs) > 1
+        else str(several[0][1])
+        for several in same.values()
+    ]
+
+
+def unknown_family(family: str | None, promises: FamilyPromises = PROMISES) -> str | None:
+    """What to say of a run whose family is named, and nobody knows what it promises."""
+    if family is None or family in promises:
+        return None
+    return f"All laws are judged: {unknown_word('family', family, promises)}"
 
 
 def families_of(header: Header) -> dict[str, list[str]]:

@@ -12,10 +12,10 @@ from rich.text import Text
 from ordercast.check.explain import explain
 from ordercast.check.history import PROMISES, FamilyPromises
 from ordercast.check.laws import judge_run, named
-from ordercast.check.promise import NotAsked, promises_with
+from ordercast.check.promise import NotAsked, promises_with, unknown_family
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
-from ordercast.errors import TraceError, UsageError, unknown_word
+from ordercast.errors import TraceError, UsageError
 from ordercast.levels import find_family
 from ordercast.spark.session import EMBEDDED
 from ordercast.trace.lake import find_runs, read_lake
@@ -74,10 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     for judged in _judged_runs(arguments, laws):
         if judged.error is not None:
             raise TraceError(judged.error)
-        family = judged.family
-        if family is not None and family not in _promises(arguments) and laws is None:
-            why = unknown_word("family", family, PROMISES)
-            screen.stderr().print(f"{judged.run}: {why} All laws are judged.", markup=False)
+        if laws is None and (why := unknown_family(judged.family, _promises(arguments))):
+            screen.stderr().print(f"{judged.run}: {why}", markup=False)
         verdicts = judged.verdicts
         answers += [verdict.answer for verdict in verdicts]
         if arguments.json:

@@ -22,8 +22,8 @@ from rich.text import Text
 
 from ordercast.check.context import rows_around
 from ordercast.check.explain import explain
-from ordercast.check.laws import LAWS
-from ordercast.check.verdict import Answer, Verdict
+from ordercast.check.laws import LAWS, Checked
+from ordercast.check.verdict import Answer
 from ordercast.cli import screen
 from ordercast.cli.live import LiveResult, judge, narrate
 from ordercast.errors import OrdercastError, UsageError
@@ -146,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     try:
-        from ordercast.report.demo_page import Bug, JudgedTrace, demo_page
+        from ordercast.report.demo_page import Bug, demo_page
         from ordercast.report.page import write_page
         from ordercast.report.sweep_page import PAGE
         from ordercast.spark.session import open_session
@@ -162,16 +162,15 @@ def _run(arguments: argparse.Namespace) -> int:
     _print_members(out, lived.trace)
     _title(out, "Were the promises kept?", "Spark starts: it takes some seconds.")
     with open_session(arguments.master, light=True) as spark:
-        verdicts = _judge(out, spark, folder, lived)
+        judged = _judge(out, spark, folder, lived)
         wrong = _sweep(out, spark, folder, arguments.seed)
     simulated, seed = _find_bug(arguments.seed)
     _print_bug(out, simulated, seed)
-    told = JudgedTrace(lived.trace, verdicts)
     bug = Bug(simulated.trace, simulated.broken[0], seed, BUG)
     path = folder / PAGE
-    write_page(path, demo_page(told, folder / "sweep", bug))
+    write_page(path, demo_page(lived.trace, judged, folder / "sweep", bug))
     out.print(f"[bold]All of it on one page:[/] {path}\n")
-    return 1 if wrong or any(one.answer is Answer.BROKEN for one in verdicts) else 0
+    return 1 if wrong or any(one.answer is Answer.BROKEN for one in judged.verdicts) else 0
 
 
 def _welcome(out: Console, folder: Path) -> None:
@@ -255,7 +254,7 @@ def _print_members(out: Console, trace: Trace) -> None:
 # --- Spark -------------------------------------------------------------------------------------
 
 
-def _judge(out: Console, spark: Any, folder: Path, lived: LiveResult) -> list[Verdict]:
+def _judge(out: Console, spark: Any, folder: Path, lived: LiveResult) -> Checked:
     from ordercast.spark.laws import judge_lake
 
     run = run_folder(folder / "lake", lived.trace.header.run)
@@ -272,12 +271,14 @@ def _judge(out: Console, spark: Any, folder: Path, lived: LiveResult) -> list[Ve
     for verdict in judged.verdicts:
         if verdict.answer is not Answer.HOLDS:
             out.print(explain(verdict, screen.explanation_width()), markup=False)
-    return judged.verdicts
+    for left_out in judged.not_asked:
+        out.print(f"\n{left_out}", markup=False)
+    return Checked(judged.verdicts, judged.not_asked)
 
 
 def _sweep(out: Console, spark: Any, folder: Path, seed: int) -> bool:
     """Whether anything went wrong in it."""
-    from ordercast.cli.lab import print_combinations, run_experiment
+    from ordercast.cli.lab import exit_code, load, print_results, run_experiment
 
     place = folder / "sweep"
     place.mkdir(parents=True, exist_ok=True)
@@ -289,9 +290,9 @@ def _sweep(out: Console, spark: Any, folder: Path, seed: int) -> bool:
         "What is recovery good for?",
         "25 processes with thrifty gossip, simulated in Spark's tasks:",
     )
-    combinations, wrong = run_experiment(spark, file, place)
-    print_combinations(combinations)
-    return wrong > 0
+    manifests = run_experiment(spark, load(file), place)
+    print_results(manifests)
+    return exit_code(manifests) != 0
 
 
 # --- a bug -------------------------------------------------------------------------------------

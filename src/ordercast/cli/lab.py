@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rich import box
 from rich.table import Table
 
+from ordercast.check.promise import not_asked_in
+from ordercast.check.verdict import Answer
 from ordercast.cli import screen
+from ordercast.cli.modules import find_beside
 from ordercast.errors import UsageError
 from ordercast.settings import read_source
 from ordercast.spark.session import EMBEDDED
@@ -47,39 +50,55 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         from ordercast.cli.report import write_report
-        from ordercast.spark.experiment import load_experiment
-        from ordercast.spark.results import RESULTS
+        from ordercast.spark.results import RESULTS, combine
         from ordercast.spark.session import open_session
     except ModuleNotFoundError as error:
         raise UsageError(f'sweeps need {error.name}: pip install "ordercast[spark]"') from error
-    load_experiment(arguments.experiment)  # what is wrong with it is told before Spark starts
+    loaded = load(arguments.experiment)  # what is wrong with it is told before Spark starts
     out = arguments.out or Path("out") / arguments.experiment.stem
     with open_session(arguments.master, light=True) as spark:
-        combinations, wrong = run_experiment(spark, arguments.experiment, out)
+        manifests = run_experiment(spark, loaded, out)
     if arguments.json:
-        for each in combinations:
+        for each in combine(manifests):
             screen.json_line(each._asdict())
     else:
-        print_combinations(combinations)
+        print_results(manifests)
         screen.stdout().print(f"all metrics: {out / RESULTS}", markup=False)
     try:
         told = f"the report: {write_report(out)}"
     except UsageError as error:  # pages are an extra, and the metrics are written
         told = f"no report: {error}"
     screen.stderr().print(told, markup=False)
-    return 1 if wrong else 0
+    return exit_code(manifests)
 
 
-def run_experiment(spark: Any, file: Path, out: Path) -> tuple[list[Any], int]:
-    """Does what is not done of an experiment: its combinations, and how many runs went wrong."""
+class LoadedExperiment(NamedTuple):
+    experiment: Any
+    trials: list[Any]
+    scenario: dict[str, Any]  # as it is before the grid changes it
+    folders: list[str]  # where modules of families may be
+
+
+def load(file: Path) -> LoadedExperiment:
+    """The experiment in a file, and the scenario that it varies. UsageError: one is wrong."""
     from ordercast.spark.experiment import load_experiment
+
+    named = read_source(file, "an experiment").document.get("scenario")
+    scenario = file.parent / named if isinstance(named, str) else file
+    folders = find_beside(file, scenario)
+    return LoadedExperiment(
+        *load_experiment(file), read_source(scenario, "a scenario").document, folders
+    )
+
+
+def run_experiment(spark: Any, loaded: LoadedExperiment, out: Path) -> list[Any]:
+    """Does what is not done of an experiment. Returns the manifests of all its runs."""
     from ordercast.spark.outcome import write_outcome
-    from ordercast.spark.results import combine, write_results
+    from ordercast.spark.results import write_results
     from ordercast.spark.sweep import sweep
 
-    experiment, trials = load_experiment(file)
-    base = read_source(file.parent / experiment.scenario, "a scenario").document
-    write_outcome(out, experiment, base, trials)
+    experiment, trials, scenario, folders = loaded
+    write_outcome(out, experiment, scenario, trials)
     console = screen.stderr()
     console.print(f"{experiment.name}: {len(trials)} runs into {out}", markup=False)
     progress = screen.progress(console)
@@ -92,13 +111,26 @@ def run_experiment(spark: Any, file: Path, out: Path) -> tuple[list[Any], int]:
             experiment.keep.traces,
             lambda done: progress.update(task, completed=done),
             lambda sentence: console.print(sentence, markup=False),
+            folders,
         )
     write_results(out, manifests)
-    return combine(manifests), _conclude(manifests, trials, out)
+    _name_broken(manifests, trials, out)
+    return manifests
 
 
-def print_combinations(combinations: list[Any]) -> None:
-    screen.stdout().print(_table(combinations))
+def exit_code(manifests: list[Any]) -> int:
+    if any(one.broken or one.error for one in manifests):
+        return 1
+    return 3 if any(Answer.UNKNOWN in one.laws.values() for one in manifests) else 0
+
+
+def print_results(manifests: list[Any]) -> None:
+    from ordercast.spark.results import combine
+
+    out = screen.stdout()
+    out.print(_table(combine(manifests)))
+    for sentence in not_asked_in([(one.seed, one.not_asked) for one in manifests]):
+        out.print(sentence, markup=False)
 
 
 def _table(combinations: list[Any]) -> Table:
@@ -123,8 +155,8 @@ def _estimate(estimate: Any) -> str:
     return f"{float(f'{estimate.value:.3g}'):.6g}{margin}"
 
 
-def _conclude(manifests: list[Any], trials: list[Any], out: Path) -> int:
-    """Names the runs that broke, each with the command that shows it again, and counts them."""
+def _name_broken(manifests: list[Any], trials: list[Any], out: Path) -> None:
+    """The runs that broke, each with the command that shows it again."""
     from ordercast.spark.outcome import SCENARIOS
     from ordercast.spark.tune import settled
 
@@ -140,4 +172,3 @@ def _conclude(manifests: list[Any], trials: list[Any], out: Path) -> int:
         screen.stderr().print(f"{one.id}: {why}\n    again: {again}", markup=False)
     if len(wrong) > 10:
         screen.stderr().print(f"and {len(wrong) - 10} more")
-    return len(wrong)

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
-from pathlib import Path
 
 import ordercast
+from ordercast.cli.modules import find_beside
 from ordercast.errors import UnreachableError, UsageError, unknown_word
 
 FINE, BROKEN, WRONG_USAGE, UNDECIDED, UNREACHABLE = range(5)
@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words and not words[0].startswith("-") and words[0] not in commands:
             raise UsageError(unknown_word("command", words[0], commands))
         chosen = parser.parse_args(words)
-        _find_modules(chosen)
+        files = (getattr(chosen, name, None) for name in ("scenario", "config"))
+        find_beside(*filter(None, files))
         code: int = chosen.run(chosen)
         sys.stdout.flush()
         return code
@@ -81,14 +82,3 @@ def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
     for command in (demo, sim, live, check, lab, report, plan, node, members, forget, ca):
         command.add_to(commands)
     return parser, commands.choices
-
-
-def _find_modules(chosen: argparse.Namespace) -> None:
-    """A file names a family as `module:object`: the module may lie beside it, or here.
-
-    Behind all other folders, so that no file there takes the place of an installed module.
-    """
-    files = (getattr(chosen, name, None) for name in ("scenario", "config"))
-    for folder in (*(file.absolute().parent for file in files if file), Path.cwd()):
-        if str(folder) not in sys.path:
-            sys.path.append(str(folder))

@@ -19,7 +19,7 @@ from rich.text import Text
 from ordercast.check.explain import explain
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics.tickets import TicketCounts, counted, together
-from ordercast.check.promise import NotAsked
+from ordercast.check.promise import NotAsked, not_asked_in
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError, unknown_word
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     printer = _print_json if arguments.json else _Table(out)
     totals = {"broken": 0, "undecided": 0}
     tickets: list[TicketCounts] = []
-    not_asked: dict[tuple[str, ...], list[tuple[int, NotAsked]]] = {}
+    not_asked: list[tuple[int, list[NotAsked]]] = []
     # On one terminal rows and bar go through one console, which keeps them apart.
     console = out if out.is_terminal else screen.stderr()
     progress = screen.progress(console, hidden=arguments.json or len(seeds) == 1)
@@ -111,16 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
                 totals["broken"] += 1
             elif not ran.verdicts or any(v.answer is Answer.UNKNOWN for v in ran.verdicts):
                 totals["undecided"] += 1
-            for left_out in ran.not_asked:
-                same = not_asked.setdefault((left_out.family, *left_out.laws), [])
-                same.append((ran.seed, left_out))
+            not_asked.append((ran.seed, ran.not_asked))
             first = totals["broken"] == 1
             hint = _hint(wanted, ran) if broken and first else None
             printer(ran, _replay(arguments, ran.seed), first, hint)
     if not arguments.json:
-        for (seed, left_out), *others in not_asked.values():
-            runs = f"{len(others) + 1} of {len(seeds)} runs, the first with seed {seed}. "
-            out.print(f"{runs if len(seeds) > 1 else ''}{left_out}", markup=False)
+        for sentence in not_asked_in(not_asked):
+            out.print(sentence, markup=False)
         if any(one.granted for one in tickets):
             out.print(screen.tickets_in_short(together(tickets)), markup=False)
     return _conclude(arguments, len(seeds), totals)

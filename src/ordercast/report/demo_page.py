@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ordercast.check.laws import Checked
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.report.narrative import tell
 from ordercast.report.page import Page, Section
@@ -15,13 +15,6 @@ from ordercast.spark.outcome import read_outcome
 from ordercast.trace.schema import Trace
 
 
-class JudgedTrace(NamedTuple):
-    """A live run, as it was judged."""
-
-    trace: Trace
-    verdicts: Sequence[Verdict]
-
-
 class Bug(NamedTuple):
     trace: Trace
     verdict: Verdict
@@ -29,14 +22,14 @@ class Bug(NamedTuple):
     name: str
 
 
-def demo_page(live: JudgedTrace, sweep: Path, bug: Bug) -> Page:
+def demo_page(live: Trace, judged: Checked, sweep: Path, bug: Bug) -> Page:
     outcome = read_outcome(sweep)
     swept, tone = lead_of(outcome.manifests, outcome.missing)
-    held = all(one.answer is Answer.HOLDS for one in live.verdicts)
+    held = all(one.answer is Answer.HOLDS for one in judged.verdicts)
     lived = "The live group kept all that it promised" if held else "The live group broke a promise"
     sections = [
-        narrative_section(tell(live.trace), "narrative", "The live run"),
-        laws_section(live.trace, live.verdicts, "live-laws", "Its laws"),
+        narrative_section(tell(live), "narrative", "The live run"),
+        laws_section(live, judged, "live-laws", "Its laws"),
         *(_of_the_sweep(section) for section in sweep_sections(outcome, sweep)),
         _bug(bug),
     ]

@@ -25,7 +25,7 @@ def tell(trace: Trace) -> list[Line]:
     delivered in between; counted from the beginning of the run."""
     rows = sorted(trace.rows, key=lambda row: row.at)
     start = trace.header.start or (rows[0].at if rows else 0)
-    lines = _lives(rows) + _memberships(rows) + _opinions(rows) + _views(rows)
+    lines = _lives(rows) + _memberships(rows, start) + _opinions(rows) + _views(rows)
     lines += _tickets(rows) + _load(rows)
     told = [line._replace(at=max(0, line.at - start)) for line in lines]
     return sorted(told, key=lambda line: line.at)
@@ -46,10 +46,12 @@ def _lives(rows: list[Row]) -> list[Line]:
     return lines
 
 
-def _memberships(rows: list[Row]) -> list[Line]:
-    """Who leaves a group, and who joins later than its process started. Moves from one formation of
-    a group to the next are not told: the views are."""
-    started = {(row.process, row.incarnation): row.at for row in rows if row.kind == "start"}
+def _memberships(rows: list[Row], start: int) -> list[Line]:
+    """Who leaves a group, and who joins later than the run and its process started. Moves from one
+    formation of a group to the next are not told: the views are."""
+    started = {
+        (row.process, row.incarnation): max(row.at, start) for row in rows if row.kind == "start"
+    }
     lines = []
     for row in rows:
         group = row.group or ""

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ordercast.check.laws import LAWS, check
-from ordercast.check.verdict import Answer, Verdict
+from ordercast.check.laws import LAWS, Checked, judge_run
+from ordercast.check.promise import unknown_family
+from ordercast.check.verdict import Answer
 from ordercast.report.narrative import Line, tell
 from ordercast.report.page import (
     CodePart,
@@ -18,7 +19,13 @@ from ordercast.report.page import (
     TableCell,
     TablePart,
 )
-from ordercast.report.sweep_page import TONES, as_json, broken_part
+from ordercast.report.sweep_page import (
+    NOT_ASKED,
+    TONES,
+    as_json,
+    broken_part,
+    not_asked_in_short,
+)
 from ordercast.trace.lake import find_runs, read_run
 from ordercast.trace.schema import Ending, Trace
 
@@ -31,22 +38,22 @@ def run_page(lake: Path) -> Page:
     """The page of the traces in a lake. TraceError: there are none."""
     folders = find_runs(lake)
     traces = [read_run(folder) for folder in folders[:RUNS_SHOWN]]
-    verdicts = [check(trace) for trace in traces]
-    lead, tone = _lead(traces, verdicts)
+    runs = [judge_run(trace) for trace in traces]
+    lead, tone = _lead(traces, runs)
     about = []
     if len(folders) > RUNS_SHOWN:
         about.append(f"The first {RUNS_SHOWN} of {len(folders)} runs.")
     sections = [
         section
-        for trace, judged in zip(traces, verdicts, strict=True)
+        for trace, judged in zip(traces, runs, strict=True)
         for section in _sections(trace, judged, several=len(traces) > 1)
     ]
     return Page(f"ordercast: {lake.name}", lead, tone, about, sections)
 
 
-def _lead(traces: Sequence[Trace], verdicts: Sequence[Sequence[Verdict]]) -> tuple[str, str]:
-    """How the runs went, in one sentence, and its tone."""
-    answers = [{one.answer for one in judged} for judged in verdicts]
+def _lead(traces: Sequence[Trace], runs: Sequence[Checked]) -> tuple[str, str]:
+    """How the runs went, in a sentence or two, and its tone."""
+    answers = [{one.answer for one in judged.verdicts} for judged in runs]
     wrong = sum(
         Answer.BROKEN in found or trace.header.ending != Ending.FINISHED
         for trace, found in zip(traces, answers, strict=True)
@@ -60,18 +67,26 @@ def _lead(traces: Sequence[Trace], verdicts: Sequence[Sequence[Verdict]]) -> tup
     if unknown:
         some = f"{unknown} of {len(traces)} runs" if several else "the run"
         return f"No law was broken, but not every law of {some} could be decided.", "doubt"
-    return f"{f'{len(traces)} runs' if several else alone} kept every law.", "good"
+    left_out = sum(bool(judged.not_asked) for judged in runs)
+    kept = f"{f'{len(traces)} runs' if several else alone} kept every law."
+    if left_out and several:
+        kept += f" {not_asked_in_short(left_out)}"
+    elif left_out:
+        laws = sum(len(some.laws) for some in runs[0].not_asked)
+        what = "1 law" if laws == 1 else f"{laws} laws"
+        kept += f" Not asked, because something failed: {what}."
+    return kept, "good"
 
 
-def _sections(trace: Trace, verdicts: Sequence[Verdict], *, several: bool) -> list[Section]:
+def _sections(trace: Trace, judged: Checked, *, several: bool) -> list[Section]:
     run = trace.header.run
     of_run = f" of {run}" if several else ""
     sections = [
         narrative_section(tell(trace), f"narrative-{run}", f"What happened{of_run}"),
         members_section(trace, f"members-{run}", f"Who delivered what{of_run}"),
-        laws_section(trace, verdicts, f"laws-{run}", f"The laws{of_run}"),
+        laws_section(trace, judged, f"laws-{run}", f"The laws{of_run}"),
     ]
-    broken = [one for one in verdicts if one.answer is Answer.BROKEN]
+    broken = [one for one in judged.verdicts if one.answer is Answer.BROKEN]
     if broken:
         parts = [broken_part(f"{one.law} in {run}", trace, one) for one in broken]
         sections.append(Section(f"broken-{run}", f"What broke{of_run}", parts))
@@ -111,15 +126,19 @@ def members_section(trace: Trace, id: str, title: str) -> Section:
 _ENDS = {"crash": "by a crash", "stop": "with the run"}
 
 
-def laws_section(trace: Trace, verdicts: Sequence[Verdict], id: str, title: str) -> Section:
+def laws_section(trace: Trace, judged: Checked, id: str, title: str) -> Section:
+    answers = [(one.law, str(one.answer), f"{len(trace.rows):,}") for one in judged.verdicts]
+    answers += [(law, NOT_ASKED, "") for some in judged.not_asked for law in some.laws]
     rows = [
         [
-            TableCell(one.law),
-            TableCell(str(one.answer), TONES[one.answer]),
-            TableCell(f"{len(trace.rows):,}"),
-            TableCell(LAWS[one.law].says if one.law in LAWS else ""),
+            TableCell(law),
+            TableCell(answer, TONES[answer]),
+            TableCell(count),
+            TableCell(LAWS[law].says if law in LAWS else ""),
         ]
-        for one in verdicts
+        for law, answer, count in answers
     ]
     table = TablePart(("law", "answer", "rows judged", "what it says"), rows, frozenset({2}))
-    return Section(id, title, [table])
+    unknown = unknown_family(trace.header.family)
+    about = [*([unknown] if unknown else []), *map(str, judged.not_asked)]
+    return Section(id, title, [table], about)

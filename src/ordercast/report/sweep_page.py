@@ -14,6 +14,7 @@ from ordercast.check.context import rows_around, who_was_there
 from ordercast.check.diagram import draw as draw_text
 from ordercast.check.laws import LAWS, check
 from ordercast.check.metrics import NAMES
+from ordercast.check.promise import not_asked_in
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.errors import TraceError
 from ordercast.report.page import (
@@ -38,7 +39,9 @@ from ordercast.trace.schema import Trace
 PAGE = "report.html"
 MOST_BROKEN = 10
 """Broken runs that are shown with all that is known about them."""
-TONES = {"holds": "good", "broken": "bad", "unknown": "doubt"}
+NOT_ASKED = "not asked"
+TONES = {"broken": "bad", "unknown": "doubt", "holds": "good", NOT_ASKED: "soft"}
+"""The answers of laws, the worst first, and how each is shown."""
 
 
 def sweep_page(out: Path) -> Page:
@@ -92,7 +95,13 @@ def lead_of(manifests: Sequence[Manifest], missing: int = 0) -> tuple[str, str]:
         return " ".join(told), "bad" if wrong or failed else "doubt"
     if unknown:
         return f"No law was broken; in {_runs(unknown)} not every law could be decided.", "doubt"
-    return f"All promised laws hold in all {len(manifests):,} runs.", "good"
+    left_out = sum(bool(one.not_asked) for one in manifests)
+    some = f" {not_asked_in_short(left_out)}" if left_out else ""
+    return f"All promised laws hold in all {len(manifests):,} runs.{some}", "good"
+
+
+def not_asked_in_short(runs: int) -> str:
+    return f"In {runs:,} of them laws were not asked: something failed."
 
 
 def _runs(count: int) -> str:
@@ -100,30 +109,34 @@ def _runs(count: int) -> str:
 
 
 def laws_section(manifests: Sequence[Manifest]) -> Section:
-    """Each law, on how many runs and rows it was judged, and what it answered."""
+    """Each law, on how many runs and rows it was judged, what it answered, and in how many runs it
+    was not asked."""
     answers: dict[str, Counter[str]] = {}
     judged: Counter[str] = Counter()
     for one in manifests:
         for law, answer in one.laws.items():
             answers.setdefault(law, Counter())[answer] += 1
             judged[law] += one.rows
+        for law in {law for some in one.not_asked for law in some.laws}:
+            answers.setdefault(law, Counter())[NOT_ASKED] += 1
     rows = []
-    for law in (name for name in LAWS if name in answers):
+    for law in (name for name in dict.fromkeys([*LAWS, *sorted(answers)]) if name in answers):
         counts = answers[law]
-        worst = next(answer for answer in ("broken", "unknown", "holds") if counts[answer])
-        told = "holds" if worst == "holds" else f"{worst} in {counts[worst]:,}"
-        runs = f"{counts.total():,}"
+        worst = next(answer for answer in TONES if counts[answer])
+        always = worst in (Answer.HOLDS, NOT_ASKED)
         rows.append(
             [
                 TableCell(law),
-                TableCell(told, TONES[worst]),
-                TableCell(runs),
+                TableCell(worst if always else f"{worst} in {counts[worst]:,}", TONES[worst]),
+                TableCell(f"{counts.total() - counts[NOT_ASKED]:,}"),
                 TableCell(f"{judged[law]:,}"),
-                TableCell(LAWS[law].says),
+                TableCell(f"{counts[NOT_ASKED]:,}"),
+                TableCell(LAWS[law].says if law in LAWS else ""),
             ]
         )
-    columns = ("law", "answer", "runs", "rows judged", "what it says")
-    return Section("laws", "Laws", [TablePart(columns, rows, frozenset({2, 3}))])
+    columns = ("law", "answer", "runs", "rows judged", NOT_ASKED, "what it says")
+    about = not_asked_in([(one.seed, one.not_asked) for one in manifests])
+    return Section("laws", "Laws", [TablePart(columns, rows, frozenset({2, 3, 4}))], about)
 
 
 def _table(combinations: list[Combination]) -> TablePart:
@@ -204,8 +217,9 @@ def _judged(one: Manifest, out: Path) -> tuple[Trace, Verdict] | None:
         trace = read_run(run_folder(out / LAKE, one.id))
     except TraceError:
         return None  # not kept, or not any more
-    verdict = check(trace, [law])[0]
-    return (trace, verdict) if verdict.answer is Answer.BROKEN else None
+    # By its promises and not alone: in a run of several families only those that promise it count.
+    verdict = next((one for one in check(trace) if one.law == law), None)
+    return (trace, verdict) if verdict and verdict.answer is Answer.BROKEN else None
 
 
 def _settings(outcome: SweepOutcome) -> Section:

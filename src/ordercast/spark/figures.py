@@ -145,6 +145,7 @@ def combinations_of(table: Any) -> list[Combination]:
                 len(rows),
                 sum(row.get("broken") is not None for row in rows),
                 sum(row.get("error") is not None for row in rows),
+                sum(row.get("not_asked") is not None for row in rows),
                 {name: estimate(several) for name, several in values.items() if several},
             )
         )

@@ -36,6 +36,7 @@ class Combination(NamedTuple):
     runs: int
     broken: int  # runs that broke a law
     failed: int  # runs that a machine broke
+    not_asked: int  # runs of which laws were not asked, because something failed
     metrics: dict[str, Estimate]
 
 
@@ -58,6 +59,7 @@ def _combined(several: list[Manifest]) -> Combination:
         len(several),
         sum(bool(one.broken) for one in several),
         sum(one.error is not None for one in several),
+        sum(bool(one.not_asked) for one in several),
         metrics,
     )
 
@@ -86,6 +88,10 @@ def write_results(out: Path, manifests: list[Manifest]) -> Path:
         "ending": [one.ending for one in manifests],
         "error": [one.error for one in manifests],
         "broken": ["; ".join(one.broken) or None for one in manifests],
+        "not_asked": [
+            "; ".join(law for some in one.not_asked for law in some.laws) or None
+            for one in manifests
+        ],
         "rows": [one.rows for one in manifests],
         **{name: [one.metrics.get(name) for one in manifests] for name in names},
     }

@@ -20,9 +20,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -65,12 +66,14 @@ def sweep(
     traces: str,
     tell: Callable[[int], None] = lambda done: None,
     say: Callable[[str], None] = lambda sentence: None,
+    folders: Sequence[str] = (),
 ) -> list[Manifest]:
     """Does all trials that are not done, and returns the manifests of all, in order.
 
-    `tell` hears how many are done, now and then; `say` hears sentences for a person. UsageError:
-    nothing can be written there, or another sweep does. UnreachableError: the cluster is gone. What
-    is done is kept in any case, and the same call goes on with the rest.
+    `tell` hears how many are done, now and then; `say` hears sentences for a person; in `folders`
+    tasks find modules of families. UsageError: nothing can be written there, or another sweep does.
+    UnreachableError: the cluster is gone. What is done is kept in any case, and the same call goes
+    on with the rest.
     """
     out = out.resolve()
     with _alone(out):
@@ -78,7 +81,7 @@ def sweep(
         left = [trial for trial in trials if trial.id not in found]
         tell(len(found))
         if left:
-            work = _Sweep(spark, out, traces, found)
+            work = _Sweep(spark, partial(do_tasks, str(out), traces, list(folders)), out, found)
             with _Watch(spark, out, len(found), tell) as watch:
                 work.run(left, watch)
     return [
@@ -149,10 +152,16 @@ def _runs(count: int) -> str:
 class _Sweep:
     """What is done so far, and what trials take, by combination."""
 
-    def __init__(self, spark: Any, out: Path, traces: str, found: dict[str, Manifest]) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        do: Callable[[Iterable[Any]], Iterator[Any]],
+        out: Path,
+        found: dict[str, Manifest],
+    ) -> None:
         self._spark = spark
+        self._do_tasks = do
         self._out = out
-        self._traces = traces
         self._found = found
         self._cores = cores_of(spark)
         self._took: dict[int, float] = {}  # seconds a trial, by place
@@ -191,9 +200,8 @@ class _Sweep:
         ]
         frame = self._spark.createDataFrame(rows, "task int, trials string")
         frame = frame.repartitionById(len(rows), frame["task"])
-        do = partial(do_tasks, str(self._out), self._traces)
         trouble = None
-        for row in frame.mapInArrow(do, _TRIAL_ROW).collect():
+        for row in frame.mapInArrow(self._do_tasks, _TRIAL_ROW).collect():
             if row["trouble"] is not None:
                 trouble = row["trouble"]
                 continue
@@ -289,13 +297,14 @@ class _TrialRow(NamedTuple):
     trouble: str | None
 
 
-def do_tasks(out: str, traces: str, batches: Iterable[Any]) -> Iterator[Any]:
+def do_tasks(out: str, traces: str, folders: list[str], batches: Iterable[Any]) -> Iterator[Any]:
     """What runs in Spark's Python workers, which import this module: one row for each trial.
 
     Where nothing can be written, it tells why and does no more.
     """
     import pyarrow
 
+    sys.path += [folder for folder in folders if folder not in sys.path]
     fields = [("manifest", pyarrow.string()), ("seconds", pyarrow.float64())]
     schema = pyarrow.schema([*fields, ("trouble", pyarrow.string())])
     for batch in batches:

@@ -26,10 +26,10 @@ from typing import Any
 
 import msgspec
 
-from ordercast.check.laws import check
+from ordercast.check.laws import judge_run
 from ordercast.check.metric import MeasuredRun
 from ordercast.check.metrics import measure
-from ordercast.check.promise import promises_with
+from ordercast.check.promise import NotAsked, promises_with
 from ordercast.check.verdict import Answer
 from ordercast.errors import DiskError, UsageError
 from ordercast.levels import choose
@@ -44,7 +44,7 @@ from ordercast.trace.sinks import MemorySink
 
 TRIAL_TRIES = 2
 MOST_STARTS = 3
-MANIFEST_VERSION = 2
+MANIFEST_VERSION = 3
 MANIFESTS = "trials"
 LAKE = "lake"
 STARTED = "started"
@@ -74,6 +74,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     done: bool = True  # False: it could not be done, and the next sweep tries again
     laws: dict[str, str] = {}  # each law and its answer
     broken: list[str] = []  # what was found, in words
+    not_asked: list[NotAsked] = []
     rows: int = 0
     metrics: dict[str, float] = {}
     version: int = MANIFEST_VERSION
@@ -157,7 +158,7 @@ def _run(trial: Trial, out: Path, traces: str) -> Manifest:
     outcome = world.run()
     header = msgspec.structs.replace(outcome.header, run=trial.id)
     trace = Trace(header, sink.rows)
-    verdicts = check(trace, promises=promises_with(world.families))
+    verdicts, not_asked = judge_run(trace, promises=promises_with(world.families))
     broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer is Answer.BROKEN]
     if traces == "all" or (traces == "failures" and (broken or outcome.error)):
         _keep(out / LAKE, trace)
@@ -177,6 +178,7 @@ def _run(trial: Trial, out: Path, traces: str) -> Manifest:
         error=outcome.error,
         laws={one.law: str(one.answer) for one in verdicts},
         broken=broken,
+        not_asked=not_asked,
         rows=len(sink.rows),
         metrics=measure(MeasuredRun(trace.rows, family.times_in(options), counted)),
     )
