@@ -22,11 +22,11 @@ class Ran(NamedTuple):
 def run(capsys: pytest.CaptureFixture[str]):
     """Runs the command alone, as `main` does with all of them. Mistakes stay UsageErrors."""
     parser = argparse.ArgumentParser(prog="ordercast")
-    ca.add_to(parser.add_subparsers(required=True))
+    ca.add_arguments(parser)
 
     def run(*arguments: object) -> Ran:
-        chosen = parser.parse_args([str(argument) for argument in ("ca", *arguments)])
-        assert chosen.run(chosen) == 0
+        chosen = parser.parse_args([str(argument) for argument in arguments])
+        assert ca.run(chosen) == 0
         return Ran(*capsys.readouterr())
 
     return run

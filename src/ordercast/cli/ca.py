@@ -1,4 +1,8 @@
-"""`ordercast ca`: a cluster's own certificate authority, and certificates for its nodes."""
+"""`ordercast ca`: make certificates for the nodes of a cluster.
+
+An authority of your own for mutual TLS: ca init once a cluster, then ca issue once a node, and
+again to renew.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,7 @@ from ordercast.cli import screen
 from ordercast.errors import UsageError
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "ca",
-        help="make certificates for the nodes of a cluster",
-        description="An authority of your own for mutual TLS: ca init once a cluster, then "
-        "ca issue once a node, and again to renew.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     steps = parser.add_subparsers(title="steps", metavar="STEP", required=True)
     first = steps.add_parser(
         "init",
@@ -27,7 +25,7 @@ def add_to(commands: Any) -> None:
     )
     first.add_argument("folder", type=Path, metavar="FOLDER", help="created if it does not exist")
     first.add_argument("--cluster", default="ordercast", help="the cluster's name (ordercast)")
-    first.set_defaults(run=init)
+    first.set_defaults(step=init)
     each = steps.add_parser(
         "issue",
         help="make or renew the certificate of a node",
@@ -44,7 +42,12 @@ def add_to(commands: Any) -> None:
         help="a host name or address to name as well, for other tools; may be repeated",
     )
     each.add_argument("--days", type=int, default=365, help="how long it is valid (365)")
-    each.set_defaults(run=issue)
+    each.set_defaults(step=issue)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    code: int = arguments.step(arguments)
+    return code
 
 
 def init(arguments: argparse.Namespace) -> int:

@@ -1,11 +1,15 @@
-"""`ordercast check`: judges traces, whoever wrote them."""
+"""`ordercast check`: judge traces, whoever wrote them.
+
+Checks the laws on every run of a trace lake, on one run's folder, on a history written by hand (a
+.history file), or on a folder with the .rows files that the nodes of a live program wrote.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -39,14 +43,7 @@ class Judged(NamedTuple):
     error: str | None = None
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "check",
-        help="judge traces, whoever wrote them",
-        description="Checks the laws on every run of a trace lake, on one run's folder, on a "
-        "history written by hand (a .history file), or on a folder with the .rows files that the "
-        "nodes of a live program wrote.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lake", type=Path, metavar="LAKE", help="a folder of traces, or a history")
     parser.add_argument("--family", help="of the groups in .rows files, which do not say it")
     parser.add_argument(
@@ -60,7 +57,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--master", default=EMBEDDED, metavar="URL", help="where Spark runs")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,8 +1,7 @@
-"""`ordercast demo`: the main job in a minute or two, without configuration.
+"""`ordercast demo`: a live group, a killed member, the laws on Spark, a sweep, a page.
 
-Real processes form a causal cluster; an updater is killed, and another takes its ticket over. Their
-traces go through Spark: were the promises kept? A small sweep of simulations shows what recovery is
-good for. Then a bug is planted, to show that the laws can fail. All of it ends on one page.
+Starts a group of real processes, kills one, checks on Spark that the promised order held, sweeps
+some simulations, and writes one page about it all.
 """
 
 from __future__ import annotations
@@ -117,19 +116,12 @@ BUG_SEEDS = 50
 TONE_COLOURS = {"bad": "red", "good": "green", "view": "cyan", "load": "dim", "": ""}
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "demo",
-        help="a live group, a killed member, the laws on Spark, a sweep, a page",
-        description="Starts a group of real processes, kills one, checks on Spark that the "
-        "promised order held, sweeps some simulations, and writes one page about it all.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("out") / "demo", metavar="FOLDER")
     parser.add_argument("--seed", type=int, default=1, help="of the load and the sweep (1)")
     parser.add_argument(
         "--master", default=EMBEDDED, metavar="URL", help="where Spark runs (embedded)"
     )
-    parser.set_defaults(run=run)
 
 
 class DemoFailed(OrdercastError):

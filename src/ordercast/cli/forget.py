@@ -1,24 +1,21 @@
-"""`ordercast forget`: a running node forgets what it knows of another one."""
+"""`ordercast forget`: make a running node forget another one.
+
+Makes a running node forget all that it knows of another node: where it is, which incarnations of
+its name there were, and what is still underway to it. The other node must not be connected. Ask
+every node that should forget it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 from pathlib import Path
-from typing import Any
 
 from ordercast.cli.members import ask_node
 from ordercast.errors import UsageError
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "forget",
-        help="make a running node forget another one",
-        description="Makes a running node forget all that it knows of another node: where it is, "
-        "which incarnations of its name there were, and what is still underway to it. The other "
-        "node must not be connected. Ask every node that should forget it.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the name of the node to forget")
     parser.add_argument(
         "--control",
@@ -27,7 +24,6 @@ def add_to(commands: Any) -> None:
         required=True,
         help="the local socket of the node that forgets (`control` in its settings)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,8 @@
-"""`ordercast lab`: a sweep on Spark: many scenarios and seeds, laws and metrics."""
+"""`ordercast lab`: run an experiment: a sweep of simulations on Spark.
+
+Runs every combination of an experiment's grid with every seed, checks the laws, measures, and
+writes one table. What is done is not done again: after a kill the same command goes on.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +34,13 @@ METRICS_SHOWN = (
 """The metrics that are shown; all of them are in results.parquet."""
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "lab",
-        help="run an experiment: a sweep of simulations on Spark",
-        description="Runs every combination of an experiment's grid with every seed, checks the "
-        "laws, measures, and writes one table. What is done is not done again: after a kill the "
-        "same command goes on.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", type=Path, metavar="EXPERIMENT", help="a TOML file")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="(out/NAME of the experiment)")
     parser.add_argument(
         "--master", default=EMBEDDED, metavar="URL", help="where Spark runs (embedded)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a combination")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,8 @@
-"""`ordercast live`: the same scenario with one real process a member, and its laws checked."""
+"""`ordercast live`: run a scenario with real processes and check its laws.
+
+Runs a scenario with one operating system process a member on this machine, in real time and with
+real faults: processes are killed, stopped and cut off. Checks the laws that its family promises.
+"""
 
 from __future__ import annotations
 
@@ -42,19 +46,11 @@ class LiveResult(NamedTuple):
         return {"crashes": crashes, **measure(MeasuredRun(self.trace.rows), events.COUNTS)}
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "live",
-        help="run a scenario with real processes and check its laws",
-        description="Runs a scenario with one operating system process a member on this machine, "
-        "in real time and with real faults: processes are killed, stopped and cut off. Checks the "
-        "laws that its family promises.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a TOML file")
     parser.add_argument("--seed", type=int, default=1, help="of the load and of chaos (1)")
     parser.add_argument("--out", type=Path, metavar="LAKE", help="write the trace here")
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -60,6 +60,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
             lab,
             live,
             members,
+            monitor,
             node,
             plan,
             report,
@@ -79,6 +80,12 @@ def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
     )
     parser.add_argument("--version", action="version", version=f"ordercast {ordercast.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, sim, live, check, lab, report, plan, node, members, forget, ca):
-        command.add_to(commands)
+    files = (demo, sim, live, check, lab, report, plan, node, members, monitor, forget, ca)
+    for command in files:
+        name = command.__name__.rpartition(".")[2]
+        title, _, description = (command.__doc__ or "").partition("\n\n")
+        words = title.partition(": ")[2].rstrip(".")
+        one = commands.add_parser(name, help=words, description=description)
+        one.set_defaults(run=command.run)
+        command.add_arguments(one)
     return parser, commands.choices

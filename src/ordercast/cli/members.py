@@ -1,17 +1,17 @@
-"""`ordercast members` and `ordercast monitor`: ask a running node through its local socket."""
+"""`ordercast members`: who is in the groups of a running node.
+
+Asks a running node through its local socket (`control` in its settings).
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.console import Group as Stack
-from rich.live import Live
 from rich.table import Table
 
 from ordercast.cli import screen
@@ -19,56 +19,18 @@ from ordercast.errors import UnreachableError, UsageError
 from ordercast.net.control import ask
 
 
-def add_to(commands: Any) -> None:
-    for name, words in (
-        ("members", "who is in the groups of a running node"),
-        ("monitor", "watch a running node"),
-    ):
-        parser = commands.add_parser(
-            name,
-            help=words,
-            description=f"Asks a running node through its local socket (`control` in its "
-            f"settings): {words}.",
-        )
-        parser.add_argument("socket", type=Path, metavar="SOCKET", help="the node's local socket")
-        parser.add_argument("--json", action="store_true", help="one JSON object a line")
-        if name == "monitor":
-            parser.add_argument("--count", type=int, help="looks, one a second (no limit)")
-        parser.set_defaults(run=_members if name == "members" else _monitor)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("socket", type=Path, metavar="SOCKET", help="the node's local socket")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
-def _members(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     status = asyncio.run(ask_node(arguments.socket))
     if arguments.json:
         screen.json_line(status)
     else:
-        screen.stdout().print(_shown(status))
+        screen.stdout().print(shown(status))
     return 0
-
-
-def _monitor(arguments: argparse.Namespace) -> int:
-    if arguments.count is not None and arguments.count < 1:
-        raise UsageError(f"--count is {arguments.count}: give a whole number from 1 on")
-    asyncio.run(_watch(arguments.socket, arguments.json, arguments.count))
-    return 0
-
-
-async def _watch(path: Path, json: bool, looks: int | None) -> None:
-    out = screen.stdout()
-    # Off a terminal every look is printed; on one they take each other's place.
-    quiet = Console(file=io.StringIO())
-    with Live(console=out if out.is_terminal else quiet, auto_refresh=False) as live:
-        while looks is None or looks > 0:
-            status = await ask_node(path)
-            if json:
-                screen.json_line(status)
-            elif out.is_terminal:
-                live.update(_shown(status), refresh=True)
-            else:
-                out.print(_shown(status))
-            looks = None if looks is None else looks - 1
-            if looks != 0:
-                await asyncio.sleep(1)
 
 
 async def ask_node(path: Path, question: str = "status") -> dict[str, Any]:
@@ -108,7 +70,7 @@ def _who(group: dict[str, Any]) -> str:
     return f"{who}, {counters['suspected']} suspected" if counters.get("suspected") else who
 
 
-def _shown(status: dict[str, Any]) -> Stack:
+def shown(status: dict[str, Any]) -> Stack:
     groups = Table(box=box.SIMPLE_HEAD, title=f"{status['node']} in {status['cluster']}")
     for column in ("group", "members", "updates", "waiting in", "waiting out"):
         groups.add_column(column, justify="right" if column.startswith("waiting") else "left")

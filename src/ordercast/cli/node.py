@@ -1,7 +1,8 @@
-"""`ordercast node`: one node of a real group, until it is told to leave.
+"""`ordercast node`: run one node of a real group.
 
-It joins the groups of its settings, prints what it delivers (a line a message), and sends each
-line of its standard input, if it is told into which group. SIGINT or SIGTERM leave in order.
+Runs a node with these settings, joins its groups, and prints a line for every message and view,
+until it is interrupted. With --send every line of standard input is sent into that group. SIGINT or
+SIGTERM ends it in an orderly way.
 """
 
 from __future__ import annotations
@@ -45,19 +46,11 @@ LONGEST_LINE = 16 << 20
 """The most bytes of a line: what has no end would be read until there is no memory left."""
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "node",
-        help="run one node of a real group",
-        description="Runs a node with these settings, joins its groups, and prints a line for "
-        "every message and view, until it is interrupted. With --send every line of standard "
-        "input is sent into that group.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG", help="a TOML file")
     parser.add_argument("--send", metavar="GROUP", help="send the lines of standard input there")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--verbose", action="store_true", help="log what the network does")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,11 +1,14 @@
-"""`ordercast plan`: settings for a gossip or causal group, and what settings promise."""
+"""`ordercast plan`: settings for a group that gossips, and what they promise.
+
+Computes the settings of a group from what its members may miss, as a table for a scenario; or, if
+settings are given, what they promise.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from rich import box
@@ -30,13 +33,7 @@ SLOTS = 16
 """Slots of a round, out of step: with fewer, less is missed than by members (docs/rounds.md)."""
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "plan",
-        help="settings for a group that gossips, and what they promise",
-        description="From a group and what may be missed to its settings, as a table for a "
-        "scenario; or, with settings given, to what they promise.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     number = parser.add_argument
     number("--processes", type=int, required=True, metavar="N", help="in the group")
     number("--events-per-round", type=float, required=True, metavar="N", help="of all together")
@@ -58,7 +55,6 @@ def add_to(commands: Any) -> None:
     number("--measure", type=int, metavar="RUNS", help="also simulate how this many events spread")
     number("--view-size", type=int, metavar="N", help="with --measure: processes that each knows")
     number("--json", action="store_true", help="one JSON object")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

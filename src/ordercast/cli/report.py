@@ -1,26 +1,22 @@
-"""`ordercast report`: writes the page of a sweep again, or of runs in a lake."""
+"""`ordercast report`: write the page of an experiment or of runs.
+
+Writes report.html into a folder that ordercast lab has written (the laws, the figures, what broke
+and how to see it again), or into one that ordercast live or sim has (what happened, who delivered
+what, the laws). One file, without network.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from ordercast.cli import screen
 from ordercast.errors import UsageError
 from ordercast.trace.parquet import HEADER_FILE
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "report",
-        help="write the page of an experiment or of runs",
-        description="Writes report.html into a folder that ordercast lab has written (the laws, "
-        "the figures, what broke and how to see it again), or into one that ordercast live or "
-        "sim has (what happened, who delivered what, the laws). One file, without network.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="--out of lab, live or sim")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

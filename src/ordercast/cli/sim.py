@@ -1,4 +1,8 @@
-"""`ordercast sim`: runs a scenario in the simulator, seed by seed, and checks its laws."""
+"""`ordercast sim`: run a scenario in the simulator and check its laws.
+
+Runs a scenario in virtual time, one run a seed, checks the laws that its family promises, and
+prints a row a run. A failure comes with the command that shows it again.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +67,7 @@ class SeedResult(NamedTuple):
     tickets: TicketCounts
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "sim",
-        help="run a scenario in the simulator and check its laws",
-        description="Runs a scenario in virtual time, one run a seed, checks the laws that its "
-        "family promises, and prints a row a run. A failure comes with the command that shows "
-        "it again.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a TOML file")
     parser.add_argument("--seed", type=int, required=True, help="the first seed")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, from --seed on (1)")
@@ -86,7 +83,6 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--mutant", metavar="BUG", help=f"plant a bug, to see it caught: {', '.join(BREAKS)}"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
