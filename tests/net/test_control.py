@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from tests.net.nodes import Cluster, live, until
 
 import ordercast
+from ordercast import Total
 from ordercast.cli.main import main
 from ordercast.errors import OrdercastError
 from ordercast.net.control import Control, ask
@@ -18,7 +21,7 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def forgets_nobody(name: str) -> None:
+def forgets_nobody(name: str) -> list[str]:
     raise AssertionError(name)
 
 
@@ -76,13 +79,26 @@ async def test_a_node_is_forgotten_only_if_it_is_known_and_gone(cluster: Cluster
     older = await cluster.dial(n1)
     older.greet("n2", incarnation=3)
     assert (await older.refuse()).code == "older"
-    assert await ask(path, "forget n2") == {"forgot": "n2"}
+    assert await ask(path, "forget n2") == {"forgot": "n2", "restart": []}
     assert "n2" not in n1.mesh.contacts
     assert await ask(path, "forget n2") == {"error": "n2 is not known here"}
-    assert await ask(path, "forget n3") == {"forgot": "n3"}
+    assert await ask(path, "forget n3") == {"forgot": "n3", "restart": []}
     for name in ("n2", "n3"):
         older = await cluster.dial(n1)
         await older.connect(name, incarnation=3)
+
+
+@live
+async def test_the_command_names_the_groups_that_wait_for_a_restart(cluster: Cluster) -> None:
+    path, said = cluster.folder / "socket", StringIO()
+    (cluster.folder / "n1").mkdir()
+    (cluster.folder / "n1" / "groups").write_text('{"orders": ["n1", "n2"], "old": ["n1", "n2"]}')
+    n1 = await cluster.open("n1", control=str(path))
+    n1.join("orders", Total())
+    with redirect_stdout(said):
+        assert await asyncio.to_thread(main, ["forget", "n2", "--control", str(path)]) == 0
+    restart = "restart the node: until then orders still waits for n2"
+    assert said.getvalue() == f"n2 is forgotten\n{restart}\n"
 
 
 @live

@@ -18,7 +18,8 @@ def test_the_last_members_of_a_group_are_found_again(tmp_path: Path) -> None:
     again = LastMembers(tmp_path)
     assert again.of("orders") == ("n1", "n2")
     assert again.of("prices") == ("n1",)
-    again.drop("n2")
+    assert again.drop("n3") == []
+    assert again.drop("n2") == ["orders"]
     assert LastMembers(tmp_path).of("orders") == ("n1",)
     again.forget()
     assert LastMembers(tmp_path).of("orders") == ()

@@ -11,6 +11,7 @@ from tests.net.ordered import QUICK as TOTAL
 
 from ordercast import Atomic, Causal, Gossip, Group, Mismatch, Node, Total, UsageError
 from ordercast.kernel.family import Level
+from ordercast.net.control import ask
 from ordercast.protocol.families import FAMILIES
 
 FAST = {"prompt_after": "5ms", "silence_limit": "50ms", "suspicion_limit": "400ms"}
@@ -149,6 +150,27 @@ async def test_a_node_comes_back_to_its_group_and_does_not_found_another(
     again.mesh.know("n2", place_of(n2))
     await group.ready()
     await until(lambda: len(group.members) == 2)
+
+
+@in_every_family
+async def test_a_group_comes_back_when_a_member_that_is_gone_for_good_is_forgotten(
+    cluster: Cluster, level: Level
+) -> None:
+    n1, first = await found(cluster, level)
+    n2, second = await enter(cluster, "n2", n1, level)
+    for group in (first, second):
+        await until(lambda group=group: len(group.members) == 2)
+    await n2.abort()
+    await n1.abort()
+    socket = cluster.folder / "socket"
+    again = await cluster.open("n1", control=str(socket))
+    assert "n2" not in again.mesh.contacts, "only the members of its groups name it"
+    waits = [] if again.join("orders", level).readiness.is_in else ["orders"]
+    assert await ask(socket, "forget n2") == {"forgot": "n2", "restart": waits}
+    assert await ask(socket, "forget n2") == {"error": "n2 is not known here"}
+    await again.abort()
+    alone = await cluster.open("n1")
+    await alone.join("orders", level).ready()
 
 
 @in_every_family

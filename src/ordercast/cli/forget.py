@@ -1,8 +1,8 @@
 """`ordercast forget`: make a running node forget another one.
 
 Makes a running node forget all that it knows of another node: where it is, which incarnations of
-its name there were, and what is still underway to it. The other node must not be connected. Ask
-every node that should forget it.
+its name there were, what is still underway to it, and which groups it was in. The other node must
+not be connected. Ask every node that should forget it.
 """
 
 from __future__ import annotations
@@ -33,4 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
     if "forgot" not in answer:
         raise UsageError(str(answer.get("error", "the node did not answer")))
     print(f"{arguments.name} is forgotten")
+    if groups := answer.get("restart"):
+        print(f"restart the node: until then {', '.join(groups)} still waits for {arguments.name}")
     return 0

@@ -33,7 +33,8 @@ class Control:
         self,
         path: Path,
         status: Callable[[], dict[str, Any]],
-        forget: Callable[[str], None],  # OrdercastError: why it is not forgotten
+        # The groups that wait until the node is restarted. OrdercastError: why it is not forgotten.
+        forget: Callable[[str], list[str]],
     ) -> None:
         self._path = path
         self._status = status
@@ -102,10 +103,9 @@ class Control:
                 return self._status()
             case ["forget", name]:
                 try:
-                    self._forget(name)
+                    return {"forgot": name, "restart": self._forget(name)}
                 except OrdercastError as error:
                     return {"error": str(error)}
-                return {"forgot": name}
         return {"error": "ask: status, or forget NAME"}
 
 

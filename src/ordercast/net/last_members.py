@@ -47,14 +47,14 @@ class LastMembers:
             self._known[group] = members
             self._write()
 
-    def drop(self, name: str) -> None:
-        """This node will not come back: it counts in no group any more."""
-        known = {
-            group: [one for one in names if one != name] for group, names in self._known.items()
-        }
-        if known != self._known:
-            self._known = known
+    def drop(self, name: str) -> list[str]:
+        """This node will not come back. Returns the groups in which it does not count any more."""
+        groups = [group for group, names in self._known.items() if name in names]
+        for group in groups:
+            self._known[group] = [one for one in self._known[group] if one != name]
+        if groups:
             self._write()
+        return groups
 
     def forget(self) -> None:
         """Another incarnation begins, which was in no group."""

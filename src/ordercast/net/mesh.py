@@ -97,17 +97,19 @@ class Mesh:
         """Remembers a node for ever, and dials it from now on if we know where it is."""
         self.contacts.know(name, place)
 
-    def forget(self, name: str) -> None:
-        """Nothing of this name is known any more, nor underway. UsageError: it is connected."""
+    def forget(self, name: str) -> bool:
+        """Nothing of this name is known any more, nor underway. False: nothing was.
+
+        UsageError: it is connected.
+        """
         contact = self.contacts.get(name)
         if contact is not None and contact.connection is not None:
             raise UsageError(f"{contact} is connected: stop it, and then forget it")
-        if not self.handshake.forget(name) and contact is None:
-            raise UsageError(f"{name} is not known here")
         if contact is not None:
             contact.begin_again()
             if contact.source != "configured":  # those stay, and are dialled
                 self.contacts.forget(contact)
+        return self.handshake.forget(name) or contact is not None
 
     def seed(self, place: str) -> None:
         """A place whose node's name we do not know yet."""

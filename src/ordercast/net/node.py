@@ -342,13 +342,20 @@ class Node:
             "loop_lag_seconds": self.mesh.keepalive.loop_lag / 1e9,
         }
 
-    def forget(self, name: str) -> None:
-        """All that we know of another node, for operators. UsageError: why it is not forgotten."""
+    def forget(self, name: str) -> list[str]:
+        """All that we know of another node, for operators. UsageError: why it is not forgotten.
+
+        Returns the groups that this node has joined, is not in, and may found without the other one
+        once it is restarted.
+        """
         if name == self.me.name:
             raise UsageError(f"{name} is this node")
-        self.mesh.forget(name)
-        self._last_members.drop(name)
+        was_known, groups = self.mesh.forget(name), self._last_members.drop(name)
+        if not (was_known or groups):
+            raise UsageError(f"{name} is not known here")
         log.warning("%s forgets %s, as its operator wants", self.me, name)
+        joined = [self.groups[group] for group in groups if group in self.groups]
+        return [group.name for group in joined if not group.readiness.is_in]
 
     # --- groups ------------------------------------------------------------------------------
 
