@@ -8,13 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import entry_of, suffices
+from ordercast.kernel.founding import entry_of, founders_of, suffices
 
 NAMES = tuple(f"n{number}" for number in range(1, 8))
 
 
 def test_a_node_that_was_alone_in_the_group_founds_it_again() -> None:
-    assert entry_of("n1", seeds=True, last=("n1",)).founds
+    entry = entry_of("n1", seeds=True, last=("n1",))
+    assert entry.founds
+    assert entry.asks
+    assert not entry_of("n1", seeds=False).asks  # it has never been in it
 
 
 def test_a_node_that_was_there_with_others_founds_only_with_a_majority_of_them() -> None:
@@ -65,3 +68,28 @@ def test_more_than_half_cannot_found_twice(count: int, expect: int) -> None:
     ]
     twice = any(not one & other for one in enough for other in enough)
     assert twice == (2 * expect <= count)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> dict[str, FoundingRule]:
+    """Nodes that wait for a group: each was in it with some, or expects a number."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    entries = {}
+    for name in names:
+        others = draw(st.sets(st.sampled_from(NAMES)))
+        last = tuple(sorted({name, *others})) if draw(st.booleans()) else ()
+        entries[name] = entry_of(name, seeds=True, expect=draw(st.integers(0, 4)), last=last)
+    return entries
+
+
+@given(histories())
+def test_founders_are_the_most_that_may_found_together(entries: dict[str, FoundingRule]) -> None:
+    found = founders_of(entries, lambda name, present: suffices(entries[name], present))
+    together = [
+        set(some)
+        for size in range(len(entries) + 1)
+        for some in combinations(sorted(entries), size)
+        if all(suffices(entries[name], some) for name in some)
+    ]
+    assert found in together
+    assert all(some <= found for some in together)

@@ -26,19 +26,25 @@ LEVELS: dict[str, Level] = {
 OPEN = {name: level for name, level in LEVELS.items() if FAMILIES[name].opens}
 
 
+def in_families(*families: str) -> Any:
+    def decorated(story: Any) -> Any:
+        @pytest.mark.parametrize("family", families)
+        def test(family: str, tmp_path, caplog) -> None:
+            @live
+            async def staged(cluster: Cluster) -> None:
+                await story(cluster, OPEN[family])
+
+            staged("asyncio", tmp_path, caplog)
+
+        test.__doc__ = story.__doc__
+        return test
+
+    return decorated
+
+
 def in_every_family(story: Any) -> Any:
     """Runs a story about an open group in each family that has such."""
-
-    @pytest.mark.parametrize("family", OPEN)
-    def test(family: str, tmp_path, caplog) -> None:
-        @live
-        async def staged(cluster: Cluster) -> None:
-            await story(cluster, OPEN[family])
-
-        staged("asyncio", tmp_path, caplog)
-
-    test.__doc__ = story.__doc__
-    return test
+    return in_families(*OPEN)(story)
 
 
 async def found(cluster: Cluster, level: Level) -> tuple[Node, Group]:
@@ -150,6 +156,33 @@ async def test_a_node_comes_back_to_its_group_and_does_not_found_another(
     again.mesh.know("n2", place_of(n2))
     await group.ready()
     await until(lambda: len(group.members) == 2)
+
+
+async def apart(cluster: Cluster, level: Level) -> tuple[Node, Group, Node, Group]:
+    """n1 has founded the group and n2 has joined it. Then they were cut off from each other."""
+    n1, first = await found(cluster, level)
+    n2, second = await enter(cluster, "n2", n1, level)
+    for group in (first, second):
+        await until(lambda group=group: len(group.members) == 2)
+    n2.mesh.set_cuts(frozenset(["n1"]), frozenset(["n1"]))
+    for group in (first, second):
+        await until(lambda group=group: len(group.members) == 1)
+    return n1, first, n2, second
+
+
+@in_families("fifo", "total", "sequenced", "atomic")
+async def test_a_node_that_was_cut_off_alone_joins_the_others_when_it_restarts(
+    cluster: Cluster, level: Level
+) -> None:
+    n1, _, n2, second = await apart(cluster, level)
+    await n1.abort()
+    n2.mesh.set_cuts(frozenset(), frozenset())
+    again = await cluster.open("n1", seeds=[place_of(n2)])
+    group = again.join("orders", level)
+    view = await group.ready()
+    assert view is not None
+    assert [member.name for member in view.members] == ["n1", "n2"]
+    await until(lambda: len(second.members) == 2)
 
 
 @in_every_family

@@ -51,6 +51,7 @@ class FoundingRule(NamedTuple):
     expect: int = 0
     founder: str = ""  # only this name founds
     last: tuple[str, ...] = ()  # the members when this name was last in the group, if it was
+    asks: bool = False  # it founds only if nobody whom it reaches within a while is in the group
 
 
 class Plan(NamedTuple):

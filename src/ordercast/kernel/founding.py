@@ -1,7 +1,8 @@
 """Who may found an open group: the rule that keeps two first foundings from coming about.
 
 The first line that fits decides.
- 1. It was the only member when it was last in the group: it founds, for nobody else has the group.
+ 1. It was the only member when it was last in the group: it founds it again if nobody answers who
+    is in it. The others may have gone on without it, if it was cut off from them: so it asks first.
  2. It was in the group with others: it never founds alone. It joins who is in it, or founds with a
     majority of those others, all there and in no group.
  3. A peer knew its name, so an earlier incarnation may have been in the group: it never founds.
@@ -10,12 +11,18 @@ The first line that fits decides.
  6. It has no seeds: it founds.
  7. It has seeds: it waits for a member.
 
+Of nodes that found a group together, the entry of each allows it. A node that is there and whose
+entry does not allow it does not count, for it knows of others that may have the group; nor does it
+keep those from founding that may. It joins them afterwards.
+
 What it rests on: folders, which remember line 1 and 2, and an expected number that is more than
 half of the nodes that may start before the group exists. A node that lost its folder and meets
 nobody who knows its name counts once more.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 
 from ordercast.kernel.family import FoundingRule
 
@@ -31,7 +38,7 @@ def entry_of(
 ) -> FoundingRule:
     """How `me` may come into the group. Reborn: its folder was lost, and a peer knew its name."""
     if last == (me,):
-        return FoundingRule(founds=True, expect=expect, founder=founder, last=last)
+        return FoundingRule(founds=True, expect=expect, founder=founder, last=last, asks=True)
     if last or reborn:
         return FoundingRule(founds=False, expect=0, founder=founder, last=last)
     if founder:
@@ -48,3 +55,18 @@ def suffices(entry: FoundingRule, present: tuple[str, ...]) -> bool:
     if len(entry.last) > 1:
         return 2 * len(set(entry.last) & set(present)) > len(entry.last)
     return 0 < entry.expect <= len(present)
+
+
+def founders_of(names: Iterable[str], may: Callable[[str, tuple[str, ...]], bool]) -> set[str]:
+    """The most of these nodes that may found the group together. They are there, and in no group.
+
+    `may` says of one of them whether its own entry allows it with these. What it allows with some
+    it allows with more: so who is left out can found the group with none of those that are there.
+    """
+    founders = set(names)
+    while True:
+        present = tuple(sorted(founders))
+        allowed = {name for name in present if may(name, present)}
+        if allowed == founders:
+            return founders
+        founders = allowed

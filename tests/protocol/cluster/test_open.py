@@ -72,6 +72,29 @@ def tickets(stage: Stage, name: str) -> Leased:
     return part
 
 
+def test_one_that_was_alone_asks_first_whether_others_are_in_the_group() -> None:
+    was_alone = FoundingRule(founds=True, last=("n1",), asks=True)
+    stage = causal({"n1": was_alone, "n2": FOUNDS})
+    stage.enter("n2")
+    stage.settle(ticks=2)
+    assert is_running(stage, "n2")
+    stage.enter("n1", "n2")
+    assert not is_running(stage, "n1")
+    stage.settle(ticks=40)
+    assert is_running(stage, "n1")
+    assert tickets(stage, "n1").cluster == tickets(stage, "n2").cluster != 0
+
+
+def test_one_that_was_alone_founds_the_group_if_nobody_answers() -> None:
+    was_alone = FoundingRule(founds=True, last=("n1",), asks=True)
+    stage = causal({"n1": was_alone, "n2": FOUNDS})
+    stage.cut("n1", "n2")
+    stage.enter("n1", "n2")
+    assert not is_running(stage, "n1")
+    stage.settle(ticks=PATIENT)
+    assert is_running(stage, "n1")
+
+
 # --- gossip -------------------------------------------------------------------------------------
 
 

@@ -106,6 +106,25 @@ def test_those_that_were_in_the_group_begin_it_again_with_most_of_them() -> None
     assert founders(n1, n2, new) == ["n1"]
 
 
+def test_one_that_knows_of_more_members_does_not_count_for_another() -> None:
+    """n3, n4 and n5 may have the group. n1 was not there when they joined."""
+    n1 = votes("n1", 0, ("n1", "n2", "n3"))
+    n2 = votes("n2", 0, ("n1", "n2", "n3", "n4", "n5"))
+    meet(n1, n2, rounds=50)
+    assert founders(n1, n2) == []
+    n3 = votes("n3", 0, ("n1", "n2", "n3", "n4", "n5"))
+    meet(n1, n2, n3, rounds=50)
+    assert founders(n1, n2, n3) == ["n1"]
+
+
+def test_one_that_may_not_begin_keeps_nobody_from_it() -> None:
+    last = ("n1", "n2", "n3")
+    n1 = votes("n1", 0, (*last, "n6", "n7", "n8", "n9"))
+    n2, n3 = votes("n2", 0, last), votes("n3", 0, last)
+    meet(n1, n2, n3, rounds=50)
+    assert founders(n1, n2, n3) == ["n2"]
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_two_never_begin_with_more_than_half_of_all(seed: int) -> None:
     """Datagrams are lost, late and double; who began answers, and is heard sooner or later."""

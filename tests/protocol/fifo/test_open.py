@@ -83,6 +83,30 @@ def test_a_member_that_founds_has_a_view_at_once() -> None:
     assert stage.accepts("n1")
 
 
+def test_one_that_was_alone_asks_first_whether_others_are_in_the_group() -> None:
+    was_alone = FoundingRule(founds=True, last=("n1",), asks=True)
+    entries = {"n1": was_alone, "n2": FOUNDS, "n3": JOINS}
+    stage = Stage.open(FAMILY, entries, suspicion_limit="200ms")
+    stage.enter("n2")
+    stage.enter("n3", "n2")
+    stage.settle(ticks=2 * LIMIT)
+    stage.enter("n1", "n3")
+    stage.settle(ticks=2 * LIMIT)
+    assert views(stage, "n1") == [(N1, N2, N3)]
+
+
+def test_one_that_was_alone_founds_the_group_after_a_suspicion_limit_without_an_answer() -> None:
+    was_alone = FoundingRule(founds=True, last=("n1",), asks=True)
+    stage = Stage.open(FAMILY, {"n1": was_alone, "n2": JOINS}, suspicion_limit="200ms")
+    stage.enter("n1", "n2")
+    stage.settle(ticks=LIMIT - 1)
+    assert views(stage, "n1") == []
+    why = "it was the only member of 'g', and asks whether others are in it"
+    assert [(one.on, one.why) for one in waits(stage, "n1")] == [(("n2",), why)]
+    stage.settle(ticks=1)
+    assert views(stage, "n1") == [(N1,)]
+
+
 def test_a_member_that_meets_nobody_who_is_in_waits_and_says_for_whom() -> None:
     stage = open_stage()
     stage.enter("n2", "n3")

@@ -12,13 +12,13 @@ from typing import NamedTuple
 from tests.protocol.newtop.forming_table import part, run, view_of
 from tests.protocol.newtop.open_table import expecting, open_stage
 
-from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.family import Family, FoundingRule, Plan
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Entering
-from ordercast.protocol.newtop.entrance import Entrance
+from ordercast.protocol.newtop.entrance import Demand, Entrance
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import Invite, Vote
@@ -138,10 +138,11 @@ def _divided(stage: Stage) -> Stage:
 
 
 class Consents(Entrance):
-    """Votes for a founding by any two."""
+    """Founds the group with any other, and votes for a founding by any two."""
 
-    def _may_found(self, members: Sequence[NodeId]) -> bool:
-        return len(members) > 1
+    @property
+    def _demand(self) -> Demand:
+        return Demand(FoundingRule(expect=2), "")
 
 
 class FoundsWithAnybody(NewtopMember):

@@ -12,7 +12,8 @@ large groups too.
            fewer. An only updater begins by itself: what others could have is its own.
   open     Nobody lists members. One that may found by itself does so at once. Otherwise those that
            may found together (kernel/founding.py) favour one of them, the first by name that they
-           hear of, and it begins when enough of them favour it. Who favours one favours no other
+           hear of, and it begins when enough of them favour it, for its own entry and for those of
+           all that it counts. Who favours one favours no other
            until that one favours another itself, is replaced by its next incarnation, or is silent
            for longer than a vote counts: so two cannot begin by the same votes.
 
@@ -25,8 +26,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import suffices
-from ordercast.protocol.cluster.packets import MOST_JOINING, Ask
+from ordercast.kernel.founding import founders_of, suffices
+from ordercast.protocol.cluster.packets import MOST_JOINING, MOST_LAST, Ask
 from ordercast.types import NodeId
 
 BINDING = 3
@@ -163,7 +164,7 @@ class _Newcomer(NamedTuple):
 
     node: NodeId
     favours: NodeId | None
-    expect: int
+    entry: FoundingRule  # with whom it would found the group
     at: int  # round of ours
 
 
@@ -187,7 +188,8 @@ class Votes:
         if known is not None and known.node.incarnation > sender.incarnation:
             self._newcomers[sender.name] = known
             return
-        newcomer = _Newcomer(sender, ask.favours, ask.expect, self._now)
+        entry = FoundingRule(expect=ask.expect, last=ask.last)
+        newcomer = _Newcomer(sender, ask.favours, entry, self._now)
         self._newcomers[sender.name] = newcomer
         if len(self._newcomers) > MOST_NEWCOMERS:
             del self._newcomers[next(iter(self._newcomers))]
@@ -199,7 +201,7 @@ class Votes:
                 self.favours = self._me  # it restarted, and knows of no votes
             elif ask.favours is not None and ask.favours != sender:
                 self._favour(ask.favours)
-        if self.favours == self._me and sender.name < self._me.name and self._is_equal(newcomer):
+        if self.favours == self._me and sender.name < self._me.name and self._is_able(newcomer):
             self._favour(sender)
 
     def _favour(self, node: NodeId) -> None:
@@ -208,9 +210,15 @@ class Votes:
 
     def _is_equal(self, other: _Newcomer) -> bool:
         """Whether it may found the group with us: both expect the same, or were in it."""
-        if other.favours is None or other.expect != self._entry.expect:
+        if other.favours is None or other.entry.expect != self._entry.expect:
             return False
         return not self._entry.last or other.node.name in self._entry.last
+
+    def _is_able(self, other: _Newcomer) -> bool:
+        """Whether it may begin the group: one that knows of more members, which are not here, must
+        not keep us from founding it."""
+        here = (self._me.name, *self._newcomers)
+        return self._is_equal(other) and (not other.entry.last or suffices(other.entry, here))
 
     def round(self) -> None:
         self._now += 1
@@ -226,24 +234,26 @@ class Votes:
         """The votes may have gone to another."""
         self._newcomers.clear()
 
-    def _supporters(self) -> tuple[str, ...]:
+    def _supporters(self) -> dict[str, FoundingRule]:
         since = self._now - self._patience
-        return (
-            self._me.name,
-            *(
-                one.node.name
-                for one in self._newcomers.values()
-                if one.favours == self._me and one.at > since and self._is_equal(one)
-            ),
-        )
+        favour_us = {
+            one.node.name: one.entry
+            for one in self._newcomers.values()
+            if one.favours == self._me and one.at > since and self._is_equal(one)
+        }
+        return {self._me.name: self._entry, **favour_us}
 
     def may_begin(self) -> bool:
         if self._entry.founds:
             return True
-        return self.favours == self._me and suffices(self._entry, self._supporters())
+        if self.favours != self._me:
+            return False
+        entries = self._supporters()
+        return self._me.name in founders_of(entries, lambda one, some: suffices(entries[one], some))
 
     def question(self, group: str, state: bool) -> Ask:
-        return Ask(group, state, (), self.favours, self._entry.expect)
+        last = self._entry.last[:MOST_LAST] if len(self._entry.last) > 1 else ()
+        return Ask(group, state, (), self.favours, self._entry.expect, last)
 
     def favourite(self) -> tuple[str, ...]:
         if self.favours is None:

@@ -139,7 +139,7 @@ class CausalMember(Spreader[Update]):
         """Whether there is nobody to ask."""
         if self.entry is None:
             return not self.sampler.sample(1)
-        return self.entry.founds and not self.sampler.known()
+        return self.entry.founds and not self.entry.asks and not self.sampler.known()
 
     def accepts(self, group: str, now: int) -> bool:
         return (

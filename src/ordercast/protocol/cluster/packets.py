@@ -29,6 +29,8 @@ MOST_EVENTS = 10_000
 MOST_RANGES = 512
 MOST_JOINING = 40
 """Other newcomers that one names."""
+MOST_LAST = 64
+"""Members of its last time in the cluster that a newcomer names."""
 
 
 class Rumour(Value, frozen=True):
@@ -193,9 +195,11 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
     state: bool = False  # it wants the application's state too
     # Others that asked it the same lately: they know of no cluster either.
     joining: Annotated[tuple[Name, ...], Meta(max_length=MOST_JOINING)] = ()
-    # Where members are not listed: whom it would have begin the cluster, and with how many.
+    # Where members are not listed: whom it would have begin the cluster, and with how many, or with
+    # more than half of those with whom it was in the cluster last.
     favours: NodeId | None = None
     expect: Count = 0
+    last: Annotated[tuple[Name, ...], Meta(max_length=MOST_LAST)] = ()
 
 
 class Welcome(Packet, frozen=True, tag="causal.welcome"):

@@ -2,8 +2,9 @@
 
 Rules.
  1. A member that may found the group (`kernel/founding.py`) has a view as soon as those are present
-    that founding takes, none of which has one. Views are opinions here, so two foundings do no
-    harm: the groups merge when their members meet.
+    that founding takes, none of which has one. If it was in the group before, alone, it asks for
+    the suspicion limit whether others are in it now. Views are opinions here, so two foundings do
+    no harm: the groups merge when their members meet.
  2. Any other member waits until a member that has a view has welcomed it, that is, names it in its
     roster; and until all members that this one names are present and their streams have begun, or
     the suspicion limit is over. So a member that has a view misses nothing of the members in it;
@@ -24,11 +25,13 @@ NAMES_SHOWN = 8
 
 
 class FirstView:
-    def __init__(self, me: NodeId, group: str, entry: FoundingRule) -> None:
+    def __init__(self, me: NodeId, group: str, entry: FoundingRule, ticks: int) -> None:
+        """`ticks`: the suspicion limit, in own heartbeats."""
         self.me = me
         self.group = group
         self.entry = entry
         self.since = 0  # when we began to wait, on our own clock
+        self.ticks_to_ask = ticks if entry.asks else 0
         self._shown: tuple[tuple[str, ...], str] | None = None  # what the application was shown
         self._shown_for = 0  # own heartbeats
 
@@ -54,6 +57,8 @@ class FirstView:
         there = [peer for peer in peers if peer.standing is PRESENT]
         if any(peer.has_view for peer in there):
             return self.awaited(peers) == []
+        if self.ticks_to_ask:
+            return False
         waiting = (peer.name for peer in there if peer.members)  # those that said so
         return suffices(self.entry, (self.me.name, *waiting))
 
@@ -72,6 +77,10 @@ class FirstView:
         awaited = self.awaited(peers)
         if awaited:
             return tuple(awaited[:NAMES_SHOWN]), f"members of {group} that have not answered yet"
+        if self.ticks_to_ask:
+            return known[:NAMES_SHOWN], (
+                f"it was the only member of {group}, and asks whether others are in it"
+            )
         if len(entry.last) > 1:
             here = [name for name in entry.last if name in there or name == self.me.name]
             missing = tuple(name for name in entry.last if name not in here)

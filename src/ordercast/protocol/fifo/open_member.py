@@ -48,7 +48,7 @@ class OpenMember(FifoMember):
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         super().__init__(me, plan, chance)
         assert plan.entry is not None and not self.others
-        self.entering = FirstView(me, plan.group, plan.entry)
+        self.entering = FirstView(me, plan.group, plan.entry, self.options.silence_ticks)
         self.candidates = Candidates(me.name)
         # Ticks left to meet everybody, once a member has welcomed us.
         self.forming = self.options.silence_ticks
@@ -231,6 +231,9 @@ class OpenMember(FifoMember):
         named = self.entering.awaited(self.peers)
         if named is None:
             self.forming = self.options.silence_ticks
+            if self.entering.ticks_to_ask:
+                self.entering.ticks_to_ask -= 1
+                self._enter(step)
             return
         self.forming -= 1
         if self.forming == 0:

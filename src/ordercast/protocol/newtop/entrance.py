@@ -3,10 +3,13 @@ for whom it waits.
 
 Rules of open groups, whose members are not listed. The entry in the plan says who may found one
 (`kernel/founding.py`).
- 1. A member that may found the group by itself does so at once.
- 2. If nobody reachable is in the group, and those that are in none suffice for the entry, the first
-    of them by name invites them. Others of them do so later, one after the other: the first may not
-    know of all. Who can found the group with nobody says so, and is not invited.
+ 1. A member that may found the group by itself does so at once. If it was in it before, alone, it
+    first asks for a few rounds whether others are in it now.
+ 2. If nobody reachable is in the group, those found it whose entries allow it with each other: the
+    first of them by name invites them. Others of them do so later, one after the other: the first
+    may not know of all. Each member announces what its entry demands. One that those who are there
+    do not suffice for is not invited, and joins afterwards: it keeps nobody from founding. Nor does
+    one that rejects an invitation, or does not answer: the next try is without it if it can be.
  3. An invited member votes yes only if these suffice for its own entry too.
  4. A founding begins only if all invited members have started in it, so one that has not started is
     free to found the group with others. One that has started, and has not got the state, cannot
@@ -21,15 +24,34 @@ What it does not do: remember a failed founding over a restart.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ordercast.kernel.family import Plan
-from ordercast.kernel.founding import suffices
+from msgspec.structs import replace
+
+from ordercast.kernel.family import FoundingRule, Plan
+from ordercast.kernel.founding import founders_of, suffices
 from ordercast.kernel.step import Step
-from ordercast.protocol.newtop.packets import LARGEST_GROUP, Please
+from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please
 from ordercast.protocol.newtop.presence import AnnouncedMembers
 from ordercast.types import NodeId, Waiting
 
 Members = tuple[NodeId, ...]
+ROUNDS_ASKED = 3
+"""Rounds of announcements in which one that was alone in the group asks who is in it now."""
+
+
+class Demand(NamedTuple):
+    """With whom a member would found the group."""
+
+    entry: FoundingRule
+    bound_to: str
+
+    def allows(self, present: tuple[str, ...]) -> bool:
+        return suffices(self.entry, present) and (not self.bound_to or self.bound_to in present)
+
+
+def _rule(here: Here) -> FoundingRule:
+    return FoundingRule(expect=here.expect, last=here.last)
 
 
 class Entrance:
@@ -39,6 +61,7 @@ class Entrance:
         self.presence = presence
         self.bound_to = ""  # who initiated a founding that we started in, if that failed here
         self._enough_since: int | None = None  # the round since which those that are there suffice
+        self._declined: Members = ()  # who did not found the group with us at the last try
         self._told: tuple[tuple[str, ...], str] | None = None  # for whom we wait, and why
 
     # --- founding ----------------------------------------------------------------------------
@@ -48,12 +71,12 @@ class Entrance:
         entry = self.plan.entry
         if entry is None:
             return self._all_of_plan()
-        if entry.founds:
+        if entry.founds and not entry.asks:
             return (self.me,)
-        if self.presence.largest_view() is not None:
+        if self.presence.largest_view() is not None or self._is_asking:
             return None
-        there = sorted((self.me, *self.presence.unformed()))[:LARGEST_GROUP]
-        if self.me not in there or not self._may_found(there):
+        there = self._able(without=self._declined) or self._able()
+        if not there:
             self._enough_since = None
             return None
         now = self.presence.ticks
@@ -61,7 +84,23 @@ class Entrance:
         if now - self._enough_since < 2 * there.index(self.me) or not self.presence.take_turn():
             return None
         self._enough_since = now  # after a failure it is the turn of the first again
-        return tuple(there)
+        self._declined = ()
+        return there
+
+    def _able(self, without: Members = ()) -> Members:
+        """Those that are there and may found the group with us; none: we may not."""
+        others = {one.node: one.here for one in self.presence.unformed()}
+        some = sorted(one for one in others if one not in without)[: LARGEST_GROUP - 1]
+        rules = {one.name: Demand(_rule(others[one]), others[one].bound_to) for one in some}
+        rules[self.me.name] = self._demand
+        names = founders_of(rules, lambda name, present: rules[name].allows(present))
+        if self.me.name not in names:
+            return ()
+        return tuple(one for one in sorted((self.me, *some)) if one.name in names)
+
+    def declined(self, members: Members) -> None:
+        """These did not found the group with us."""
+        self._declined = members
 
     def _all_of_plan(self) -> Members | None:
         """All members, if we are the first, all are reachable, and none has formed the group."""
@@ -73,15 +112,27 @@ class Entrance:
         return tuple(sorted((self.me, *others)))
 
     @property
-    def only_joins(self) -> bool:
-        """Whether our entry lets us found the group with nobody."""
+    def _is_asking(self) -> bool:
+        """Whether those that may be in the group have not had the time to answer."""
         entry = self.plan.entry
-        return entry is not None and not (entry.founds or entry.expect or len(entry.last) > 1)
+        return entry is not None and entry.asks and self.presence.ticks <= ROUNDS_ASKED
+
+    @property
+    def _demand(self) -> Demand:
+        assert self.plan.entry is not None
+        return Demand(self.plan.entry, self.bound_to)
+
+    def declared(self, here: Here) -> Here:
+        """The announcement, with what our entry demands."""
+        if self.plan.entry is None:
+            return here
+        entry, bound_to = self._demand
+        expect = 1 if entry.founds else entry.expect
+        last = entry.last[:LARGEST_GROUP] if len(entry.last) > 1 else ()
+        return replace(here, expect=expect, last=last, bound_to=bound_to)
 
     def _may_found(self, members: Sequence[NodeId]) -> bool:
-        names = tuple(one.name for one in members)
-        assert self.plan.entry is not None
-        return suffices(self.plan.entry, names) and (not self.bound_to or self.bound_to in names)
+        return self._demand.allows(tuple(one.name for one in members))
 
     def objection(self, members: Sequence[NodeId]) -> str | None:
         """Why we do not found the group with these."""
@@ -90,6 +141,8 @@ class Entrance:
             return f"{self.me} has joined a closed group"
         if formed is not None:
             return f"{formed.node} is in the group already"
+        if self._is_asking:
+            return f"{self.me} asks who is in the group"
         if not self._may_found(members):
             return f"{self.me} may not found it with these: {self._lacking(members)}"[:300]
         return None
@@ -131,9 +184,12 @@ class Entrance:
             if silent:
                 return silent, f"{' '.join(silent)} did not answer"
             return tuple(presence.others), f"all members of {group!r} are there, and form it"
-        there = sorted((self.me, *presence.unformed()))
-        if self._may_found(there):
-            return tuple(one.name for one in there if one != self.me), "these found the group"
+        if self._is_asking:
+            return silent, f"it was the only member of {group!r}, and asks whether others are in it"
+        able = self._able()
+        if able:
+            return tuple(one.name for one in able if one != self.me), "these found the group"
+        there = sorted((self.me, *(one.node for one in presence.unformed())))
         if not presence.others:
             return (), f"nobody is known who may be in {group!r}"
         others = tuple(name for name in presence.others if name not in silent)
@@ -147,6 +203,8 @@ class Entrance:
         assert entry is not None
         if self.bound_to and self.bound_to not in [one.name for one in members]:
             return f"{self.bound_to} may have founded it"
+        if self._may_found(members):
+            return "some of these may not found it, for they were in it with others"
         if len(entry.last) > 1:
             return f"founding it again takes more than half of {' '.join(entry.last)}"
         if entry.expect:

@@ -249,8 +249,11 @@ class NamedGroup:
             self._agree(step, voting)
 
     def _withdraw(self, step: Step) -> None:
-        assert isinstance(self.attempt, Voting)
-        self._vote(step, self.attempt, False, "the vote timed out")
+        voting = self.attempt
+        assert isinstance(voting, Voting)
+        silent = [one for one in self._others_of(voting.members) if one not in voting.yes]
+        self.gathering.declined(tuple(silent))
+        self._vote(step, voting, False, "the vote timed out")
 
     def _count(self, step: Step, sender: NodeId, vote: Vote) -> None:
         voting = self.attempt
@@ -263,6 +266,7 @@ class NamedGroup:
         is_ours = voting.initiator == self.me
         if not vote.yes:
             if is_ours:
+                self.gathering.declined((sender,))
                 self._vote(step, voting, False, f"{sender}: {vote.why}")
             else:
                 self._end_vote(step, voting, vote.why)

@@ -101,8 +101,8 @@ class Gathering:
 
     def _here(self, current: GroupEpoch | None, asks: bool) -> Here:
         if current is None:
-            joins = self._entrance.only_joins
-            return Here(self.plan.group, None, 0, "", self.terms, asks, joins)
+            here = Here(self.plan.group, None, 0, "", self.terms, asks)
+            return self._entrance.declared(here)
         view = current.views.members
         return Here(self.plan.group, current.formation, len(view), view[0].name, self.terms, asks)
 
@@ -145,6 +145,10 @@ class Gathering:
         if current is not None:
             return f"{self.me} is in the group already"
         return self._entrance.objection(members)
+
+    def declined(self, members: Members) -> None:
+        """These rejected a founding that we initiated, or did not vote on it."""
+        self._entrance.declined(members)
 
     def _request_anew(self, step: Step, current: GroupEpoch, sender: NodeId) -> None:
         """We have heard of a member, perhaps of one that is not in our view."""

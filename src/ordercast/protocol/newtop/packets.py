@@ -166,7 +166,11 @@ class Here(Packet, frozen=True, tag="total.here"):
     first: Annotated[str, Meta(max_length=100)]  # the first of them
     terms: Terms
     asks: bool  # whether it wants an answer
-    only_joins: bool = False  # an open group: it founds it with nobody
+    # Of an open group that it is not in: with whom it would found it (`kernel/founding.py`).
+    expect: Annotated[int, Meta(ge=0)] = 0  # with so many
+    # With more than half of these.
+    last: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)] = ()
+    bound_to: Word = ""  # only with this one
 
 
 class Please(Packet, frozen=True, tag="total.please"):

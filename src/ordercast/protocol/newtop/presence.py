@@ -75,10 +75,9 @@ class AnnouncedMembers:
     def _fresh(self, rounds: int = FRESH) -> list[Known]:
         return [known for known in self._known.values() if self.ticks - known.tick <= rounds]
 
-    def unformed(self) -> list[NodeId]:
-        """Others that answered last, are in no formation, and would found an open group."""
-        found = [known for known in self._fresh(1) if known.here.formation is None]
-        return [known.node for known in found if not known.here.only_joins]
+    def unformed(self) -> list[Known]:
+        """Others that answered last and are in no formation."""
+        return [known for known in self._fresh(1) if known.here.formation is None]
 
     def all_unformed(self) -> list[NodeId] | None:
         """The other members, if all are reachable and none is in a formation."""

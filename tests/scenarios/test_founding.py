@@ -1,0 +1,92 @@
+"""Who founds an open group again, and who joins it: members that come back with their folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.scenarios.test_scenarios import assert_lawful
+
+from ordercast.scenario.file import load_scenario
+from ordercast.testing import Simulated, simulate
+from ordercast.units import SECOND
+
+HEAD = """
+name = "founded again"
+family = "{family}"
+processes = {processes}
+duration = "12s"
+quiet = "4s"
+[workload]
+rate = 5
+[[group]]
+name = "orders"
+members = [{names}]
+open = true
+anchors = [{names}]
+expect = {expect}
+"""
+BLOCKED = """
+[[fault]]
+at = "2s"
+kind = "partition"
+sides = [["n1", "n2", "n3"], ["n4", "n5"]]
+for = "3s"
+[[fault]]
+at = "6s"
+kind = "crash"
+nodes = ["n4"]
+[[fault]]
+at = "6s"
+kind = "restart"
+nodes = ["n1", "n2", "n3", "n5"]
+for = "500ms"
+"""
+ALONE = """
+[[fault]]
+at = "2s"
+kind = "partition"
+nodes = ["n1"]
+for = "3s"
+[[fault]]
+at = "6s"
+kind = "restart"
+nodes = ["n1"]
+for = "500ms"
+"""
+
+
+def play(folder: Path, seed: int, family: str, processes: int, expect: int, text: str) -> Simulated:
+    names = ", ".join(f'"n{number}"' for number in range(1, processes + 1))
+    head = HEAD.format(family=family, processes=processes, names=names, expect=expect)
+    path = folder / "scenario.toml"
+    path.write_text(head + text, encoding="utf-8")
+    run = simulate(load_scenario(path), seed)
+    assert_lawful(run)
+    return run
+
+
+def views_after(run: Simulated, seconds: int) -> list[tuple[str, str]]:
+    """Process and members."""
+    rows = [row for row in run.trace.rows if row.kind == "view" and row.at > seconds * SECOND]
+    return [(row.process, " ".join(row.members)) for row in rows]
+
+
+@pytest.mark.parametrize("seed", [1, 6, 7, 10, 12])
+def test_one_that_waits_for_others_keeps_nobody_from_founding_the_group(
+    seed: int, tmp_path: Path
+) -> None:
+    """n5 was in the group with n4, which does not come back. n1, n2 and n3 are all there."""
+    run = play(tmp_path, seed, "total", 5, 3, BLOCKED)
+    last = dict(views_after(run, 6))
+    assert last == dict.fromkeys(("n1", "n2", "n3", "n5"), "n1 n2 n3 n5")
+
+
+@pytest.mark.parametrize("family", ["fifo", "total", "sequenced", "atomic"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_one_that_was_cut_off_alone_joins_the_others_when_it_restarts(
+    seed: int, family: str, tmp_path: Path
+) -> None:
+    run = play(tmp_path, seed, family, 3, 2, ALONE)
+    views = [members for process, members in views_after(run, 6) if process == "n1"]
+    assert views == ["n1 n2 n3"]
