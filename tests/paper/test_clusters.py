@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Machine
+from ordercast.kernel.family import Family, Plan, machine_per_group
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster import CAUSAL
@@ -134,17 +133,14 @@ def share_let_go(load: float, buffer: int, seed: int) -> tuple[int, float]:
     """How often somebody was asked for an event, and how often he had it no more."""
     asked: Counter[str] = Counter()
 
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
-        members = [Watched(me, plan, chance) for plan in plans]
-        for member in members:
-            member.asked = asked
-        return list(members)
+    def watched(me: NodeId, plan: Plan, chance: Random) -> Watched:
+        member = Watched(me, plan, chance)
+        member.asked = asked
+        return member
 
     run(
         processes=20, rounds=300, events_per_round=load, creators=10, loss=0.2, seed=seed,
-        families={"causal": CAUSAL._replace(build=build)},
+        families={"causal": CAUSAL._replace(build=machine_per_group(watched))},
         hops=2, fan_out=3, recovery="any-3", recovery_buffer=buffer,
     )  # fmt: skip
     return asked["asked"], asked["let go"] / asked["asked"]

@@ -21,16 +21,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
 from ordercast.cli.main import main
-from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, Plan, machine_per_group
 from ordercast.kernel.step import Step
 from ordercast.protocol.cluster import GOSSIP as FAMILY
 from ordercast.protocol.cluster.advice import minimum_history
@@ -148,15 +146,12 @@ def doubles(options: dict[str, Any], processes: int, loss: float) -> float:
     """The share of what gossip took for new that it had forgotten."""
     taken: Counter[str] = Counter()
 
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
-        members = [Watched(me, plan, chance) for plan in plans]
-        for member in members:
-            member.taken = taken
-        return list(members)
+    def watched(me: NodeId, plan: Plan, chance: Random) -> Watched:
+        member = Watched(me, plan, chance)
+        member.taken = taken
+        return member
 
-    families = {"gossip": FAMILY._replace(build=build)}
+    families = {"gossip": FAMILY._replace(build=machine_per_group(watched))}
     seen("gossip", options, processes, loss, families=families)
     return taken["again"] / taken["all"]
 

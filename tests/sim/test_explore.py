@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,9 +17,7 @@ import pytest
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
 from ordercast.errors import UsageError
-from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, machine_per_group
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol import fifo
 from ordercast.protocol.fifo.member import FifoMember
@@ -33,7 +31,7 @@ from ordercast.sim.explore.model import COSTS, Model, SystemState, Usage, free_m
 from ordercast.sim.explore.run import begin, trace_of
 from ordercast.sim.explore.schedule import describe
 from ordercast.trace.schema import Ending, Trace
-from ordercast.types import Event, NodeId, Payloads
+from ordercast.types import Event, Payloads
 from ordercast.units import MILLISECOND, Duration
 
 FEW_TICKS = FifoOptions(
@@ -49,12 +47,7 @@ def fifo_setting(members: int, options: FifoOptions = FEW_TICKS, **rules: Any) -
 
 
 def family_of(member: type[FifoMember]) -> Family:
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
-        return [member(me, plan, chance) for plan in plans]
-
-    return fifo.FAMILY._replace(build=build)
+    return fifo.FAMILY._replace(build=machine_per_group(member))
 
 
 def no_judge(trace: Trace) -> list[Verdict]:

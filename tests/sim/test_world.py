@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 import pytest
 
 from ordercast import __version__
 from ordercast.errors import UsageError
-from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, machine_per_group
 from ordercast.kernel.step import Step
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.member import FifoMember
@@ -21,7 +17,7 @@ from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Outcome, Simulation
 from ordercast.trace.schema import Ending, Row, TraceLevel
 from ordercast.trace.sinks import MemorySink, check_run_id
-from ordercast.types import Event, NodeId
+from ordercast.types import Event
 from ordercast.units import SECOND
 
 
@@ -76,12 +72,7 @@ class Breaks(FifoMember):
 
 
 def families_of(kind: type[FifoMember]) -> dict[str, Family]:
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
-        return [kind(me, plan, chance) for plan in plans]
-
-    return {**FAMILIES, "fifo": FAMILIES["fifo"]._replace(build=build)}
+    return {**FAMILIES, "fifo": FAMILIES["fifo"]._replace(build=machine_per_group(kind))}
 
 
 def test_a_machine_that_raises_fails_the_run_which_keeps_its_rows() -> None:

@@ -85,6 +85,17 @@ def machine_per_group(kind: Callable[[NodeId, Plan, Random], Machine]) -> Build:
     return build
 
 
+def machine_for_all(kind: Callable[[NodeId, tuple[Plan, ...]], Machine]) -> Build:
+    """Builds one machine for all groups of a process, for families whose groups have one order."""
+
+    def build(
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
+    ) -> list[Machine]:
+        return [kind(me, plans)]
+
+    return build
+
+
 # --- what a family says about itself ---------------------------------------------------------
 
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
-
-from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, machine_for_all
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Agreed
@@ -15,7 +10,6 @@ from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import State
-from ordercast.types import NodeId
 
 
 class AsksTooEarly(NewtopMember):
@@ -94,9 +88,4 @@ MUTANTS: dict[str, type[NewtopMember]] = {
 
 
 def mutant(name: str) -> Family:
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
-        return [MUTANTS[name](me, plans)]
-
-    return FAMILY._replace(build=build)
+    return FAMILY._replace(build=machine_for_all(MUTANTS[name]))

@@ -5,16 +5,13 @@ Five members expect three: there must never be two foundings, whatever arrives w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
 from tests.protocol.newtop.forming_table import part, run, view_of
 from tests.protocol.newtop.open_table import expecting, open_stage
 
-from ordercast.kernel.family import Family, FoundingRule, Plan
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, FoundingRule, Plan, machine_for_all
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Entering
@@ -24,7 +21,7 @@ from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import Invite, Vote
 from ordercast.testing.actor import Posted
 from ordercast.testing.stage import Stage
-from ordercast.types import NodeId, StateWanted, View
+from ordercast.types import StateWanted, View
 
 NAMES = "n1 n2 n3 n4 n5"
 
@@ -180,9 +177,4 @@ MUTANTS: dict[str, type[NewtopMember]] = {
 
 
 def mutant(name: str) -> Family:
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
-        return [MUTANTS[name](me, plans)]
-
-    return FAMILY._replace(build=build)
+    return FAMILY._replace(build=machine_for_all(MUTANTS[name]))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
 from typing import Any
 
-from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, Plan, machine_for_all
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.atomic import Unordered
@@ -181,9 +177,6 @@ OF_ATOMIC_GROUPS: dict[str, Any] = {
 
 
 def mutant(name: str) -> Family:
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
-        return [(MUTANTS | OF_SEQUENCERS | OF_ATOMIC_GROUPS)[name](me, plans)]
-
-    return FAMILY._replace(build=build)
+    return FAMILY._replace(
+        build=machine_for_all((MUTANTS | OF_SEQUENCERS | OF_ATOMIC_GROUPS)[name])
+    )

@@ -6,12 +6,7 @@ fails, deliver in one order. None of them gives that, and all are slower than no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from random import Random
-
-from ordercast.kernel.family import Family, Plan
-from ordercast.kernel.machine import Machine
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.family import Family, Plan, machine_for_all
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import SEQUENCED
 from ordercast.protocol.newtop.agreement import Agreement
@@ -87,14 +82,12 @@ class _NotesReports(Agreement):
 def by_rule(rule: type[BySequencer]) -> Family:
     """The family with this rule in its groups with a sequencer."""
 
-    def build(
-        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-    ) -> list[Machine]:
+    def strict(me: NodeId, plans: tuple[Plan, ...]) -> NewtopMember:
         member = NewtopMember(me, plans)
         for epoch in member.joined.values():
             if isinstance(epoch.placement, BySequencer):
                 epoch.placement.__class__ = rule
                 epoch.agreement.__class__ = _NotesReports
-        return [member]
+        return member
 
-    return SEQUENCED._replace(build=build)
+    return SEQUENCED._replace(build=machine_for_all(strict))

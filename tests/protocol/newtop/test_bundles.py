@@ -7,9 +7,7 @@ bundle can leave open for a moment is left open all the time, and the laws still
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
-from random import Random
 
 import msgspec
 import pytest
@@ -17,9 +15,9 @@ from tests.protocol.newtop import formation_storms
 from tests.protocol.newtop.storms import storm
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.family import Family, Plan, machine_for_all
 from ordercast.kernel.inputs import Input
-from ordercast.kernel.machine import Draining, Machine
+from ordercast.kernel.machine import Draining
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.families import FAMILIES
@@ -76,11 +74,12 @@ class Postpones(NewtopMember):
 built: list[Postpones] = []
 
 
-def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-) -> list[Machine]:
+def postpones(me: NodeId, plans: tuple[Plan, ...]) -> Postpones:
     built.append(Postpones(me, plans))
-    return [built[-1]]
+    return built[-1]
+
+
+build = machine_for_all(postpones)
 
 
 POSTPONES: Family = FAMILY._replace(build=build)

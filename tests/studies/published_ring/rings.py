@@ -16,9 +16,8 @@ from msgspec import Meta
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Verdict
-from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.family import Family, Plan, machine_per_group
 from ordercast.kernel.inputs import Input, Leave, StatusResult
-from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.tickets.interface import TicketNews, Tickets
@@ -213,13 +212,7 @@ class Holder:
         return self.part.counters()
 
 
-def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-) -> list[Machine]:
-    return [Holder(me, plan, chance) for plan in plans]
-
-
-FAMILY = Family("rings", Options, (*PACKETS, Heard), build, largest_group=100)
+FAMILY = Family("rings", Options, (*PACKETS, Heard), machine_per_group(Holder), largest_group=100)
 
 
 # --- runs ----------------------------------------------------------------------------------------

@@ -23,14 +23,12 @@ What it does not do: persist anything, or merge the states of the sides of a par
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from random import Random
+from collections.abc import Hashable
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
-from ordercast.kernel.family import Plan
+from ordercast.kernel.family import Plan, machine_for_all
 from ordercast.kernel.inputs import LARGEST_STATE, Input
-from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.newtop.attempt import Agreed, Entering
@@ -432,8 +430,5 @@ def _leaves_behind(epoch: GroupEpoch, current: GroupEpoch | None) -> bool:
     )
 
 
-def build(
-    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
-) -> list[Machine]:
-    """One machine for all groups: what can be delivered depends on all of them."""
-    return [NewtopMember(me, plans)]
+build = machine_for_all(NewtopMember)
+"""What can be delivered depends on all groups. The families of this folder share it."""
