@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -84,23 +86,25 @@ class SlowDisk:
         self._sync()
 
 
-async def stop_with(disk: SlowDisk, group: Group) -> None:
-    """Gives the ticket back, and stops waiting for the disk."""
-    disk.stop()
-    stopping = asyncio.create_task(group.stop_updating())
-    await until(lambda: group.node.driver.host.seats[group.name].waiting)
-    stopping.cancel()
-    await asyncio.wait([stopping])
-
-
-@live
-async def test_a_ticket_that_is_being_given_back_has_no_owner(cluster: Cluster) -> None:
+@asynccontextmanager
+async def giving_back(cluster: Cluster) -> AsyncIterator[tuple[Node, Group, SlowDisk]]:
+    """A member that gives its ticket back, while nobody waits for its disk any more."""
     n1 = await cluster.open("n1")
     (group,) = joined(n1, level=GUARDED)
     with pytest.MonkeyPatch.context() as patch:
         disk = SlowDisk(n1, patch)
         await group.become_updater()
-        await stop_with(disk, group)
+        disk.stop()
+        stopping = asyncio.create_task(group.stop_updating())
+        await until(lambda: group.node.driver.host.seats[group.name].waiting)
+        stopping.cancel()
+        await asyncio.wait([stopping])
+        yield n1, group, disk
+
+
+@live
+async def test_a_ticket_that_is_being_given_back_has_no_owner(cluster: Cluster) -> None:
+    async with giving_back(cluster) as (_, group, disk):
         assert group.updating is None
         with pytest.raises(UsageError, match="not an updater"):
             await group.send(b"too late")
@@ -116,12 +120,7 @@ async def test_a_ticket_that_is_being_given_back_has_no_owner(cluster: Cluster) 
 async def test_a_group_can_be_joined_again_while_the_commit_of_its_leave_waits(
     cluster: Cluster,
 ) -> None:
-    n1 = await cluster.open("n1")
-    (group,) = joined(n1, level=GUARDED)
-    with pytest.MonkeyPatch.context() as patch:
-        disk = SlowDisk(n1, patch)
-        await group.become_updater()
-        await stop_with(disk, group)
+    async with giving_back(cluster) as (n1, group, disk):
         for _ in range(3):  # each of them leaves before it has joined
             n1.leave(group)
             (group,) = joined(n1, level=GUARDED)

@@ -141,23 +141,28 @@ async def _print_all(group: Group, json: bool) -> None:
     async for event in group:
         if json:
             screen.json_line(_fields(event))
-        elif isinstance(event, View):
-            print(f"{group.name}: view {' '.join(str(member) for member in event.members)}")
-        elif isinstance(event, Updating):
-            print(f"{group.name}: ticket {event.ticket} {event.cause}")
-        elif isinstance(event, Subgroup):
-            print(f"{group.name}: without {' '.join(str(member) for member in event.gone)}")
-        elif isinstance(event, Waiting):
-            print(f"{group.name}: {_printable(waiting_text(event).encode())}")
-        elif isinstance(event, Joined):
-            print(f"{group.name}: joined {event.member}")
-        elif isinstance(event, Left):
-            print(f"{group.name}: left {event.member} ({event.why})")
-        elif isinstance(event, Message):
-            print(f"{group.name}: {event.sender}: {_printable(event.data)}")
         else:
-            print(f"{group.name}: {_printable(notification_text(event).encode())}")
+            print(f"{group.name}: {_line(event)}")
         sys.stdout.flush()
+
+
+def _line(event: Message | Heard) -> str:
+    match event:
+        case View(members=members):
+            return f"view {' '.join(map(str, members))}"
+        case Updating(ticket=ticket, cause=cause):
+            return f"ticket {ticket} {cause}"
+        case Subgroup(gone=gone):
+            return f"without {' '.join(map(str, gone))}"
+        case Waiting():
+            return _printable(waiting_text(event).encode())
+        case Joined(member=member):
+            return f"joined {member}"
+        case Left(member=member, why=why):
+            return f"left {member} ({why})"
+        case Message(sender=sender, data=data):
+            return f"{sender}: {_printable(data)}"
+    return _printable(notification_text(event).encode())
 
 
 def _printable(data: bytes) -> str:

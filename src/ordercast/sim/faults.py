@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from ordercast.kernel.inputs import Backpressure, Form, named_input
 from ordercast.scenario.faults.active import ActiveFaults
@@ -17,89 +18,88 @@ from ordercast.store.memory import Trouble
 from ordercast.units import Duration
 
 
+@dataclass(frozen=True, slots=True)
 class SimulatedControls:
     """What faults can do here (`FaultControls`): everything."""
 
-    def __init__(
-        self,
-        queue: EventQueue,
-        network: Network,
-        processes: dict[str, Process],
-        memberships: dict[str, Memberships],
-        identities: Identities,
-    ) -> None:
-        self.names = tuple(processes)
-        self.physics = self
-        self._queue = queue
-        self._network = network
-        self._processes = processes
-        self._memberships = memberships
-        self._identities = identities
+    queue: EventQueue
+    network: Network
+    processes: dict[str, Process]
+    memberships: dict[str, Memberships]
+    identities: Identities
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.processes)
+
+    @property
+    def physics(self) -> Self:
+        return self
 
     def crash(self, name: str) -> None:
-        self._processes[name].crash()
+        self.processes[name].crash()
 
     def restart(self, name: str, disk: DiskFound, is_down: Callable[[], bool]) -> None:
-        process = self._processes[name]
+        process = self.processes[name]
         if not process.alive and disk == "lost":
             process.disk.erase()
         if not process.alive and not is_down():
-            self._identities.start(process)
+            self.identities.start(process)
 
     def pause(self, name: str) -> None:
-        self._processes[name].pause()
+        self.processes[name].pause()
 
     def resume(self, name: str) -> None:
-        self._processes[name].resume()
+        self.processes[name].resume()
 
     def cut(self, paths: Sequence[Pair]) -> None:
-        self._network.cut(paths)
+        self.network.cut(paths)
 
     def mend(self, paths: Sequence[Pair]) -> None:
-        self._network.mend(paths)
+        self.network.mend(paths)
 
     def form(self, name: str, group: str) -> None:
-        self._processes[name].give(group, Form(group))
+        self.processes[name].give(group, Form(group))
 
     def keep_out(self, name: str, group: str) -> None:
-        self._memberships[name].kept_out.add(group)
+        self.memberships[name].kept_out.add(group)
 
     def join(self, name: str, group: str) -> None:
-        self._memberships[name].join(group)
+        self.memberships[name].join(group)
 
     def leave(self, name: str, group: str) -> None:
-        self._memberships[name].leave(group)
+        self.memberships[name].leave(group)
 
     def give(self, name: str, group: str, word: str, values: Mapping[str, Any]) -> None:
-        process = self._processes[name]
+        process = self.processes[name]
         seat = process.host.seats.get(group)
         if seat is not None:
             process.give(group, named_input(seat.takes, word, values))
 
     def stop_reading(self, name: str, group: str) -> None:
-        self._processes[name].give(group, Backpressure(group, True))
+        self.processes[name].give(group, Backpressure(group, True))
 
     def read_on(self, name: str, group: str) -> None:
-        self._processes[name].give(group, Backpressure(group, False))
+        self.processes[name].give(group, Backpressure(group, False))
 
     def set_loss(self, rates: dict[str, float]) -> None:
-        self._network.loss_at = rates
+        self.network.loss_at = rates
 
     def set_slowness(self, factors: dict[str, float]) -> None:
-        self._network.slow_at = factors
+        self.network.slow_at = factors
 
     def set_disk(self, name: str, mode: DiskMode | None, sync: Duration) -> None:
-        disk = self._processes[name].disk
+        disk = self.processes[name].disk
         disk.trouble = None if mode is None else Trouble(mode)
         disk.sync_time = sync if mode == "slow" else 0
 
     def shift_clock(self, name: str, by: Duration) -> None:
-        process = self._processes[name]
-        process.clock = process.clock.jumped(self._queue.now, by)
+        process = self.processes[name]
+        process.clock = process.clock.jumped(self.queue.now, by)
 
     def set_drift(self, name: str, drift: float) -> None:
-        process = self._processes[name]
-        process.clock = process.clock.drifting(self._queue.now, drift)
+        process = self.processes[name]
+        process.clock = process.clock.drifting(self.queue.now, drift)
 
 
 def schedule(faults: list[Fault], active: ActiveFaults, queue: EventQueue, until: int) -> None:

@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -183,12 +182,7 @@ class ParquetSink:
     def __enter__(self) -> ParquetSink:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.abort()
 
     def _prepare(self, replace: bool) -> None:

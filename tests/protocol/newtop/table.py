@@ -88,6 +88,13 @@ def leave(stage: Stage, name: str, of: str = "g") -> None:
     stage.leave(name, of)
 
 
+def die_heard_by(stage: Stage, name: str, survivor: str, data: bytes) -> None:
+    """Sends something that only one other member receives, and crashes."""
+    stage.submit(name, [data])
+    carry(stage, name, survivor)
+    die(stage, name)
+
+
 def die(stage: Stage, name: str) -> None:
     """A member crashes, and nothing that it had under way arrives anywhere."""
     stage.crash(name)

@@ -8,6 +8,7 @@ from tests.protocol.newtop.storms import storm
 from tests.protocol.newtop.table import (
     carry,
     die,
+    die_heard_by,
     fall_silent,
     group,
     heard,
@@ -84,9 +85,7 @@ def test_a_sender_does_not_wait_for_turns_in_other_groups() -> None:
 
 def test_an_event_that_one_survivor_has_is_delivered_by_all_in_the_old_view() -> None:
     stage = staged({"g": "n1 n2 n3"})
-    stage.submit("n3", [b"last"])
-    carry(stage, "n3", "n1")
-    die(stage, "n3")
+    die_heard_by(stage, "n3", "n1", b"last")
     wait(stage)
     assert heard(stage, "n1") == heard(stage, "n2") == ["g{n1 n2 n3}", "last", "g{n1 n2}"]
 

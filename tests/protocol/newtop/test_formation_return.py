@@ -23,13 +23,19 @@ from ordercast.types import StateWanted, event_number
 # --- members that return ---------------------------------------------------------------------
 
 
-def test_a_new_incarnation_enters_on_request() -> None:
+def third_restarted() -> Stage:
+    """A group of three that knows `old`, and whose third member has just restarted."""
     stage = stage_of("n1 n2 n3", formed=True)
     stage.submit("n1", [b"old"])
     run(stage, 3)
     stage.crash("n3")
     run(stage, 40)
     stage.start("n3")
+    return stage
+
+
+def test_a_new_incarnation_enters_on_request() -> None:
+    stage = third_restarted()
     run(stage, 10)
     assert view_of(stage, "n3") == ("", "")
     assert not stage.accepts("n3")
@@ -43,12 +49,7 @@ def test_a_new_incarnation_enters_on_request() -> None:
 
 
 def test_a_new_incarnation_that_asks_does_not_provide_its_empty_state() -> None:
-    stage = stage_of("n1 n2 n3", formed=True)
-    stage.submit("n1", [b"old"])
-    run(stage, 3)
-    stage.crash("n3")
-    run(stage, 40)
-    stage.start("n3")
+    stage = third_restarted()
     stage.form("n3")
     run(stage, 40)
     assert all(view_of(stage, name)[1] == "n1 n2 n3#1" for name in ("n1", "n2", "n3"))

@@ -8,6 +8,7 @@ import pytest
 from tests.protocol.newtop.table import (
     carry,
     die,
+    die_heard_by,
     fall_silent,
     group,
     heard,
@@ -53,9 +54,7 @@ def test_views_of_one_exclusion_have_one_identity() -> None:
 def test_events_that_one_survivor_has_of_a_crashed_sender_reach_all() -> None:
     """Atomicity (MD3): a suspicion without it is refuted, and the refutation carries it."""
     stage = staged({"g": "n1 n2 n3"})
-    stage.submit("n3", [b"a"])
-    carry(stage, "n3", "n2")
-    die(stage, "n3")
+    die_heard_by(stage, "n3", "n2", b"a")
     wait(stage)
     assert heard(stage, "n1") == heard(stage, "n2") == ["g{n1 n2 n3}", "a", "g{n1 n2}"]
 

@@ -8,26 +8,15 @@ from __future__ import annotations
 
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
+from ordercast.protocol.newtop import packets
 from ordercast.protocol.newtop.epoch import GroupEpoch
-from ordercast.protocol.newtop.packets import (
-    Confirm,
-    Data,
-    Invite,
-    Message,
-    Refute,
-    Retract,
-    Start,
-    State,
-    Suspect,
-    Turn,
-)
 from ordercast.types import NodeId
 
 LARGEST_LEAP = 1 << 40
 """Numbers grow with packets: no member reaches one so far beyond all that we have seen."""
 
 
-def refuse_invalid(epoch: GroupEpoch, sender: NodeId, message: Message) -> None:
+def refuse_invalid(epoch: GroupEpoch, sender: NodeId, message: packets.Message) -> None:
     """Raises PeerError if the sender breaks the rules. Changes nothing."""
     if sender not in epoch.members:
         raise PeerError(f"{sender} is not a member of {epoch.label}")
@@ -42,34 +31,38 @@ def refuse_invalid(epoch: GroupEpoch, sender: NodeId, message: Message) -> None:
     _refuse_content(epoch, sender, sender, message)
 
 
-def _refuse_content(epoch: GroupEpoch, sender: NodeId, source: NodeId, message: Message) -> None:
+def _refuse_content(
+    epoch: GroupEpoch, sender: NodeId, source: NodeId, message: packets.Message
+) -> None:
     """The same for one packet of a stream, sent by its source or relayed."""
     if not max(message.previous, message.delivered_up_to - 1, message.solicits) < message.order:
         raise PeerError(f"{sender} sent numbers that contradict each other")
-    if epoch.formation and isinstance(message, Start) != (message.previous == 0):
+    if epoch.formation and isinstance(message, packets.Start) != (message.previous == 0):
         raise PeerError(f"{sender} begins a stream without a start, or starts it again")
     match message:
-        case Data():
+        case packets.Data():
             if message.origin != source:
                 raise PeerError(f"{sender} sent an event of {message.origin} as one of {source}")
-        case Turn():
+        case packets.Turn():
             if not epoch.placement.may_order(epoch, source, message):
                 raise PeerError(f"{sender} orders events of {message.origin} in {epoch.label}")
-        case Start() if not epoch.formation:
+        case packets.Start() if not epoch.formation:
             raise PeerError(f"{sender} starts {epoch.label}, which existed from the beginning")
-        case State() if source != epoch.initiator:
+        case packets.State() if source != epoch.initiator:
             raise PeerError(f"{sender} sent a state of {source}, which did not initiate the group")
-        case Suspect() | Retract() | Refute() if message.peer not in epoch.members:
+        case packets.Suspect() | packets.Retract() | packets.Refute() if (
+            message.peer not in epoch.members
+        ):
             raise PeerError(f"{sender} suspects {message.peer}, which is not in {epoch.label}")
-        case Confirm() if not message.detection:
+        case packets.Confirm() if not message.detection:
             raise PeerError(f"{sender} confirms nothing in {epoch.label}")
-        case Confirm() if any(one not in epoch.members for one, _ in message.detection):
+        case packets.Confirm() if any(one not in epoch.members for one, _ in message.detection):
             raise PeerError(f"{sender} confirms failures of nodes that are not in {epoch.label}")
-        case Refute():
+        case packets.Refute():
             _refuse_relayed(epoch, sender, message)
 
 
-def _refuse_relayed(epoch: GroupEpoch, sender: NodeId, message: Refute) -> None:
+def _refuse_relayed(epoch: GroupEpoch, sender: NodeId, message: packets.Refute) -> None:
     before = None
     for relayed in message.messages:
         if relayed.label != epoch.label or before not in (None, relayed.previous):
@@ -78,7 +71,7 @@ def _refuse_relayed(epoch: GroupEpoch, sender: NodeId, message: Refute) -> None:
         _refuse_content(epoch, sender, message.peer, relayed)
 
 
-def refuse_invitation(plan: Plan, me: NodeId, sender: NodeId, packet: Invite) -> None:
+def refuse_invitation(plan: Plan, me: NodeId, sender: NodeId, packet: packets.Invite) -> None:
     """Raises PeerError if the sender breaks the rules of invitations. Changes nothing."""
     members, group = packet.members, plan.group
     names = [one.name for one in members]

@@ -11,17 +11,7 @@ from typing import Any
 from ordercast.kernel.family import Words
 from ordercast.kernel.packet import Packet, tag_of
 from ordercast.kernel.wording import in_group
-from ordercast.protocol.newtop.packets import (
-    PACKETS,
-    Copy,
-    Here,
-    Invite,
-    Need,
-    Numbered,
-    Please,
-    State,
-    Vote,
-)
+from ordercast.protocol.newtop import packets
 
 
 def _value(value: object) -> str:
@@ -43,7 +33,7 @@ def _stream_text(packet: Any) -> str:
     return head + (":" if own else "") + fields
 
 
-def _state_text(packet: State) -> str:
+def _state_text(packet: packets.State) -> str:
     state = "left out" if packet.is_left_out else _bytes_text(packet.state)
     return f"{packet.order} after {packet.previous}: {state}"
 
@@ -52,25 +42,29 @@ def _bytes_text(state: bytes | None) -> str:
     return "none" if state is None else state.decode(errors="backslashreplace")
 
 
-def _invite_text(packet: Invite) -> str:
+def _invite_text(packet: packets.Invite) -> str:
     founding = ", to found the group" if packet.founds else ""
     return f"to {packet.formation} {{{' '.join(map(str, packet.members))}}}{founding}"
 
 
-def _here_text(packet: Here) -> str:
+def _here_text(packet: packets.Here) -> str:
     where = "in none" if packet.formation is None else f"in {packet.formation or 'the first'}"
     return where + (", who else is?" if packet.asks else "")
 
 
 _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
-    **{kind: _stream_text for kind in PACKETS if issubclass(kind, Numbered)},
-    State: _state_text,
-    Here: _here_text,
-    Please: lambda packet: "take us in" if packet.joiner is None else f"take in {packet.joiner}",
-    Invite: _invite_text,
-    Vote: lambda packet: f"on {packet.formation} " + ("yes" if packet.yes else f"no: {packet.why}"),
-    Need: lambda packet: f"the state of {packet.formation}",
-    Copy: lambda packet: f"of {packet.formation}: {_bytes_text(packet.state)}",
+    **{kind: _stream_text for kind in packets.PACKETS if issubclass(kind, packets.Numbered)},
+    packets.State: _state_text,
+    packets.Here: _here_text,
+    packets.Please: lambda packet: (
+        "take us in" if packet.joiner is None else f"take in {packet.joiner}"
+    ),
+    packets.Invite: _invite_text,
+    packets.Vote: lambda packet: (
+        f"on {packet.formation} " + ("yes" if packet.yes else f"no: {packet.why}")
+    ),
+    packets.Need: lambda packet: f"the state of {packet.formation}",
+    packets.Copy: lambda packet: f"of {packet.formation}: {_bytes_text(packet.state)}",
 }
 
 WORDS = Words(_PACKETS)

@@ -9,69 +9,58 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ordercast.errors import PeerError
-from ordercast.protocol.tickets.packets import (
-    About,
-    Claim,
-    Configuration,
-    Current,
-    Grant,
-    Install,
-    Installed,
-    Listed,
-    Offer,
-    Outbid,
-    Pong,
-    Propose,
-    Ready,
-    Release,
-    Seal,
-    Sealed,
-    Voted,
-)
+from ordercast.protocol.tickets import packets
 from ordercast.types import NodeId
 
-Answers = Pong | Ready | Sealed | Voted | Installed
+Answers = packets.Pong | packets.Ready | packets.Sealed | packets.Voted | packets.Installed
 
 
 def refuse_nonsense(
-    now: int, sender: NodeId, packet: About, tickets: int, sets: Mapping[int, Configuration]
+    now: int,
+    sender: NodeId,
+    packet: packets.About,
+    tickets: int,
+    sets: Mapping[int, packets.Configuration],
 ) -> None:
     """Raises PeerError. `sets`: the replica sets that are known, by number."""
-    if isinstance(packet, (Grant, Release)) and len(packet.clock) not in (0, tickets):
+    if isinstance(packet, (packets.Grant, packets.Release)) and len(packet.clock) not in (
+        0,
+        tickets,
+    ):
         raise PeerError(f"{sender} sent a clock of {len(packet.clock)} entries, not {tickets}")
-    if isinstance(packet, (Claim, Release)):
+    if isinstance(packet, (packets.Claim, packets.Release)):
         if packet.owner != sender:
             raise PeerError(f"{sender} claims a ticket for {packet.owner}")
         if packet.ticket >= tickets or not packet.epoch:
             raise PeerError(f"{sender} claims ticket {packet.ticket}, epoch {packet.epoch}")
-    elif isinstance(packet, (Offer, Seal, Propose)):
+    elif isinstance(packet, (packets.Offer, packets.Seal, packets.Propose)):
         if packet.ballot.by != sender:
             raise PeerError(f"{sender} uses a ballot of {packet.ballot.by}")
-    elif isinstance(packet, Listed):
+    elif isinstance(packet, packets.Listed):
         if any(ticket >= tickets for ticket, _ in packet.tickets):
             raise PeerError(f"{sender} lists a ticket that does not exist")
     elif isinstance(packet, Answers) and packet.replica.name != sender.name:
         raise PeerError(f"{sender} answers for {packet.replica}")
-    if isinstance(packet, Pong) and packet.sent > now:
+    if isinstance(packet, packets.Pong) and packet.sent > now:
         raise PeerError(f"{sender} answers a ping from the future")
-    if isinstance(packet, Sealed) and len(packet.table) != tickets:
+    if isinstance(packet, packets.Sealed) and len(packet.table) != tickets:
         raise PeerError(f"{sender} has a table of {len(packet.table)} tickets, not {tickets}")
-    if isinstance(packet, (Propose, Install)) and len(packet.next.table) != tickets:
+    if isinstance(packet, (packets.Propose, packets.Install)) and len(packet.next.table) != tickets:
         raise PeerError(f"{sender} has a table of {len(packet.next.table)} tickets")
     _refuse_contradictions(sender, packet, sets)
 
 
 def _refuse_contradictions(
-    sender: NodeId, packet: About, sets: Mapping[int, Configuration]
+    sender: NodeId, packet: packets.About, sets: Mapping[int, packets.Configuration]
 ) -> None:
     """Each number has one replica set, and only its members speak for it."""
-    named: Configuration | None = None
-    may_speak: tuple[Configuration | None, ...] = ()
-    if isinstance(packet, (Pong, Current)):
-        named = packet.hint if isinstance(packet, Pong) else packet.configuration
-    elif isinstance(packet, (Offer, Listed, Outbid)):
+    named: packets.Configuration | None = None
+    may_speak: tuple[packets.Configuration | None, ...] = ()
+    if isinstance(packet, (packets.Pong, packets.Current)):
+        named = packet.hint if isinstance(packet, packets.Pong) else packet.configuration
+    elif isinstance(packet, (packets.Offer, packets.Listed, packets.Outbid)):
         may_speak = (sets.get(packet.number),)
-    elif isinstance(packet, Install):
+    elif isinstance(packet, packets.Install):
         named = packet.next.configuration
         may_speak = (named, sets.get(named.number - 1))
     if named is not None:

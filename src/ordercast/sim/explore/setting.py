@@ -44,16 +44,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return given if isinstance(given, int) else given.get(name, 0)
 
 
-NO_BOUNDS = Bounds(
-    submissions=MOST,
-    timers=MOST,
-    crashes=MOST,
-    restarts=MOST,
-    losses=MOST,
-    duplicates=MOST,
-    cuts=MOST,
-    inputs=MOST,
-)
+NO_BOUNDS = Bounds(**{name: MOST for name in Bounds.__struct_fields__ if name != "max_states"})
 
 
 class Setting(msgspec.Struct, frozen=True):
