@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.kernel.family import Family, machine_for_all
+from ordercast.kernel.family import Build, Family, Plan, machine_for_all
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Agreed
@@ -10,9 +10,11 @@ from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import State
+from ordercast.protocol.newtop.transitions import Transitions
+from ordercast.types import NodeId
 
 
-class AsksTooEarly(NewtopMember):
+class AsksTooEarly(Transitions):
     """Asks for the state before it has delivered all events of members that move with it."""
 
     says = "is lost on the way"
@@ -21,26 +23,26 @@ class AsksTooEarly(NewtopMember):
         return True
 
 
-class StaysWhereItWas(NewtopMember):
+class StaysWhereItWas(Transitions):
     """Continues to deliver in the old formation after it has provided its state."""
 
     says = "with other events"
 
-    def _depart(self, step: Step, epoch: GroupEpoch) -> None:
-        named = self.named.get(epoch.name)
+    def depart(self, step: Step, epoch: GroupEpoch) -> None:
+        named = self._named.get(epoch.name)
         entering = named.entering if named is not None else None
-        if entering is None or entering.initiator != self.me:
-            super()._depart(step, epoch)
+        if entering is None or entering.initiator != self._me:
+            super().depart(step, epoch)
 
 
-class CountsAnew(NewtopMember):
+class CountsAnew(Transitions):
     """Numbers its events from one in every formation."""
 
     says = "twice"
 
-    def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
+    def start(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
         named.events = 0
-        super()._start_epoch(step, named, agreed)
+        super().start(step, named, agreed)
 
 
 class IgnoresTheState(GroupEpoch):
@@ -53,32 +55,32 @@ class IgnoresTheState(GroupEpoch):
         del state[before:-1]
 
 
-class TakesNothingOver(NewtopMember):
+class TakesNothingOver(Transitions):
     """Is in formations of such groups."""
 
     says = "with other events"
 
-    def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
-        super()._start_epoch(step, named, agreed)
+    def start(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
+        super().start(step, named, agreed)
         assert named.entering is not None
         named.entering.__class__ = IgnoresTheState
 
 
-class GoesOnWithoutState(NewtopMember):
+class GoesOnWithoutState(Transitions):
     """Treats a formation whose initiator is gone as one that has begun."""
 
     says = "with other events"
 
-    def _advance_entering(self, step: Step) -> bool:
-        for named in self.named.values():
+    def advance(self, step: Step) -> bool:
+        for named in self._named.values():
             epoch = named.entering
             if epoch is not None and epoch.phase is Phase.FAILED:
                 epoch.phase = Phase.BEGUN
                 step.install(epoch.views.current())
-        return super()._advance_entering(step)
+        return super().advance(step)
 
 
-MUTANTS: dict[str, type[NewtopMember]] = {
+MUTANTS: dict[str, type[Transitions]] = {
     "asks-too-early": AsksTooEarly,
     "stays-where-it-was": StaysWhereItWas,
     "counts-anew": CountsAnew,
@@ -87,5 +89,16 @@ MUTANTS: dict[str, type[NewtopMember]] = {
 }
 
 
+def moving_by(kind: type[Transitions]) -> Build:
+    """Builds members that move from formation to formation like this."""
+
+    def mutated(me: NodeId, plans: tuple[Plan, ...]) -> NewtopMember:
+        member = NewtopMember(me, plans)
+        member.transitions.__class__ = kind
+        return member
+
+    return machine_for_all(mutated)
+
+
 def mutant(name: str) -> Family:
-    return FAMILY._replace(build=machine_for_all(MUTANTS[name]))
+    return FAMILY._replace(build=moving_by(MUTANTS[name]))

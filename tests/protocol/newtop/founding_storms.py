@@ -8,10 +8,11 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+from tests.protocol.newtop.formation_mutants import moving_by
 from tests.protocol.newtop.forming_table import part, run, view_of
 from tests.protocol.newtop.open_table import expecting, open_stage
 
-from ordercast.kernel.family import Family, FoundingRule, Plan, machine_for_all
+from ordercast.kernel.family import Build, Family, FoundingRule, Plan, machine_for_all
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Entering
@@ -19,6 +20,7 @@ from ordercast.protocol.newtop.entrance import Demand, Entrance
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import Invite, Vote
+from ordercast.protocol.newtop.transitions import Transitions
 from ordercast.testing.actor import Posted
 from ordercast.testing.stage import Stage
 from ordercast.types import StateWanted, View
@@ -151,7 +153,7 @@ class FoundsWithAnybody(NewtopMember):
         return named
 
 
-class BeginsWithoutAll(NewtopMember):
+class BeginsWithoutAll(Transitions):
     """Begins a founding with those that have started."""
 
     def _ask_state(self, step: Step, named: NamedGroup, entering: Entering) -> bool:
@@ -159,22 +161,22 @@ class BeginsWithoutAll(NewtopMember):
         return super()._ask_state(step, named, entering)
 
 
-class Forgets(NewtopMember):
+class Forgets(Transitions):
     """Founds the group again after a founding that it had started in."""
 
-    def _advance_entering(self, step: Step) -> bool:
-        moved = super()._advance_entering(step)
-        for named in self.named.values():
+    def advance(self, step: Step) -> bool:
+        moved = super().advance(step)
+        for named in self._named.values():
             named.gathering._entrance.bound_to = ""
         return moved
 
 
-MUTANTS: dict[str, type[NewtopMember]] = {
-    "founds-with-anybody": FoundsWithAnybody,
-    "begins-without-all": BeginsWithoutAll,
-    "forgets": Forgets,
+MUTANTS: dict[str, Build] = {
+    "founds-with-anybody": machine_for_all(FoundsWithAnybody),
+    "begins-without-all": moving_by(BeginsWithoutAll),
+    "forgets": moving_by(Forgets),
 }
 
 
 def mutant(name: str) -> Family:
-    return FAMILY._replace(build=machine_for_all(MUTANTS[name]))
+    return FAMILY._replace(build=MUTANTS[name])

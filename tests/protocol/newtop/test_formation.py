@@ -172,7 +172,7 @@ def test_the_initiator_waits_for_the_last_event_of_members_that_move_with_it() -
     stage.settle()
     machine = member(stage, "n1")
     current, following = group(stage, "n1"), group(stage, "n1", "g+n1.0.1")
-    assert not machine._has_all_of(current, following)
+    assert not machine.transitions._has_all_of(current, following)
     stage.mend("n2", "n1", one_way=True)
     run(stage, 6)
     assert known(stage, "n1") == known(stage, "n2") == ["late"]

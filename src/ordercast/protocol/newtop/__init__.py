@@ -1,28 +1,29 @@
 """Newtop: one order of all events, over overlapping groups, through crashes and partitions.
 
-options.py    options, with defaults that work
-packets.py    packets of a group, and of its formations
-ordering.py   one clock, one queue and one bound over all groups of a process
-epoch.py      one epoch of a group: what is sent, received and due
-placement.py  how an event gets its place in the order, and how views do: by everyone
-sequencer.py  the same, by a sequencer
-atomic.py     the same, without order
-kinds.py      which of these a plan asks for
-agreement.py  agreement on failures
-suspicion.py  who suspects whom
-views.py      members, exclusions, and the cuts of pending views
-history.py    what was delivered in a formation, to compare
-stability.py  the streams of a group: how far each was received, and what is retained
-flow.py       windows: how many own events may be in flight
-formation.py  invitations and votes: how a group is formed, as a table of states
-attempt.py    these states, and what is remembered of other formations
-gathering.py  when a group should be formed, and of which members
-request.py    a request to re-form a group
-presence.py   which members are reachable, in any formation
-entrance.py   how a member of no formation comes into the group: founding, asking, waiting
-refusals.py   packets that break the rules
-member.py     the machine: its inputs, and delivery over all groups
-words.py      the wording of interaction files
+options.py      options, with defaults that work
+packets.py      packets of a group, and of its formations
+ordering.py     one clock, one queue and one bound over all groups of a process
+epoch.py        one epoch of a group: what is sent, received and due
+placement.py    how an event gets its place in the order, and how views do: by everyone
+sequencer.py    the same, by a sequencer
+atomic.py       the same, without order
+kinds.py        which of these a plan asks for
+agreement.py    agreement on failures
+suspicion.py    who suspects whom
+views.py        members, exclusions, and the cuts of pending views
+history.py      what was delivered in a formation, to compare
+stability.py    the streams of a group: how far each was received, and what is retained
+flow.py         windows: how many own events may be in flight
+formation.py    invitations and votes: how a group is formed, as a table of states
+attempt.py      these states, and what is remembered of other formations
+gathering.py    when a group should be formed, and of which members
+request.py      a request to re-form a group
+presence.py     which members are reachable, in any formation
+entrance.py     how a member of no formation comes into the group: founding, asking, waiting
+transitions.py  from one formation of a group to the next
+refusals.py     packets that break the rules
+member.py       the machine: its inputs, and delivery over all groups
+words.py        the wording of interaction files
 """
 
 import msgspec

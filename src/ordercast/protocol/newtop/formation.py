@@ -19,7 +19,7 @@ Rules.
     have started. So none of them can have a part in two foundings.
 
 What it does not do: decide when a group should be formed (`gathering.py`), order anything, or ask
-for the state. `member.py` starts the epochs.
+for the state. `transitions.py` starts the epochs.
 """
 
 from __future__ import annotations

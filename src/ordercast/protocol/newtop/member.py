@@ -1,22 +1,8 @@
 """A member of totally ordered groups: one machine for all such groups of a process.
 
-What it decides: when an event is delivered and a view installed, over all groups together, and
-when a member moves from one formation of a group to the next. The rules of the order are in
-`ordering.py`, those of one group in `epoch.py`, those of invitations in `formation.py`.
-
-Moving to the next formation.
- 1. When a formation is agreed on, each member starts its stream there, and submits nothing more in
-    its current formation. It stays in that one, and delivers, until the new epoch has begun.
- 2. The initiator waits until all have started, and until it has delivered everything that members
-    which move with it have sent in their common formation. Then it leaves that one, asks its
-    application for the state, and casts it as the first packet of the new epoch. It is left out
-    for members of the formation that it left. One that has delivered other events there asks for
-    it.
- 3. The state takes its place in the order. With it come the first view and the permission to
-    submit, and the members leave their old formations. So the state contains everything that the
-    initiator's side has sent, and nothing is delivered without it.
- 4. If the initiator is excluded before its state is there, the formation fails. The members
-    continue in their old formations.
+What it decides: when an event is delivered and a view installed, over all groups together. The
+rules of the order are in `ordering.py`, those of one group in `epoch.py`, those of invitations in
+`formation.py`, and those of moving to the next formation in `transitions.py`.
 
 What it does not do: persist anything, or merge the states of the sides of a partition.
 """
@@ -32,7 +18,7 @@ from ordercast.kernel.inputs import LARGEST_STATE, Input
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.newtop.attempt import Agreed, Entering
-from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
+from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.kinds import placement_of
 from ordercast.protocol.newtop.options import NewtopOptions
@@ -47,6 +33,7 @@ from ordercast.protocol.newtop.packets import (
     Turn,
 )
 from ordercast.protocol.newtop.refusals import refuse_invalid
+from ordercast.protocol.newtop.transitions import Transitions
 from ordercast.types import Event, NodeId, Payloads, Refused, event_number
 
 FREQUENT = (Data, Turn, Null)
@@ -70,6 +57,7 @@ class NewtopMember:
         self.joined: dict[str, GroupEpoch] = {}  # the epochs that we are in, by label
         self.order = Ordering(self.joined)
         self.named: dict[str, NamedGroup] = {}  # by name
+        self.transitions = Transitions(me, self.joined, self.order, self.named)
         self._is_drained = True  # no packet waits for what follows from it
         # Of groups that we left in this incarnation: formations initiated, events submitted.
         self._counters: dict[str, tuple[int, int]] = {}
@@ -267,7 +255,7 @@ class NewtopMember:
             named.leave(step)
             self._counters[group] = named.counter, named.events
             for epoch in self._epochs_of(group):
-                self._depart(step, epoch)
+                self.transitions.depart(step, epoch)
             self.groups = tuple(self.named)
             self._follow_up(step)
 
@@ -279,94 +267,9 @@ class NewtopMember:
     def _conclude(self, step: Step, named: NamedGroup) -> None:
         """Ends an input of one group name: an epoch that all have agreed on is started."""
         if isinstance(named.attempt, Agreed):
-            self._start_epoch(step, named, named.attempt)
+            self.transitions.start(step, named, named.attempt)
         self._advance_clocks(step)
         self._follow_up(step)
-
-    def _start_epoch(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
-        formation, initiator, members, founds, early = agreed
-        current = named.current
-        placement = named.placement(self.me, members)
-        epoch = GroupEpoch(
-            self.me, named.plan, members, self.order, placement, formation, initiator
-        )
-        epoch.is_full = current is not None and current.is_full
-        epoch.is_founding, epoch.previous = founds, current
-        epoch.start(step, named.events)
-        self.joined[epoch.label] = epoch
-        named.enter(epoch)
-        if current is not None:
-            current.moving_to = formation, initiator
-            if initiator != self.me:
-                current.move(step, formation)
-        for sender, message in early:
-            try:
-                refuse_invalid(epoch, sender, message)
-            except PeerError:  # this input is not of that sender, so it is excluded later
-                epoch.exclude_soon(sender, "nonsense")
-            else:
-                epoch.receive(step, sender, message)
-
-    def _advance_entering(self, step: Step) -> bool:
-        """What is due of groups whose next epoch has started and not begun."""
-        moved = False
-        for named in self.named.values():
-            entering = named.attempt
-            if not isinstance(entering, Entering):
-                continue
-            epoch = entering.epoch
-            if epoch.phase is Phase.BEGUN:
-                if named.current is not None:
-                    self._depart(step, named.current)
-                named.has_begun(step, epoch)
-                moved = True
-            elif epoch.phase is Phase.FAILED:
-                self._depart(step, epoch)
-                named.has_failed(step, epoch)
-                moved = True
-            elif epoch.initiator == self.me and not entering.awaits_application:
-                moved |= self._ask_state(step, named, entering)
-        return moved
-
-    def _ask_state(self, step: Step, named: NamedGroup, entering: Entering) -> bool:
-        """The initiator asks for the state when it has delivered all that belongs into it."""
-        epoch, current = entering.epoch, named.current
-        if epoch.phase is not Phase.AWAITING_STATE:
-            return False
-        if named.plan.entry is not None and _leaves_behind(epoch, current):
-            epoch.phase = Phase.FAILED
-            return True
-        if any(peer not in epoch.starts for peer in epoch.live):
-            return False
-        if current is not None:
-            if not self._has_all_of(current, epoch):
-                return False
-            entering.history, entering.along = current.delivered.history, current.live
-            self._depart(step, current)
-            named.current = epoch.previous = None
-        entering.awaits_application = True
-        step.ask_state(named.plan.group, epoch.formation)
-        return True
-
-    def _has_all_of(self, current: GroupEpoch, following: GroupEpoch) -> bool:
-        """Whether everything is delivered that we, and members that move with us, have sent."""
-        to, bound = following.formation, self.order.deliverable_up_to()
-        for peer in following.live:
-            if peer in current.live:
-                moved_to, order = current.moves.get(peer, ("", 0))
-                if moved_to != to or order > bound:
-                    return False
-        if current.views.pending:
-            return False
-        return not current.placement.has_undelivered(current, (self.me, *following.live))
-
-    def _depart(self, step: Step, epoch: GroupEpoch) -> None:
-        epoch.leave(step)
-        del self.joined[epoch.label]
-        self.order.queue.forget(epoch.label)
-        step.set_timer(epoch.label, None)
-        if epoch.formation or epoch.name in self.named:
-            step.note("leave", group=epoch.label)
 
     # --- delivery ----------------------------------------------------------------------------
 
@@ -382,7 +285,7 @@ class NewtopMember:
             for epoch in list(self.joined.values()):
                 moved |= epoch.agree(step)
             moved |= self._deliver(step)
-            moved |= self._advance_entering(step)
+            moved |= self.transitions.advance(step)
         head, bound = self.order.head(), self.order.deliverable_up_to()
         for epoch in self.joined.values():
             epoch.maintain(step, head, bound)
@@ -401,7 +304,7 @@ class NewtopMember:
                         return moved
                     order.queue.pop()
                     epoch.begin(step, message)
-                    self._advance_entering(step)
+                    self.transitions.advance(step)
                     bound = order.deliverable_up_to()
                 else:
                     if not epoch.placement.is_ready(epoch, message):
@@ -415,19 +318,6 @@ class NewtopMember:
             else:
                 return moved
             moved = True
-
-
-def _leaves_behind(epoch: GroupEpoch, current: GroupEpoch | None) -> bool:
-    """Whether an epoch of an open group lacks members without which it must not begin.
-
-    Founders that have never started in it: they may found the group with others. Else members that
-    are with us in the current formation: a joiner that not all can reach must not part us.
-    """
-    if epoch.is_founding:
-        return len(epoch.live) + 1 < len(epoch.members)
-    return current is not None and any(
-        one in epoch.members and one not in epoch.live for one in current.live
-    )
 
 
 build = machine_for_all(NewtopMember)
