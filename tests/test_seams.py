@@ -364,7 +364,7 @@ group ring n1 n2
 seek n1 on
 submit n1 a
 ----
-n1 is told: ticket 0 acquired
+n1 is notified: ticket 0 acquired
 n1 → n2 status ring.said origin=n1 number=1 order=1 payloads=[a] size=1
 n1 delivers n1:1 [a] order=1
 
@@ -377,8 +377,8 @@ give n1 Hurry turns=2
 show n1 n2
 ----
 n1 → n2 status ring.token pass 1
-n1 is told: ticket 0 suspended
-n1 is told: Passed passes=1
+n1 is notified: ticket 0 suspended
+n1 is notified: Passed passes=1
 has the token: no
 has the token: no
 

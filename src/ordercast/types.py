@@ -77,7 +77,7 @@ class Subgroup(msgspec.Struct, frozen=True):
 
 
 class Invitation(msgspec.Struct, frozen=True):
-    """A member wants to form the group anew, of these members. The application votes on it."""
+    """A member wants to re-form the group, of these members. The application votes on it."""
 
     group: str
     formation: str

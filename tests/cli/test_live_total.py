@@ -1,4 +1,4 @@
-"""`ordercast live` of totally ordered groups: killed, stopped, cut in two and formed anew.
+"""`ordercast live` of totally ordered groups: killed, stopped, cut in two and re-formed.
 
 These runs take the seconds of their scenarios. No test sleeps.
 """
@@ -89,7 +89,7 @@ def test_a_killed_or_disconnected_member_returns_automatically(ordercast, tmp_pa
         formations = {
             row.group for row in rows if row.kind == "view" and name_of(row.group) == group
         }
-        assert len(formations) > 1, f"{group} was never formed anew"
+        assert len(formations) > 1, f"{group} was never re-formed"
     returned = {row.process for row in rows if row.kind == "view" and row.incarnation}
     assert returned, "nobody who came again was taken in"
 

@@ -1,4 +1,4 @@
-"""Totally ordered groups that are formed anew: after cuts and deaths, with a state and a say."""
+"""Totally ordered groups that are re-formed: after cuts and deaths, with a state and a say."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_a_receipt_of_the_old_formation_ends_with_an_error(
     assert not any(task.done() for task in waiting)
     first.take(View("orders", 2, (n1.me,), "n1.0.99"))
     for task in waiting:
-        with pytest.raises(Reformed, match="'orders' was formed anew before this was with all"):
+        with pytest.raises(Reformed, match="'orders' was re-formed before all members had this"):
             await task
     assert not receipt.stable
 

@@ -230,7 +230,7 @@ def test_a_status_to_the_dead_is_answered_not_ok() -> None:
     bounds = Bounds(submissions={"n1": 1}, crashes=1)
     ends = all_heard(toy_stage(ByStatus), bounds, "n1", settle=True)
     assert ends == {("told 1.0 True",), ("told 1.0 False",), NOTHING}
-    lines = ["n2 crashes", "n1 submits", "n1 is told not OK: toy.ping n1:1 to n2"]
+    lines = ["n2 crashes", "n1 submits", "n1 gets the status not OK: toy.ping n1:1 to n2"]
     assert heard(replay(toy_stage(ByStatus), lines, no_judge).trace, "n1") == ("told 1.0 False",)
     lines = ["n1 submits", "n1 crashes", "n1 → n2: toy.ping n1:1"]
     assert heard(replay(toy_stage(ByStatus), lines, no_judge).trace, "n2") == ONE

@@ -109,7 +109,7 @@ def test_impossible_reforms_are_rejected(
         ({"group": [{"name": "a+b", "members": ["n1"]}]}, "'a+b' is no name for a group"),
         (
             {"family": "fifo", "chaos": {"faults": ["reform"]}},
-            "not all groups here can be formed anew",
+            "not all groups here can be re-formed",
         ),
     ],
 )

@@ -141,7 +141,7 @@ class Permit(NamedTuple):
 
 
 class Formation(NamedTuple):
-    """Groups form by invitations, and form anew under one name: its machines take `Form`."""
+    """Groups form by invitations, and re-form under one name: its machines take `Form`."""
 
     asks: Callable[[Any], bool]  # by options: whether the application votes on invitations
     asking: Callable[[Any], Any]  # the options with which it does

@@ -7,7 +7,7 @@
   meet   is connected with everybody at these places, and then prints `MET`
   start  joins its groups and sends for so many seconds
   cut    nothing passes from and to these names any more, but for what the last cut named
-  reform asks for a group to be formed anew
+  reform asks for a group to be re-formed
   leave  leaves a group as an application does, after what was sent is with the others
   join   joins a group that it is not in
   give   gives a group an input of its family's

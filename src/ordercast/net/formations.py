@@ -43,11 +43,11 @@ Vote: TypeAlias = Callable[[Invitation], bool]
 
 
 class NotFormed(OrdercastError):
-    """The group was not formed anew, and is as it was."""
+    """The group was not re-formed, and is as it was."""
 
 
 class Reformed(OrdercastError):
-    """The group was formed anew before this was with all: nobody here knows who has it."""
+    """The group was re-formed before all members had this: nobody here knows who has it."""
 
 
 class Formations:
@@ -90,7 +90,7 @@ class Formations:
 
     def installed(self, view: View) -> None:
         if view.formation != self.current:
-            lost = Reformed(f"{self._group!r} was formed anew before this was with all")
+            lost = Reformed(f"{self._group!r} was re-formed before all members had this")
             for formation, receipt in self._under_way:
                 if formation != view.formation:
                     receipt.failure = lost

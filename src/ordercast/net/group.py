@@ -11,7 +11,7 @@ takes nothing for `eject_after` is ejected from the group, with an error in its 
 (`slow_consumer.py`).
 
 Where it takes a ticket to send, `send_permit.py` has it: nothing is accepted without one, and what
-was accepted and not sent when it is lost is given up. Where groups are formed anew under one name,
+was accepted and not sent when it is lost is given up. Where groups are re-formed under one name,
 `formations.py` knows which formation is the current one.
 """
 

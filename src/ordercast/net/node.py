@@ -428,7 +428,7 @@ class Node:
     async def reform(
         self, name: str, members: list[str] | None = None, *, timeout: float | None = None
     ) -> View:
-        """Forms a group anew, of all its members who are there or of these: its first view.
+        """Re-forms a group, of all its members that are there or of these: its first view.
 
         The part of the group that this node is in continues; members of other parts take over its
         state. NotFormed: a member voted no, or no other member is there; nothing has changed.

@@ -52,7 +52,7 @@ class Receipt:
 
     async def wait(self, until: Until = "stable", timeout: float | None = None) -> Receipt:
         """Waits until it is so. GroupClosed if the group ends before, TicketLost if our right to
-        send does, Reformed if the group is formed anew. TimeoutError says for whom it waits."""
+        send does, Reformed if the group is re-formed. TimeoutError says for whom it waits."""
         check_until(until, self._progress)
         if self.number is None:
             self._hurry()

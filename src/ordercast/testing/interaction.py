@@ -93,13 +93,13 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
         case Invitation(initiator=initiator, formation=formation, members=members):
             return f"{who} is invited by {initiator} to {formation} {_names(members)}"
         case Refused(why=why):
-            return f"{who} is told: {why}"
+            return f"{who} is notified: {why}"
         case Waiting(on=on, why=why):
             return f"{who} waits for {' '.join(on) or 'somebody'}: {why}"
         case StateWanted():
             return f"{who} is asked for its state"
         case Updating(cause=cause, ticket=ticket):
-            return f"{who} is told: ticket {ticket} {cause}"
+            return f"{who} is notified: ticket {ticket} {cause}"
         case StateGiven():
             return f"{who} is given the state {value_text(what.state)}"
         case Note(kind, columns):
@@ -109,7 +109,7 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
                 kind = f"{kind} {event_text(str(left.pop('origin')), number)}"
                 del left["number"]
             return f"{who} notes {kind}{columns_text(left, words)}"
-    return f"{who} is told: {notification_text(what, words)}{in_group(what.group)}"
+    return f"{who} is notified: {notification_text(what, words)}{in_group(what.group)}"
 
 
 def _when(after: int | None) -> str:

@@ -219,7 +219,7 @@ class Stage:
         self.give(name, Seek(group, wanted), group)
 
     def form(self, name: str, members: tuple[str, ...] | None = None, group: str = GROUP) -> None:
-        """The application of a member wants the group formed anew."""
+        """The application of a member wants the group re-formed."""
         self.give(name, Form(group, members), group)
 
     def answer(self, name: str, yes: bool, group: str = GROUP) -> None:

@@ -14,7 +14,7 @@ Rules of open groups, whose members are not listed. The entry in the plan says w
  4. A founding begins only if all invited members have started in it, so one that has not started is
     free to found the group with others. One that has started, and has not got the state, cannot
     know whether it begun: it founds the group only together with the initiator, which knows.
- 5. If somebody is in the group, the member asks it to form the group anew, once a round.
+ 5. If somebody is in the group, the member asks it to re-form the group, once a round.
 
 A closed group is founded by all members that the plan lists, invited by the first of them.
 
@@ -177,8 +177,8 @@ class Entrance:
             if formed.here.size >= LARGEST_GROUP:
                 return on, f"{group!r} has {LARGEST_GROUP} members, and can have no more"
             if self.plan.entry is not None:
-                return on, f"{on[0]} is in {group!r}, and was asked to form it anew with us"
-            return on, f"{on[0]} is in {group!r}, and forms it anew on request, or by itself"
+                return on, f"{on[0]} is in {group!r}, and was asked to re-form it with us"
+            return on, f"{on[0]} is in {group!r}, and re-forms it on request, or by itself"
         silent = presence.silent()
         if self.plan.entry is None:
             if silent:

@@ -9,7 +9,7 @@ Rules.
     first member of the view requests to re-form the group when it hears of one, if it hears of no
     larger view.
  5. In an open group a member of no formation asks one that is in the group. That one tells the
-    first of its view, which forms the group anew with its view and all that have asked meanwhile,
+    first of its view, which re-forms the group with its view and all that have asked meanwhile,
     whatever `reform` is. It needs no answer of its view: who is not there is about to be excluded.
     The formation fails rather than leave one of its view behind. After a failure it takes in one at
     a time, and one with which that fails waits ever longer: so none keeps the others out.

@@ -87,7 +87,7 @@ class FaultControls(Protocol):
         """One cut less lies on each of these paths."""
 
     def form(self, name: str, group: str) -> None:
-        """The process asks for the group to be formed anew."""
+        """The process asks for the group to be re-formed."""
 
     def keep_out(self, name: str, group: str) -> None:
         """Before the run: the process is not in this group until it joins."""

@@ -68,9 +68,9 @@ class OfMembers(Fault, frozen=True):
 
 
 class Reform(OfMembers, frozen=True, tag="reform"):
-    """No fault: the nodes ask for their group to be formed anew, at a time and at once."""
+    """No fault: the nodes ask for their group to be re-formed, at a time and at once."""
 
-    momentary: ClassVar[str] = "a group is formed anew at a time, not for a while"
+    momentary: ClassVar[str] = "a group is re-formed at a time, not for a while"
 
     def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
         for name in self.nodes:
@@ -86,7 +86,7 @@ class Reform(OfMembers, frozen=True, tag="reform"):
     @classmethod
     def chaos_check(cls, scenario: Scenario, families: Families) -> Iterator[str]:
         if not all(family.formation for family in families.values()):
-            yield "not all groups here can be formed anew"
+            yield "not all groups here can be re-formed"
 
     @classmethod
     def drawn(cls, lot: Lot) -> Fault:

@@ -82,7 +82,8 @@ def _line(model: Model, state: SystemState, action: Action) -> str:
             return f"lost: {_way(model, *about[:2])} {_packet(model, about[2])}"
         case "answer":
             what = f"{_packet(model, about[2])} to {_end(model, about[1])}"
-            return f"{_end(model, about[0])} is told {'OK' if action[2] else 'not OK'}: {what}"
+            status = "OK" if action[2] else "not OK"
+            return f"{_end(model, about[0])} gets the status {status}: {what}"
     line = f"{_way(model, *about[:2])}: {_packet(model, about[2])}"
     return f"{line}, and once more later" if kind == "double" else line
 
