@@ -107,9 +107,8 @@ class Promises(NamedTuple):
     """The laws that a family keeps, by their names (`ordercast.check`)."""
 
     laws: tuple[str, ...]
-    when_nothing_fails: tuple[
-        str, ...
-    ] = ()  # those kept while no member crashes, is suspected or leaves
+    # Those that hold while no member crashes, is suspected or leaves.
+    when_nothing_fails: tuple[str, ...] = ()
     source: str = ""  # the paper
     durable: bool = False  # no-duplication then holds across incarnations
 

@@ -31,9 +31,8 @@ class GossipOptions(Level, frozen=True, kw_only=True):
     view_size: Annotated[int, Meta(ge=2, le=10_000)] = 20  # members that a partial view holds
     transport: Literal["datagram", "status"] = "datagram"  # what is too long goes by status
     eager: bool = True  # an own event leaves at once for the first time, not with the round
-    window_size: Size = Size(
-        4 << 20
-    )  # bytes of one batch, and of own events before their first relay
+    # Bytes of one batch, and of own events before their first relay.
+    window_size: Size = Size(4 << 20)
 
     def __post_init__(self) -> None:
         take_units(self)
