@@ -87,7 +87,7 @@ class Memberships:
 
     def _join(self, group: str) -> None:
         process, (family, plan) = self._process, self._entering(group)
-        # Who is still about to leave joins when it has left.
+        # A process that is about to leave joins when it has left.
         if group in self.kept_out or group in process.host.seats or group in process.leaving:
             return
         try:

@@ -275,7 +275,7 @@ class Process:
             self.host.blocked(group)
 
     def watch(self, group: str, look: Callable[[], None]) -> None:
-        """Who waits to leave the group wants to be called after every step."""
+        """Calls `look` after every step, for an application that waits to leave the group."""
         self.on_step[group] = look
         self.host.stepped = self.stepped
 

@@ -7,9 +7,9 @@ Rules of open groups, whose members are not listed. The entry in the plan says w
     first asks for a few rounds whether others are in it now.
  2. If nobody reachable is in the group, those found it whose entries allow it with each other: the
     first of them by name invites them. Others of them do so later, one after the other: the first
-    may not know of all. Each member announces what its entry demands. One that those who are there
-    do not suffice for is not invited, and joins afterwards: it keeps nobody from founding. Nor does
-    one that rejects an invitation, or does not answer: the next try is without it if it can be.
+    may not know of all. Each member announces what its entry demands. A member whose entry demands
+    more than those that are there is not invited, and joins afterwards. A member that rejects an
+    invitation, or does not answer, is left out of the next try if possible.
  3. An invited member votes yes only if these suffice for its own entry too.
  4. A founding begins only if all invited members have started in it, so one that has not started is
     free to found the group with others. One that has started, and has not got the state, cannot

@@ -373,7 +373,7 @@ class NamedGroup:
             epoch.copy = epoch.copy or packet
 
     def _forget_state(self, step: Step) -> None:
-        """Who needed it has it, or is gone."""
+        """Every member that needed it has it, or is gone."""
         self.provided = None
 
     def _exclude_initiator(self, step: Step) -> None:
