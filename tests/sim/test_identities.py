@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.sim.probes import DATAGRAM, MILLISECOND, SECOND, Stage, cut, fault, persist, say
 
-from ordercast.kernel.identity import DRAWN_BITS, SKIPPED_BITS
+from ordercast.kernel.identity import COUNTED, DRAWN_BITS, SURE_BITS, UNSURE_BITS
 from ordercast.scenario.faults.fault import Fault
 from ordercast.sim import identities
 from ordercast.sim.process import Process
@@ -39,10 +40,35 @@ def numbers(stage: Stage, name: str = "n1") -> list[int]:
 # --- which number --------------------------------------------------------------------------------
 
 
-def test_it_counts_on_if_everybody_answers() -> None:
+def test_it_leaves_out_a_few_numbers_if_everybody_answers() -> None:
     stage = stage_of([lost(2500 * MILLISECOND), lost(4500 * MILLISECOND)])
     stage.run()
-    assert numbers(stage) == [0, 1, 2]
+    first, second, third = numbers(stage)
+    for before, after in ((first, second), (second, third)):
+        assert COUNTED <= after - before < COUNTED + (1 << SURE_BITS)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_number_that_its_folder_counted_and_nobody_met_is_not_used_again(seed: int) -> None:
+    starts = [fault("restart", at * MILLISECOND, "n1") for at in (2100, 2200, 2300)]
+    stage = stage_of(
+        [cut(2 * SECOND, "n1 | n2 n3", SECOND), *starts, lost(3500 * MILLISECOND)], seed
+    )
+    stage.run()
+    *counted, last = numbers(stage)
+    assert counted == [0, 1, 2, 3]
+    assert last >= COUNTED
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_number_that_was_taken_and_lost_before_anybody_met_it_is_not_used_again(
+    seed: int,
+) -> None:
+    """It is silent in between, so the others know of it only by what it asked."""
+    stage = stage_of([lost(at * MILLISECOND) for at in (2100, 2200, 2300, 2400)], seed)
+    stage.run()
+    taken = numbers(stage)
+    assert all(after - before >= COUNTED for before, after in pairwise(taken))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +86,7 @@ def test_it_skips_numbers_if_somebody_does_not_answer(absent: Fault) -> None:
     """Who does not answer may have met a newer one than those who do."""
     stage = stage_of([absent, lost(2500 * MILLISECOND)])
     stage.run()
-    assert 1 < numbers(stage)[1] <= 1 + (1 << SKIPPED_BITS)
+    assert COUNTED <= numbers(stage)[1] < COUNTED + (1 << UNSURE_BITS)
 
 
 def test_it_draws_a_number_if_nobody_knows_its_name() -> None:
@@ -124,7 +150,7 @@ def test_an_outdated_incarnation_is_refused_and_abandons_itself() -> None:
             assert causes == [None, None]
         else:
             assert heard == {0, first, *newest}, "nothing of the outdated one reaches a machine"
-            assert first + 1 < newest[0] <= first + 1 + (1 << SKIPPED_BITS), "it always skips"
+            assert COUNTED <= newest[0] - first < COUNTED + (1 << UNSURE_BITS), "it always skips"
             assert causes == [None, None, "abandoned"]
             assert stage.found[-1] == (NodeId("n1", newest[0]), []), "its records are erased"
     assert seen == {False, True}

@@ -4,6 +4,13 @@ A number counts the incarnations of a name. The folder of a process remembers th
 process whose folder is empty asks, and if nobody knows its name it draws a number: so two
 incarnations that know nothing of each other have different numbers, and different event numbers.
 
+No number is used twice, whatever was lost. Three numbers might be taken again, because no process
+that answers has met them: one that the lost folder had counted, which was met by nobody, or by
+processes that have restarted since: so a few numbers are left out. One that an earlier process took
+when its folder was empty, and lost before it met anybody: so it says which one it takes to those
+that answered. And one that only a process knows that does not answer: so many more are skipped, by
+chance.
+
 Rules.
  1. The newest incarnation of a name that we know is the one that we talk to.
  2. Processes that meet tell each other whom they know. A process that hears of a newer incarnation
@@ -18,21 +25,32 @@ from random import Random
 from ordercast.types import INCARNATION_BITS, NodeId
 
 DRAWN_BITS = 20
-SKIPPED_BITS = 10
+COUNTED = 8
+"""Numbers above the newest that others know of are left out: a folder may have counted them."""
+SURE_BITS, UNSURE_BITS = 3, 10
+"""As many more may be skipped, by chance: where everybody answered, and where somebody did not."""
 assert DRAWN_BITS < INCARNATION_BITS
 
 
 class Acquaintances:
     """The newest incarnation of every name that a process has heard of."""
 
-    __slots__ = ("known",)
+    __slots__ = ("known", "taken")
 
     def __init__(self) -> None:
         self.known: dict[str, NodeId] = {}
+        # By name: what a process with an empty folder said that it takes. It may never open, so
+        # nobody is outdated by it.
+        self.taken: dict[str, NodeId] = {}
 
     def newer_than(self, node: NodeId) -> NodeId | None:
         known = self.known.get(node.name)
         return known if known is not None and known.incarnation > node.incarnation else None
+
+    def report(self, name: str) -> NodeId | None:
+        """What to say to a process of this name whose folder is empty."""
+        known, taken = self.known.get(name), self.taken.get(name)
+        return max((one for one in (known, taken) if one is not None), default=None)
 
     def note(self, nodes: Iterable[NodeId]) -> None:
         for node in nodes:
@@ -46,9 +64,10 @@ def first_incarnation(
     """Of a process whose folder is empty: above what others report, or drawn.
 
     Sure: everybody that anybody knows has answered. If not, somebody may have met a newer one than
-    was reported: so a few numbers are skipped, and none is used twice but by rare chance.
+    was reported.
     """
     numbers = [node.incarnation for node in reported if node is not None]
     if not numbers:
         return NodeId(name, 1 + chance.getrandbits(DRAWN_BITS))
-    return NodeId(name, max(numbers) + 1 + (0 if is_sure else chance.getrandbits(SKIPPED_BITS)))
+    skipped = chance.getrandbits(SURE_BITS if is_sure else UNSURE_BITS)
+    return NodeId(name, max(numbers) + COUNTED + skipped)

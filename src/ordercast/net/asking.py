@@ -3,7 +3,8 @@
 It dials the places that it was given, and those that the answers name. Each node that is there
 answers with the newest incarnation that it knows, and forgets the caller: nothing is agreed with
 somebody who has no number yet. Sure: everybody answered. Nobody waits long, for a number can be
-settled without: see `kernel/identity.py`.
+settled without: see `kernel/identity.py`. Then it asks those that answered once more, as the
+incarnation that it will be: they report that number to whoever asks after it.
 """
 
 from __future__ import annotations
@@ -30,28 +31,35 @@ MOST_PLACES = 32
 
 class Answers(NamedTuple):
     reported: list[NodeId]  # incarnations of the name that somebody knows
+    places: list[str]  # where somebody answered
     is_sure: bool  # everybody that anybody knows has answered
 
 
-async def ask(name: str, cluster: str, places: Iterable[str], security: Security) -> Answers:
-    """Asks all of these places at once, and all that they name, for so long at the most."""
+async def ask(me: NodeId, cluster: str, places: Iterable[str], security: Security) -> Answers:
+    """Asks all of these places at once, and all that they name, for so long at the most.
+
+    With a number `me` is the incarnation that it will be, and asks nobody else.
+    """
+    name = me.name
     tasks: dict[str, asyncio.Task[Hello | None]] = {}
 
     def dial(place: str) -> None:
         if place not in tasks:
-            asking = _ask(place, name, cluster, security)
+            asking = _ask(place, me, cluster, security)
             tasks[place] = asyncio.get_running_loop().create_task(asking)
 
     for place in places:
         dial(place)
-    most = len(tasks) + MOST_PLACES
-    answers: list[Hello] = []
+    most = len(tasks) + (0 if me.incarnation else MOST_PLACES)
+    answers: dict[str, Hello] = {}
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            while waiting := [task for task in tasks.values() if not task.done()]:
+            while waiting := {task: place for place, task in tasks.items() if not task.done()}:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for answer in filter(None, (task.result() for task in done)):
-                    answers.append(answer)
+                for task in done:
+                    if (answer := task.result()) is None:
+                        continue
+                    answers[waiting[task]] = answer
                     for other, place in answer.places.items():
                         if other != name and len(tasks) < most:
                             dial(place)
@@ -61,16 +69,16 @@ async def ask(name: str, cluster: str, places: Iterable[str], security: Security
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
-    numbers = [answer.newest[name] for answer in answers if name in answer.newest]
+    numbers = [answer.newest[name] for answer in answers.values() if name in answer.newest]
     reported = [NodeId(name, number) for number in numbers if number <= LARGEST_REPORTED]
-    return Answers(reported, len(answers) == len(tasks))
+    return Answers(reported, list(answers), len(answers) == len(tasks))
 
 
-async def _ask(place: str, name: str, cluster: str, security: Security) -> Hello | None:
+async def _ask(place: str, me: NodeId, cluster: str, security: Security) -> Hello | None:
     """The answer of the node at this place; None: there is none."""
     host, _, port = place.rpartition(":")
     tls = security.client
-    question = Hello(PROTOCOL_VERSION, cluster, NodeId(name), 0, features=[ASKING])
+    question = Hello(PROTOCOL_VERSION, cluster, me, 0, features=[ASKING])
     try:
         if not 0 < int(port) < 1 << 16:
             raise ValueError(f"{port} is no port")

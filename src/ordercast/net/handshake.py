@@ -111,7 +111,7 @@ class Handshake:
         node = hello.node
         reason = self._proof_missing(connection, hello)
         if reason is None and ASKING in hello.features and not connection.dialled:
-            connection.write(FrameKind.HELLO, self.hello(newest=self._number(node.name)))
+            connection.write(FrameKind.HELLO, self.hello(newest=self._report(node)))
             connection.end()
             return
         verdict = self._judge(connection, hello) if reason is None else GreetingOutcome(reason)
@@ -184,6 +184,20 @@ class Handshake:
         numbers = [node.incarnation for node in known if node is not None]
         return {name: max(numbers)} if numbers else {}
 
+    def _report(self, asking: NodeId) -> dict[str, int]:
+        """What to say to a node whose folder is empty. With a number: it says which one it takes,
+        and to those who ask later that number is known."""
+        name, taken = asking.name, self.acquaintances.taken
+        numbers = self._number(name)
+        if (former := taken.get(name)) is not None:
+            numbers[name] = max(numbers.get(name, 0), former.incarnation)
+        if 0 < asking.incarnation <= LARGEST_REPORTED:
+            taken.pop(name, None)
+            if len(taken) >= MOST_NUMBERS:
+                del taken[next(iter(taken))]
+            taken[name] = asking
+        return numbers
+
     def _numbers(self, first: dict[str, int]) -> dict[str, int]:
         """These, and what we know of others, as much as a greeting may name."""
         numbers, size = dict(first), 0
@@ -196,6 +210,7 @@ class Handshake:
 
     def forget(self, name: str) -> bool:
         """No incarnation of this name is known any more. False: none was."""
+        self.acquaintances.taken.pop(name, None)
         return self.acquaintances.known.pop(name, None) is not None
 
     def _note(self, hello: Hello) -> None:

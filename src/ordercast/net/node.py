@@ -144,14 +144,15 @@ class Node:
         places = [place for name, place in config.peers.items() if name != config.name]
         ours = (config.listen, config.advertise)
         places += [place for place in config.seeds if place not in ours]
-        answers = Answers([], True)
+        answers, security = Answers([], [], True), self._protection.security
         if places:
-            security = self._protection.security
-            answers = await ask(config.name, config.cluster, places, security)
+            answers = await ask(NodeId(config.name), config.cluster, places, security)
         number = first_incarnation(config.name, answers.reported, answers.is_sure, Random())
         if not answers.reported:
             return identity.draw(number.incarnation)
-        return identity.begin(number.incarnation, reborn=True)
+        us = identity.begin(number.incarnation, reborn=True)
+        await ask(us.node, config.cluster, answers.places, security)  # they know the number now
+        return us
 
     def _assemble(self, us: Incarnation) -> None:
         """All the parts, which know each other."""

@@ -1,10 +1,11 @@
 """Which incarnation a process starts as, and with which ones the others talk (`kernel/identity`).
 
 A process that has its folder counts on. One that lost it asks every process that it reaches both
-ways, and takes a number above what they report, or draws one. Where two incarnations first meet
-they tell each other whom they know; one that turns out to be outdated is refused, and abandons
-itself: that is a crash, with the folder lost, and a start as a newer incarnation. So does one that
-drew its number and founded a group alone, when it meets somebody who knew its name before.
+ways, takes a number above what they report and tells them which, or draws one. Where two
+incarnations first meet they tell each other whom they know; one that turns out to be outdated is
+refused, and abandons itself: that is a crash, with the folder lost, and a start as a newer
+incarnation. So does one that drew its number and founded a group alone, when it meets somebody who
+knew its name before.
 
 Only runs in which a folder is lost need this, and runs with open groups, where a process knows
 those that have met it: in all others the numbers are counted.
@@ -46,23 +47,27 @@ class Identities:
             process.start()
             return
         others = [other for other in self._processes.values() if other is not process]
-        reported = [
-            other.acquaintances.known.get(process.name)
+        answering = [
+            other.acquaintances
             for other in others
             if other.acquaintances is not None and self._is_connected(process, other)
         ]
-        # An incarnation that met nobody is known to nobody. Its number must not be used again: a
-        # trace could not tell the two apart.
-        is_known = process.node.incarnation < 0 or process.node in reported
-        self._take_number(process, reported, is_known and len(reported) == len(others))
+        reported = [one.report(process.name) for one in answering]
+        node = self._take_number(process, reported, len(answering) == len(others))
+        if process.disk.reborn:
+            for one in answering:
+                one.taken[process.name] = node
+        process.start(node)
 
-    def _take_number(self, process: Process, reported: list[NodeId | None], is_sure: bool) -> None:
+    def _take_number(
+        self, process: Process, reported: list[NodeId | None], is_sure: bool
+    ) -> NodeId:
         self._taken += 1
         draw = chance.stream(self._seed, "incarnation", process.name, self._taken)
         node = first_incarnation(process.name, reported, is_sure, draw)
         process.disk.reborn = any(one is not None for one in reported)
         process.disk.drawn = None if process.disk.reborn else node.incarnation
-        process.start(node)
+        return node
 
     def _is_connected(self, one: Process, other: Process) -> bool:
         """Whether the other one would answer."""
@@ -102,7 +107,7 @@ class Identities:
         if process.node is node:
             process.crash("abandoned")
             process.disk.erase()
-            self._take_number(process, [newest], is_sure=False)
+            process.start(self._take_number(process, [newest], is_sure=False))
 
 
 def _outdated_by(process: Process, others: Acquaintances) -> NodeId | None:

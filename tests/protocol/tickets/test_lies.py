@@ -44,12 +44,13 @@ from ordercast.protocol.tickets.packets import (
 )
 from ordercast.scenario.file import options_for
 from ordercast.sim.explore.fingerprint import encode
-from ordercast.types import NodeId
+from ordercast.types import INCARNATION_BITS, NodeId
 from ordercast.wire.codec import Codec
 
 A, B, C, D = (NodeId(name) for name in "abcd")
 NAMES = ("a", "b", "c", "d")
 CLUSTER = 7
+LAST = (1 << INCARNATION_BITS) - 1
 REPLICAS = Configuration(1, (A, B, C))
 TABLE = (TicketState(), TicketState(1, D, "held", 1 << 32 | 5))
 RULES = Rules(tickets=2, lease=1000, drift=0.1, guards=3)
@@ -152,9 +153,9 @@ def test_a_ballot_is_for_one_proposal() -> None:
     assert [type(packet) for _, packet, *_ in again.sent] == [Voted]
 
 
-def claiming() -> tuple[Leased, int]:
+def claiming(me: NodeId = D) -> tuple[Leased, int]:
     """Somebody that has claimed ticket 0, and the nonce of that."""
-    who, step = member(D), Step(1)
+    who, step = member(me), Step(1)
     who.seek(step, True, 0, ())
     who.receive(step, B, Listed(*G, 1, [(0, 0)]))
     (claim,) = [packet for _, packet, *_ in step.sent if isinstance(packet, Claim)]
@@ -173,6 +174,20 @@ def test_a_claimant_counts_answers_of_lease_replicas_alone_and_each_once() -> No
     assert not who.may_create(2)
     assert who.receive(Step(3), C, Grant(*G, nonce, 0)).acquired
     assert (who.ticket, who.epoch) == (0, 1)
+
+
+def test_no_two_incarnations_share_the_nonce_of_a_claim() -> None:
+    incarnations = [NodeId("d", number) for number in (0, 1, 1 << 16, (1 << 16) + 1, LAST)]
+    nonces = {claiming(each)[1] for each in incarnations}
+    assert len(nonces) == len(incarnations)
+    codec = Codec(FAMILIES.values())
+    for nonce in nonces:
+        grant = Grant(*G, nonce, 0)
+        assert codec.decode(codec.encode(grant)) == grant
+    who, nonce = claiming(incarnations[3])
+    for sender in (B, C):  # late answers to an incarnation that is over
+        who.receive(Step(2), sender, Grant(*G, nonce - (1 << 40), 0))
+    assert (who.ticket, who.owner.stale) == (None, 2)
 
 
 def test_a_replayed_grant_does_not_extend_the_lease() -> None:

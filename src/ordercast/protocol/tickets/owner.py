@@ -27,6 +27,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
 from ordercast.protocol.tickets.entries import EPOCH_BITS
 from ordercast.protocol.tickets.packets import (
+    CLAIM_BITS,
     Claim,
     Configuration,
     Grant,
@@ -37,7 +38,7 @@ from ordercast.protocol.tickets.packets import (
     Release,
     Released,
 )
-from ordercast.types import COUNTER_BITS, NodeId
+from ordercast.types import NodeId
 
 MOST_SENT = 64
 """Claims whose answers still count."""
@@ -45,8 +46,6 @@ MOST_LEASES = 4
 """Pairs of a replica set and an epoch whose leases are remembered."""
 LAST_EPOCH = (1 << EPOCH_BITS) - 1
 """A ticket that has come so far cannot be had any more."""
-CLAIM_BITS = 24
-"""Of a nonce: they count the claims of an incarnation, whose number has the other bits."""
 
 
 class Claimed(NamedTuple):
@@ -167,8 +166,7 @@ class Owner:
     def _next_nonce(self) -> int:
         """Not the nonce of any answer to an earlier incarnation that may still be underway."""
         self._claims = (self._claims + 1) % (1 << CLAIM_BITS)
-        incarnation = self.me.incarnation % (1 << COUNTER_BITS - CLAIM_BITS)
-        return incarnation << CLAIM_BITS | self._claims
+        return self.me.incarnation << CLAIM_BITS | self._claims
 
     def _claimed(self, sender: NodeId, nonce: int) -> Claimed | None:
         """The claim that this is an answer to, if it still counts."""

@@ -15,10 +15,13 @@ from ordercast.kernel.packet import Count, Packet, Value
 from ordercast.kernel.step import Step
 from ordercast.protocol.tickets.entries import MOST_TICKETS, Entry, Epoch, Sequence, Ticket
 from ordercast.protocol.tickets.interface import TicketPacket
-from ordercast.types import NodeId
+from ordercast.types import INCARNATION_BITS, NodeId
 
 MOST_REPLICAS = 15
+CLAIM_BITS = 24
+"""Of a nonce: they count the claims of an incarnation, whose number has the bits above."""
 
+Nonce = Annotated[int, Meta(ge=0, lt=1 << INCARNATION_BITS + CLAIM_BITS)]
 Time = Annotated[int, Meta(ge=0, lt=1 << 62)]  # on the clock of the member that sent it first
 Clock = Annotated[tuple[Entry, ...], Meta(max_length=MOST_TICKETS)]
 Mode = Literal["free", "held", "block"]
@@ -107,20 +110,20 @@ class Claim(About, frozen=True, tag="tickets.claim"):
     epoch: Epoch
     owner: NodeId
     sequence: Sequence  # of its newest event in this epoch
-    nonce: Count
+    nonce: Nonce
 
     def makers(self) -> tuple[str, ...]:
         return (self.owner.name,)  # a member that may not send may not own a ticket
 
 
 class Grant(About, frozen=True, tag="tickets.grant"):
-    nonce: Count
+    nonce: Nonce
     base: Entry  # the newest event of the ticket before this claim
     clock: Clock = ()  # the replica's, where the grant is of a new epoch
 
 
 class Refusal(About, frozen=True, tag="tickets.refusal"):
-    nonce: Count
+    nonce: Nonce
     sealed: bool
     epoch: Epoch = 0
     owner: NodeId | None = None
