@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import entry_of, founders_of, suffices
+from ordercast.kernel.founding import entry_of, founders_of, remembered, suffices
+from ordercast.types import Joined, Left, NodeId, View
 
 NAMES = tuple(f"n{number}" for number in range(1, 8))
 
@@ -93,3 +94,22 @@ def test_founders_are_the_most_that_may_found_together(entries: dict[str, Foundi
     ]
     assert found in together
     assert all(some <= found for some in together)
+
+
+def test_a_view_says_who_is_in_the_group() -> None:
+    view = View("g", 3, (NodeId("n3", 7), NodeId("n1")))
+    assert remembered(("n1", "n2"), view) == ("n1", "n3")
+
+
+def test_without_views_all_are_remembered_that_joined_and_did_not_leave() -> None:
+    last: tuple[str, ...] = ("n1", "n3")  # as of an earlier incarnation
+    for news, expected in (
+        (Joined("g", NodeId("n1", 2)), ("n1", "n3")),
+        (Joined("g", NodeId("n2")), ("n1", "n2", "n3")),
+        (Left("g", NodeId("n3"), "silent"), ("n1", "n2", "n3")),
+        (Left("g", NodeId("n2"), "replaced"), ("n1", "n2", "n3")),
+        (Left("g", NodeId("n2"), "left"), ("n1", "n3")),
+        ("anything else", ("n1", "n3")),
+    ):
+        last = remembered(last, news)
+        assert last == expected

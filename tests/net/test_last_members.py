@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from tests.net.nodes import Cluster, kill, live, place_of, until
+from tests.net.test_open import OPEN, enter, found
 
 from ordercast.errors import DiskError, UsageError
+from ordercast.kernel.family import Level
 from ordercast.net.last_members import MOST_NAMES, LastMembers
+from ordercast.net.node import NodeState
+
+
+def failing(error: DiskError) -> NoReturn:
+    raise AssertionError(error)
 
 
 def test_the_last_members_of_a_group_are_found_again(tmp_path: Path) -> None:
-    first = LastMembers(tmp_path)
+    first = LastMembers(tmp_path, failing)
     assert first.of("orders") == ()
     first.note("orders", ["n2", "n1"])
     first.note("prices", ["n1"])
-    again = LastMembers(tmp_path)
+    again = LastMembers(tmp_path, failing)
     assert again.of("orders") == ("n1", "n2")
     assert again.of("prices") == ("n1",)
     assert again.drop("n3") == []
     assert again.drop("n2") == ["orders"]
-    assert LastMembers(tmp_path).of("orders") == ("n1",)
+    assert LastMembers(tmp_path, failing).of("orders") == ("n1",)
     again.forget()
-    assert LastMembers(tmp_path).of("orders") == ()
+    assert LastMembers(tmp_path, failing).of("orders") == ()
 
 
 def test_nothing_is_written_that_has_not_changed(tmp_path: Path) -> None:
-    members = LastMembers(tmp_path)
+    members = LastMembers(tmp_path, failing)
     members.note("orders", ["n1"])
     (tmp_path / "groups").unlink()
     members.note("orders", ["n1"])
@@ -34,7 +43,7 @@ def test_nothing_is_written_that_has_not_changed(tmp_path: Path) -> None:
 
 
 def test_of_many_members_some_are_remembered(tmp_path: Path) -> None:
-    members = LastMembers(tmp_path)
+    members = LastMembers(tmp_path, failing)
     names = [f"n{number:04}" for number in range(1000)]
     members.note("orders", names)
     assert members.of("orders") == tuple(names[:MOST_NAMES])
@@ -46,10 +55,66 @@ def test_of_many_members_some_are_remembered(tmp_path: Path) -> None:
 def test_a_damaged_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "groups").write_bytes(b'{"orders": 7}')
     with pytest.raises(UsageError, match="groups is damaged"):
-        LastMembers(tmp_path)
+        LastMembers(tmp_path, failing)
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    members = LastMembers(tmp_path / "gone")
+    members = LastMembers(tmp_path / "gone", failing)
     with pytest.raises(DiskError, match="groups cannot be written"):
         members.note("orders", ["n1"])
+
+
+# --- in a node ---------------------------------------------------------------------------------
+
+
+def full() -> NoReturn:
+    raise DiskError("the disk is full")
+
+
+async def let_nobody_in(cluster: Cluster, level: Level) -> None:
+    """As if it was killed then: its folder says that it was alone, and nobody knows better."""
+    n1, first = await found(cluster, level)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(n1._last_members, "_write", full)
+        _, second = await enter(cluster, "n2", n1, level)
+        await until(lambda: not first.is_open)
+        assert isinstance(first.ended, DiskError)
+    assert LastMembers(cluster.folder / "n1", failing).of("orders") == ("n1",)
+    assert n1.state is NodeState.BROKEN
+    with pytest.raises(TimeoutError):
+        await second.ready(timeout=1)
+
+
+@live
+async def test_a_fifo_member_that_cannot_remember_another_has_not_let_it_in(
+    cluster: Cluster,
+) -> None:
+    await let_nobody_in(cluster, OPEN["fifo"])
+
+
+@live
+async def test_a_causal_member_that_cannot_remember_another_has_not_let_it_in(
+    cluster: Cluster,
+) -> None:
+    await let_nobody_in(cluster, OPEN["causal"])
+
+
+@live
+async def test_a_member_that_comes_back_remembers_those_that_it_has_not_met_yet(
+    cluster: Cluster,
+) -> None:
+    """Who is not there now may have the group, and a majority needs its name."""
+    level = OPEN["gossip"]
+    n1, first = await found(cluster, level)
+    _, second = await enter(cluster, "n2", n1, level)
+    await until(lambda: len(first.members) == len(second.members) == 2)
+    place = place_of(n1)
+    await kill(n1)
+    await kill(second.node)
+    again = await cluster.open("n1", listen=place)
+    again.join("orders", level)
+    _, third = await enter(cluster, "n3", again, level)
+    await third.ready()
+    file = LastMembers(cluster.folder / "n1", failing)
+    await until(lambda: "n3" in LastMembers(cluster.folder / "n1", failing).of("orders"))
+    assert file.of("orders")[:2] == ("n1", "n2")

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ordercast.kernel.family import FoundingRule
+from ordercast.types import Joined, Left, View
 
 
 def entry_of(
@@ -46,6 +47,22 @@ def entry_of(
     if expect:
         return FoundingRule(founds=expect == 1, expect=expect)
     return FoundingRule(founds=not seeds)
+
+
+def remembered(last: tuple[str, ...], news: object) -> tuple[str, ...]:
+    """What the folder says of a group's members once this was heard: they are as of the last view.
+
+    Without views it names everybody who joined, until it leaves: a member that is merely silent may
+    have the group.
+    """
+    match news:
+        case View(members=members):
+            return tuple(sorted(member.name for member in members))
+        case Joined(member=member):
+            return tuple(sorted({*last, member.name}))
+        case Left(member=member, why="left"):
+            return tuple(sorted({*last} - {member.name}))
+    return last
 
 
 def suffices(entry: FoundingRule, present: tuple[str, ...]) -> bool:

@@ -13,10 +13,13 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Iterable
+from random import Random
 from typing import NamedTuple
 
 from ordercast.errors import PeerError
+from ordercast.kernel.identity import first_incarnation
 from ordercast.net.handshake import Security
+from ordercast.net.identity import Identity, Incarnation
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import LARGEST_GREETING, FrameKind, FrameReader, frame
@@ -33,6 +36,22 @@ class Answers(NamedTuple):
     reported: list[NodeId]  # incarnations of the name that somebody knows
     places: list[str]  # where somebody answered
     is_sure: bool  # everybody that anybody knows has answered
+
+
+async def begin(
+    identity: Identity, cluster: str, places: list[str], security: Security, chance: Random
+) -> Incarnation:
+    """The next incarnation of a folder. If that is empty: one that others cannot mistake for
+    another. It is durable before anybody hears of its number."""
+    if not identity.is_new:
+        return identity.next()
+    answers = await ask(NodeId(identity.name), cluster, places, security)
+    number = first_incarnation(identity.name, answers.reported, answers.is_sure, chance).incarnation
+    if not answers.reported:
+        return identity.draw(number)
+    us = identity.begin(number, reborn=True)
+    await ask(us.node, cluster, answers.places, security)
+    return us
 
 
 async def ask(me: NodeId, cluster: str, places: Iterable[str], security: Security) -> Answers:

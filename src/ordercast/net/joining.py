@@ -33,10 +33,11 @@ class Wanted(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What a node's folder says about a group."""
+    """What a node's folder says about a group, and whether it has others to ask about it."""
 
     last: tuple[str, ...] = ()  # the members when this node was last in it
     reborn: bool = False  # an earlier folder was lost, so the node may have been in it
+    seeds: bool = False  # that are not the node itself
 
 
 class JoinPlan(NamedTuple):
@@ -119,11 +120,9 @@ def _is_open(config: Config, family: Family, wanted: Wanted) -> bool:
 
 
 def _entry(config: Config, wanted: Wanted, past: Remembered) -> FoundingRule:
-    ours = (config.listen, config.advertise)  # all nodes may have one list
-    others = [seed for seed in config.seeds if seed not in ours]
     return entry_of(
         config.name,
-        seeds=bool(others or config.peers),
+        seeds=past.seeds or bool(config.peers),
         expect=wanted.expect or 0,
         founder=wanted.founder or "",
         reborn=past.reborn,

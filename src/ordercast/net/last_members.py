@@ -1,25 +1,32 @@
 """The members of each open group when this node was last in it: the file `groups` of its folder.
 
-Whether a node may found a group depends on it (`kernel/founding.py`), so it is durable before the
-application hears of a view. It is written when it has changed, which is rare.
+Whether a node may found a group depends on it (`kernel/founding.py`), so it is durable before
+anything leaves of the step that installs a view. It is written when it has changed, which is rare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from ordercast.errors import DiskError, UsageError
+from ordercast.kernel.founding import remembered
+from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.step import Step
 from ordercast.store.log import PRIVATE, flush, sync_folder
+from ordercast.types import Event, Joined, Left, View
 
 MOST_NAMES = 64
 """Names of a group that are remembered. A majority of these may found it again."""
 
 
 class LastMembers:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, failed: Callable[[DiskError], None]) -> None:
+        """`failed`: the node cannot go on."""
+        self._failed = failed
+        self._watched: set[str] = set()  # open groups
         self._file = folder / "groups"
         self._known: dict[str, list[str]] = {}
         try:
@@ -34,6 +41,21 @@ class LastMembers:
     def of(self, group: str) -> tuple[str, ...]:
         """Sorted; none: this node was never in the group."""
         return tuple(self._known.get(group, ()))
+
+    def watch(self, group: str, host: Host) -> None:
+        """This node joins an open group: what its machine says of members is remembered."""
+        self._watched.add(group)
+        host.observe = self._observe
+
+    def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
+        """Before anything of a step leaves."""
+        for news in step.outputs:
+            if isinstance(news, View | Joined | Left) and news.group in self._watched:
+                try:
+                    self.note(news.group, remembered(self.of(news.group), news))
+                except DiskError as error:
+                    self._failed(error)
+                    raise
 
     def note(self, group: str, names: Iterable[str]) -> None:
         """Who is in the group now, ourselves included."""

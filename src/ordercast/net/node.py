@@ -29,7 +29,7 @@ from ordercast.kernel.identity import first_incarnation
 from ordercast.kernel.machines import Machines
 from ordercast.levels import find_family, level_type
 from ordercast.net.absence import Absence
-from ordercast.net.asking import Answers, ask
+from ordercast.net.asking import begin
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
 from ordercast.net.config import Config, data_folder, former_folder
@@ -46,6 +46,7 @@ from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
 from ordercast.net.name_watch import NameWatch
+from ordercast.net.own_place import seeds_elsewhere
 from ordercast.net.protection import Protection, is_loopback, protection_of
 from ordercast.net.security import may
 from ordercast.protocol.families import FAMILIES
@@ -92,6 +93,7 @@ class Node:
         self.store: FileStore
         self.metrics: Metrics
         self._identity: Identity
+        self._seeds: list[str]  # that are not this node itself
         self._machines: Machines
         self._committer: Committer
         self._directory: Directory
@@ -108,11 +110,15 @@ class Node:
         host = host.strip("[]")
         self._protection = protection_of(config)  # before an incarnation is used up
         folder = data_folder(config)
+        self._seeds = await seeds_elsewhere(config)
         self._identity = Identity(folder, config.name)
         self.state = NodeState.CLOSED
         self._stack.callback(self._identity.release)  # last: the folder is another's then
         try:
-            us = await self._incarnation()
+            peers = [place for name, place in config.peers.items() if name != config.name]
+            places = [*peers, *self._seeds]
+            security = self._protection.security
+            us = await begin(self._identity, config.cluster, places, security, Random())
             self.me = us.node
             self._assemble(us)
             if config.insecure and not is_loopback(config.listen):
@@ -136,29 +142,11 @@ class Node:
             log.warning(doubt, self.me, folder, former)
         return self
 
-    async def _incarnation(self) -> Incarnation:
-        """The next one of our folder. If that is empty: a number that others cannot mistake."""
-        identity, config = self._identity, self.config
-        if not identity.is_new:
-            return identity.next()
-        places = [place for name, place in config.peers.items() if name != config.name]
-        ours = (config.listen, config.advertise)
-        places += [place for place in config.seeds if place not in ours]
-        answers, security = Answers([], [], True), self._protection.security
-        if places:
-            answers = await ask(NodeId(config.name), config.cluster, places, security)
-        number = first_incarnation(config.name, answers.reported, answers.is_sure, Random())
-        if not answers.reported:
-            return identity.draw(number.incarnation)
-        us = identity.begin(number.incarnation, reborn=True)
-        await ask(us.node, config.cluster, answers.places, security)  # they know the number now
-        return us
-
     def _assemble(self, us: Incarnation) -> None:
         """All the parts, which know each other."""
         config, stack = self.config, self._stack
         codec = Codec(self.families.values())
-        self._last_members = LastMembers(self._identity.folder)
+        self._last_members = LastMembers(self._identity.folder, self._stop)
         self.store = _opened_store(self._identity.folder, codec)
         stack.callback(self.store.close)
         trace = None if config.trace is None else RowLog(Path(config.trace))
@@ -398,7 +386,7 @@ class Node:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         hooks = Hooks(snapshot, restore, vote, read)
         wanted = Wanted(members, expect, founder)
-        past = Remembered(self._last_members.of(name), self.is_reborn)
+        past = Remembered(self._last_members.of(name), self.is_reborn, bool(self._seeds))
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
         machine = self._machines.take(family, plan)
         group = Group(
@@ -410,6 +398,8 @@ class Node:
             eject_after=self.config.eject_after / 1e9,
         )
         self.groups[name] = group
+        if plan.entry is not None:
+            self._last_members.watch(name, self.driver.host)
         self.driver.add(machine, plan, group)
         own = OwnGroup(terms, plan.entry, family, group.readiness)
         self._directory.joined(name, own)
@@ -421,9 +411,6 @@ class Node:
         return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by)
 
     def changed(self, name: str) -> None:
-        group = self.groups[name]
-        if group.departure.plan.entry is not None and group.readiness.is_in:
-            self._last_members.note(name, group.readiness.lasting)  # before anybody reads of it
         self._directory.changed(name)
 
     async def reform(

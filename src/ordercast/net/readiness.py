@@ -35,7 +35,6 @@ class Readiness:
         self.is_in = False
         self.view: View | None = None  # the last one that the machine installed
         self._present: dict[NodeId, None] = {}  # where there are no views
-        self._silent: set[str] = set()  # perhaps they go on without us
         self._group = group
         self._me = me
         self._absence = absence
@@ -52,12 +51,6 @@ class Readiness:
     def members(self) -> tuple[NodeId, ...]:
         """Of the last view, or else all that are present as far as this member knows."""
         return self.view.members if self.view is not None else tuple(sorted(self._present))
-
-    @property
-    def lasting(self) -> tuple[str, ...]:
-        """Names that may be in the group still if this member is gone for a while."""
-        names = {member.name for member in self.members} | {self._me.name}
-        return tuple(sorted(names if self.view is not None else names | self._silent))
 
     @property
     def has_company(self) -> bool:
@@ -78,15 +71,12 @@ class Readiness:
                 self.enter()
             case Joined(member=member):
                 self._present[member] = None
-                self._silent.discard(member.name)
                 if member == self._me:
                     self.enter()
                 else:
                     self._changed()
-            case Left(member=member, why=why):
+            case Left(member=member):
                 self._present.pop(member, None)
-                if why == "silent":
-                    self._silent.add(member.name)
                 self._changed()
         return True
 

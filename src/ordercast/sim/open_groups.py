@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ordercast.kernel.family import Plan
-from ordercast.kernel.founding import entry_of
+from ordercast.kernel.founding import entry_of, remembered
 from ordercast.kernel.step import Heard
 from ordercast.scenario.schema import GroupSettings
 from ordercast.sim.process import Process
-from ordercast.types import Joined, Left, View
 
 
 class OpenGroups:
@@ -49,18 +48,7 @@ class OpenGroups:
         return tuple(sorted({*anchors, *dialling} - {process.name}))
 
     def remember(self, process: Process, news: Heard) -> None:
-        """The folder remembers the members of an open group, as of its last view.
-
-        Without views, whoever joined, until it leaves: who is merely silent may have the group.
-        """
-        if news.group not in self.by_name:
-            return
-        members = process.disk.members
-        if isinstance(news, View):
-            members[news.group] = tuple(sorted(one.name for one in news.members))
-        elif isinstance(news, Joined):
-            known = {*members.get(news.group, ()), news.member.name}
-            members[news.group] = tuple(sorted(known))
-        elif isinstance(news, Left) and news.why == "left":
-            known = {*members.get(news.group, ())} - {news.member.name}
-            members[news.group] = tuple(sorted(known))
+        """The folder remembers the members of an open group."""
+        if news.group in self.by_name:
+            members = process.disk.members
+            members[news.group] = remembered(members.get(news.group, ()), news)
