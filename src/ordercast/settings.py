@@ -209,7 +209,7 @@ def located(message: str, root: Any, given: Any = None) -> tuple[Where, str]:
         bound = f"at {'most' if found[1] == '<=' else 'least'} {found[2]}"
         what = f"give {bound} character{'s' if found[2] != '1' else ''}"
     elif found := re.fullmatch(r"Expected `(.*)`, got `(.*)`", what):
-        wanted, got = (_WORDS.get(word, word) for word in found.groups())
+        wanted, got = (_WORDS.get(word, word) for word in (found[1].split(" | ")[0], found[2]))
         what = f"expected {wanted}, not {got}"
     return where, what.replace("`", "'")
 

@@ -14,6 +14,8 @@ Payloads: TypeAlias = list[bytes]
 """The application messages of one batch, in order. Nobody changes the list once it is submitted."""
 
 _GROUP_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
+NODE_NAME = r"^(?!\.\.?\Z)[A-Za-z0-9._-]{1,100}\Z"
+"""Of nodes and clusters: they are in the paths of files."""
 
 INCARNATION_BITS = 22
 COUNTER_BITS = 40
@@ -172,7 +174,7 @@ def event_number(incarnation: int, counter: int) -> int:
 
 
 def objection_to_group(name: object) -> str | None:
-    """What is wrong with the name of a group. Nodes have stricter names: theirs are in paths.
+    """What is wrong with the name of a group. Nodes have stricter names (`NODE_NAME`).
 
     A name has no `+`, which stands before the formation (`label_of`).
     """

@@ -21,6 +21,7 @@ from ordercast.errors import UsageError
 from ordercast.net import authority
 from ordercast.net.authority import examine, init, issue, name_in, node_uri
 from ordercast.net.security import Tls
+from ordercast.types import NODE_NAME
 
 LONG_AGO = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -342,7 +343,7 @@ def test_an_authority_beside_the_old_one_counts_after_a_reload(made: Path, tmp_p
 
 # --- names in URIs ---------------------------------------------------------------------------
 
-NAMES = st.from_regex(r"[A-Za-z0-9._-]{1,100}", fullmatch=True)
+NAMES = st.from_regex(NODE_NAME, fullmatch=True)
 
 
 @given(NAMES, NAMES, NAMES)
@@ -369,6 +370,7 @@ def test_a_uri_names_one_node_of_one_cluster(cluster: str, name: str, other: str
         "ordercast://shop/a?b",
         "ordercast://shop/a%62",
         "ordercast://shop/a\n",
+        "ordercast://shop/..",
     ],
 )
 def test_uris_that_name_no_node_are_rejected(uri: str) -> None:

@@ -13,6 +13,7 @@ from ordercast.net.config import GroupRules, data_folder, table_of
 from ordercast.types import objection_to_group
 
 GOOD = ["orders", "world/7", "a", "x" * 100, "A.b_c-d/e", "/", "0"]
+A_NAME = "give a name of letters, digits and . _ - that is not . or .."
 WRONG = ["", "x" * 101, "two words", "new\n", "é", "a:b", 'a"b', 7, None, b"orders"]
 
 
@@ -41,6 +42,11 @@ def test_a_wrong_name_in_a_file_is_reported_with_the_file(tmp_path: Path) -> Non
         Config(name="n1", group={"two words": GroupRules()})
 
 
+@pytest.mark.parametrize("name", ["...", ".n1", "n1.", "-", "x" * 100])
+def test_other_names_of_dots_and_letters_are_accepted(name: str) -> None:
+    assert ordercast.open(name=name, cluster=name).config.name == name
+
+
 def test_names_of_nodes_have_no_slash() -> None:
     with pytest.raises(UsageError, match="name"):
         ordercast.open(name="world/7")
@@ -49,17 +55,25 @@ def test_names_of_nodes_have_no_slash() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": "my node!"}, "name: 'my node!': give a name of letters, digits and . _ -"),
+        ({"name": "my node!"}, f"name: 'my node!': {A_NAME}"),
+        ({"name": "n1\n"}, f"name: 'n1\\n': {A_NAME}"),
+        ({"name": "."}, f"name: '.': {A_NAME}"),
+        ({"name": ".."}, f"name: '..': {A_NAME}"),
+        ({"cluster": ".."}, f"cluster: '..': {A_NAME}"),
         ({"name": ""}, "name: give at least 1 character"),
+        (
+            {"listen": "a:1\n"},
+            "listen: 'a:1\\n': give an address with a port, such as 127.0.0.1:7101",
+        ),
         ({"listen": "7502"}, "listen: '7502': give an address with a port, such as 127.0.0.1:7101"),
         ({"peers": {"n2": "7502"}}, "peers: give an address with a port, such as 127.0.0.1:7101"),
         (
             {"peers": {"n 2": "a:1"}},
-            "peers: a name in it: give a name of letters, digits and . _ -",
+            f"peers: a name in it: {A_NAME}",
         ),
         (
             {"group": {"g": {"members": ["n 2"]}}},
-            "group.members[1]: give a name of letters, digits and . _ -",
+            f"group.members[1]: {A_NAME}",
         ),
     ],
 )

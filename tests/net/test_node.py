@@ -194,7 +194,7 @@ async def test_a_join_that_cannot_work_is_rejected_with_the_reason(cluster: Clus
             (("", Fifo()), "'' is no name for a group"),
             ((7, Fifo()), "7 is no name for a group"),
             (("odd", "fifo"), "'fifo' is no level"),
-            (("odd", Fifo(), "n1"), "members: expected a list of names, not the text 'n1'"),
+            (("odd", Fifo(), "n1"), "'odd': members: expected a list, not text"),
             (("odd", Fifo), "is no level"),
         ]
         for arguments, said in wrong:

@@ -236,8 +236,19 @@ async def test_what_cannot_be_joined_is_refused_at_once(cluster: Cluster, level:
         ({"members": ["n1"], "expect": 2}, "expect is for open groups"),
         ({"members": ["n1"], "founder": "n1"}, "founder is for open groups"),
         ({"founder": "n1", "expect": 2}, "and not both"),
-        ({"expect": 0}, "cannot expect 0 members: give 1 to"),
-        ({"expect": 1_000_000}, "cannot expect 1000000 members"),
+        ({"expect": 0}, "'orders': expect: give a number that is >= 1, not 0"),
+        ({"expect": 1_000_000}, "cannot expect 1000000 members: give 1 to"),
+        ({"expect": True}, "'orders': expect: expected a whole number, not true or false"),
+        ({"expect": 2.5}, "'orders': expect: expected a whole number, not a number"),
+        ({"expect": "3"}, "'orders': expect: expected a whole number, not text"),
+        ({"founder": 5}, "'orders': founder: expected text, not a whole number"),
+        ({"founder": ""}, "'orders': founder: give at least 1 character"),
+        ({"founder": "f" * 101}, "'orders': founder: give at most 100 characters"),
+        ({"founder": "n 1"}, "'orders': founder: 'n 1': give a name of letters"),
+        ({"members": []}, "'orders': members: give at least one name, or leave members out"),
+        ({"members": {"n1": 1}}, "'orders': members: expected a list, not a table"),
+        ({"members": ["n1", 1]}, r"'orders': members\[2\]: expected text, not a whole number"),
+        ({"members": ["n1", "n2\n"]}, r"'orders': members\[2\]: 'n2.n': give a name"),
     ):
         with pytest.raises(UsageError, match=said):
             node.join("orders", level, **wanted)

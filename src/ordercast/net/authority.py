@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ordercast.errors import UsageError
+from ordercast.types import NODE_NAME
 
 SCHEME = "ordercast://"
 AUTHORITY_DAYS = 3650
@@ -41,7 +42,7 @@ SKEW = timedelta(minutes=5)
 """Certificates begin so much before now: a node whose clock is a little behind takes them too."""
 LARGEST_PEM = 1 << 20
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_NAME = re.compile(NODE_NAME)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 
 
@@ -59,7 +60,7 @@ class CertificateFiles(NamedTuple):
 
 
 def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
+    return _NAME.match(text) is not None
 
 
 def node_uri(cluster: str, name: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.errors import UsageError
-from ordercast.types import objection_to_group
+from ordercast.types import NODE_NAME, objection_to_group
 from ordercast.units import SECOND, Duration, Size
 
 Name = Annotated[
@@ -19,14 +19,14 @@ Name = Annotated[
     Meta(
         min_length=1,
         max_length=100,
-        pattern=r"^[A-Za-z0-9._-]+$",
-        description="a name of letters, digits and . _ -",
+        pattern=NODE_NAME,
+        description="a name of letters, digits and . _ - that is not . or ..",
     ),
 ]
 Place = Annotated[
     str,
     Meta(
-        pattern=r"^\S+:\d{1,5}$",
+        pattern=r"^\S+:\d{1,5}\Z",
         max_length=255,
         description="an address with a port, such as 127.0.0.1:7101",
     ),

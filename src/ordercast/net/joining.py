@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ordercast.types import objection_to_group
 from ordercast.units import Quantity
 
 log = logging.getLogger("ordercast.net")
+T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
@@ -58,17 +59,15 @@ def plan_of(
     """The group as this node joins it. UsageError: it cannot be joined like that."""
     if objection := objection_to_group(name):
         raise UsageError(objection)
-    if isinstance(wanted.members, str):
-        raise UsageError(f"members: expected a list of names, not the text {wanted.members!r}")
-    level = _checked(level, families)
+    level, wanted = _checked(level, families), _checked_wanted(name, wanted)
     family, options = chosen(level, families)
     if family.not_live:
         raise UsageError(f"{name!r}: {family.not_live}")
     rules = config.group.get(name, GroupRules())
     wanted = Wanted(
-        wanted.members or rules.members,
-        wanted.expect if wanted.expect is not None else rules.expect,
-        wanted.founder or rules.founder,
+        rules.members if wanted.members is None else wanted.members,
+        rules.expect if wanted.expect is None else wanted.expect,
+        rules.founder if wanted.founder is None else wanted.founder,
     )
     _check_wanted(name, family, wanted)
     if unfit := family.objection(name, options, wanted.members):
@@ -140,11 +139,26 @@ def _checked(level: Level, families: Mapping[str, Family]) -> Level:
         for name in level.__struct_fields__
         if (value := getattr(level, name)) is not None
     }
+    return _converted(given, kind, kind.__name__)
+
+
+def _checked_wanted(name: str, wanted: Wanted) -> Wanted:
+    """As a settings file may have it, too."""
+    given = {key: value for key, value in wanted._asdict().items() if value is not None}
+    rules = _converted(given, GroupRules, repr(name))
+    if rules.members == []:
+        raise UsageError(
+            f"{name!r}: members: give at least one name, or leave members out: the group is open"
+        )
+    return Wanted(rules.members, rules.expect, rules.founder)
+
+
+def _converted(given: dict[str, Any], kind: type[T], title: str) -> T:
     try:
         return convert(given, kind)
     except msgspec.ValidationError as error:
         where, what = located(str(error), kind, given)
-        raise UsageError(f"{kind.__name__}: {dotted(where)}: {what}") from error
+        raise UsageError(f"{title}: {dotted(where)}: {what}") from error
 
 
 def _of_level(level: Level, family: Family) -> dict[str, str]:
