@@ -20,7 +20,7 @@ class SlowHoldBack:
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[set[int], int]] = {}
 
-    def admit(self, key: int, waits_for: tuple[int, ...], size: int) -> list[int]:
+    def enqueue(self, key: int, waits_for: tuple[int, ...], size: int) -> list[int]:
         if key in self.waiting:
             return []
         if not waits_for:
@@ -50,7 +50,9 @@ class SlowHoldBack:
 keys = st.integers(0, 7)
 operations = st.lists(
     st.one_of(
-        st.tuples(st.just("admit"), keys, st.lists(keys, max_size=3).map(tuple), st.integers(0, 9)),
+        st.tuples(
+            st.just("enqueue"), keys, st.lists(keys, max_size=3).map(tuple), st.integers(0, 9)
+        ),
         st.tuples(st.sampled_from(["satisfy", "abandon", "drop"]), keys),
     ),
     max_size=60,
@@ -59,9 +61,9 @@ operations = st.lists(
 
 def play(queue: HoldBack[int, str], slow: SlowHoldBack, history: list) -> None:
     for verb, key, *rest in history:
-        if verb == "admit":
-            released = queue.admit(key, f"item {key}", *rest)
-            assert released == [f"item {k}" for k in slow.admit(key, *rest)]
+        if verb == "enqueue":
+            released = queue.enqueue(key, f"item {key}", *rest)
+            assert released == [f"item {k}" for k in slow.enqueue(key, *rest)]
         elif verb == "satisfy":
             assert queue.satisfy(key) == [f"item {k}" for k in slow.satisfy(key)]
         elif verb == "abandon":
@@ -106,7 +108,7 @@ def test_any_arrival_order_is_released_in_causal_order(data: st.DataObject) -> N
     released: list[int] = []
     for key in data.draw(st.permutations(range(count))):
         missing = tuple(other for other in past[key] if other not in released)
-        released += queue.admit(key, key, missing)
+        released += queue.enqueue(key, key, missing)
     assert sorted(released) == list(range(count))
     assert all(
         released.index(other) < released.index(key) for key in range(count) for other in past[key]
@@ -118,21 +120,21 @@ def test_any_arrival_order_is_released_in_causal_order(data: st.DataObject) -> N
 def test_overflow_is_reported_and_must_be_resolved() -> None:
     queue: HoldBack[str, str] = HoldBack(Limit(count=2, size=100))
     for key in "abc":
-        queue.admit(key, key.upper(), ("missing",), size=10)
+        queue.enqueue(key, key.upper(), ("missing",), size=10)
     assert queue.over_limit
     with pytest.raises(AssertionError, match="drop_oldest"):
-        queue.admit("d", "D", ())
+        queue.enqueue("d", "D", ())
     assert queue.drop_oldest() == ("a", "A")
     assert not queue.over_limit
     assert queue.satisfy("missing") == ["B", "C"]
-    queue.admit("big", "BIG", ("other",), size=101)
+    queue.enqueue("big", "BIG", ("other",), size=101)
     assert queue.over_limit
 
 
 def test_an_item_is_forced_through_and_its_followers_come_after_it() -> None:
     queue: HoldBack[str, str] = HoldBack(AMPLE)
-    queue.admit("second", "2", ("first",))
-    queue.admit("third", "3", ("second",))
+    queue.enqueue("second", "2", ("first",))
+    queue.enqueue("third", "3", ("second",))
     assert queue.abandon("second") == "2"
     assert queue.satisfy("second") == ["3"]
     assert queue.missing() == ()

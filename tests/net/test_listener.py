@@ -199,7 +199,7 @@ async def test_closing_before_a_handshake_leaves_nothing(cluster: Cluster) -> No
         for node in (await cluster.open(f"plain{turns}"), *await secure(cluster, f"n{turns}")):
             listener = socket.create_server(("127.0.0.1", 0))
             with listener, socket.create_connection(listener.getsockname(), 30) as theirs:
-                node.mesh.listener.admit(listener.accept()[0], "nowhere")
+                node.mesh.listener.accept(listener.accept()[0], "nowhere")
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 await node.mesh.close()

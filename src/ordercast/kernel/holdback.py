@@ -32,9 +32,9 @@ class _Held(Generic[K, T]):
 class HoldBack(Generic[K, T]):
     """Items by key, each waiting for other keys. The cost is constant for each such edge.
 
-    It goes over its limit by one item at most: after `admit` the caller must call `drop_oldest` (or
-    `abandon` another, or force one through) until it is no longer `over_limit`, and learns so
-    what was given up. The next `admit` asserts that.
+    It exceeds its limit by one item at most: after `enqueue` the caller must call `drop_oldest` (or
+    `abandon` another, or force one through) until it is no longer `over_limit`. So the caller
+    learns what was given up. The next `enqueue` asserts that.
 
     To force an item through without its predecessors: `abandon` it, deliver what that
     returns, then `satisfy` its key. To do without an item that will never come: `satisfy` its
@@ -50,7 +50,7 @@ class HoldBack(Generic[K, T]):
         # For each key that is not there: the keys that wait for it, oldest first. Never empty.
         self._followers: dict[K, dict[K, None]] = {}
 
-    def admit(self, key: K, item: T, waits_for: tuple[K, ...], size: int = 0) -> list[T]:
+    def enqueue(self, key: K, item: T, waits_for: tuple[K, ...], size: int = 0) -> list[T]:
         """Takes an item that waits for the given keys, all of them not there yet.
 
         Returns what is released, in order: the item itself if it waits for nothing, and all

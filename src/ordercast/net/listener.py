@@ -97,9 +97,9 @@ class Listener:
                 self._loop.remove_reader(listener)
                 self._loop.call_later(REST_SECONDS, self.watch, listener)
                 return
-            self.admit(taken, str(address[0]))
+            self.accept(taken, str(address[0]))
 
-    def admit(self, taken: socket.socket, source: str) -> None:
+    def accept(self, taken: socket.socket, source: str) -> None:
         """A connection has come in."""
         if not self._limiter.enter(source, time.monotonic_ns()):
             self._incidents.count("refused_accepts")

@@ -32,7 +32,7 @@ def keys(delivered: list[OrderedUpdate]) -> list[tuple[int, int]]:
     return [(one.update.index, one.update.entry) for one in delivered]
 
 
-def admit(order: CausalOrder, *updates: Update) -> list[tuple[int, int]]:
+def enqueue(order: CausalOrder, *updates: Update) -> list[tuple[int, int]]:
     return [key for one in updates for key in keys(order.enqueue(one, 1))]
 
 
@@ -41,27 +41,27 @@ def admit(order: CausalOrder, *updates: Update) -> list[tuple[int, int]]:
 
 def test_an_event_without_missing_predecessors_is_delivered_at_once() -> None:
     order = CausalOrder(2, ROOMY)
-    assert admit(order, update(0, 1, 0)) == [(0, 1)]
+    assert enqueue(order, update(0, 1, 0)) == [(0, 1)]
     assert order.stamp == (1, 0)
 
 
 def test_an_early_event_is_delivered_after_its_predecessors() -> None:
     order = CausalOrder(2, ROOMY)
-    assert admit(order, update(1, 2, 1), update(0, 2, 0)) == []
-    assert admit(order, update(0, 1, 0)) == [(0, 1), (0, 2), (1, 1)]
+    assert enqueue(order, update(1, 2, 1), update(0, 2, 0)) == []
+    assert enqueue(order, update(0, 1, 0)) == [(0, 1), (0, 2), (1, 1)]
 
 
 def test_waiting_for_the_last_event_of_each_ticket_is_enough() -> None:
     order = CausalOrder(2, ROOMY)
-    assert admit(order, update(1, 3, 1)) == []
+    assert enqueue(order, update(1, 3, 1)) == []
     assert order.missing(update(1, 3, 1)) == [EntryRange(0, 1, 3)]
-    assert admit(order, update(0, 3, 0), update(0, 2, 0)) == []
-    assert admit(order, update(0, 1, 0)) == [(0, 1), (0, 2), (0, 3), (1, 1)]
+    assert enqueue(order, update(0, 3, 0), update(0, 2, 0)) == []
+    assert enqueue(order, update(0, 1, 0)) == [(0, 1), (0, 2), (0, 3), (1, 1)]
 
 
 def test_an_event_is_obsolete_once_it_or_a_later_one_was_delivered() -> None:
     order = CausalOrder(1, ROOMY)
-    admit(order, update(0, 1), update(0, 2))
+    enqueue(order, update(0, 1), update(0, 2))
     assert order.is_obsolete(update(0, 1))
     assert order.is_obsolete(update(0, 2))
     assert not order.is_obsolete(update(0, 3))
@@ -70,7 +70,7 @@ def test_an_event_is_obsolete_once_it_or_a_later_one_was_delivered() -> None:
 def test_forcing_skips_missing_events_and_returns_them() -> None:
     order = CausalOrder(2, ROOMY)
     late = update(1, 3, 2)
-    assert admit(order, late) == []
+    assert enqueue(order, late) == []
     [delivery] = order.force(late.key)
     assert delivery.update == late
     assert delivery.skipped == (EntryRange(0, 1, 3), EntryRange(1, 1, 1))
@@ -81,7 +81,7 @@ def test_forcing_first_delivers_the_waiting_predecessors_in_causal_order() -> No
     """The paper's text, section 5.1; its pseudocode would leave out those that are blocked."""
     order = CausalOrder(3, ROOMY)
     second, third = update(1, 2, 1, 0), update(2, 2, 1, 1)
-    assert admit(order, third, second, update(0, 2, 0, 0)) == []
+    assert enqueue(order, third, second, update(0, 2, 0, 0)) == []
     delivered = order.force(third.key)
     assert keys(delivered) == [(0, 2), (1, 1), (2, 1)]
     assert [one.skipped for one in delivered] == [(EntryRange(0, 1, 1),), (), ()]
@@ -90,14 +90,14 @@ def test_forcing_first_delivers_the_waiting_predecessors_in_causal_order() -> No
 def test_events_that_waited_for_a_skipped_event_are_delivered() -> None:
     order = CausalOrder(2, ROOMY)
     forced, other = update(0, 2, 0), update(1, 1, 1)
-    assert admit(order, other, forced) == []
+    assert enqueue(order, other, forced) == []
     assert keys(order.force(forced.key)) == [(0, 2), (1, 1)]
 
 
 def test_forcing_an_event_twice_delivers_it_once() -> None:
     order = CausalOrder(1, ROOMY)
     late = update(0, 2)
-    admit(order, late)
+    enqueue(order, late)
     assert keys(order.force(late.key)) == [(0, 2)]
     assert order.force(late.key) == []
 
@@ -107,30 +107,30 @@ def test_forcing_an_event_twice_delivers_it_once() -> None:
 
 def test_the_first_event_of_an_epoch_waits_for_the_one_that_it_follows() -> None:
     order = CausalOrder(1, ROOMY)
-    admit(order, update(0, 1))
+    enqueue(order, update(0, 1))
     successor = update(0, epoch(1, 1), base=2)
-    assert admit(order, successor) == []
-    assert admit(order, update(0, 2)) == [(0, 2), (0, epoch(1, 1))]
+    assert enqueue(order, successor) == []
+    assert enqueue(order, update(0, 2)) == [(0, 2), (0, epoch(1, 1))]
 
 
 def test_events_sent_in_an_epoch_that_is_over_are_ignored() -> None:
     """A zombie: it was replaced at entry 2, and goes on with 3 as if nothing had happened."""
     order = CausalOrder(1, ROOMY)
-    admit(order, update(0, 1), update(0, 2), update(0, epoch(1, 1), base=2))
+    enqueue(order, update(0, 1), update(0, 2), update(0, epoch(1, 1), base=2))
     assert order.is_obsolete(update(0, 3))
 
 
 def test_the_tail_of_a_former_owner_is_delivered_where_the_new_epoch_is_not_known() -> None:
     order = CausalOrder(1, ROOMY)
-    admit(order, update(0, 1), update(0, 2), update(0, 3))
-    assert admit(order, update(0, epoch(1, 1), base=2)) == [(0, epoch(1, 1))]
+    enqueue(order, update(0, 1), update(0, 2), update(0, 3))
+    assert enqueue(order, update(0, epoch(1, 1), base=2)) == [(0, epoch(1, 1))]
 
 
 def test_events_that_wait_for_a_former_owner_are_delivered_with_the_new_epoch() -> None:
     order = CausalOrder(2, ROOMY)
-    admit(order, update(0, 1, 0))
-    assert admit(order, update(1, 3, 1)) == []  # saw the zombie's 2 and 3
-    delivered = admit(order, update(0, epoch(1, 1), 0, base=1))
+    enqueue(order, update(0, 1, 0))
+    assert enqueue(order, update(1, 3, 1)) == []  # saw the zombie's 2 and 3
+    delivered = enqueue(order, update(0, epoch(1, 1), 0, base=1))
     assert delivered == [(0, epoch(1, 1)), (1, 1)]
 
 
@@ -138,7 +138,7 @@ def test_contradicting_stamps_block_nothing() -> None:
     """Two owners in two epochs, on two tickets, can make events that precede each other."""
     order = CausalOrder(2, ROOMY)
     one, other = update(0, 2, 2), update(1, 2, 2)
-    assert admit(order, one, other) == []
+    assert enqueue(order, one, other) == []
     assert len(order.force(one.key)) >= 1
     assert order.is_obsolete(one)
     assert order.is_obsolete(other)

@@ -260,7 +260,7 @@ class Plain:
         self.spread.append([name, 1 if sent else 0, sent])
         self._bury()
 
-    def admit(self, name: str, age: int) -> bool:
+    def enqueue(self, name: str, age: int) -> bool:
         for one in self.spread:
             if one[0] == name:
                 one[1] = self.pick(one[1], age)
@@ -315,7 +315,7 @@ def test_spreading_is_what_the_rules_say(
     for count, (move, what, age) in enumerate(played):
         if move == "come" and age <= hops + 1:
             new = came(member, (str(what), age))
-            assert new == [(what, age)] * plain.admit(str(what), age)
+            assert new == [(what, age)] * plain.enqueue(str(what), age)
         elif move == "make":
             make(member, f"own{count}", sent=bool(what))
             plain.start(f"own{count}", bool(what))

@@ -114,7 +114,9 @@ class CausalOrder:
         waits = [stamp[place] << INDEX_BITS | place for place in ahead if place != index]
         if before > clock[index]:
             waits.append(before << INDEX_BITS | index)
-        released = self._held.admit(update.key, HeldUpdate(update, hops), tuple(waits), update.size)
+        released = self._held.enqueue(
+            update.key, HeldUpdate(update, hops), tuple(waits), update.size
+        )
         return self._run(released)
 
     def force(self, key: int) -> list[OrderedUpdate]:
