@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from ordercast.net.directory import Directory, Mismatch, OwnGroup, unlike
 from ordercast.protocol.families import FAMILIES
 from ordercast.types import NodeId
 from ordercast.wire import greeting
-from ordercast.wire.groups import GroupNote, Groups
+from ordercast.wire.groups import MOST_MEMBERS, GroupNote, Groups
 
 ME = NodeId("n1")
 OPEN = FoundingRule()
@@ -30,6 +31,7 @@ class Contacts(dict[str, Any]):
     def __init__(self, *names: str) -> None:
         super().__init__({name: self.contact(name) for name in names})
         self.incidents = SimpleNamespace(count=lambda what: None)
+        self.chance = Random(1)
 
     def contact(self, name: str) -> Any:
         there = object()
@@ -122,6 +124,32 @@ def test_a_node_that_connects_hears_of_all_groups() -> None:
         assert [note.name for _, groups in stage.sent for note in groups.notes] == ["orders"]
 
     staged(story, "n2")
+
+
+def test_of_many_members_a_note_names_some_and_one_more_is_no_news() -> None:
+    names = [f"n{number}" for number in range(2, 40)]
+
+    async def story(stage: Stage) -> None:
+        own = stage.join(is_in=True, members=(ME, *map(NodeId, names)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert {name for name, _ in stage.sent} == {*names}
+        named = {tuple(groups.notes[0].members) for _, groups in stage.sent}
+        assert len(named) == 1, "one note, for all"
+        assert len(*named) == MOST_MEMBERS
+        stage.sent.clear()
+        stage.directory.met(stage.contacts["n2"])
+        stage.directory.met(stage.contacts["n3"])
+        first, second = (groups.notes[0].members for _, groups in stage.sent)
+        assert first.keys() != second.keys(), "others each time"
+        stage.directory.changed("orders")
+        assert not stage.directory._changed
+        own._inside.is_in = False  # type: ignore[misc]
+        stage.directory.changed("orders")
+        assert stage.directory._changed
+        assert stage.directory.waits()
+
+    staged(story, *names)
 
 
 def test_an_open_group_learns_the_names_of_others_once() -> None:

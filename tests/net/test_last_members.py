@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -11,8 +13,10 @@ from tests.net.test_open import OPEN, enter, found
 
 from ordercast.errors import DiskError, UsageError
 from ordercast.kernel.family import Level
+from ordercast.kernel.step import Step
 from ordercast.net.last_members import MOST_NAMES, LastMembers
 from ordercast.net.node import NodeState
+from ordercast.types import Joined, NodeId, View
 
 
 def failing(error: DiskError) -> NoReturn:
@@ -62,6 +66,42 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     members = LastMembers(tmp_path / "gone", failing)
     with pytest.raises(DiskError, match="groups cannot be written"):
         members.note("orders", ["n1"])
+
+
+def told(members: LastMembers, *news: object) -> None:
+    """One step of a machine says this."""
+    step = Step(0)
+    step.outputs.extend(news)  # type: ignore[arg-type]
+    members._observe(SimpleNamespace(), step, None)  # type: ignore[arg-type]
+
+
+def test_of_a_large_group_without_views_members_are_written_together(tmp_path: Path) -> None:
+    """A thousand nodes that start at once would wait for their disks for minutes."""
+
+    async def story() -> None:
+        members, file = LastMembers(tmp_path, failing), tmp_path / "groups"
+        members.watch("orders", SimpleNamespace())  # type: ignore[arg-type]
+        writes = []
+        write = members._write
+        members._write = lambda: (writes.append(None), write())[1]  # type: ignore[method-assign]
+        told(members, *(Joined("orders", NodeId(f"n{number}")) for number in range(1, 4)))
+        assert len(writes) == 1, "they came in one step"
+        for number in range(4, 9):
+            told(members, Joined("orders", NodeId(f"n{number}")))
+        assert len(writes) == 6, "each at once, of few"
+        for number in range(10, 60):
+            told(members, Joined("orders", NodeId(f"n{number}")))
+        assert len(writes) == 6
+        assert len(members.of("orders")) == 58
+        assert len(LastMembers(tmp_path, failing).of("orders")) == 8
+        assert members._writing is not None
+        members.close()
+        assert LastMembers(tmp_path, failing).of("orders") == members.of("orders")
+        file.unlink()
+        told(members, View("orders", 1, (NodeId("n1"), NodeId("n2"))))
+        assert LastMembers(tmp_path, failing).of("orders") == ("n1", "n2"), "a view at once"
+
+    asyncio.run(story())
 
 
 # --- in a node ---------------------------------------------------------------------------------

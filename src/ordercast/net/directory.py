@@ -3,7 +3,8 @@
 Rules.
  1. A node says of each of its groups: on which terms it joined, whether it is in the group or
     waits, since when, and a few members. It says so to connected nodes that may join the group,
-    after the greeting and when it has changed; a change of members alone may wait a second.
+    after the greeting and when it has changed; a change of members alone may wait a second, and
+    is no news to those who were named as many as a note names.
  2. An open group is given the names of nodes that are in it, or wait for it too (`Acquainted`). A
     node introduces those that wait to others that joined the group, though it is not in it itself:
     so any seed will do.
@@ -74,6 +75,7 @@ class OwnGroup:
         # Whether this member founds it: where groups are formed, no other may do so too.
         self.founds = entry is not None and entry.founds and family.formation is not None
         self.said_in = False
+        self.said_enough = False  # a note named as many members as it can
         self.warned: set[NodeId] = set()  # of these the log has a line
         self.acquainted: set[str] = set()
         self._inside = inside
@@ -139,8 +141,12 @@ class Directory:
     def changed(self, group: str) -> None:
         """This member may be in the group now, or the group has other members."""
         own = self._own.get(group)
-        if own is not None:
-            self._change(group, 0.0 if own.is_in != own.said_in else MEMBERS_SECONDS)
+        if own is None:
+            return
+        if own.is_in != own.said_in:
+            self._change(group, 0.0)
+        elif not own.said_enough:
+            self._change(group, MEMBERS_SECONDS)
 
     def _change(self, group: str, seconds: float) -> None:
         self._changed[group] = None
@@ -154,9 +160,12 @@ class Directory:
     def _say_changes(self) -> None:
         self._timer = None
         changed, self._changed = list(self._changed), {}
+        notes = {
+            group: self._note(group, own) for group in changed if (own := self._own.get(group))
+        }
         for contact in self._contacts.values():
             if contact.connection is not None:
-                self._say(contact, changed)
+                self._say(contact, changed, notes)
 
     def met(self, contact: Contact) -> None:
         """A connection is ready: both ends say everything."""
@@ -164,26 +173,33 @@ class Directory:
         self._told[contact.name] = Told(contact.node, {})
         for name in [name for name in self._told if not self._is_connected(name)]:
             del self._told[name]
-        self._say(contact, self._own)
+        self._say_all(contact, self._own)
 
-    def _say(self, contact: Contact, groups: Iterable[str]) -> None:
+    def _say_all(self, contact: Contact, groups: Iterable[str]) -> None:
+        notes = {group: self._note(group, self._own[group]) for group in groups}
+        self._say(contact, notes, notes)
+
+    def _say(self, contact: Contact, groups: Iterable[str], notes: dict[str, GroupNote]) -> None:
+        """What is to be said of these groups. Those without a note we have left."""
         permitted = [group for group in groups if self._may_join(contact.name, group)]
         for first in range(0, len(permitted), MOST_NOTES):
             some = permitted[first : first + MOST_NOTES]
-            notes = [self._note(group, own) for group in some if (own := self._own.get(group))]
-            left = [group for group in some if group not in self._own]
-            self._send(contact, FrameKind.GROUPS, greeting.encode(Groups(notes, left)))
+            said = [notes[group] for group in some if group in notes]
+            left = [group for group in some if group not in notes]
+            self._send(contact, FrameKind.GROUPS, greeting.encode(Groups(said, left)))
 
     def _note(self, group: str, own: OwnGroup) -> GroupNote:
+        """With some members, others each time where there are many: all would turn to the same."""
         own.said_in = own.is_in
-        members: dict[str, str] = {}
-        for member in own.members:
-            contact = self._contacts.get(member.name)
-            if contact is not None and contact.place is not None:
-                members[member.name] = contact.place
-                if len(members) == MOST_MEMBERS:
-                    break
-        return GroupNote(group, own.terms, own.said_in, own.age, own.founds, members)
+        known = [
+            (member.name, contact.place)
+            for member in own.members
+            if (contact := self._contacts.get(member.name)) and contact.place is not None
+        ]
+        own.said_enough = len(known) >= MOST_MEMBERS
+        if len(known) > MOST_MEMBERS:
+            known = self._contacts.chance.sample(known, MOST_MEMBERS)
+        return GroupNote(group, own.terms, own.said_in, own.age, own.founds, dict(known))
 
     # --- what others say ---------------------------------------------------------------------
 
@@ -256,7 +272,7 @@ class Directory:
             company = note.members.keys() - {self.me.name, sender.name}
             is_wrong = bool(company) or own.age <= note.age + SURELY_OLDER
         if is_wrong and not self._has_company(sender, group, own):
-            self._say(self._contacts[sender.name], [group])  # or it would not hear why we left
+            self._say_all(self._contacts[sender.name], [group])  # or it would not hear why we left
             self._end(group, Mismatch(f"{self.me} joined {group!r} {what}"))
         elif sender not in own.warned:
             own.warned.add(sender)
@@ -299,6 +315,10 @@ class Directory:
             for name, told in self._told.items()
             if group in told.notes and self._is_connected(name)
         }
+
+    def waits(self) -> bool:
+        """Whether this node is not in one of its groups yet."""
+        return any(not own.is_in for own in self._own.values())
 
     def close(self) -> None:
         if self._timer is not None:

@@ -1,12 +1,17 @@
 """The members of each open group when this node was last in it: the file `groups` of its folder.
 
 Whether a node may found a group depends on it (`kernel/founding.py`), so it is durable before
-anything leaves of the step that installs a view. It is written when it has changed, which is rare.
+anything leaves of the step that installs a view, or that shows a member where there are no views.
+It is written when it has changed, which is rare. Only where there are no views members come one by
+one, by the hundred: beyond the first few they are written together, after some seconds. A thousand
+nodes that start at once would do nothing but wait for their disks.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -20,6 +25,9 @@ from ordercast.types import Event, Joined, Left, View
 
 MOST_NAMES = 64
 """Names of a group that are remembered. A majority of these may found it again."""
+FEW_NAMES = 8
+"""While fewer are remembered, each one more is durable at once."""
+GATHERING_SECONDS = 5.0
 
 
 class LastMembers:
@@ -29,6 +37,7 @@ class LastMembers:
         self._watched: set[str] = set()  # open groups
         self._file = folder / "groups"
         self._known: dict[str, list[str]] = {}
+        self._writing: asyncio.TimerHandle | None = None  # something is known that is not written
         try:
             if self._file.exists():
                 found = self._file.read_bytes()
@@ -49,25 +58,41 @@ class LastMembers:
 
     def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
         """Before anything of a step leaves."""
+        is_urgent = False
         for news in step.outputs:
             if isinstance(news, View | Joined | Left) and news.group in self._watched:
-                try:
-                    self.note(news.group, remembered(self.of(news.group), news))
-                except DiskError as error:
-                    self._failed(error)
-                    raise
+                few = isinstance(news, View) or len(self.of(news.group)) < FEW_NAMES
+                is_new = self._learn(news.group, remembered(self.of(news.group), news))
+                is_urgent = is_urgent or (is_new and few)
+                if is_new and self._writing is None:
+                    loop = asyncio.get_running_loop()
+                    self._writing = loop.call_later(GATHERING_SECONDS, self._write_or_fail)
+        if is_urgent:
+            self._write_or_fail(is_raised=True)
+
+    def _write_or_fail(self, *, is_raised: bool = False) -> None:
+        try:
+            self._write()
+        except DiskError as error:
+            self._failed(error)
+            if is_raised:
+                raise
 
     def note(self, group: str, names: Iterable[str]) -> None:
         """Who is in the group now, ourselves included."""
+        if self._learn(group, names):
+            self._write()
+
+    def _learn(self, group: str, names: Iterable[str]) -> bool:
+        """Whether that is new."""
         members = sorted(set(names))
         before = self._known.get(group)
         if len(members) > MOST_NAMES:
             if before is not None and len(before) == MOST_NAMES:
-                return  # enough of them to be sure that it is not us alone
+                return False  # enough of them to be sure that it is not us alone
             members = members[:MOST_NAMES]
-        if members != before:
-            self._known[group] = members
-            self._write()
+        self._known[group] = members
+        return members != before
 
     def drop(self, name: str) -> list[str]:
         """This node will not come back. Returns the groups in which it does not count any more."""
@@ -83,7 +108,16 @@ class LastMembers:
         self._known = {}
         self._write()
 
+    def close(self) -> None:
+        """What is not written yet is written now, if that can be done."""
+        if self._writing is not None:
+            with suppress(DiskError):
+                self._write()
+
     def _write(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
         fresh = self._file.with_suffix(".tmp")
         try:
             fresh.touch(PRIVATE)
