@@ -5,15 +5,16 @@
 It opens COUNT nodes, numbered from FIRST on, that join one open group. SEED is the address of the
 first node; `-`: this process has it. A driver speaks to it by lines:
 
-    host   -> READY address       of its first node; all of its nodes have joined
+    host   -> OPEN address        of its first node; all of its nodes have joined
+    driver -> READY
+    host   -> READY in why        how many of them are in the group; of one that is not: why
     driver -> SEND count          the updaters among its nodes send so many messages each
     host   -> SENT count          by all of them
     driver -> COUNT
-    host   -> COUNTED delivered lost links most_links known
+    host   -> COUNTED delivered lost
+    driver -> LINKS
+    host   -> LINKS count ...     open connections of each node
     driver -> QUIT
-
-Links are open connections, of all nodes together and of the node that has most; known are the
-names in the partial views of all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ordercast.errors import OrdercastError
 from ordercast.net.group import Group
 from ordercast.net.message import Message
 from ordercast.net.node import Node
+from ordercast.net.readiness import waiting_text
 from ordercast.units import SECOND, Duration
 
 GROUP = "crowd"
@@ -89,11 +91,16 @@ class Crowd:
             await asyncio.gather(*(group.send(b"%d" % number) for group in updaters))
         return count * len(updaters)
 
+    def ready(self) -> list[object]:
+        out = [group for group in self.groups if not group.readiness.is_in]
+        why = [f"{out[0].node.me} {waiting_text(out[0].waiting)}"] if out and out[0].waiting else []
+        return [len(self.groups) - len(out), *why]
+
     def count(self) -> list[int]:
-        links = [len(node.mesh.connections) for node in self.nodes]
-        counters = [group.status()["counters"] for group in self.groups]
-        lost, known = (sum(each[word] for each in counters) for word in ("lost", "known"))
-        return [self.delivered, lost, sum(links), max(links), known]
+        return [self.delivered, sum(group.status()["counters"]["lost"] for group in self.groups)]
+
+    def links(self) -> list[int]:
+        return [len(node.mesh.connections) for node in self.nodes]
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -110,14 +117,19 @@ async def main(first: int, count: int, seed: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         crowd = Crowd(first, count, seed, Path(folder))
         await crowd.open()
-        print("READY", address_of(crowd.nodes[0]), flush=True)
+        print("OPEN", address_of(crowd.nodes[0]), flush=True)
         while words := (await loop.run_in_executor(None, sys.stdin.readline)).split():
-            if words[0] == "SEND":
-                print("SENT", await crowd.send(int(words[1])), flush=True)
-            elif words[0] == "COUNT":
-                print("COUNTED", *crowd.count(), flush=True)
-            else:
-                break
+            match words:
+                case ["READY"]:
+                    print("READY", *crowd.ready(), flush=True)
+                case ["SEND", count]:
+                    print("SENT", await crowd.send(int(count)), flush=True)
+                case ["COUNT"]:
+                    print("COUNTED", *crowd.count(), flush=True)
+                case ["LINKS"]:
+                    print("LINKS", *crowd.links(), flush=True)
+                case _:
+                    break
         await crowd.close()
 
 
