@@ -9,6 +9,7 @@ from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
 from ordercast.net.incidents import Incidents
 from ordercast.net.links import Links
+from ordercast.net.protection import is_loopback
 from ordercast.types import NodeId
 from ordercast.units import SECOND
 
@@ -215,6 +216,27 @@ def test_datagrams_of_an_older_incarnation_do_not_count() -> None:
     assert scene.contacts.heard(NodeId("n2", 4), HERE) is None
     contact.break_with(NodeId("n2", 6))
     assert scene.contacts.heard(NodeId("n2", 6), HERE) is None, "its link is broken"
+
+
+def test_a_datagram_from_where_we_may_not_send_makes_nobody_known() -> None:
+    scene = Scene()
+    scene.contacts.believes = is_loopback
+    assert scene.contacts.heard(NodeId("n2"), ("10.0.0.2", 7)) is None
+    assert "n2" not in scene.contacts
+    assert scene.contacts.heard(NodeId("n2"), ("127.0.0.1", 7)) is not None
+    assert scene.contacts.heard(NodeId("n2", 1), ("10.0.0.2", 7)) is None, "nor a newer incarnation"
+    assert scene.contacts["n2"].place == "127.0.0.1:7"
+    assert scene.contacts["n2"].udp == ("127.0.0.1", 7)
+    assert scene.contacts.incidents.counters["refused_addresses"] == 2
+
+
+def test_a_greeting_names_some_of_many_others_each_time() -> None:
+    scene = Scene()
+    for name, place in places("n", 1000).items():
+        scene.contacts.know(name, place)
+    some, others = scene.contacts.places(), scene.contacts.places()
+    assert len(some) == len(others) == limits.MOST_PLACES
+    assert some.keys() != others.keys()
 
 
 def test_a_told_place_of_a_node_that_nobody_heard_may_change() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from tests.net.nodes import Cluster, connected, data_of, introduce, live, until
+from tests.net.nodes import Cluster, connected, data_of, introduce, live, place_of, until
 from tests.net.test_contacts import Scene
 from tests.net.test_mesh import two_ends
 
@@ -14,6 +15,7 @@ from ordercast.net import driver as driver_module
 from ordercast.net import keepalive as keepalive_module
 from ordercast.net import links as limits
 from ordercast.net.contact import ConnectionPhase, Contact
+from ordercast.net.contacts import MOST_FAILURES
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 
@@ -148,6 +150,49 @@ def test_a_lost_link_is_missed_while_there_is_little_company() -> None:
     heard.is_heard = True
     scene.links.tend()
     assert not scene.links.misses("n1", after_a_while=True), "datagrams come from another"
+
+
+def test_while_a_group_waits_and_nobody_is_there_some_told_ones_are_dialled() -> None:
+    scene = Scene()
+    scene.contacts.told({f"n{number}": "10.0.0.1:7" for number in range(1, 10)}, by="n1")
+    scene.wait(10 * SECOND)
+    assert not scene.dialled, "no group waits"
+    scene.links.waits = lambda: True
+    scene.links.tend()
+    sought = list(scene.dialled)
+    assert len(sought) == limits.FEW_LINKS
+    scene.links.tend()
+    assert {*scene.dialled} == {*sought}, "the same ones, until they failed"
+    for _ in range(MOST_FAILURES):
+        scene.contacts.failed(scene.contacts[sought[0]])
+    scene.links.tend()
+    assert len({*scene.dialled}) == limits.FEW_LINKS + 1
+    assert scene.links.wants(scene.contacts[sought[1]])
+    connect(scene, "n1")
+    scene.links.tend()
+    assert not any(scene.links.wants(contact) for contact in scene.contacts.values())
+
+
+@live
+async def test_a_seed_that_refuses_is_not_the_only_way_into_a_group(cluster: Cluster) -> None:
+    """n1 answers n3 once, before n3 has a number, and then has no room for it."""
+    n1 = await cluster.open("n1")
+    n2 = await cluster.open("n2", seeds=[place_of(n1)])
+    groups = [node.join("orders", Gossip(round="10ms")) for node in (n1, n2)]
+    await asyncio.gather(*(group.ready() for group in groups))
+    limiter, entered = n1.mesh.accept_limiter, []
+    enter = limiter.enter
+
+    def enter_once(source: str, now: int) -> bool:
+        entered.append(source)
+        return len(entered) == 1 and enter(source, now)
+
+    limiter.enter = enter_once  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keepalive_module, "PING_SECONDS", 0.01)
+        n3 = await cluster.open("n3", data=str(cluster.folder / "empty"), seeds=[place_of(n1)])
+        await n3.join("orders", Gossip(round="10ms")).ready()
+        await until(lambda: n3.me in groups[1].members)
 
 
 @live

@@ -4,7 +4,8 @@ It dials the places that it was given, and those that the answers name. Each nod
 answers with the newest incarnation that it knows, and forgets the caller: nothing is agreed with
 somebody who has no number yet. Sure: everybody answered. Nobody waits long, for a number can be
 settled without: see `kernel/identity.py`. Then it asks those that answered once more, as the
-incarnation that it will be: they report that number to whoever asks after it.
+incarnation that it will be: they report that number to whoever asks after it. The places that
+answers name are of use later, too: of many that start at once a seed refuses some for a while.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import ssl
 from collections.abc import Iterable
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError
 from ordercast.kernel.identity import first_incarnation
@@ -32,26 +33,31 @@ MOST_PLACES = 32
 """Places that are asked because an answer named them."""
 
 
+Told: TypeAlias = dict[str, dict[str, str]]
+"""By who answered, where others are."""
+
+
 class Answers(NamedTuple):
     reported: list[NodeId]  # incarnations of the name that somebody knows
     places: list[str]  # where somebody answered
     is_sure: bool  # everybody that anybody knows has answered
+    told: Told
 
 
 async def begin(
     identity: Identity, cluster: str, places: list[str], security: Security, chance: Random
-) -> Incarnation:
+) -> tuple[Incarnation, Told]:
     """The next incarnation of a folder. If that is empty: one that others cannot mistake for
-    another. It is durable before anybody hears of its number."""
+    another, and where they are. It is durable before anybody hears of its number."""
     if not identity.is_new:
-        return identity.next()
+        return identity.next(), {}
     answers = await ask(NodeId(identity.name), cluster, places, security)
     number = first_incarnation(identity.name, answers.reported, answers.is_sure, chance).incarnation
     if not answers.reported:
-        return identity.draw(number)
+        return identity.draw(number), answers.told
     us = identity.begin(number, reborn=True)
     await ask(us.node, cluster, answers.places, security)
-    return us
+    return us, answers.told
 
 
 async def ask(me: NodeId, cluster: str, places: Iterable[str], security: Security) -> Answers:
@@ -90,7 +96,8 @@ async def ask(me: NodeId, cluster: str, places: Iterable[str], security: Securit
         await asyncio.gather(*tasks.values(), return_exceptions=True)
     numbers = [answer.newest[name] for answer in answers.values() if name in answer.newest]
     reported = [NodeId(name, number) for number in numbers if number <= LARGEST_REPORTED]
-    return Answers(reported, list(answers), len(answers) == len(tasks))
+    told = {answer.node.name: answer.places for answer in answers.values()}
+    return Answers(reported, list(answers), len(answers) == len(tasks), told)
 
 
 async def _ask(place: str, me: NodeId, cluster: str, security: Security) -> Hello | None:

@@ -44,6 +44,9 @@ RECENT = 60 * SECOND
 """How long others are told of a contact after we had a connection with it."""
 FORGOTTEN = 600 * SECOND
 """How long after its last connection, or word of it, an unused contact is forgotten."""
+MOST_PLACES = 2 * MOST_TOLD_BY_ONE
+"""Others' places in a greeting. Nobody takes more than half as many from one teller, and knows some
+of them already."""
 PLACES_BYTES = 8 << 10
 """Of others' places in a greeting, so that no node finds it too long."""
 DATAGRAM_PLACES_BYTES = 600
@@ -56,6 +59,18 @@ def _anywhere(place: str) -> bool:
 
 def _nobody(contact: Contact) -> None:
     """Dials nobody: before there is a dialler, and when we are closing."""
+
+
+def _places(contacts: Iterable[Contact], most: int) -> dict[str, str]:
+    """Where these are, in so many bytes."""
+    places, size = {}, 0
+    for contact in contacts:
+        if contact.place is not None:
+            size += len(contact.name.encode()) + len(contact.place.encode()) + 6
+            if size > most:
+                break
+            places[contact.name] = contact.place
+    return places
 
 
 class Contacts(dict[str, Contact]):
@@ -76,7 +91,7 @@ class Contacts(dict[str, Contact]):
         self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
         self._missing_at: int | None = None  # a machine has sent to a name that we do not know
         self._me = me
-        self._chance = chance
+        self.chance = chance
         self._clock = clock
         self._told_by: Counter[str] = Counter()  # contacts that we were told of, by teller
 
@@ -148,11 +163,15 @@ class Contacts(dict[str, Contact]):
         """A datagram of an incarnation came that has not greeted us. None: it does not count.
 
         It counts as told: a plain datagram proves nothing. What a machine sends to it by link is
-        `expected` until it greets us, and is then judged.
+        `expected` until it greets us, and is then judged. Answers go to the address that it came
+        from, so that must be one where we may send.
         """
         contact = self.get(node.name)
         now = self._clock()
         if node.name == self._me.name:
+            return None
+        is_new = contact is None or contact.heard != node
+        if is_new and self._believed(place_of(address)) is None:
             return None
         if contact is None:
             contact = self[node.name] = Contact(node.name, None, "told", node.name, now)
@@ -173,15 +192,8 @@ class Contacts(dict[str, Contact]):
 
     def places_of(self, names: Iterable[str]) -> dict[str, str]:
         """Where these are, as far as we know, for a datagram that names them."""
-        places, size = {}, 0
-        for name in names:
-            contact = self.get(name)
-            if contact is not None and contact.place is not None:
-                size += len(name.encode()) + len(contact.place.encode()) + 6
-                if size > DATAGRAM_PLACES_BYTES:
-                    break
-                places[name] = contact.place
-        return places
+        known = (contact for name in names if (contact := self.get(name)) is not None)
+        return _places(known, DATAGRAM_PLACES_BYTES)
 
     def has_company(self) -> bool:
         """Whether anybody is there: connected, or heard by datagram a moment ago."""
@@ -203,17 +215,9 @@ class Contacts(dict[str, Contact]):
             or contact.connection is not None
             or ((contact.node or contact.heard) and contact.seen_at >= recently)
         ]
-        if len(known) > 64:
-            self._chance.shuffle(known)
-        places, size = {}, 0
-        for contact in known:
-            if contact.place is None:
-                continue
-            size += len(contact.name.encode()) + len(contact.place.encode()) + 6
-            if size > PLACES_BYTES:
-                break
-            places[contact.name] = contact.place
-        return places
+        if len(known) > MOST_PLACES:
+            known = self.chance.sample(known, MOST_PLACES)
+        return _places(known, PLACES_BYTES)
 
     # --- their use -----------------------------------------------------------------------------
 
@@ -249,21 +253,26 @@ class Contacts(dict[str, Contact]):
     def tend(self) -> None:
         """Once a second: notes what is in use, and forgets what is not."""
         now = self._clock()
-        for contact in list(self.values()):
+        # Most of hundreds are neither: they must cost next to nothing.
+        for contact in [
+            contact
+            for contact in self.values()
+            if contact.is_used
+            or contact.is_linked
+            or contact.is_heard
+            or contact.phase is not ConnectionPhase.AWAY
+        ]:
             if contact.is_used:
                 contact.is_used, contact.used_at = False, now
             if contact.is_linked:
                 contact.is_linked, contact.carried_at = False, now
             if contact.is_heard:
-                contact.is_heard, contact.seen_at, contact.heard_at = False, now, now
-            if contact.phase is not ConnectionPhase.AWAY:
+                contact.is_heard, contact.heard_at = False, now
+            if contact.heard_at == now or contact.phase is not ConnectionPhase.AWAY:
                 contact.seen_at = now
-            elif (
-                contact.source != "configured"
-                and contact.seen_at < now - FORGOTTEN
-                and not self.in_use(contact)
-                and contact.is_untouched
-            ):
+        long_ago = now - FORGOTTEN
+        for contact in [contact for contact in self.values() if contact.seen_at < long_ago]:
+            if contact.source != "configured" and not self.in_use(contact) and contact.is_untouched:
                 self.forget(contact)
 
     def failed(self, contact: Contact) -> None:

@@ -29,7 +29,7 @@ from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.step import LARGEST_DATAGRAM
 from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
-from ordercast.net.sockets import address_of, bound
+from ordercast.net.sockets import address_of, bound, place_of
 from ordercast.types import NodeId
 from ordercast.wire.greeting import Name, Place
 
@@ -244,10 +244,13 @@ class Datagrams:
         nothing, for only the newest counts. Whoever can drop datagrams on the way can do as much.
 
         Where they are plain anybody can pretend anything. The port must be the one that the peer
-        named in its greeting: against mistakes, not against enemies.
+        named in its greeting: against mistakes, not against enemies. And we must be permitted to
+        send there in clear.
         """
         old = contact.udp
-        if not self.wrapper.proves and (old is None or address[1] != old[1]):
+        if not self.wrapper.proves and (
+            old is None or address[1] != old[1] or not self._contacts.believes(place_of(address))
+        ):
             return
         contact.udp = address
         self._count("addresses_learned")

@@ -205,7 +205,8 @@ class Handshake:
             size += len(name.encode()) + 8
             if size > NUMBERS_BYTES:
                 break
-            numbers = self._number(name) | numbers
+            if name not in numbers:
+                numbers |= self._number(name)
         return numbers
 
     def forget(self, name: str) -> bool:

@@ -13,6 +13,9 @@ Rules.
  5. A contact is dialled while it is in a view; while it is in use and either has frames waiting or
     cannot be sent datagrams before a greeting; and a configured one until we have met it, and
     while we have little company.
+ 6. While a group of ours waits, nobody is connected and no datagrams come, a few contacts are
+    dialled that we were only told of: a seed that is gone, or that refuses us because everybody
+    turns to it, is not the only way.
 
 It decides; what it decides on (`contact.py`) and the time are given.
 """
@@ -23,7 +26,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns
 
 from ordercast.net.contact import Contact
-from ordercast.net.contacts import Contacts
+from ordercast.net.contacts import USED, Contacts
 from ordercast.units import SECOND
 
 IDLE = 30 * SECOND
@@ -39,9 +42,11 @@ HEARD = 60 * SECOND
 class Links:
     def __init__(self, contacts: Contacts, clock: Callable[[], int] = monotonic_ns) -> None:
         self.viewed: Callable[[], Iterable[str]] = tuple  # who is in the views of our groups
+        self.waits: Callable[[], bool] = bool  # whether we are not in one of our groups yet
         self._contacts = contacts
         self._clock = clock
         self._names: frozenset[str] = frozenset()  # of those, a second ago at the most
+        self._sought: frozenset[str] = frozenset()  # dialled because nobody is there (rule 6)
         self._count = 0  # of connections, then
         self._company = 0  # of these, and of others of whom datagrams come
 
@@ -59,7 +64,7 @@ class Links:
         """Whether to dial it, if it is not connected."""
         if self._contacts.get(contact.name) is not contact:
             return False  # it is forgotten
-        if contact.name in self._names:
+        if contact.name in self._names or contact.name in self._sought:
             return True
         if self._contacts.in_use(contact) and (contact.is_called or self._carries(contact)):
             return True
@@ -72,22 +77,53 @@ class Links:
         now = self._clock()
         self._names = frozenset(self.viewed())
         self._contacts.tend()
-        idle: list[Contact] = []
-        count = company = 0
-        for contact in list(self._contacts.values()):
+        contacts = list(self._contacts.values())  # hundreds, of which few matter at a time
+        for contact in [
+            contact
+            for contact in contacts
+            if contact.dialler is None
+            and contact.place is not None
+            and contact.connection is None
+            and (
+                (contact.used_at is not None and contact.used_at >= now - USED)
+                or contact.source == "configured"
+                or contact.name in self._names
+            )
+            and self.wants(contact)
+        ]:
+            self._contacts.dial(contact)
+        connected = [contact for contact in contacts if contact.connection is not None]
+        company = [
+            contact
+            for contact in contacts
+            if contact.heard_at is not None
+            and contact.heard_at > now - HEARD
+            and contact.connection is None
+        ]
+        self._count, self._company = len(connected), len(connected) + len(company)
+        self._seek(contacts)
+        idle = []
+        for contact in connected:
             connection = contact.connection
-            if connection is not None:
-                count += 1
-                if connection.is_busy:
-                    connection.is_busy, contact.carried_at = False, now
-                if not self._needs(contact):
-                    idle.append(contact)
-                continue
-            company += contact.heard_at is not None and contact.heard_at > now - HEARD
-            if contact.dialler is None and contact.place is not None and self.wants(contact):
-                self._contacts.dial(contact)
-        self._count, self._company = count, count + company
+            if connection is not None and connection.is_busy:
+                connection.is_busy, contact.carried_at = False, now
+            if not self._needs(contact):
+                idle.append(contact)
         self._part(sorted(idle, key=lambda contact: contact.carried_at or 0), now)
+
+    def _seek(self, contacts: list[Contact]) -> None:
+        if self._company or not self.waits():
+            self._sought = frozenset()
+            return
+        told = (contact for contact in contacts if contact.source == "told")
+        names = [contact.name for contact in told if contact.place is not None]
+        sought = [name for name in names if name in self._sought]
+        others = [name for name in names if name not in self._sought]
+        count = min(len(others), FEW_LINKS - len(sought))
+        self._sought = frozenset([*sought, *self._contacts.chance.sample(others, count)])
+        for name in self._sought:
+            if self._contacts[name].dialler is None:
+                self._contacts.dial(self._contacts[name])
 
     def offered(self, contact: Contact) -> None:
         """The other end does not need the connection. If we do not either, it ends."""

@@ -118,9 +118,11 @@ class Node:
             peers = [place for name, place in config.peers.items() if name != config.name]
             places = [*peers, *self._seeds]
             security = self._protection.security
-            us = await begin(self._identity, config.cluster, places, security, Random())
+            us, told = await begin(self._identity, config.cluster, places, security, Random())
             self.me = us.node
             self._assemble(us)
+            for teller, known in told.items():
+                self.mesh.contacts.told(known, by=teller)
             if config.insecure and not is_loopback(config.listen):
                 log.warning("%s is open to everybody: insecure = true", config.listen)
             await self._serve(host, int(port))
@@ -147,6 +149,7 @@ class Node:
         config, stack = self.config, self._stack
         codec = Codec(self.families.values())
         self._last_members = LastMembers(self._identity.folder, self._stop)
+        stack.callback(self._last_members.close)
         self.store = _opened_store(self._identity.folder, codec)
         stack.callback(self.store.close)
         trace = None if config.trace is None else RowLog(Path(config.trace))
@@ -181,6 +184,7 @@ class Node:
         self.driver.directory = self._directory
         self.driver.backpressure.contacts = self.mesh.contacts
         self.mesh.links.viewed = self.driver.viewed
+        self.mesh.links.waits = self._directory.waits
         stack.callback(self.driver.close)
 
     async def _serve(self, host: str, port: int) -> None:

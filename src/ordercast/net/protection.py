@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from functools import lru_cache
 
 from ordercast.errors import UsageError
 from ordercast.net.config import Config
@@ -18,6 +19,8 @@ from ordercast.types import NodeId
 from ordercast.wire.framing import FrameKind
 
 UPKEEP_SECONDS = 2.0
+REMEMBERED_PLACES = 4096
+"""Of which we know whether they are on this machine: every datagram may name a dozen again."""
 
 
 class Protection:
@@ -83,6 +86,7 @@ def protection_of(config: Config) -> Protection:
     return Certified(config.cluster, tls)
 
 
+@lru_cache(REMEMBERED_PLACES)
 def is_loopback(place: str) -> bool:
     """Whether only this machine has an address (`host:port`)."""
     host = place.rpartition(":")[0].strip("[]")

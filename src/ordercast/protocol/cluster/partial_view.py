@@ -28,8 +28,9 @@ from ordercast.protocol.cluster.sampler import MOST_NAMED, OLDEST, Letter, Roste
 from ordercast.types import NodeId
 
 MOST_CONTACTS = 64
-SUBSCRIBED_AT_ONCE = 5
-"""Contacts that a member turns to when it learns of them, if it knows no member."""
+SUBSCRIBED_AT_ONCE = 2
+"""Contacts that a member turns to when it learns of them, if it knows no member. Each of them may
+send a hundred messages to make it known; if none answers, it turns to others soon."""
 FAILURES = 3
 """Failed sends in a row after which a member is taken for dead."""
 
