@@ -6,8 +6,9 @@ output once it is kept.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 
 from ordercast.kernel.packet import Packet
@@ -41,6 +42,21 @@ class Latest(Packet, frozen=True, tag="test.latest"):
 
 class Foreign(Packet, frozen=True, tag="test.foreign"):
     """Of a family that the codec of these tests does not know."""
+
+
+class Breaking:
+    """The system's call, but for one time at which it fails."""
+
+    def __init__(self, call: Callable[..., object], at: int, number: int) -> None:
+        self.call = call
+        self.left = at
+        self.number = number
+
+    def __call__(self, *arguments: object) -> object:
+        self.left -= 1
+        if self.left == -1:
+            raise OSError(self.number, os.strerror(self.number))
+        return self.call(*arguments)
 
 
 def codec_of(*kinds: type[Packet]) -> Codec:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.store.stored import (
     COMMIT_SIZE,
     SMALL,
+    Breaking,
     Counted,
     Foreign,
     Latest,
@@ -221,21 +221,6 @@ def test_a_full_disk_ends_the_store_and_loses_no_durable_record(tmp_path: Path) 
         store.sync()
     store.close()
     assert found_in(tmp_path) == counted(1)
-
-
-class Breaking:
-    """The system's call, but for one time at which it fails."""
-
-    def __init__(self, call: Callable[..., object], at: int, number: int) -> None:
-        self.call = call
-        self.left = at
-        self.number = number
-
-    def __call__(self, *arguments: object) -> object:
-        self.left -= 1
-        if self.left == -1:
-            raise OSError(self.number, os.strerror(self.number))
-        return self.call(*arguments)
 
 
 def test_a_failed_sync_is_not_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

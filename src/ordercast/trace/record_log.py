@@ -93,11 +93,11 @@ class RecordLog:
             if len(body) > RECORDING.largest:
                 raise too_long(self.folder, RECORDING, len(body))
         with self._writing():
-            if self._segment.size > self._segment_bytes:
-                self._begin_segment(self._segment.header.identity)
-            for body in bodies:
-                self._segment.add(ENTRY, body)
             try:
+                if self._segment.size > self._segment_bytes:
+                    self._begin_segment(self._segment.header.identity)
+                for body in bodies:
+                    self._segment.add(ENTRY, body)
                 self._segment.commit()
             except BaseException:
                 self._close_segment()  # half a frame may be there: who opens it again cuts it
@@ -159,12 +159,9 @@ class RecordLog:
         path = self.folder / f"{self.next_offset:020}{SUFFIX}"
         header = new_header(identity, self.next_offset)
         summary = [self._encode(_summary(self.recorded))]
-        last, self._segment = self._segment, None  # after an error nothing is written any more
-        try:
-            self._segment = begin_segment(path, RECORDING, header, SUMMARY, summary)
-        finally:
-            if last is not None:
-                last.close()
+        fresh = begin_segment(path, RECORDING, header, SUMMARY, summary)
+        self._close_segment()
+        self._segment = fresh
         self._remove_oldest()
 
     def _remove_oldest(self) -> None:
