@@ -67,6 +67,9 @@ class View(msgspec.Struct, frozen=True):
     id: int
     members: tuple[NodeId, ...]
     formation: str = ""
+    # Of an open group that is formed, and whose parts do not merge by themselves: the formation
+    # that founded it. Parts of one group have the same, and two groups of one name have not.
+    founding: str = ""
 
 
 class Subgroup(msgspec.Struct, frozen=True):

@@ -11,16 +11,13 @@ from typing import Any
 import pytest
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.inputs import Acquainted
 from ordercast.net.directory import Directory, Mismatch, OwnGroup, unlike
-from ordercast.protocol.families import FAMILIES
-from ordercast.types import NodeId
+from ordercast.types import NodeId, Waiting
 from ordercast.wire import greeting
 from ordercast.wire.groups import MOST_MEMBERS, GroupNote, Groups
 
 ME = NodeId("n1")
-OPEN = FoundingRule()
 FIFO = {"kind": "fifo", "members": "open", "window": "64"}
 WAITING = {"terms": FIFO, "is_in": False, "age": 5000}
 
@@ -50,6 +47,7 @@ class Stage:
         self.sent: list[tuple[str, Groups]] = []
         self.given: list[Acquainted] = []
         self.ended: list[tuple[str, Mismatch]] = []
+        self.told: list[Waiting] = []
         self.directory = Directory(
             ME,
             self.contacts,  # type: ignore[arg-type]
@@ -57,6 +55,7 @@ class Stage:
             lambda to, kind, body: self.sent.append((to.name, greeting.decode(body, Groups))),
             lambda group, given: self.given.append(given),  # type: ignore[arg-type]
             self._end,
+            self.told.append,
         )
 
     def _end(self, group: str, why: Mismatch) -> None:
@@ -68,17 +67,17 @@ class Stage:
         terms: dict[str, str] = FIFO,
         *,
         is_in: bool = False,
-        family: str = "fifo",
-        entry: FoundingRule | None = OPEN,
+        is_open: bool = True,
+        founding: str = "",
         members: tuple[NodeId, ...] = (ME,),
     ) -> OwnGroup:
-        inside = SimpleNamespace(is_in=is_in, members=members)
-        own = OwnGroup(terms, entry, FAMILIES[family], inside)
+        inside = SimpleNamespace(is_in=is_in, members=members, founding=founding)
+        own = OwnGroup(terms, is_open, inside)
         self.directory.joined("orders", own)
         return own
 
-    def say(self, name: str, *, founded: bool = False, **changed: Any) -> None:
-        note = GroupNote("orders", **({**WAITING, **changed}), founded=founded)
+    def say(self, name: str, **changed: Any) -> None:
+        note = GroupNote("orders", **({**WAITING, **changed}))
         self.hear(name, Groups([note]))
 
     def hear(self, name: str, groups: Groups) -> None:
@@ -167,7 +166,7 @@ def test_an_open_group_learns_the_names_of_others_once() -> None:
 def test_a_closed_group_has_the_members_that_were_listed() -> None:
     def story(stage: Stage) -> None:
         closed = {**FIFO, "members": "n1 n2"}
-        stage.join(closed, entry=None)
+        stage.join(closed, is_open=False)
         stage.say("n2", terms=closed, members={"n3": "n3:1"})
         assert stage.given == []
         assert "n3" not in stage.contacts
@@ -279,26 +278,45 @@ def test_a_group_of_several_does_not_end_because_of_one_node() -> None:
     staged(story, "n2", "n3")
 
 
-def test_of_two_founders_the_younger_or_the_one_that_is_alone_is_wrong() -> None:
+def test_of_two_groups_that_were_founded_apart_the_younger_or_the_lonely_one_is_wrong() -> None:
     def story(stage: Stage) -> None:
-        total = {"terms": TOTAL, "is_in": True, "founded": True}
-        founds = FoundingRule(founds=True)
-        own = stage.join(TOTAL, is_in=True, family="total", entry=founds)
+        total = {"terms": TOTAL, "is_in": True, "founding": "n3.0.1"}
+        own = stage.join(TOTAL, is_in=True, founding="n1.0.1")
         own._joined_at -= 100_000_000_000
         stage.say("n3", **total)
         assert stage.ended == [], "it is older"
         stage.say("n3", **total, members={"n4": "n4:1"})
         [(_, why)] = stage.ended
-        assert "n1 joined 'orders' as its founder, and n3 did so too: give one of them" in str(why)
+        assert "n1 joined 'orders' that n1.0.1 founded, and n3 is in one that n3.0.1" in str(why)
+        assert stage.told == []
 
     staged(story, "n3")
 
 
-def test_a_founder_that_is_in_our_group_is_no_second_one() -> None:
+def test_of_two_groups_with_several_members_neither_ends_and_the_applications_are_told() -> None:
     def story(stage: Stage) -> None:
-        founds = FoundingRule(founds=True)
-        stage.join(TOTAL, is_in=True, family="total", entry=founds, members=(ME, NodeId("n2")))
-        stage.say("n2", terms=TOTAL, is_in=True, founded=True)
+        stage.join(TOTAL, is_in=True, founding="n1.0.1", members=(ME, NodeId("n2")))
+        stage.say("n2", terms=TOTAL, is_in=True, founding="n1.0.1")
+        total = {"terms": TOTAL, "is_in": True, "founding": "n3.0.1", "members": {"n4": "n4:1"}}
+        stage.say("n3", **total)
+        stage.say("n3", **total)
+        assert stage.ended == []
+        [waiting] = stage.told
+        assert waiting.on == ("n3",)
+        assert "there are two groups of this name" in waiting.why
+        assert Acquainted("orders", ("n3", "n4")) in stage.given, (
+            "the group may be re-formed with it"
+        )
+
+    staged(story, "n2", "n3")
+
+
+def test_parts_of_one_group_are_no_two_groups() -> None:
+    def story(stage: Stage) -> None:
+        stage.join(TOTAL, is_in=True, founding="n1.0.1")
+        for founding in ("n1.0.1", ""):
+            stage.say("n2", terms=TOTAL, is_in=True, founding=founding)
+        stage.say("n2", terms=TOTAL, is_in=True, founding="n2.0.1", members={"n1": "n1:1"})
         assert stage.ended == []
 
     staged(story, "n2")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.net.nodes import QUICK as FIFO
-from tests.net.nodes import Cluster, live, messages_of, place_of, until
+from tests.net.nodes import Cluster, introduce, live, messages_of, place_of, until
 from tests.net.ordered import QUICK as TOTAL
 
 from ordercast import Atomic, Causal, Gossip, Group, Mismatch, Node, Total, UsageError
@@ -204,6 +204,45 @@ async def test_a_group_comes_back_when_a_member_that_is_gone_for_good_is_forgott
     await again.abort()
     alone = await cluster.open("n1")
     await alone.join("orders", level).ready()
+
+
+@in_families("total", "sequenced", "atomic")
+async def test_of_two_groups_that_were_founded_apart_the_younger_ends(
+    cluster: Cluster, level: Level
+) -> None:
+    """n1 was alone when it restarted, and nobody answered it."""
+    n1, _, n2, second = await apart(cluster, level)
+    await n1.abort()
+    again = await cluster.open("n1", listen=place_of(n1))
+    group = again.join("orders", level)
+    await group.ready()
+    n2._directory._own["orders"]._joined_at -= 10_000_000_000
+    n2.mesh.set_cuts(frozenset(), frozenset())
+    await until(lambda: group.ended)
+    assert isinstance(group.ended, Mismatch)
+    assert "there are two groups of this name" in str(group.ended)
+    assert second.ended is None
+    back = again.join("orders", level)
+    await until(lambda: len(back.members) == len(second.members) == 2)
+
+
+@live
+async def test_two_groups_with_several_members_go_on_and_are_told(cluster: Cluster) -> None:
+    nodes, groups = [], []
+    for name, other in (("n1", "n3"), ("n2", "n4")):
+        node = await cluster.open(name)
+        first = node.join("orders", TOTAL)
+        third, second = await enter(cluster, other, node, TOTAL)
+        await until(lambda first=first, second=second: len(first.members + second.members) == 4)
+        nodes += [node, third]
+        groups += [first, second]
+    introduce(*nodes)
+    for group in groups:
+        await until(lambda group=group: group.waiting is not None)
+        assert "there are two groups of this name" in group.waiting.why
+        assert group.ended is None
+    await nodes[0].reform("orders")
+    await until(lambda: all(len(group.members) == 4 for group in groups))
 
 
 @in_every_family

@@ -13,9 +13,10 @@ Rules.
     If neither is clearly older, it is an error of both. The other one logs a line, once. A member
     that is in the group with others on its own terms is never wrong: no single node can end a
     group.
- 4. Two nodes that each founded a group of the same name have two groups where there should be one:
-    the group of the younger founder ends. This is for families that form groups; elsewhere two
-    foundings merge, or the machines compare them.
+ 4. Two members whose groups were founded apart have two groups where there should be one. One of
+    the two is wrong, as in rule 3. If both are in company neither ends, and the applications of
+    both are told. This is for families that form groups; elsewhere two foundings merge, or the
+    machines compare them.
 
 What it does not do: connect nodes. Places that others name are told to the contacts.
 """
@@ -29,12 +30,11 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
 from ordercast.errors import PeerError, UsageError
-from ordercast.kernel.family import Family, FoundingRule
 from ordercast.kernel.inputs import Acquainted, Input
 from ordercast.kernel.terms import differences
 from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
-from ordercast.types import NodeId
+from ordercast.types import NodeId, Waiting
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
 from ordercast.wire.groups import MOST_MEMBERS, MOST_NOTES, GroupNote, Groups
@@ -63,20 +63,19 @@ class Inside(Protocol):
     @property
     def members(self) -> tuple[NodeId, ...]: ...
 
+    @property
+    def founding(self) -> str: ...
+
 
 class OwnGroup:
     """A group of this node."""
 
-    def __init__(
-        self, terms: dict[str, str], entry: FoundingRule | None, family: Family, inside: Inside
-    ) -> None:
+    def __init__(self, terms: dict[str, str], is_open: bool, inside: Inside) -> None:
         self.terms = terms
-        self.is_open = entry is not None
-        # Whether this member founds it: where groups are formed, no other may do so too.
-        self.founds = entry is not None and entry.founds and family.formation is not None
+        self.is_open = is_open
         self.said_in = False
         self.said_enough = False  # a note named as many members as it can
-        self.warned: set[NodeId] = set()  # of these the log has a line
+        self.warned: set[NodeId | str] = set()  # of these, or of their founding, the log has a line
         self.acquainted: set[str] = set()
         self._inside = inside
         self._joined_at = monotonic_ns()
@@ -88,6 +87,10 @@ class OwnGroup:
     @property
     def members(self) -> tuple[NodeId, ...]:
         return self._inside.members
+
+    @property
+    def founding(self) -> str:
+        return self._inside.founding
 
     @property
     def age(self) -> int:
@@ -111,6 +114,7 @@ class Directory:
         send: Callable[[Contact, FrameKind, bytes], object],
         give: Callable[[str, Input], object],  # to the machine of a group
         end: Callable[[str, Mismatch], None],  # this member cannot be in the group
+        tell: Callable[[Waiting], None],  # the application of a group, which goes on
     ) -> None:
         self.me = me
         self._contacts = contacts
@@ -118,6 +122,7 @@ class Directory:
         self._send = send
         self._give = give
         self._end = end
+        self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._own: dict[str, OwnGroup] = {}
         self._told: dict[str, Told] = {}  # by node
@@ -199,7 +204,7 @@ class Directory:
         own.said_enough = len(known) >= MOST_MEMBERS
         if len(known) > MOST_MEMBERS:
             known = self._contacts.chance.sample(known, MOST_MEMBERS)
-        return GroupNote(group, own.terms, own.said_in, own.age, own.founds, dict(known))
+        return GroupNote(group, own.terms, own.said_in, own.age, own.founding, dict(known))
 
     # --- what others say ---------------------------------------------------------------------
 
@@ -257,26 +262,38 @@ class Directory:
         if objection:
             self._object(sender, own, note, f"on other terms than {sender}: {objection}")
             return
-        both = own.founds and note.founded and own.is_in and note.is_in
-        if both and sender not in own.members:
-            why = f"as its founder, and {sender} did so too: give one of them a seed, or both "
-            self._object(sender, own, note, f"{why}the name of the same founder")
-        elif own.is_open:
+        if self._is_other_group(sender, own, note):
+            self._object(sender, own, note, _two_groups(sender, own, note), note.founding)
+        if own.is_open and note.name in self._own:
             self._acquaint(note.name, {sender.name: "", **note.members}, sender.name)
 
-    def _object(self, sender: NodeId, own: OwnGroup, note: GroupNote, what: str) -> None:
-        """Ends our group if we are in the wrong, and warns once if the other is."""
+    def _is_other_group(self, sender: NodeId, own: OwnGroup, note: GroupNote) -> bool:
+        """Whether the two are in groups that were founded apart."""
+        if not (own.is_in and note.is_in and own.founding and note.founding):
+            return False
+        together = sender in own.members or self.me.name in note.members
+        return own.founding != note.founding and not together
+
+    def _object(
+        self, sender: NodeId, own: OwnGroup, note: GroupNote, what: str, other: str = ""
+    ) -> None:
+        """Ends our group if we are in the wrong, and warns once if the other is.
+
+        `other`: the founding of another group of this name, of which the application is told too.
+        """
         group = note.name
         is_wrong = note.is_in
         if own.is_in == note.is_in:
-            company = note.members.keys() - {self.me.name, sender.name}
+            company = _company(sender, self.me, note)
             is_wrong = bool(company) or own.age <= note.age + SURELY_OLDER
         if is_wrong and not self._has_company(sender, group, own):
             self._say_all(self._contacts[sender.name], [group])  # or it would not hear why we left
             self._end(group, Mismatch(f"{self.me} joined {group!r} {what}"))
-        elif sender not in own.warned:
-            own.warned.add(sender)
+        elif (other or sender) not in own.warned:
+            own.warned.add(other or sender)
             log.warning("%s joined %r %s", self.me, group, what)
+            if other and _company(sender, self.me, note):
+                self._tell(Waiting(group, (sender.name,), what, monotonic_ns()))
 
     def _has_company(self, sender: NodeId, group: str, own: OwnGroup) -> bool:
         """Whether we are in the group with somebody on our terms."""
@@ -323,6 +340,19 @@ class Directory:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _company(sender: NodeId, me: NodeId, note: GroupNote) -> set[str]:
+    """With whom the sender is in its group, other than us."""
+    return note.members.keys() - {me.name, sender.name}
+
+
+def _two_groups(sender: NodeId, own: OwnGroup, note: GroupNote) -> str:
+    return (
+        f"that {own.founding} founded, and {sender} is in one that {note.founding} founded: there "
+        "are two groups of this name. Leave one of them and join again, which joins the other; or "
+        "re-form the group from the side that counts"
+    )
 
 
 def unlike(ours: dict[str, str], theirs: dict[str, str]) -> str:

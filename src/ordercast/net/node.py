@@ -178,6 +178,7 @@ class Node:
             self.mesh.send_frame,
             self.driver.give,
             lambda name, why: self.end(self.groups[name], why),
+            lambda news: self.groups[news.group].take(news),
         )
         stack.callback(self._directory.close)
         self.driver.mesh, self.driver.datagrams = self.mesh, self.datagrams
@@ -405,7 +406,7 @@ class Node:
         if plan.entry is not None:
             self._last_members.watch(name, self.driver.host)
         self.driver.add(machine, plan, group)
-        own = OwnGroup(terms, plan.entry, family, group.readiness)
+        own = OwnGroup(terms, plan.entry is not None, group.readiness)
         self._directory.joined(name, own)
         return group
 

@@ -53,6 +53,10 @@ class Readiness:
         return self.view.members if self.view is not None else tuple(sorted(self._present))
 
     @property
+    def founding(self) -> str:
+        return self.view.founding if self.view is not None else ""
+
+    @property
     def has_company(self) -> bool:
         """Whether a connected node has joined the group too, on whatever terms."""
         return self._absence.has_company()

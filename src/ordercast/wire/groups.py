@@ -28,7 +28,7 @@ class GroupNote(msgspec.Struct, frozen=True, array_like=True):
     terms: Annotated[dict[Term, Term], Meta(max_length=MOST_TERMS)]
     is_in: bool  # False: the sender waits to be in it
     age: Count  # milliseconds since the sender joined it
-    founded: bool = False  # the sender may found the group by itself, and so perhaps did
+    founding: Annotated[str, Meta(max_length=150)] = ""  # which one founded its group (`View`)
     members: Places = {}  # others that are in it, and where, as far as the sender knows
 
 

@@ -33,7 +33,7 @@ from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Invite, Pleas
 from ordercast.protocol.newtop.presence import MOST_KNOWN
 from ordercast.testing.actor import Posted
 from ordercast.testing.stage import Stage
-from ordercast.types import NodeId, StateGiven, StateWanted
+from ordercast.types import NodeId, StateGiven, StateWanted, View
 
 ALL = [pytest.param(family, id=family.name) for family in FAMILIES]
 
@@ -214,6 +214,26 @@ def test_one_that_still_asks_founds_the_group_with_nobody() -> None:
     stage.inject(some[1], "n1", Invite("g", "n2.0.1", some, terms, founds=True))
     votes = [one.packet for one in posted(stage) if isinstance(one.packet, Vote)]
     assert [(vote.yes, vote.why) for vote in votes] == [(False, "n1 asks who is in the group")]
+
+
+def test_members_know_which_formation_founded_their_group() -> None:
+    """Those that join, and the sides of a partition, have the same one."""
+    stage = founded("n1 n2 n3")
+    part(stage, "n1", "n2 n3")
+    run(stage, 40)
+    assert view_of(stage, "n2")[1] == "n2 n3"
+    rejoin(stage, "n1", "n2 n3")
+    stage.form("n2")
+    run(stage, 40)
+    views = [what for _, what in stage.log if isinstance(what, View)]
+    assert {view.founding for view in views} == {"n1.0.1"}
+    assert len({view.formation for view in views}) == 4
+    assert {view.founding for view in views_of_parts_that_merge()} == {""}
+
+
+def views_of_parts_that_merge() -> list[View]:
+    stage = founded("n1 n2", reform="auto")
+    return [what for _, what in stage.log if isinstance(what, View)]
 
 
 def test_who_is_in_the_group_founds_it_with_nobody() -> None:

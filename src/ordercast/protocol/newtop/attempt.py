@@ -32,12 +32,18 @@ class Voting:
     """The members vote on a formation."""
 
     def __init__(
-        self, formation: str, initiator: NodeId, members: tuple[NodeId, ...], founds: bool = False
+        self,
+        formation: str,
+        initiator: NodeId,
+        members: tuple[NodeId, ...],
+        founds: bool = False,
+        founding: str = "",
     ) -> None:
         self.formation = formation
         self.initiator = initiator
         self.members = members
         self.founds = founds  # an open group that nobody is in yet
+        self.founding = formation if founds else founding  # which founded it
         self.yes: dict[NodeId, None] = {}
         self.early: dict[NodeId, list[Message]] = {}  # packets of members that have started
 
@@ -55,6 +61,7 @@ class Agreed(NamedTuple):
     members: tuple[NodeId, ...]
     founds: bool
     early: list[tuple[NodeId, Message]]
+    founding: str
 
 
 class Entering:

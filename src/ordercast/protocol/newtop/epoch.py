@@ -100,6 +100,7 @@ class GroupEpoch:
         placement: Placement,
         formation: str = "",
         initiator: NodeId | None = None,
+        founding: str = "",
     ) -> None:
         assert isinstance(plan.options, NewtopOptions) and me in members
         options = plan.options
@@ -107,12 +108,14 @@ class GroupEpoch:
         self.name = plan.group
         self.formation = formation  # "": the group existed from the beginning
         self.label = label_of(plan.group, formation) if formation else plan.group
+        self.founding = founding  # the formation that founded an open group; "": it is closed
         self.options = options
         self.order = order
         self.placement = placement
         self.members = frozenset(members)  # all that ever belonged to it; never iterated
         others = tuple(one for one in members if one != me)
-        self.views = Views(plan.group, me, members, formation)
+        shown = founding if options.reform == "ask" else ""
+        self.views = Views(plan.group, me, members, formation, shown)
         self.streams = Streams(me, others, retained_limit(options))
         self.agreement = Agreement(others)
         self.window = SendWindow(options)

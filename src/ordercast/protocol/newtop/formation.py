@@ -173,12 +173,14 @@ class NamedGroup:
         self.counter += 1
         formation = f"{self.me.name}.{self.me.incarnation}.{self.counter}"
         founds = self.plan.entry is not None and self.current is None
-        self.attempt = voting = Voting(formation, self.me, members, founds)
+        founding = "" if self.current is None else self.current.founding
+        self.attempt = voting = Voting(formation, self.me, members, founds, founding)
         others = self._others_of(members)
         if not others:
             self._agree(step, voting)
             return
-        step.send(others, Invite(self.plan.group, formation, list(members), self.terms, founds))
+        group, invited = self.plan.group, list(members)
+        step.send(others, Invite(group, formation, invited, self.terms, founds, founding))
         self._set_timer(step, "vote", self.options.suspicion_limit)
 
     def _consider(self, step: Step, sender: NodeId, packet: Invite) -> None:
@@ -196,7 +198,7 @@ class NamedGroup:
             why = objection or "another member rejected it"
             step.send(self._others_of(members), Vote(self.plan.group, formation, False, why))
             return
-        self.attempt = voting = Voting(formation, sender, members, packet.founds)
+        self.attempt = voting = Voting(formation, sender, members, packet.founds, packet.founding)
         voting.yes = {voter: None for voter in votes if voter in members}
         self._set_timer(step, "vote", 2 * self.options.suspicion_limit)
         if self.options.invitations == "ask":
@@ -306,7 +308,12 @@ class NamedGroup:
         self._set_timer(step, "state", STATE_LIMITS * self.options.suspicion_limit)
         early = [(sender, one) for sender, sent in voting.early.items() for one in sent]
         self.attempt = Agreed(
-            voting.formation, voting.initiator, voting.members, voting.founds, early
+            voting.formation,
+            voting.initiator,
+            voting.members,
+            voting.founds,
+            early,
+            voting.founding,
         )
 
     def _end_vote(self, step: Step, voting: Voting, why: str) -> None:

@@ -189,6 +189,7 @@ class Invite(Packet, frozen=True, tag="total.invite"):
     members: Annotated[list[NodeId], Meta(min_length=1, max_length=LARGEST_GROUP)]  # sorted
     terms: Terms
     founds: bool = False  # nobody is in an open group yet: these found it
+    founding: FormationId = ""  # else the formation that founded the open group of the sender
 
 
 class Vote(Packet, frozen=True, tag="total.vote"):

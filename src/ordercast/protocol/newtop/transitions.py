@@ -47,11 +47,11 @@ class Transitions:
 
     def start(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
         """All have voted yes: the epoch starts (rule 1)."""
-        formation, initiator, members, founds, early = agreed
+        formation, initiator, members, founds, early, founding = agreed
         current = named.current
         placement = named.placement(self._me, members)
         epoch = GroupEpoch(
-            self._me, named.plan, members, self._order, placement, formation, initiator
+            self._me, named.plan, members, self._order, placement, formation, initiator, founding
         )
         epoch.is_full = current is not None and current.is_full
         epoch.is_founding, epoch.previous = founds, current

@@ -31,10 +31,16 @@ class PendingView(NamedTuple):
 
 class Views:
     def __init__(
-        self, group: str, me: NodeId, members: tuple[NodeId, ...], formation: str = ""
+        self,
+        group: str,
+        me: NodeId,
+        members: tuple[NodeId, ...],
+        formation: str = "",
+        founding: str = "",
     ) -> None:
         self.group = group
         self.formation = formation
+        self.founding = founding
         self.me = me
         self.members = members  # of the current view, sorted. paper: V
         self.excluded = 0  # how many were excluded so far
@@ -46,7 +52,7 @@ class Views:
     def current(self) -> View:
         label = label_of(self.group, self.formation)
         identity = view_identity(label, self.excluded, *self.members)
-        return View(self.group, identity, self.members, self.formation)
+        return View(self.group, identity, self.members, self.formation, self.founding)
 
     def exclude(self, gone: tuple[NodeId, ...], cut: int) -> PendingView:
         """Adds an exclusion that was agreed on, which absorbs the pending ones above it."""
