@@ -74,6 +74,8 @@ class Liar:
         if origin is list:
             found = [self.value("", arguments[0]) for _ in range(draw.randrange(4))]
             return sorted(set(found)) if arguments[0] is NodeId else found
+        if origin is tuple and arguments[-1] is ...:
+            return tuple(self.value("", arguments[0]) for _ in range(draw.randrange(4)))
         if origin is tuple:
             return tuple(self.value("", one) for one in arguments)
         if isinstance(kind, type) and issubclass(kind, Packet | Value):
