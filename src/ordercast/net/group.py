@@ -453,7 +453,10 @@ class Group:
         self._give(Backpressure(self.name, full))
 
     def _eject(self) -> None:
-        why = f"{self._me} is put out of {self.name}: the application took nothing for too long"
+        why = (
+            f"{self._me} is ejected from {self.name!r}: its queue was full, and its application "
+            "read nothing for eject_after. Read the group all the time, or join with read=False"
+        )
         self.node.end(self, Ejected(why))
 
     def _refused(self, why: UsageError) -> None:

@@ -27,7 +27,9 @@ class Together:
         """One more group: what it has delivered and nobody has read takes its place."""
         group.check_reads()
         if group.node.arrived is not self._arrived:
-            raise UsageError(f"{group.name!r} is a group of another node: they have no one order")
+            raise UsageError(
+                f"{group.name!r} is a group of another node: the two have no common order"
+            )
         if group not in self._groups:
             self._groups.append(group)
 
