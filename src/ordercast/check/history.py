@@ -90,6 +90,7 @@ class Log:
         "delivered",
         "deliveries",
         "first_view",
+        "given_state",
         "gone",
         "incarnation",
         "left",
@@ -115,6 +116,7 @@ class Log:
         self.began: dict[str, Row] = {}  # group: its first join or view row
         self.first_view: dict[str, Row] = {}
         self.left: set[str] = set()  # groups with a leave row
+        self.given_state: set[str] = set()  # groups of which it got the state when it joined
         self.gone: set[str] = set()  # groups that were left after the last view of them
         self.crash: Row | None = None
         self.stop: Row | None = None
@@ -311,6 +313,8 @@ class History:
             log.gone.discard(row.group or "")
         elif kind == "join":
             log.began.setdefault(row.group or "", row)
+            if row.cause == "state":
+                log.given_state.add(row.group or "")
         elif kind == "leave":
             log.left.add(row.group or "")
             log.gone.add(row.group or "")

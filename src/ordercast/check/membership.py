@@ -5,9 +5,10 @@ of whom that can be asked without doubt:
 
   member     an incarnation with a join, view, submit, deliver or lose row in the group
   stayed     it is the only incarnation of its process in the run; it did not crash and did not
-             leave; it was there from the beginning: it has neither join nor view rows, or the
-             first of them is no later than the group's first submission, or its first view is
-             the first view of whoever made that submission; and it did not stop before the
+             leave; it was given no state when it joined, which may have what it did not deliver;
+             it was there from the beginning: it has neither join nor view rows, or the first of
+             them is no later than the group's first submission, or its first view is the first view
+             of whoever made that submission; and it did not stop before the
              group's last submission, for that would be leaving too. A member that joined before
              the first submission and had no view yet was there only if it is in the first view of
              whoever made it, if that one has views: in an open group it was still joining
@@ -81,6 +82,7 @@ class GroupMembership:
             self.history.is_only_log(log)
             and log.crash is None
             and self.group not in log.left
+            and self.group not in log.given_state
             and not self._stopped_early(log)
             and self._came_first(log)
         )

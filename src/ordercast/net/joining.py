@@ -79,6 +79,8 @@ def plan_of(
     names = wanted.members or [config.name, *config.peers]
     if _is_open(config, family, wanted):
         names, entry = [config.name], _entry(config, wanted, past)
+    elif unfit := family.objection(name, options, names):
+        raise UsageError(unfit.why)
     _check_members(config, name, names, family.largest_group)
     plan = Plan(name, tuple(sorted(set(names))), options, formed=False, entry=entry)
     for advice in family.advice(plan, 0.0):

@@ -42,6 +42,7 @@ class RowKind(StrEnum):
 KINDS = frozenset(str(kind) for kind in RowKind)
 
 CAUSES = {
+    "join": ("state",),
     "lose": ("obsolete", "unrecovered", "overflow", "discarded"),
     "ticket": ("wanted", "refused", "acquired", "renewed", "released", "disconnected"),
     "recover": ("asked", "answered", "failed"),

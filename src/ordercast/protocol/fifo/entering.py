@@ -62,10 +62,17 @@ class FirstView:
         waiting = (peer.name for peer in there if peer.members)  # those that said so
         return suffices(self.entry, (self.me.name, *waiting))
 
-    def news(self, peers: Peers, known: tuple[str, ...], interval: int) -> Waiting | None:
-        """Why we still wait, if that has changed. Asked once for each of our own heartbeats."""
+    def news(
+        self, peers: Peers, known: tuple[str, ...], interval: int, giver: NodeId | None
+    ) -> Waiting | None:
+        """Why we still wait, if that has changed. Asked once for each of our own heartbeats.
+
+        `giver`: who was asked for the application's state.
+        """
         self._shown_for += 1
         found = self._why(peers, known)
+        if giver is not None:
+            found = (giver.name,), f"{giver.name} was asked for the state of {self.group!r}"
         if found == self._shown or (self._shown is not None and self._shown_for < interval):
             return None
         self._shown, self._shown_for = found, 0

@@ -229,6 +229,8 @@ class FifoMember:
         origin = stream.origin
         if not self.is_full:
             stream.reported_up_to = data.number
+        if data.number <= stream.covered_up_to:
+            return
         if origin.incarnation < self.newest_delivered.get(origin.name, 0):
             self._lose(step, origin, data.number, "obsolete")
         else:
@@ -358,10 +360,14 @@ class FifoMember:
         self._count_unstable_again()
         self._trim_all()
         if self.forming and self._is_complete():
-            self.forming = 0
-            self._install_first(step)
+            self._admitted(step)
         else:
             self._install_change(step)
+
+    def _admitted(self, step: Step) -> None:
+        """Everybody is there for whom the first view waits."""
+        self.forming = 0
+        self._install_first(step)
 
     def _is_complete(self) -> bool:
         """Whether everybody is there for whom the first view waits."""

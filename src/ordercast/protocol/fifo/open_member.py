@@ -16,24 +16,39 @@ Rules, beside those of member.py.
     Each remembers its place in the other's stream: nothing is delivered twice, and what it missed
     is reported as lost.
 
-What it does not do: agree on who is in the group, or bring the past to a newcomer.
+ 6. With the option `state` a member that joins is given the state of the application before its
+    first view (`handover.py`).
+
+What it does not do: agree on who is in the group, or bring the past to a newcomer, but as a state.
 """
 
 from __future__ import annotations
 
 from random import Random
+from typing import cast
 
 from ordercast.errors import PeerError
 from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan, machine_per_group
 from ordercast.kernel.inputs import Input
+from ordercast.kernel.losses import Losses
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.protocol.fifo.candidates import Candidates
 from ordercast.protocol.fifo.entering import FirstView
+from ordercast.protocol.fifo.handover import Giving, Taking
 from ordercast.protocol.fifo.member import MOST_UNREPORTED, TICK, FifoMember
 from ordercast.protocol.fifo.options import LARGEST_GROUP
-from ordercast.protocol.fifo.packets import Alive, Begin, Leave, Roster, Start
+from ordercast.protocol.fifo.packets import (
+    Alive,
+    Begin,
+    Coming,
+    Leave,
+    Need,
+    Roster,
+    Start,
+    State,
+)
 from ordercast.protocol.fifo.peers import PRESENT, Peer, Standing
 from ordercast.protocol.fifo.streams import PLACES_REMEMBERED
 from ordercast.types import NodeId
@@ -43,7 +58,7 @@ ROSTERS_A_LIMIT = 4
 
 
 class OpenMember(FifoMember):
-    takes = (*FifoMember.takes, inputs.Acquainted)
+    takes = (*FifoMember.takes, inputs.Acquainted, inputs.StateProvided)
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         super().__init__(me, plan, chance)
@@ -53,6 +68,9 @@ class OpenMember(FifoMember):
         # Ticks left to meet everybody, once a member has welcomed us.
         self.forming = self.options.silence_ticks
         self.until_roster = 0  # ticks
+        # None: we need no state, or have it.
+        self.taking: Taking | None = Taking() if self.options.state else None
+        self.giving = Giving()
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -80,14 +98,21 @@ class OpenMember(FifoMember):
             self._send_roster(step, self.others)
         if self.forming:
             known = self.candidates.names
-            news = self.entering.news(self.peers, known, self.options.silence_ticks)
+            giver = self.taking.giver if self.taking is not None else None
+            news = self.entering.news(self.peers, known, self.options.silence_ticks, giver)
             if news is not None:
                 step.notify(news)
+        if self.giving.asked:
+            self._serve(step)
 
     def on(self, step: Step, given: Input) -> None:
         if isinstance(given, inputs.Acquainted):
             self.candidates.give(given.names, self.peers.by_name)
             self._contact(step)
+        elif isinstance(given, inputs.StateProvided):
+            node, cut = cast(tuple[NodeId, tuple[tuple[NodeId, int], ...]], given.token)
+            if node in self.peers.present:
+                step.send(node, State(self.group, [*cut], given.state))
         else:
             super().on(step, given)
 
@@ -163,6 +188,13 @@ class OpenMember(FifoMember):
                 raise PeerError(f"{sender} says where the events of {packet.origin} begin")
             if len(self.losses) >= MOST_UNREPORTED:
                 raise PeerError(f"{sender} skips more events than {self.me} can report as lost")
+        elif isinstance(packet, Need | Coming | State) and self.options.state:
+            cut = []
+            if isinstance(packet, Need | State):
+                cut = packet.after if isinstance(packet, Need) else packet.cut
+            for origin, up_to in cut:
+                if origin == self.me and up_to > self.own.received_up_to:
+                    raise PeerError(f"{sender} has a state with what {self.me} never sent")
         else:
             super()._refuse_invalid(sender, packet)
 
@@ -186,6 +218,7 @@ class OpenMember(FifoMember):
         if peer.standing is PRESENT:
             self._introduce(step, peer, [start.origin.name])
         super()._receive_start(step, peer, start)
+        self._note_beginning(start.origin, start.after)
         if start.origin == peer.node:
             peer.has_begun = True
             self._enter(step)
@@ -193,9 +226,16 @@ class OpenMember(FifoMember):
     def _receive_other(self, step: Step, peer: Peer, packet: Packet) -> None:
         if isinstance(packet, Begin):
             self._receive_begin(step, peer, packet)
-        else:
-            assert isinstance(packet, Roster)
+        elif isinstance(packet, Roster):
             self._receive_roster(step, peer, packet)
+        elif isinstance(packet, Need):
+            self._receive_need(step, peer, packet)
+        elif isinstance(packet, State):
+            self._receive_state(step, peer, packet)
+        else:
+            assert isinstance(packet, Coming)
+            if self.taking is not None and peer.node == self.taking.giver:
+                self.taking.is_coming = True
 
     def _receive_begin(self, step: Step, peer: Peer, begin: Begin) -> None:
         peer.proves_contact()
@@ -209,6 +249,7 @@ class OpenMember(FifoMember):
         # We may have a place in the stream, by relaying or from an earlier time.
         self.losses.add(begin.origin, stream.skip_to(begin.after))
         self._report_losses(step)
+        self._note_beginning(begin.origin, begin.after)
         peer.has_begun = True
         self._enter(step)
 
@@ -221,13 +262,23 @@ class OpenMember(FifoMember):
 
     def _enter(self, step: Step) -> None:
         if self.forming and self._is_complete():
-            self.forming = 0
-            self._install_first(step)
+            self._admitted(step)
+
+    def _admitted(self, step: Step) -> None:
+        if self.taking is None or not self._givers():
+            self.taking = None  # we found the group
+            super()._admitted(step)
+        elif self.taking.giver is None:
+            self.forming = self.options.silence_ticks
+            self._ask(step, self.taking)
 
     def _is_complete(self) -> bool:
         return self.entering.is_in(self.peers)
 
     def _form(self, step: Step) -> None:
+        if self.taking is not None and self.taking.giver is not None:
+            self._await_state(step, self.taking)
+            return
         named = self.entering.awaited(self.peers)
         if named is None:
             self.forming = self.options.silence_ticks
@@ -239,7 +290,7 @@ class OpenMember(FifoMember):
         if self.forming == 0:
             for name in named:
                 self._expect(step, name)
-            self._install_first(step)
+            self._admitted(step)
 
     def _expect(self, step: Step, name: str) -> None:
         """A member that we have not met is owed what we send."""
@@ -271,6 +322,88 @@ class OpenMember(FifoMember):
         super()._connect(step, peer)
         assert peer.node is not None
         self._send_roster(step, (peer.node,))
+
+    # --- the application's state ---------------------------------------------------------------
+
+    def _givers(self) -> list[NodeId]:
+        """Members that are in the group."""
+        there = [peer for peer in self.peers if peer.standing is PRESENT and peer.has_view]
+        return [peer.node for peer in there if peer.node is not None]
+
+    def _ask(self, step: Step, taking: Taking) -> None:
+        needed = taking.needed(self.peers.present)
+        step.send(taking.ask(self._givers()), Need(self.group, needed))
+
+    def _await_state(self, step: Step, taking: Taking) -> None:
+        """One more heartbeat without the state."""
+        givers = self._givers()
+        if not givers:
+            taking.giver = None
+        elif taking.is_over(givers, self.options.silence_ticks):
+            for stream in self.streams.by_origin.values():
+                if stream.reported_up_to < stream.received_up_to:
+                    stream.reported_up_to = stream.received_up_to
+                    taking.began[stream.origin] = stream.received_up_to
+            self.early.clear()
+            self._ask(step, taking)
+
+    def _note_beginning(self, origin: NodeId, after: int) -> None:
+        """The stream begins here, or goes on here after what cannot be had any more."""
+        stream = self.streams.by_origin.get(origin)
+        if self.taking is None or stream is None:
+            return
+        if origin not in self.taking.began or stream.received_up_to == after:
+            self.taking.began[origin] = stream.received_up_to
+
+    def _receive_need(self, step: Step, peer: Peer, need: Need) -> None:
+        if peer.node is not None and peer.standing is PRESENT and not self.forming:
+            self.giving.asked[peer.node] = need.after
+            self._serve(step)
+
+    def _serve(self, step: Step) -> None:
+        """Our application is asked for its state, for those whom it helps."""
+        streams = self.streams.by_origin
+        received = {origin: stream.received_up_to for origin, stream in streams.items()}
+        for node in self.giving.due(self.peers.present, received):
+            self.streams.bring_to(node)
+            step.send(node, Coming(self.group))
+            step.ask_state(self.group, (node, tuple(received.items())))
+
+    def _receive_state(self, step: Step, peer: Peer, packet: State) -> None:
+        taking, cut = self.taking, dict(packet.cut)
+        if taking is None or peer.node != taking.giver:
+            return
+        if not taking.fits(cut, self.peers.present):
+            self._ask(step, taking)  # another stream has begun meanwhile
+            return
+        self.taking, self.losses = None, Losses()
+        for origin, up_to in cut.items():
+            if up_to and origin.name != self.me.name:
+                self._cover(origin, up_to, taking.began.get(origin, 0))
+        step.note("join", group=self.group, cause="state")
+        if packet.state is not None:
+            step.give_state(self.group, packet.state)
+        super()._admitted(step)
+
+    def _cover(self, origin: NodeId, up_to: int, began: int) -> None:
+        """The state contains so much of a stream, which begins here elsewhere."""
+        newest = self.newest_delivered.get(origin.name, 0)
+        self.newest_delivered[origin.name] = max(newest, origin.incarnation)
+        stream = self.streams.by_origin.get(origin)
+        if stream is None and self._may_follow(origin.name):
+            stream = self.streams.follow(origin, up_to)
+        if stream is not None:
+            stream.covered_up_to = up_to
+            self.losses.add(origin, range(up_to + 1, began + 1))
+
+    def _report_losses(self, step: Step) -> None:
+        if self.taking is None:  # or the state may have it
+            super()._report_losses(step)
+
+    def _lose(self, step: Step, origin: NodeId, number: int, cause: str) -> None:
+        stream = self.streams.by_origin.get(origin)
+        if stream is None or number > stream.covered_up_to:
+            super()._lose(step, origin, number, cause)
 
 
 def _member(me: NodeId, plan: Plan, chance: Random) -> FifoMember:

@@ -24,6 +24,7 @@ class FifoOptions(Level, frozen=True, kw_only=True):
     suspicion_limit: Duration = Duration(
         1000 * MILLISECOND
     )  # silence after which a member is set aside
+    state: bool = False  # newcomers of an open group are given the application's state
 
     def __post_init__(self) -> None:
         take_units(self)

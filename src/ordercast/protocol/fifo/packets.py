@@ -1,18 +1,23 @@
 """The packets of fifo groups.
 
-Data, Start and Begin travel by link, so that they arrive in the order in which they were sent.
+Data, Start, Begin and what is about a state travel by link, so that they arrive in the order in
+which they were sent.
 Alive and Roster travel by datagram: they are cumulative, so a lost one costs nothing but a little
 time, and they never queue up for a member that is away.
 
-Begin and Roster exist in open groups only.
+Begin and Roster exist in open groups only; Need, Coming and State where these have a state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from ordercast.kernel.packet import Count, Number, Packet
 from ordercast.types import NodeId, Payloads
+
+Cut: TypeAlias = list[tuple[NodeId, Count]]
+"""A place in the stream of each origin."""
 
 
 class Data(Packet, frozen=True, tag="fifo.data"):
@@ -64,3 +69,23 @@ class Roster(Packet, frozen=True, tag="fifo.roster"):
 
     def introduces(self) -> Iterable[str]:
         return [node.name for node in self.members]
+
+
+class Need(Packet, frozen=True, tag="fifo.need"):
+    """A newcomer asks for the application's state, which must go at least as far as this."""
+
+    after: Cut
+
+
+class Coming(Packet, frozen=True, tag="fifo.coming"):
+    """The sender has asked its application for the state."""
+
+
+class State(Packet, frozen=True, tag="fifo.state"):
+    """The state of the sender's application, when it had delivered so much."""
+
+    cut: Cut
+    state: bytes | None  # None: its application has none
+
+    def carries(self) -> tuple[int, int, int]:
+        return 0, 0, 1024 + len(self.state or b"") + 64 * len(self.cut)

@@ -30,7 +30,10 @@ class Lag:
 
 
 class OriginStream:
-    __slots__ = ("acknowledged", "held", "lags", "origin", "received_up_to", "reported_up_to")
+    __slots__ = (
+        *("acknowledged", "covered_up_to", "held", "lags", "origin"),
+        *("received_up_to", "reported_up_to"),
+    )
 
     def __init__(self, origin: NodeId, received_up_to: int, limit: Limit) -> None:
         self.origin = origin
@@ -38,6 +41,8 @@ class OriginStream:
         self.received_up_to = received_up_to
         # Everything up to here has reached the application: what we acknowledge to others.
         self.reported_up_to = received_up_to
+        # Everything up to here is in the state that we were given: we hold it for others only.
+        self.covered_up_to = 0
         self.held: Retained[Data] = Retained(limit)
         self.acknowledged = Stability()  # followers: the present peers but the origin itself
         self.lags: dict[NodeId, Lag] = {}

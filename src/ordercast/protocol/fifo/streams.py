@@ -78,6 +78,13 @@ class OriginStreams:
         elif not peer.was_restarted or origin == self.me or self._peers.is_present(origin):
             stream.acknowledged.follow(peer.node, 0)
 
+    def bring_to(self, node: NodeId) -> None:
+        """A newcomer gets what follows in all streams, also of origins that are gone."""
+        for stream in self.by_origin.values():
+            is_its_own = stream.origin.name == node.name
+            if not is_its_own and stream.acknowledged.acknowledged(node) is None:
+                stream.acknowledged.follow(node, stream.received_up_to)
+
     def disconnect(self, node: NodeId) -> None:
         """No stream waits for this incarnation any more."""
         for stream in self.by_origin.values():

@@ -6,7 +6,7 @@ from typing import Any
 
 from ordercast.kernel.family import Words
 from ordercast.kernel.wording import value_text
-from ordercast.protocol.fifo.packets import Alive, Begin, Data, Roster, Start
+from ordercast.protocol.fifo.packets import Alive, Begin, Cut, Data, Need, Roster, Start, State
 
 
 def _state(member: Any) -> list[str]:
@@ -22,6 +22,10 @@ def _state(member: Any) -> list[str]:
     ]
 
 
+def _cut(cut: Cut) -> str:
+    return f"[{' '.join(f'{origin}:{up_to}' for origin, up_to in cut)}]"
+
+
 WORDS = Words(
     {
         Data: lambda data: f"{data.origin}:{data.number}",
@@ -30,10 +34,9 @@ WORDS = Words(
         Roster: lambda roster: (
             f"{value_text(roster.members)}{'' if roster.formed else ' without a view'}"
         ),
-        Alive: lambda alive: (
-            f"has [{' '.join(f'{origin}:{up_to}' for origin, up_to in alive.received)}] "
-            f"hears {value_text(alive.hears)}"
-        ),
+        Alive: lambda alive: f"has {_cut(alive.received)} hears {value_text(alive.hears)}",
+        Need: lambda need: f"up to {_cut(need.after)} at least",
+        State: lambda state: f"up to {_cut(state.cut)}",
     },
     _state,
 )

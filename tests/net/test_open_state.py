@@ -1,0 +1,118 @@
+"""Members that join an open fifo group are given the state of the application."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.net.nodes import Cluster, live, place_of, until
+
+from ordercast import Fifo, Group, Message, Mismatch, Node, OrdercastError, UsageError
+
+LEVEL = Fifo(heartbeat="10ms", suspicion_limit="400ms", state=True)
+LINES = 200
+
+
+class Log:
+    """An application whose state is all that it has read."""
+
+    def __init__(self, node: Node, **wanted: object) -> None:
+        self.lines: list[str] = []
+        self.restored = 0
+        self.group: Group = node.join(
+            "log",
+            LEVEL,
+            snapshot=lambda: "\n".join(self.lines).encode(),
+            restore=self._restore,
+            **wanted,  # type: ignore[arg-type]
+        )
+        self.reading = asyncio.create_task(self._read())
+
+    def _restore(self, state: bytes) -> None:
+        assert not self.lines
+        self.lines, self.restored = state.decode().splitlines(), self.restored + 1
+
+    async def _read(self) -> None:
+        async for item in self.group:
+            if isinstance(item, Message):
+                self.lines.append(item.data.decode())
+
+    async def write(self) -> None:
+        for number in range(LINES):
+            await self.group.send(f"{self.group.node.me.name} {number}".encode())
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        await self.group.leave()
+        await asyncio.wait([self.reading])
+
+
+@live
+async def test_a_newcomer_has_the_state_and_then_every_message_once(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    logs = [Log(n1)]
+    await logs[0].group.ready()
+    writing = [asyncio.create_task(logs[0].write())]
+    for name in ("n2", "n3", "n4"):
+        node = await cluster.open(name, seeds=[place_of(n1)])
+        logs.append(Log(node))
+        await logs[-1].group.ready()
+        writing.append(asyncio.create_task(logs[-1].write()))
+    await asyncio.gather(*writing)
+    await until(lambda: all(len(log.lines) >= 4 * LINES for log in logs))
+    first = sorted(logs[0].lines)
+    assert len({*first}) == 4 * LINES
+    assert all(sorted(log.lines) == first for log in logs)
+    assert [log.restored for log in logs] == [0, 1, 1, 1]
+    for log in logs:
+        await log.close()
+
+
+@live
+async def test_a_snapshot_that_raises_ends_that_member_and_the_next_one_is_asked(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1")
+    first = Log(n1)
+    second = Log(await cluster.open("n2", seeds=[place_of(n1)]))
+    await until(lambda: len(first.group.members) == len(second.group.members) == 2)
+    await second.group.send(b"a", until="stable")
+    del first.lines  # so that its snapshot raises
+    third = Log(await cluster.open("n3", seeds=[place_of(n1)]))
+    await until(lambda: first.group.ended is not None)
+    assert isinstance(first.group.ended, OrdercastError)
+    assert "its snapshot or restore raised AttributeError" in str(first.group.ended)
+    await third.group.ready()
+    await until(lambda: third.lines == ["a"])
+    await asyncio.wait([first.reading])
+    assert isinstance(first.reading.exception(), AttributeError)
+    for log in (second, third):
+        await log.close()
+
+
+@live
+async def test_a_group_has_a_state_at_all_members_or_at_none(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    log = Log(n1)
+    await log.group.ready()
+    n2 = await cluster.open("n2", seeds=[place_of(n1)])
+    plain = n2.join("log", Fifo(heartbeat="10ms", suspicion_limit="400ms"))
+    await until(lambda: plain.ended)
+    assert isinstance(plain.ended, Mismatch)
+    assert "state is False here and True there" in str(plain.ended)
+    await log.close()
+
+
+@live
+async def test_a_state_that_cannot_be_is_refused_with_a_sentence(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1", peers={"n2": "127.0.0.1:1"})
+    hooks = {"snapshot": lambda: b"", "restore": lambda state: None}
+    for members in (["n1", "n2"], None):  # its peers are the members then
+        with pytest.raises(UsageError, match="is for members that join an open group"):
+            n1.join("log", LEVEL, members, **hooks)
+    with pytest.raises(UsageError, match=r"hands over no state: say Fifo\(state=True\)"):
+        n1.join("log", Fifo(), founder="n1", **hooks)
+    with pytest.raises(UsageError, match="give join a snapshot and a restore"):
+        n1.join("log", LEVEL, founder="n1")
+    with pytest.raises(UsageError, match="a member with read=False has none"):
+        n1.join("log", LEVEL, founder="n1", read=False)
