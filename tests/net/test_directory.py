@@ -293,6 +293,17 @@ def test_of_two_groups_that_were_founded_apart_the_younger_or_the_lonely_one_is_
     staged(story, "n3")
 
 
+def test_of_two_groups_of_one_founder_the_later_incarnation_founded_the_wrong_one() -> None:
+    def story(stage: Stage) -> None:
+        stage.join(TOTAL, is_in=True, founding="n9.10.1")
+        stage.say("n3", terms=TOTAL, is_in=True, age=1 << 40, founding="n9.11.1")
+        assert stage.ended == []
+        stage.say("n3", terms=TOTAL, is_in=True, age=0, founding="n9.9.1")
+        assert len(stage.ended) == 1
+
+    staged(story, "n3")
+
+
 def test_of_two_groups_with_several_members_neither_ends_and_the_applications_are_told() -> None:
     def story(stage: Stage) -> None:
         stage.join(TOTAL, is_in=True, founding="n1.0.1", members=(ME, NodeId("n2")))

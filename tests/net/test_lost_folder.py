@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from tests.net.nodes import (
@@ -25,7 +26,7 @@ from tests.net.nodes import (
     view_of,
 )
 from tests.net.ordered import Readers, judged, traced
-from tests.net.test_open import enter, found, in_every_family, say
+from tests.net.test_open import OPEN, enter, found, in_every_family, say
 
 from ordercast import Causal, Group, Node, View
 from ordercast.errors import Abandoned, UsageError
@@ -265,6 +266,48 @@ async def test_a_node_that_drew_a_high_number_hears_that_its_name_was_there_befo
     n2.mesh.handshake.reported(drawn.incarnation)
     n2.mesh.handshake.reported(0)
     assert n2.me == drawn
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.parametrize("family", ["fifo", "causal", "total"])
+def test_a_founder_that_hears_of_its_lost_folder_does_not_found_again(
+    is_left: bool, family: str, tmp_path, caplog
+) -> None:
+    """It founded the group anew while nobody knew it, and has left it or restarted since."""
+
+    @live
+    async def staged(cluster: Cluster) -> None:
+        level = OPEN[family]
+        n2 = await cluster.open("n2")
+        second = n2.join("orders", level)
+        await second.ready()
+        former = await cluster.dial(n2)
+        await former.connect("n1")
+        await former.close()
+        await until(lambda: n2.mesh.contacts["n1"].connection is None)
+        settings = {"data": str(cluster.folder / "empty")}
+        n1 = await cluster.open("n1", **settings)
+        drawn, group = n1.me, n1.join("orders", level)
+        await group.ready()
+        if is_left:
+            await group.leave()
+        else:
+            await n1.abort()
+            n1 = await cluster.open("n1", **settings)
+        introduce(n1, n2)
+        await until(lambda: n1.is_reborn)
+        assert n1.me.incarnation > drawn.incarnation + 1, "it abandoned what it had founded"
+        back = n1.join("orders", level)
+        await until(lambda: n1.me in second.members and n2.me in back.members)
+        if second.permit is not None:
+            await until(lambda: cluster_of(n1) == cluster_of(n2))
+
+    staged("asyncio", tmp_path, caplog)
+
+
+def cluster_of(node: Node) -> int:
+    machine: Any = node.driver.machine("orders")
+    return machine.ownership.part.cluster
 
 
 @in_every_family

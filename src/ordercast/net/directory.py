@@ -285,7 +285,7 @@ class Directory:
         is_wrong = note.is_in
         if own.is_in == note.is_in:
             company = _company(sender, self.me, note)
-            is_wrong = bool(company) or own.age <= note.age + SURELY_OLDER
+            is_wrong = bool(company) or _is_younger(own, note)
         if is_wrong and not self._has_company(sender, group, own):
             self._say_all(self._contacts[sender.name], [group])  # or it would not hear why we left
             self._end(group, Mismatch(f"{self.me} joined {group!r} {what}"))
@@ -345,6 +345,16 @@ class Directory:
 def _company(sender: NodeId, me: NodeId, note: GroupNote) -> set[str]:
     """With whom the sender is in its group, other than us."""
     return note.members.keys() - {me.name, sender.name}
+
+
+def _is_younger(own: OwnGroup, note: GroupNote) -> bool:
+    """Whether ours is the later of two groups, or may be. Of one founder the later incarnation
+    founded the later one: it had lost its folder, or was cut off."""
+    founder, *ours = own.founding.rsplit(".", 2)
+    other, *theirs = note.founding.rsplit(".", 2)
+    if founder == other and all(map(str.isdecimal, (*ours, *theirs))) and ours != theirs:
+        return [*map(int, ours)] > [*map(int, theirs)]
+    return own.age <= note.age + SURELY_OLDER
 
 
 def _two_groups(sender: NodeId, own: OwnGroup, note: GroupNote) -> str:

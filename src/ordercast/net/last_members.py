@@ -51,6 +51,10 @@ class LastMembers:
         """Sorted; none: this node was never in the group."""
         return tuple(self._known.get(group, ()))
 
+    def has_been_alone(self, name: str) -> bool:
+        """Whether this node was the only member of some group when it was last in it."""
+        return [name] in self._known.values()
+
     def watch(self, group: str, host: Host) -> None:
         """This node joins an open group: what its machine says of members is remembered."""
         self._watched.add(group)

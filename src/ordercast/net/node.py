@@ -265,11 +265,13 @@ class Node:
 
     def _is_outdated_by(self, older: int) -> bool:
         """Others have met this incarnation. If it is of a folder that was lost, and we have founded
-        a group alone since, nobody knows what it had in that group: ours must not go on."""
-        if not self._identity.is_foreign(older):
+        a group alone since, nobody knows what it had in that group: ours must not go on, nor must
+        we found it again from what our folder remembers."""
+        if self.state is not NodeState.OPEN or not self._identity.is_foreign(older):
             return False
         entries = (group.departure.plan.entry for group in self.groups.values())
-        if any(entry is not None and entry.founds for entry in entries):
+        founds = any(entry is not None and entry.founds for entry in entries)
+        if founds or self._last_members.has_been_alone(self.me.name):
             return True
         try:
             self._identity.note_reborn()  # and from now on it founds none
