@@ -143,10 +143,7 @@ async def test_a_number_that_others_do_not_expect_is_an_error(
 async def test_a_node_comes_back_to_its_group_and_does_not_found_another(
     cluster: Cluster, level: Level
 ) -> None:
-    n1, first = await found(cluster, level)
-    n2, second = await enter(cluster, "n2", n1, level)
-    for group in (first, second):
-        await until(lambda group=group: len(group.members) == 2)
+    n1, _, n2, _ = await together(cluster, level)
     await n1.abort()
     again = await cluster.open("n1")
     group = again.join("orders", level)
@@ -158,12 +155,18 @@ async def test_a_node_comes_back_to_its_group_and_does_not_found_another(
     await until(lambda: len(group.members) == 2)
 
 
-async def apart(cluster: Cluster, level: Level) -> tuple[Node, Group, Node, Group]:
-    """n1 has founded the group and n2 has joined it. Then they were cut off from each other."""
+async def together(cluster: Cluster, level: Level) -> tuple[Node, Group, Node, Group]:
+    """n1 has founded the group, and n2 has joined it."""
     n1, first = await found(cluster, level)
     n2, second = await enter(cluster, "n2", n1, level)
     for group in (first, second):
         await until(lambda group=group: len(group.members) == 2)
+    return n1, first, n2, second
+
+
+async def apart(cluster: Cluster, level: Level) -> tuple[Node, Group, Node, Group]:
+    """n1 has founded the group and n2 has joined it. Then they were cut off from each other."""
+    n1, first, n2, second = await together(cluster, level)
     n2.mesh.set_cuts(frozenset(["n1"]), frozenset(["n1"]))
     for group in (first, second):
         await until(lambda group=group: len(group.members) == 1)
@@ -189,10 +192,7 @@ async def test_a_node_that_was_cut_off_alone_joins_the_others_when_it_restarts(
 async def test_a_group_comes_back_when_a_member_that_is_gone_for_good_is_forgotten(
     cluster: Cluster, level: Level
 ) -> None:
-    n1, first = await found(cluster, level)
-    n2, second = await enter(cluster, "n2", n1, level)
-    for group in (first, second):
-        await until(lambda group=group: len(group.members) == 2)
+    n1, _, n2, _ = await together(cluster, level)
     await n2.abort()
     await n1.abort()
     socket = cluster.folder / "socket"

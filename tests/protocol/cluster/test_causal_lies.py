@@ -39,6 +39,7 @@ from ordercast.protocol.cluster.packets import (
     Welcome,
 )
 from ordercast.protocol.tickets.entries import SEQUENCE_BITS
+from ordercast.testing.stage import Stage
 from ordercast.types import NodeId
 from ordercast.wire.codec import Codec
 
@@ -184,6 +185,15 @@ packets = st.one_of(
 conversations = st.lists(st.tuples(packets, st.integers(0, 4), st.booleans()), max_size=8)
 
 
+def offer(stage: Stage, to: str, packet: Packet) -> None:
+    """The member takes what n2 sends, or rejects it without effect."""
+    before = state(stage, to)
+    try:
+        stage.inject(N2, to, packet)
+    except PeerError:
+        assert state(stage, to) == before
+
+
 @settings(derandomize=True, max_examples=200, phases=[Phase.generate])
 @given(conversations, st.booleans(), st.sampled_from(["any-2", "originator"]))
 def test_any_packet_is_taken_or_rejected_without_effect(
@@ -192,11 +202,7 @@ def test_any_packet_is_taken_or_rejected_without_effect(
     """And whatever was taken, the reader goes on."""
     stage = cluster(joined=joined, digests=True, recovery=recovery, waiting=50)
     for packet, ticks, slow in conversation:
-        before = state(stage, "n3")
-        try:
-            stage.inject(N2, "n3", packet)
-        except PeerError:
-            assert state(stage, "n3") == before
+        offer(stage, "n3", packet)
         stage.throttle("n3", slow and joined)
         rounds(stage, "n3", ticks)
     rounds(stage, "n3", LIFETIME)
@@ -212,11 +218,7 @@ def test_whatever_a_peer_sends_the_owner_of_a_ticket_can_still_use_it(
 ) -> None:
     stage = cluster(digests=True, waiting=50)
     for packet, ticks, _ in conversation:
-        before = state(stage, "n1")
-        try:
-            stage.inject(N2, "n1", packet)
-        except PeerError:
-            assert state(stage, "n1") == before
+        offer(stage, "n1", packet)
         rounds(stage, "n1", 2 * ticks)
         assert stage.submit("n1", [b"a"]) is not None
         rounds(stage, "n1", 1)

@@ -29,6 +29,7 @@ from ordercast.protocol.cluster.packets import (
 from ordercast.protocol.cluster.recovery import RecoveryBuffer
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import options_for, parse_scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.sim.explore import Bounds, explore, setting
 from ordercast.testing.actor import Posted
 from ordercast.testing.simulation import simulate
@@ -87,6 +88,12 @@ def make(stage: Stage, name: str, count: int) -> None:
     rounds_alone(stage, name, 12)
 
 
+def small_cluster(text: str) -> Scenario:
+    """The rest of a file about three processes that update for two seconds."""
+    common = {"family": "causal", "processes": 3, "duration": "2s"}
+    return parse_scenario(common | tomllib.loads(text))
+
+
 def update(index: int, entries: dict[int, int], number: int) -> Update:
     stamp = tuple(entries.get(place, 0) for place in range(TICKETS))
     return Update(index, stamp, NodeId(f"n{index + 1}"), number, [b"x"], 1)
@@ -99,23 +106,17 @@ def test_a_member_that_starts_with_the_others_misses_no_large_event() -> None:
     """The first to settle made more than a welcome holds; the last was told to begin behind it."""
     text = """
         name = "large first events"
-        family = "causal"
-        processes = 3
-        duration = "2s"
         quiet = "5s"
         options = { ownership = "fixed" }
         workload = { rate = 40, payload = 1500000 }
     """
-    result = simulate(parse_scenario(tomllib.loads(text)), 1)
+    result = simulate(small_cluster(text), 1)
     assert [verdict.law for verdict in result.broken] == []
 
 
 def test_mixed_families_are_judged_each_by_its_own_laws() -> None:
     text = """
         name = "mixed"
-        family = "causal"
-        processes = 3
-        duration = "2s"
         quiet = "2s"
         options = { ownership = "fixed" }
         network = { delay = "30ms", jitter = 0.9, loss = 0.1 }
@@ -127,7 +128,7 @@ def test_mixed_families_are_judged_each_by_its_own_laws() -> None:
         members = ["n1", "n2", "n3"]
         family = "gossip"
     """
-    result = simulate(parse_scenario(tomllib.loads(text)), 1)
+    result = simulate(small_cluster(text), 1)
     assert [verdict.law for verdict in result.broken] == []  # gossip promises no order
 
 

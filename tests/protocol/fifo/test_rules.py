@@ -266,13 +266,19 @@ def test_a_relayed_start_may_not_jump_while_the_origin_is_present() -> None:
 # --- 7. a restarted member is a new incarnation -----------------------------------------------
 
 
-def test_a_new_incarnation_ends_the_old_one_and_receives_from_then_on() -> None:
+def restarted(name: str, data: bytes) -> Stage:
+    """n1 has sent this. Then one member restarted, and the others noticed."""
     stage = formed()
-    stage.submit("n1", [b"before"])
+    stage.submit("n1", [data])
     stage.settle(ticks=2)
-    stage.crash("n3")
-    stage.start("n3")
+    stage.crash(name)
+    stage.start(name)
     stage.settle(ticks=2 * LIMIT)
+    return stage
+
+
+def test_a_new_incarnation_ends_the_old_one_and_receives_from_then_on() -> None:
+    stage = restarted("n3", b"before")
     stage.submit("n1", [b"after"])
     stage.settle()
     assert [note.columns["peer"] for note in stage.notes(N1, "confirm")] == ["n3"]
@@ -290,12 +296,7 @@ def test_an_old_incarnation_is_ignored_once_the_new_one_was_heard() -> None:
 
 
 def test_a_new_incarnation_is_never_mistaken_for_the_old_one() -> None:
-    stage = formed()
-    stage.submit("n1", [b"old"])
-    stage.settle(ticks=2)
-    stage.crash("n1")
-    stage.start("n1")
-    stage.settle(ticks=2 * LIMIT)
+    stage = restarted("n1", b"old")
     event = stage.submit("n1", [b"new"])
     stage.settle()
     assert event is not None

@@ -60,12 +60,18 @@ def test_a_turn_of_the_sequencer_is_enough() -> None:
     assert messages(stage, "n3") == ["a"]
 
 
-def test_events_are_delivered_in_the_order_of_their_turns() -> None:
+def b_before_a() -> Stage:
+    """The sequencer n1 has b of n3 and then a of n2; nobody has a turn of it."""
     stage = staged({"g": "n1 n2 n3"})
     stage.submit("n2", [b"a"])
     stage.submit("n3", [b"b"])
     carry(stage, "n3", "n1")
     carry(stage, "n2", "n1")
+    return stage
+
+
+def test_events_are_delivered_in_the_order_of_their_turns() -> None:
+    stage = b_before_a()
     stage.settle()
     assert [messages(stage, name) for name in stage.actors] == [["b", "a"]] * 3
 
@@ -111,11 +117,7 @@ def test_an_event_without_a_turn_gets_one_from_the_next_sequencer() -> None:
 
 def test_turns_that_one_survivor_has_hold_for_all() -> None:
     """n1 ordered b before a and died; only n2 has these turns."""
-    stage = staged({"g": "n1 n2 n3"})
-    stage.submit("n2", [b"a"])
-    stage.submit("n3", [b"b"])
-    carry(stage, "n3", "n1")
-    carry(stage, "n2", "n1")
+    stage = b_before_a()
     carry(stage, "n1", "n2")
     die(stage, "n1")
     wait(stage)
