@@ -36,6 +36,15 @@ def test_an_open_group_is_not_a_closed_one() -> None:
     )
 
 
+def test_only_members_that_name_a_founder_must_name_the_same() -> None:
+    ours, none, other = (
+        terms_of("k", Plan("g", ("a",), Options(), entry=FoundingRule(founder=founder)))
+        for founder in ("n1", "", "n2")
+    )
+    assert differences(ours, none) == differences(none, ours) == ""
+    assert differences(ours, other) == "founder is n1 here and n2 there"
+
+
 def test_many_members_are_compared_by_a_short_text() -> None:
     names = tuple(f"member-{number}" for number in range(50))
     ours, theirs = (

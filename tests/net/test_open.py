@@ -173,6 +173,30 @@ async def apart(cluster: Cluster, level: Level) -> tuple[Node, Group, Node, Grou
     return n1, first, n2, second
 
 
+@in_families("fifo", "causal", "total", "sequenced", "atomic")
+async def test_only_nodes_that_name_a_founder_must_name_the_same(
+    cluster: Cluster, level: Level
+) -> None:
+    n1 = await cluster.open("n1")
+    first = n1.join("orders", level, founder="n1")
+    _, second = await enter(cluster, "n2", n1, level)
+    _, third = await enter(cluster, "n3", n1, level, founder="n1")
+    await until(lambda: len(first.members) == len(second.members) == len(third.members) == 3)
+    _, wrong = await enter(cluster, "n4", n1, level, founder="n4")
+    await until(lambda: wrong.ended)
+    assert isinstance(wrong.ended, Mismatch)
+    assert "founder is n4 here and n1 there" in str(wrong.ended)
+
+
+@in_families("fifo", "causal", "total", "sequenced", "atomic")
+async def test_a_node_that_names_a_founder_joins_a_group_where_nobody_did(
+    cluster: Cluster, level: Level
+) -> None:
+    n1, first = await found(cluster, level)
+    _, second = await enter(cluster, "n2", n1, level, founder="n1")
+    await until(lambda: len(first.members) == len(second.members) == 2)
+
+
 @in_families("fifo", "total", "sequenced", "atomic")
 async def test_a_node_that_was_cut_off_alone_joins_the_others_when_it_restarts(
     cluster: Cluster, level: Level

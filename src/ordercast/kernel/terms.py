@@ -16,6 +16,8 @@ from ordercast.kernel.family import Plan
 LONGEST_TERM = 100
 OF_THE_GROUP = frozenset({"kind", "members", "founder"})
 """Terms that are no options. An option of such a name has a longer one here."""
+OPTIONAL = frozenset({"expect", "founder"})
+"""Terms about founding, which a member that joins later need not know: compared if both have it."""
 _LABELS = {"kind": "family"}
 
 
@@ -49,10 +51,11 @@ def _names(plan: Plan) -> str:
 
 
 def differences(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    """What is not the same, as a text."""
+    """What is not the same and must be, as a text; "": all is well."""
     return "; ".join(
         f"{_LABELS.get(name, name)} is {ours.get(name, 'unknown')} here and "
         f"{theirs.get(name, 'unknown')} there"
         for name in sorted({**ours, **theirs})
         if ours.get(name) != theirs.get(name)
+        and not (name in OPTIONAL and (name not in ours or name not in theirs))
     )

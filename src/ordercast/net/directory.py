@@ -375,6 +375,4 @@ def unlike(ours: dict[str, str], theirs: dict[str, str]) -> str:
     listed = {ours.get("members"), theirs.get("members")}
     if BY_PEERS in listed and OPEN not in listed:
         ours.pop("members"), theirs.pop("members")  # nobody listed them, so nothing contradicts
-    if "expect" not in ours or "expect" not in theirs:  # a later member need not say it
-        ours.pop("expect", None), theirs.pop("expect", None)
     return differences(ours, theirs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocol.newtop.forming_table import part, rejoin, run, view_of
+from tests.protocol.newtop.forming_table import part, refusals, rejoin, run, view_of
 from tests.protocol.newtop.open_table import (
     FOUNDS,
     JOINS,
@@ -66,6 +66,19 @@ def test_one_that_does_not_vote_keeps_nobody_from_founding() -> None:
         stage.enter(name, *(other for other in stage.actors if other != name))
     run(stage, 120)
     assert {view_of(stage, name)[1] for name in ("n1", "n2", "n3")} == {"n1 n2 n3"}
+
+
+def test_only_members_that_name_a_founder_must_name_the_same() -> None:
+    """n2 and n3 name none. n4 names another than n1."""
+    names = FoundingRule(founds=True, founder="n1")
+    stage = open_stage({"n1": names, "n2": JOINS, "n3": JOINS, "n4": FoundingRule(founder="n4")})
+    stage.enter("n1")
+    for name in ("n2", "n3", "n4"):
+        stage.enter(name, "n1")
+        run(stage, 20)
+    assert view_of(stage, "n1")[1] == "n1 n2 n3"
+    [why] = refusals(stage, "n4")
+    assert "founder is n4 here and n1 there" in why
 
 
 # --- one that was alone in the group ------------------------------------------------------------

@@ -208,8 +208,7 @@ class NamedGroup:
 
     def _objection(self, sender: NodeId, packet: Invite) -> str | None:
         """Why we reject an invitation; None: we do not."""
-        if packet.terms != self.terms:
-            what = differences(self.terms, packet.terms)
+        if what := differences(self.terms, packet.terms):
             return f"{self.me} has joined with other options: {what}"[:300]
         attempt = self.attempt
         if isinstance(attempt, Entering):

@@ -114,9 +114,9 @@ class Gathering:
             return None
         if here.asks:
             step.send(sender, self._here(current, asks=False), DATAGRAM)
-        if here.terms != self.terms:
+        what = "" if here.terms == self.terms else differences(self.terms, here.terms)
+        if what:
             if current is None and presence.is_new_objection(sender):
-                what = differences(self.terms, here.terms)
                 why = f"{sender} has joined group {self.plan.group!r} with other options: {what}"
                 step.notify(Refused(self.plan.group, why))
             return None
