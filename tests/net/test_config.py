@@ -144,7 +144,7 @@ async def test_a_node_says_where_its_data_is(cluster: Cluster) -> None:
         async with ordercast.open(name="n1") as node:
             folder = cluster.folder / "state" / "ordercast" / "n1"
             assert node.status()["data"] == str(folder)
-            assert {path.name for path in folder.iterdir()} >= {"incarnation", "lock"}
+            assert {path.name for path in folder.iterdir()} >= {"incarnation", "lock", "owner"}
         assert not cluster.log.text
         (cluster.folder / ".ordercast" / "n1").mkdir(parents=True)
         async with ordercast.open(name="n1"):

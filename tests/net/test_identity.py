@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def incarnations(folder: Path, count: int) -> list[NodeId]:
     """As many starts. An empty folder begins at 0."""
     found = []
     for _ in range(count):
-        identity = Identity(folder, "n1")
+        identity = Identity(folder, "n1", "shop")
         first = identity.is_new
         begun = identity.begin(0, reborn=False) if first else identity.next()
         found.append(begun.node)
@@ -31,7 +32,7 @@ def test_every_start_is_a_new_incarnation(tmp_path: Path) -> None:
 
 
 def test_an_incarnation_is_on_disk_before_the_node_sends_anything(tmp_path: Path) -> None:
-    identity = Identity(tmp_path, "n1")
+    identity = Identity(tmp_path, "n1", "shop")
     assert not (tmp_path / "incarnation").exists()
     identity.begin(7, reborn=False)
     assert (tmp_path / "incarnation").read_text() == "7\n"
@@ -39,7 +40,7 @@ def test_an_incarnation_is_on_disk_before_the_node_sends_anything(tmp_path: Path
 
 
 def test_every_start_has_another_birth(tmp_path: Path) -> None:
-    identity = Identity(tmp_path, "n1")
+    identity = Identity(tmp_path, "n1", "shop")
     births = {identity.begin(number, reborn=False).birth for number in range(5)}
     assert len(births) == 5
     assert {len(birth) for birth in births} == {8}
@@ -47,7 +48,7 @@ def test_every_start_has_another_birth(tmp_path: Path) -> None:
 
 
 def test_a_number_is_never_used_again(tmp_path: Path) -> None:
-    identity = Identity(tmp_path, "n1")
+    identity = Identity(tmp_path, "n1", "shop")
     identity.begin(7, reborn=False)
     for number in (-1, 6, 7, LAST + 1):
         with pytest.raises(UsageError, match=f"cannot hold {number}, which is no incarnation"):
@@ -57,11 +58,11 @@ def test_a_number_is_never_used_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_remembers_that_its_name_had_another_one(tmp_path: Path) -> None:
-    identity = Identity(tmp_path, "n1")
+    identity = Identity(tmp_path, "n1", "shop")
     assert (identity.is_new, identity.is_reborn) == (True, False)
     identity.begin(7, reborn=True)
     identity.release()
-    again = Identity(tmp_path, "n1")
+    again = Identity(tmp_path, "n1", "shop")
     assert (again.is_new, again.is_reborn) == (False, True)
     assert again.next().node == NodeId("n1", 8)
     again.release()
@@ -70,11 +71,11 @@ def test_a_folder_remembers_that_its_name_had_another_one(tmp_path: Path) -> Non
 
 def test_a_drawn_number_is_the_first_of_its_folder(tmp_path: Path) -> None:
     """What others have met below it was of a folder that is lost."""
-    identity = Identity(tmp_path, "n1")
+    identity = Identity(tmp_path, "n1", "shop")
     identity.draw(700)
     assert (tmp_path / "incarnation").read_text() == "700\ndrawn 700\n"
     identity.release()
-    again = Identity(tmp_path, "n1")
+    again = Identity(tmp_path, "n1", "shop")
     assert again.next().node == NodeId("n1", 701)
     assert [again.is_foreign(number) for number in (0, 699, 700, 701)] == [True, True, False, False]
     assert not again.is_reborn
@@ -91,14 +92,57 @@ def test_a_folder_can_be_told_to_number_from_zero(tmp_path: Path) -> None:
 
 
 def test_a_folder_belongs_to_one_process(tmp_path: Path) -> None:
-    first = Identity(tmp_path, "n1")
+    first = Identity(tmp_path, "n1", "shop")
     first.begin(0, reborn=False)
     with pytest.raises(UsageError, match="is in use: is n1 running already"):
-        Identity(tmp_path, "n1")
+        Identity(tmp_path, "n1", "shop")
     first.release()
     assert incarnations(tmp_path, 1) == [NodeId("n1", 1)], (
         "a start that was refused used up no incarnation"
     )
+
+
+# --- whose folder it is ------------------------------------------------------------------------
+
+
+def content(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(("name", "cluster"), [("n2", "shop"), ("n1", "bank"), ("n1#0", "shop")])
+def test_a_folder_of_another_node_or_cluster_is_not_touched(
+    tmp_path: Path, name: str, cluster: str
+) -> None:
+    incarnations(tmp_path, 2)
+    assert (tmp_path / "owner").read_text() == "n1 of cluster shop\n"
+    before = content(tmp_path)
+    said = f"{tmp_path} holds the data of n1 of cluster shop: {name} of cluster {cluster} needs"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        Identity(tmp_path, name, cluster)
+    assert content(tmp_path) == before
+    assert incarnations(tmp_path, 1) == [NodeId("n1", 2)]
+
+
+def test_a_folder_that_does_not_say_whose_it_is_belongs_to_the_first_that_starts(
+    tmp_path: Path,
+) -> None:
+    """It is of an older version. A start that fails before it has a number leaves it as it is."""
+    (tmp_path / "incarnation").write_text("4\n")
+    Identity(tmp_path, "n2", "shop").release()
+    assert incarnations(tmp_path, 2) == [NodeId("n1", 5), NodeId("n1", 6)]
+    with pytest.raises(UsageError, match="holds the data of n1 of cluster shop"):
+        Identity(tmp_path, "n2", "shop")
+
+
+def test_a_folder_whose_owner_cannot_be_read_is_rejected(tmp_path: Path) -> None:
+    incarnations(tmp_path, 1)
+    (tmp_path / "owner").write_bytes(b"")
+    with pytest.raises(UsageError, match="holds the data of an unknown node: n1 of cluster shop"):
+        Identity(tmp_path, "n1", "shop")
+    (tmp_path / "owner").unlink()
+    (tmp_path / "owner").mkdir()
+    with pytest.raises(UsageError, match="owner cannot be read: Is a directory"):
+        Identity(tmp_path, "n1", "shop")
 
 
 def test_a_start_that_was_cut_off_leaves_a_file_that_is_ignored(tmp_path: Path) -> None:
@@ -124,31 +168,31 @@ def test_a_damaged_file_is_rejected(tmp_path: Path, content: bytes, said: str) -
     (tmp_path / "incarnation").write_bytes(content)
     for _ in range(2):  # and the lock is free again
         with pytest.raises(UsageError, match=said):
-            Identity(tmp_path, "n1")
+            Identity(tmp_path, "n1", "shop")
     assert (tmp_path / "incarnation").read_bytes() == content
 
 
 def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be used: "):
-        Identity(tmp_path / "file" / "n1", "n1")
+        Identity(tmp_path / "file" / "n1", "n1", "shop")
 
 
 def test_a_lock_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
     with pytest.raises(UsageError, match="cannot be used: Is a directory"):
-        Identity(tmp_path, "n1")
+        Identity(tmp_path, "n1", "shop")
 
 
 def test_a_counter_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "incarnation").mkdir()
     with pytest.raises(UsageError, match="incarnation cannot be read: Is a directory"):
-        Identity(tmp_path, "n1")
+        Identity(tmp_path, "n1", "shop")
 
 
 def test_a_counter_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "incarnation.tmp").mkdir()
-    identity = Identity(tmp_path, "n1")
+    identity = Identity(tmp_path, "n1", "shop")
     with pytest.raises(UsageError, match="incarnation cannot be written: Is a directory"):
         identity.begin(0, reborn=False)
     identity.release()

@@ -212,6 +212,19 @@ async def test_a_join_that_cannot_work_is_rejected_with_the_reason(cluster: Clus
 
 
 @live
+async def test_a_node_does_not_start_on_the_folder_of_another(cluster: Cluster) -> None:
+    """It would take over its number, its promises as a lease replica and its groups."""
+    await (await cluster.open("n1")).abort()
+    data = str(cluster.folder / "n1")
+    said = "n1 holds the data of n1 of cluster ordercast: "
+    with pytest.raises(UsageError, match=f"{said}n2 of cluster ordercast needs another folder"):
+        await cluster.open("n2", data=data)
+    with pytest.raises(UsageError, match=f"{said}n1 of cluster bank needs another folder"):
+        await cluster.open("n1", cluster="bank")
+    assert (await cluster.open("n1")).me.incarnation == 1
+
+
+@live
 async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) -> None:
     taken = await cluster.open("n0")
     number_from_zero(cluster.folder / "n1")

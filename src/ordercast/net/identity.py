@@ -4,7 +4,8 @@ Every start has a higher number than the last one of its folder, and makes it du
 node sends anything, so two incarnations of a name are never mistaken for one. The first number of
 an empty folder comes from elsewhere (`asking.py`). Each start also has a birth, some random bytes,
 which tells it from a rival with the same number: a copied folder, or one that was lost. A lock on
-the folder keeps a second process from running as the same node.
+the folder keeps a second process from running as the same node, and the file `owner` another node
+or cluster from taking over what is promised there.
 
 The file `incarnation` has the number of the last start. A second line, `reborn`, says that the name
 had a folder before this one, which was lost. Instead it may say `drawn` and the first number, which
@@ -42,11 +43,13 @@ class Incarnation(NamedTuple):
 
 
 class Identity:
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, cluster: str) -> None:
         """Locks the folder, and reads what the last start has written there."""
         self.folder = folder
         self.name = name
         self._counter = folder / "incarnation"
+        self._owner, self._us = folder / "owner", f"{name} of cluster {cluster}"
+        _is_ours(self._owner, self._us)  # first: nothing is touched in the folder of another
         try:
             folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
             (folder / "lock").touch(PRIVATE)
@@ -55,6 +58,7 @@ class Identity:
             raise UsageError(f"{folder} cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._is_owned = _is_ours(self._owner, self._us)
             self._last, self._origin = _read(self._counter)
         except BlockingIOError as error:
             self._lock.close()
@@ -102,6 +106,9 @@ class Identity:
         """Durably: this folder will not use the number again."""
         if not (-1 if self._last is None else self._last) < number <= LAST:
             raise UsageError(f"{self._counter} cannot hold {number}, which is no incarnation")
+        if not self._is_owned:  # before there is anything else that another could take for its own
+            _write(self._owner, f"{self._us}\n")
+            self._is_owned = True
         self._write(number, origin)
         birth = os.urandom(BIRTH_BYTES)
         return Incarnation(NodeId(self.name, number), birth, time.monotonic_ns())
@@ -118,6 +125,22 @@ def number_from_zero(folder: Path) -> None:
     """The first incarnation in this folder will be 0: for runs that know all their nodes."""
     folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     (folder / "incarnation").write_text("-1\n", encoding="ascii")
+
+
+def _is_ours(file: Path, us: str) -> bool:
+    """False: it is nobody's, or of a version that did not say whose. UsageError: another's."""
+    try:
+        if not file.exists():
+            return False
+        found = file.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    if found != us:
+        raise UsageError(
+            f"{file.parent} holds the data of {found or 'an unknown node'}: {us} needs another "
+            "folder (data)"
+        )
+    return True
 
 
 def _read(counter: Path) -> tuple[int | None, str]:
@@ -138,15 +161,15 @@ def _read(counter: Path) -> tuple[int | None, str]:
     return last, origin
 
 
-def _write(counter: Path, text: str) -> None:
-    fresh = counter.with_suffix(".tmp")
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".tmp")
     try:
         fresh.touch(PRIVATE)
-        with fresh.open("w", encoding="ascii") as file:
+        with fresh.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             flush(file.fileno())
-        fresh.rename(counter)
-        sync_folder(counter.parent)
+        fresh.rename(path)
+        sync_folder(path.parent)
     except OSError as error:
-        raise UsageError(f"{counter} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

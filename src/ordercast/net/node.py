@@ -111,7 +111,7 @@ class Node:
         self._protection = protection_of(config)  # before an incarnation is used up
         folder = data_folder(config)
         self._seeds = await seeds_elsewhere(config)
-        self._identity = Identity(folder, config.name)
+        self._identity = Identity(folder, config.name, config.cluster)
         self.state = NodeState.CLOSED
         self._stack.callback(self._identity.release)  # last: the folder is another's then
         try:
