@@ -51,7 +51,7 @@ _SOURCE = (
 )
 
 _OWN = """
-    fan_out events_per_message history view_size transport eager window_size
+    fan_out events_per_message history view_size transport links eager window_size
     recovery recovery_buffer recovery_size replace waiting waiting_size
     time_to_terminate time_to_recover join_wait digests
 """.split()

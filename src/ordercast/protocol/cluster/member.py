@@ -5,7 +5,8 @@ Rules.
     `eager` an own event leaves for the first time at once.
  2. A member makes at most so many events a round as a message holds: more would only drive the
     older ones out. Then its application waits.
- 3. What is too long for a datagram goes by status, and so does everything where that is set.
+ 3. What is too long for a datagram goes by status, and so does everything where that is set: to
+    members of the active set (active_set.py), for it needs connections.
  4. A member whose application cannot take more gives up what comes meanwhile, and reports it: a
     slow consumer of gossip slows no other.
 
@@ -27,6 +28,7 @@ from ordercast.kernel.family import Plan, machine_per_group
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Channel, Step, Timer
+from ordercast.protocol.cluster.active_set import ActiveSet
 from ordercast.protocol.cluster.advice import doubts
 from ordercast.protocol.cluster.cyclon import Cyclon
 from ordercast.protocol.cluster.gossip import SeenRumours, Spreading
@@ -69,6 +71,8 @@ class Spreader(Generic[E]):
         self.settings = plan.options
         self.is_open = plan.entry is not None
         self.sampler = sampler_for(me, plan, chance)
+        most = max(plan.options.links, plan.options.fan_out)
+        self.active_set = ActiveSet(self.sampler, most, chance)
         # Where every member knows all others, none tells who is there.
         self.presence: Presence | None = None
         self._is_in = False  # and its application is told who else is
@@ -112,6 +116,7 @@ class Spreader(Generic[E]):
         self.made_this_round = self.spreading.unsent
         self.bytes_this_round = 0
         self._post(step, self.sampler.round())
+        self.active_set.round()
         if self.presence is not None:
             self._tell(step, self.presence.round())
         self._spread(step, self.spreading.round())
@@ -122,6 +127,7 @@ class Spreader(Generic[E]):
             case inputs.StatusResult(token, arrived):
                 if not arrived:
                     self.sampler.failed(str(token))
+                    self.active_set.failed(str(token))
             case inputs.Backpressure(full=full):
                 self.full = full
             case inputs.Acquainted(names=names):
@@ -158,12 +164,15 @@ class Spreader(Generic[E]):
         if not entries and roster is None:
             return
         to = self.sampler.sample(self.settings.fan_out)
+        connected: tuple[str, ...] | None = None  # all that goes by connection goes to the same
         for part, channel in parts(entries, self.settings.transport == "status"):
             packet = self._packet(part, roster)
             if channel is DATAGRAM:
                 step.send(to, packet, DATAGRAM)
             else:
-                step.send(to, packet, STATUS, to)
+                if connected is None:
+                    connected = self.active_set.instead_of(to)
+                step.send(connected, packet, STATUS, connected)
             roster = None
 
     def _packet(self, entries: list[tuple[E, int]], roster: Roster | None) -> Packet:

@@ -30,6 +30,8 @@ class GossipOptions(Level, frozen=True, kw_only=True):
     sampler: Literal["cyclon", "lpbcast"] = "cyclon"  # how partial views are kept
     view_size: Annotated[int, Meta(ge=2, le=10_000)] = 20  # members that a partial view holds
     transport: Literal["datagram", "status"] = "datagram"  # what is too long goes by status
+    # members that are sent to by connection, where datagrams do not do; never fewer than fan_out
+    links: Annotated[int, Meta(ge=1, le=10_000)] = 20
     eager: bool = True  # an own event leaves at once for the first time, not with the round
     # Bytes of one batch, and of own events before their first relay.
     window_size: Size = Size(4 << 20)
