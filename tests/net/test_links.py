@@ -11,11 +11,12 @@ from tests.net.test_contacts import Scene
 from tests.net.test_mesh import two_ends
 
 from ordercast import Gossip, Node
+from ordercast.net import authority
 from ordercast.net import driver as driver_module
 from ordercast.net import keepalive as keepalive_module
 from ordercast.net import links as limits
 from ordercast.net.contact import ConnectionPhase, Contact
-from ordercast.net.contacts import MOST_FAILURES
+from ordercast.net.contacts import MOST_CALLS, MOST_FAILURES
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 
@@ -25,7 +26,7 @@ class Wire:
 
     def __init__(self, contact: Contact) -> None:
         self.contact = contact
-        self.is_busy = True
+        self.is_busy = self.is_new = True
         self.offered_at = 0
         self.offers = 0
         contact.phase = ConnectionPhase.CONNECTED
@@ -105,6 +106,35 @@ def test_of_many_idle_connections_the_longest_idle_are_closed_unasked() -> None:
     scene.wait(40 * SECOND)
     up = [wire.contact.connection is not None for wire in wires]
     assert up == [True] + [False] * 9 + [True] * limits.MOST_IDLE
+
+
+def test_a_connection_that_was_made_for_its_greeting_ends_after_a_few_seconds() -> None:
+    """As for the keys of datagrams: in a large group that is one with everybody in turn."""
+    scene = Scene()
+    wires = connect(scene, *(f"n{number}" for number in range(limits.MOST_IDLE + 10)))
+    for wire in wires:
+        wire.is_busy, wire.is_new, wire.contact.carried_at = False, True, None
+    wires[0].is_busy = True
+    scene.links.tend()
+    assert all(wire.contact.connection is wire for wire in wires)
+    scene.wait(limits.GREETED)
+    up = [wire.contact.connection is not None for wire in wires]
+    assert up == [True] + [False] * 9 + [True] * limits.MOST_IDLE
+    assert wires[10].offers == 1, "the others are offered"
+    assert not wires[0].offers, "it carried a packet"
+
+
+def test_so_many_contacts_a_second_are_called_for_datagrams() -> None:
+    scene = Scene()
+    scene.contacts.told({f"n{number}": "10.0.0.1:7" for number in range(30)}, by="n1")
+    for _ in range(2):
+        for contact in list(scene.contacts.values()):
+            scene.contacts.call(contact)
+    assert len({*scene.dialled}) == MOST_CALLS
+    scene.contacts.tend()
+    for contact in list(scene.contacts.values()):
+        scene.contacts.call(contact)
+    assert len({*scene.dialled}) == 30
 
 
 def test_a_configured_contact_is_met_once_and_then_dialled_on_demand() -> None:
@@ -251,3 +281,30 @@ async def test_a_status_waits_for_the_connection_that_it_needs(cluster: Cluster)
         await first.send(b"sent once")
         assert await data_of(second, 1) == [b"sent once"]
         assert not n1.driver._unsent
+
+
+@live
+async def test_sealed_datagrams_need_a_connection_once_for_their_keys(cluster: Cluster) -> None:
+    names = [f"n{number}" for number in range(1, 6)]
+    authority.init(cluster.folder, "shop")
+    nodes: list[Node] = []
+    for name in names:
+        authority.issue(cluster.folder, name)
+        files = {"authority": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
+        tls = {what: str(cluster.folder / file) for what, file in files.items()}
+        seeds = [place_of(node) for node in nodes[:1]]
+        nodes.append(await cluster.open(name, cluster="shop", tls=tls, seeds=seeds))
+    groups = [node.join("orders", Gossip(round="10ms")) for node in nodes]
+    await until(lambda: all(len(group.members) == len(names) for group in groups))
+    contacts = [node.mesh.contacts for node in nodes]
+    await until(lambda: all(len(known) == len(names) - 1 for known in contacts))
+    await until(lambda: all(contact.key for known in contacts for contact in known.values()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keepalive_module, "PING_SECONDS", 0.01)
+        patch.setattr(limits, "IDLE", 50 * MILLISECOND)
+        patch.setattr(limits, "FEW_LINKS", 0)
+        await until(lambda: not any(node.mesh.connections for node in nodes))
+        await groups[0].send(b"without a connection")
+        for group in groups:
+            assert await data_of(group, 1) == [b"without a connection"]
+        await until(lambda: not any(node.mesh.connections for node in nodes))

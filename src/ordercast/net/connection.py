@@ -82,7 +82,8 @@ class Connection(asyncio.Protocol):
         self.ready = False
         self.is_made = False
         self.heard_at = monotonic_ns()
-        self.is_busy = True  # packets came by it since `Links.tend` looked last
+        self.is_busy = False  # packets came by it since `Links.tend` looked last
+        self.is_new = True  # it has not looked yet
         self.offered_at = 0  # when we last said that we do not need it
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.greeted: asyncio.Future[NodeId] = self._loop.create_future()

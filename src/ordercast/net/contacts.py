@@ -36,6 +36,8 @@ MOST_FAILURES = 3
 """Failed dials in a row after which a contact that we were told of is forgotten."""
 USED = 60 * SECOND
 """How long a contact is in use after a machine has sent to it."""
+MOST_CALLS = 16
+"""Contacts a second that are dialled only because datagrams to them need a greeting."""
 MISSING = 10 * SECOND
 """How long a name that we do not know is missing after a machine has sent to it."""
 PRESENT = 5 * SECOND
@@ -93,6 +95,7 @@ class Contacts(dict[str, Contact]):
         self._me = me
         self.chance = chance
         self._clock = clock
+        self._calls = 0  # since `tend` looked last
         self._told_by: Counter[str] = Counter()  # contacts that we were told of, by teller
 
     # --- how we know them ----------------------------------------------------------------------
@@ -235,7 +238,15 @@ class Contacts(dict[str, Contact]):
         return contact
 
     def call(self, contact: Contact) -> None:
-        """A datagram to it needs a greeting first."""
+        """A datagram to it needs a greeting first.
+
+        Gossip has datagrams for everybody in turn: in a large group that would be a connection with
+        everybody at the same time. The next datagram calls again.
+        """
+        if not contact.is_called:
+            if self._calls >= MOST_CALLS:
+                return
+            self._calls += 1
         contact.is_called = True
         if contact.connection is None and contact.dialler is None:
             self._dial(contact)
@@ -253,6 +264,7 @@ class Contacts(dict[str, Contact]):
     def tend(self) -> None:
         """Once a second: notes what is in use, and forgets what is not."""
         now = self._clock()
+        self._calls = 0
         # Most of hundreds are neither: they must cost next to nothing.
         for contact in [
             contact

@@ -3,6 +3,7 @@
 Rules.
  1. A connection is needed while its contact is in a view of one of our groups, while its link has
     frames underway, and for half a minute after a packet came or went by it. Pings do not count.
+    One that carried nothing so far was made for its greeting: it is needed for a few seconds.
  2. A connection that we do not need is offered to the other end (BYE): if that does not need it
     either, it closes it. Neither end dials again, for neither needs it; what one of them sends
     meanwhile waits on the link, and makes it dial.
@@ -31,6 +32,8 @@ from ordercast.units import SECOND
 
 IDLE = 30 * SECOND
 """How long a connection is needed after the last packet."""
+GREETED = 3 * SECOND
+"""How long a new connection is needed that carries none: for the groups and keys that ends tell."""
 FEW_LINKS = 3
 """Connections that we keep though no group needs them."""
 MOST_IDLE = 32
@@ -105,8 +108,12 @@ class Links:
         idle = []
         for contact in connected:
             connection = contact.connection
-            if connection is not None and connection.is_busy:
-                connection.is_busy, contact.carried_at = False, now
+            if connection is not None:
+                if connection.is_busy:
+                    contact.carried_at = now
+                elif connection.is_new:
+                    contact.carried_at = max(contact.carried_at or 0, now - IDLE + GREETED)
+                connection.is_busy = connection.is_new = False
             if not self._needs(contact):
                 idle.append(contact)
         self._part(sorted(idle, key=lambda contact: contact.carried_at or 0), now)
