@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from ordercast.kernel.family import Mutant, machine_per_group
+from collections.abc import Sequence
+from random import Random
+
+from ordercast.kernel.family import Mutant, Plan, machine_per_group
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
-from ordercast.protocol.cluster.causal_member import CausalMember
+from ordercast.protocol.cluster.beginning import Votes
+from ordercast.protocol.cluster.causal_member import CausalMember, build
 from ordercast.protocol.cluster.causality import OrderedUpdate
+from ordercast.protocol.cluster.joining import Joining
 from ordercast.protocol.cluster.member import GossipMember
 from ordercast.protocol.cluster.packets import Rumour
-from ordercast.types import Event
+from ordercast.types import Event, NodeId
 
 
 class Echoes(GossipMember):
@@ -64,10 +71,30 @@ class LetsGo(CausalMember):
         super()._deliver(step, own)
 
 
+class _Alone(Votes):
+    """Takes it that there is nobody else where nobody else is heard."""
+
+    def may_begin(self) -> bool:
+        return super().may_begin() or not self._newcomers
+
+
+def founds_twice(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
+) -> list[Machine]:
+    """Members that begin an open cluster when they are cut off, although others may begin it."""
+    machines = build(me, plans, chance, records)
+    for machine, plan in zip(machines, plans, strict=True):
+        if plan.entry is not None:
+            assert isinstance(machine, CausalMember) and isinstance(machine.phase, Joining)
+            machine.phase.beginning = _Alone(me, plan.entry, machine.options.rounds_to_join)
+    return machines
+
+
 OF_GOSSIP = {"echoes": Mutant("no-duplication", machine_per_group(Echoes))}
 OF_CAUSAL = {
     "hurries": Mutant("optimistic-causal", machine_per_group(Hurries)),
     "forgets-its-past": Mutant("optimistic-causal", machine_per_group(ForgetsItsPast)),
     "shares-tickets": Mutant("ticket-uniqueness", machine_per_group(SharesTickets)),
+    "founds-twice": Mutant("ticket-uniqueness", founds_twice),
     "lets-go": Mutant("completeness", machine_per_group(LetsGo)),
 }
