@@ -12,9 +12,9 @@ from tests.net.test_mesh import two_ends
 
 from ordercast import Gossip, Node
 from ordercast.net import authority
-from ordercast.net import driver as driver_module
 from ordercast.net import keepalive as keepalive_module
 from ordercast.net import links as limits
+from ordercast.net import statuses as statuses_module
 from ordercast.net.contact import ConnectionPhase, Contact
 from ordercast.net.contacts import MOST_CALLS, MOST_FAILURES
 from ordercast.types import NodeId
@@ -275,12 +275,12 @@ async def test_a_status_waits_for_the_connection_that_it_needs(cluster: Cluster)
         n1, n2 = await cluster.nodes("n1", "n2")
         await until(lambda: connected(n1, n2))
         await until(lambda: not n1.mesh.connections and not n2.mesh.connections)
-        patch.setattr(driver_module, "ANSWER_SECONDS", 20)  # however busy the machine is
+        patch.setattr(statuses_module, "RESULT_SECONDS", 20)  # however busy the machine is
         level = Gossip(transport="status", hops=0, members="all")
         first, second = [node.join("news", level, ["n1", "n2"]) for node in (n1, n2)]
         await first.send(b"sent once")
         assert await data_of(second, 1) == [b"sent once"]
-        assert not n1.driver._unsent
+        assert not n1.driver.statuses.unsent
 
 
 @live

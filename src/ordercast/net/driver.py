@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
@@ -32,6 +31,7 @@ from ordercast.net.datagrams import Datagrams, encode_places
 from ordercast.net.directory import Directory
 from ordercast.net.link_backpressure import LinkBackpressure
 from ordercast.net.mesh import Mesh
+from ordercast.net.statuses import Statuses
 from ordercast.trace.journal import TraceJournal
 from ordercast.trace.log import RowLog
 from ordercast.types import Event, NodeId, Payloads, View
@@ -40,9 +40,6 @@ from ordercast.wire.framing import FrameKind, frame
 
 log = logging.getLogger("ordercast.net")
 
-ANSWER_SECONDS = 0.5
-MOST_UNSENT_STATUSES = 64
-"""That wait for a connection with one peer. Their number bounds them, and `ANSWER_SECONDS`."""
 Action = Literal["join", "send"]
 
 
@@ -88,11 +85,7 @@ class Driver:
         self._returning: dict[str, _Returning] = {}
         self._codec = codec
         self._loop = asyncio.get_running_loop()
-        # Whom we asked, for which machine, its token, and the timer that answers in any case.
-        self._statuses: dict[int, tuple[str, Seat, Hashable, asyncio.TimerHandle]] = {}
-        self._status_count = 0
-        # To peers that are being dialled, by name: the number and the packet of each status.
-        self._unsent: dict[str, deque[tuple[int, bytes]]] = {}
+        self.statuses = Statuses(self._status_result)
         self._views: dict[str, View] = {}  # by group, the last one
 
     def become(self, me: NodeId) -> None:
@@ -146,10 +139,7 @@ class Driver:
         self.host.end()
         self.observers.clear()
         self._returning.clear()
-        for _, _, _, timer in self._statuses.values():
-            timer.cancel()
-        self._statuses.clear()
-        self._unsent.clear()
+        self.statuses.close()
         self._views.clear()
 
     # --- inputs ------------------------------------------------------------------------------
@@ -219,28 +209,17 @@ class Driver:
             else:
                 self.mesh.incidents.count("packets_not_permitted")
 
-    def answered(self, sender: NodeId, key: int) -> None:
-        """A peer has what we asked it about. Nobody can answer for another."""
-        waiting = self._statuses.get(key)
-        if waiting is not None and waiting[0] == sender.name:
-            self._resolve(key, True)
+    def answered(self, sender: NodeId, number: int) -> None:
+        """A peer says that it has the STATUS send of this number."""
+        self.statuses.answered(sender, number)
 
-    def _resolve(self, key: int, arrived: bool) -> None:
-        name, seat, token, timer = self._statuses.pop(key)
-        timer.cancel()
-        unsent = self._unsent.get(name)
-        while unsent and unsent[0][0] not in self._statuses:
-            unsent.popleft()
-        if unsent is not None and not unsent:
-            del self._unsent[name]
+    def _status_result(self, seat: Seat, token: Hashable, arrived: bool) -> None:
         self.host.status(seat, token, arrived, time.monotonic_ns())
 
     def met(self, contact: Contact) -> None:
         """A peer is connected, and has said how much it has. Machines hear of it by its packets,
         and by the groups that it is in."""
-        for key, body in self._unsent.pop(contact.name, ()):
-            if key in self._statuses:
-                self.mesh.send_frame(contact, FrameKind.STATUS, key.to_bytes(8), body)
+        self.statuses.connected(self.mesh, contact)
         self.acknowledged(contact)
         self.directory.met(contact)
 
@@ -274,21 +253,7 @@ class Driver:
                 self.datagrams.send(name, body, places)
         else:
             for address, token in zip(to, tokens, strict=True):
-                self._send_status(seat, address, body, token)
-
-    def _send_status(self, seat: Seat, address: NodeId | str, body: bytes, token: Hashable) -> None:
-        self._status_count = key = self._status_count + 1
-        name = address if isinstance(address, str) else address.name
-        timer = self._loop.call_later(ANSWER_SECONDS, self._resolve, key, False)
-        self._statuses[key] = (name, seat, token, timer)
-        contact = self.mesh.contacts.use(name)
-        if contact is None or (isinstance(address, NodeId) and contact.node != address):
-            return  # nobody there: the timer answers
-        if contact.connection is None and contact.place is not None:
-            unsent = self._unsent.setdefault(name, deque(maxlen=MOST_UNSENT_STATUSES))
-            unsent.append((key, body))  # it is being dialled
-        else:
-            self.mesh.send_frame(contact, FrameKind.STATUS, key.to_bytes(8), body)
+                self.statuses.send(self.mesh, seat, address, body, token)
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> asyncio.TimerHandle:
         return self._loop.call_later(after / 1e9, self._expire, seat, timer, setting)
