@@ -27,36 +27,12 @@ from typing import NamedTuple
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
+from ordercast.protocol.tickets import packets
 from ordercast.protocol.tickets.entries import entry_of
 from ordercast.protocol.tickets.interface import NOTHING, TicketNews, TicketPacket
 from ordercast.protocol.tickets.lease_replica import LeaseReplica
 from ordercast.protocol.tickets.liveness import Liveness
 from ordercast.protocol.tickets.owner import Owner
-from ordercast.protocol.tickets.packets import (
-    About,
-    Claim,
-    Configuration,
-    Current,
-    Grant,
-    Install,
-    Installed,
-    List,
-    Listed,
-    Next,
-    Offer,
-    Outbid,
-    Ping,
-    Pong,
-    Propose,
-    Ready,
-    Refusal,
-    Release,
-    Released,
-    ReplicaRecord,
-    Seal,
-    Sealed,
-    Voted,
-)
 from ordercast.protocol.tickets.reconfiguration import ReconfigurationLeader
 from ordercast.protocol.tickets.refusals import refuse_nonsense
 from ordercast.types import COUNTER_BITS, NodeId, Waiting
@@ -112,8 +88,8 @@ class Leased:
         self.rules = rules
         self.period = rules.tick
         self.cluster = 0  # 0: we know of none
-        self.sets: dict[int, Configuration] = {}  # by number, the newest last
-        self.hint: Configuration | None = None
+        self.sets: dict[int, packets.Configuration] = {}  # by number, the newest last
+        self.hint: packets.Configuration | None = None
         self.replica = LeaseReplica(group, me, rules.wait, self._post, clock)
         self.owner = Owner(me, group, rules.lease, rules.wait, self._post, chance)
         self.leader = ReconfigurationLeader(
@@ -128,7 +104,7 @@ class Leased:
         self._opens = opens
         self._others: dict[int, None] = {}  # other clusters of which the application was told
         self._know_none: set[str] = set()  # members that know of no cluster
-        self._queue: deque[About] = deque()
+        self._queue: deque[packets.About] = deque()
         # A member that agreed to become a lease replica stays for so many ticks, unless a set newer
         # than the one that asked shows that another member was taken.
         self._bound = self._asked_by = 0
@@ -154,7 +130,7 @@ class Leased:
         self.replica.bootstrap(step, self.rules.tickets)
         self._learn(self.replica.configuration)
         assert self.hint is not None
-        self._post(step, self.liveness.everybody(), Current(self.group, cluster, self.hint))
+        self._post(step, self.liveness.everybody(), packets.Current(self.group, cluster, self.hint))
         self.owner.ask(step, self.hint)
 
     def start(self, step: Step) -> TicketNews:
@@ -174,14 +150,16 @@ class Leased:
     def restore(self, persisted: Sequence[Packet], now: int) -> None:
         """What an earlier incarnation of this member persisted as a lease replica."""
         self.replica.restore(persisted, now)
-        if any(isinstance(one, ReplicaRecord) and one.group == self.group for one in persisted):
+        if any(
+            isinstance(one, packets.ReplicaRecord) and one.group == self.group for one in persisted
+        ):
             self._join_cluster(self.replica.cluster)
             self._learn(self.replica.configuration)
 
     def _join_cluster(self, cluster: int) -> None:
         self.cluster = self.replica.cluster = self.owner.cluster = cluster
 
-    def _learn(self, configuration: Configuration | None) -> None:
+    def _learn(self, configuration: packets.Configuration | None) -> None:
         if configuration is None or configuration.number in self.sets:
             return
         self.sets[configuration.number] = configuration
@@ -190,7 +168,7 @@ class Leased:
         while len(self.sets) > MOST_SETS:
             del self.sets[min(self.sets)]
 
-    def _learn_and_ask(self, step: Step, configuration: Configuration | None) -> None:
+    def _learn_and_ask(self, step: Step, configuration: packets.Configuration | None) -> None:
         """A member that wants a ticket asks the first replica set that it hears of at once."""
         knew_of_none = self.hint is None
         self._learn(configuration)
@@ -230,7 +208,7 @@ class Leased:
             return False
         return self._bound > 0 or any(pong.sealed for pong in self._answers_of(hint))
 
-    def _answers_of(self, replica_set: Configuration) -> list[Pong]:
+    def _answers_of(self, replica_set: packets.Configuration) -> list[packets.Pong]:
         return self.liveness.answers_of(one.name for one in replica_set.replicas)
 
     def has_heirs(self, now: int) -> bool:
@@ -271,7 +249,7 @@ class Leased:
     def acknowledged(self, step: Step, token: Hashable, arrived: bool) -> TicketNews:
         raise AssertionError("leases are asked for by datagram")
 
-    def _post(self, step: Step, names: tuple[str, ...], packet: About) -> None:
+    def _post(self, step: Step, names: tuple[str, ...], packet: packets.About) -> None:
         """Sends to others, and queues what we send to ourselves."""
         if self.me.name in names:
             self._queue.append(packet)
@@ -302,22 +280,22 @@ class Leased:
         if names:
             self._post(step, names, self._our_ping(step.now))
 
-    def _our_ping(self, now: int) -> Ping:
+    def _our_ping(self, now: int) -> packets.Ping:
         known = len(self.liveness.everybody()) if self._opens else 0
-        return Ping(self.group, self.cluster, now, known)
+        return packets.Ping(self.group, self.cluster, now, known)
 
     # --- packets -------------------------------------------------------------------------------
 
     def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> TicketNews:
-        if not isinstance(packet, About):
+        if not isinstance(packet, packets.About):
             raise PeerError(f"{sender} sent {type(packet).__name__}: tickets are leased here")
         return self._drain(step, self._receive(step, sender, packet))
 
-    def _receive(self, step: Step, sender: NodeId, packet: About) -> TicketNews:
-        if isinstance(packet, Ping):
+    def _receive(self, step: Step, sender: NodeId, packet: packets.About) -> TicketNews:
+        if isinstance(packet, packets.Ping):
             self._on_ping(step, sender, packet)
             return NOTHING
-        if not self.cluster and isinstance(packet, (Pong, Current)):
+        if not self.cluster and isinstance(packet, (packets.Pong, packets.Current)):
             if packet.cluster:
                 refuse_nonsense(step.now, sender, packet, self.rules.tickets, self.sets)
                 self._join_cluster(packet.cluster)
@@ -328,70 +306,70 @@ class Leased:
             self.strange += packet.cluster != 0  # of another cluster
             return NOTHING
         refuse_nonsense(step.now, sender, packet, self.rules.tickets, self.sets)
-        if isinstance(packet, Grant):
+        if isinstance(packet, packets.Grant):
             acquired = self.owner.on_grant(step, sender, packet, self.sets)
             self.acquired += acquired
             return TicketNews(acquired, clock=packet.clock)
-        if isinstance(packet, Release):
+        if isinstance(packet, packets.Release):
             self._for_the_set(step, sender, packet)
             return TicketNews(clock=packet.clock)
-        if isinstance(packet, Pong):
+        if isinstance(packet, packets.Pong):
             self._on_pong(step, sender, packet)
-        elif isinstance(packet, Refusal):
+        elif isinstance(packet, packets.Refusal):
             ticket = self.owner.ticket
             if self.owner.on_refusal(step, sender, packet):
                 self.refusals += 1
                 step.note("ticket", group=self.group, index=ticket, cause="refused")
-        elif isinstance(packet, Listed):
+        elif isinstance(packet, packets.Listed):
             self.owner.on_listed(step, packet, self.hint)
-        elif isinstance(packet, Released):
+        elif isinstance(packet, packets.Released):
             if self.owner.on_released(sender, packet, self.hint):
                 self.owner.ask(step, self.hint)
-        elif isinstance(packet, Current):
+        elif isinstance(packet, packets.Current):
             self._learn_and_ask(step, packet.configuration)
         else:
             self._for_the_set(step, sender, packet)
         return NOTHING
 
-    def _for_the_set(self, step: Step, sender: NodeId, packet: About) -> None:
+    def _for_the_set(self, step: Step, sender: NodeId, packet: packets.About) -> None:
         """Packets for the lease replica and the reconfiguration leader."""
         replica, leader = self.replica, self.leader
-        if isinstance(packet, Claim):
+        if isinstance(packet, packets.Claim):
             replica.on_claim(step, sender, packet)
-        elif isinstance(packet, List):
+        elif isinstance(packet, packets.List):
             replica.on_list(step, sender)
-        elif isinstance(packet, Release):
+        elif isinstance(packet, packets.Release):
             replica.on_release(step, sender, packet)
-        elif isinstance(packet, Offer):
+        elif isinstance(packet, packets.Offer):
             self._on_offer(step, sender, packet)
-        elif isinstance(packet, Seal):
+        elif isinstance(packet, packets.Seal):
             replica.on_seal(step, sender, packet)
             leader.seen(packet.ballot)
-        elif isinstance(packet, Propose):
+        elif isinstance(packet, packets.Propose):
             replica.on_propose(step, sender, packet)
             leader.seen(packet.ballot)
-        elif isinstance(packet, Install):
+        elif isinstance(packet, packets.Install):
             replica.on_install(step, sender, packet)
             self._learn(replica.configuration)
-        elif isinstance(packet, Ready):
+        elif isinstance(packet, packets.Ready):
             leader.on_ready(step, packet)
-        elif isinstance(packet, Sealed):
+        elif isinstance(packet, packets.Sealed):
             leader.on_sealed(step, packet)
-        elif isinstance(packet, Voted):
+        elif isinstance(packet, packets.Voted):
             leader.on_voted(step, packet)
-        elif isinstance(packet, Installed):
+        elif isinstance(packet, packets.Installed):
             leader.on_installed(step, packet, self.liveness.everybody())
-        elif isinstance(packet, Outbid):
+        elif isinstance(packet, packets.Outbid):
             leader.on_outbid(step, packet)
         else:
             raise PeerError(f"{sender} sent {type(packet).__name__}, which tickets do not know")
 
-    def _on_ping(self, step: Step, sender: NodeId, ping: Ping) -> None:
+    def _on_ping(self, step: Step, sender: NodeId, ping: packets.Ping) -> None:
         if ping.cluster not in (0, self.cluster):
             self._meet_other_cluster(step, sender, ping)
             return
         replica = self.replica
-        pong = Pong(
+        pong = packets.Pong(
             self.group,
             self.cluster,
             ping.sent,
@@ -403,7 +381,7 @@ class Leased:
         )
         self._post(step, (sender.name,), pong)
 
-    def _meet_other_cluster(self, step: Step, sender: NodeId, ping: Ping) -> None:
+    def _meet_other_cluster(self, step: Step, sender: NodeId, ping: packets.Ping) -> None:
         """The members of the smaller cluster are told, or else of the one with the greater id."""
         if not self._opens or not self.cluster:
             return
@@ -422,7 +400,7 @@ class Leased:
             )
             step.notify(Waiting(self.group, (sender.name,), why, step.now))
 
-    def _on_pong(self, step: Step, sender: NodeId, pong: Pong) -> None:
+    def _on_pong(self, step: Step, sender: NodeId, pong: packets.Pong) -> None:
         self._learn_and_ask(step, pong.hint)
         self.liveness.answered(sender.name, pong)
         replica = self.replica
@@ -432,14 +410,16 @@ class Leased:
             and pong.replica in configuration.replicas
             and pong.serves < configuration.number
         ):
-            first = Next(configuration, replica.initial)
-            self._post(step, (sender.name,), Install(self.group, self.cluster, first))
+            first = packets.Next(configuration, replica.initial)
+            self._post(step, (sender.name,), packets.Install(self.group, self.cluster, first))
 
-    def _on_offer(self, step: Step, sender: NodeId, offer: Offer) -> None:
+    def _on_offer(self, step: Step, sender: NodeId, offer: packets.Offer) -> None:
         if self.going:
             return
         self._bound, self._asked_by = READY_TICKS, offer.number
-        ready = Ready(self.group, self.cluster, offer.number, offer.ballot, self.replica.identity)
+        ready = packets.Ready(
+            self.group, self.cluster, offer.number, offer.ballot, self.replica.identity
+        )
         self._post(step, (sender.name,), ready)
 
     # --- releasing -------------------------------------------------------------------------------
@@ -471,7 +451,9 @@ class Leased:
 
 def _refuse_other_tickets(group: str, rules: Rules, persisted: Sequence[Packet]) -> None:
     """The tables of a cluster have an entry a ticket: a replica with another number would lie."""
-    ours = [one for one in persisted if isinstance(one, ReplicaRecord) and one.group == group]
+    ours = [
+        one for one in persisted if isinstance(one, packets.ReplicaRecord) and one.group == group
+    ]
     for record in ours:
         if len(record.initial) != rules.tickets:
             raise UsageError(
