@@ -43,6 +43,7 @@ retain = 1024
 retain_size = "4MiB"
 heartbeat = "20ms"
 suspicion_limit = "500ms"
+state = false
 
 [workload]
 senders = ["n1", "n2"]

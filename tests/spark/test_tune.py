@@ -37,7 +37,8 @@ TUNE = Tune(
 
 def failed_share(document: dict[str, Any], seed: int) -> float:
     answers = StatusAnswers()
-    Simulation(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
+    scenario = parse_scenario(document)
+    Simulation(scenario, seed, families=answers.watch(scenario)).run()
     assert answers.failed_share is not None
     return answers.failed_share
 
@@ -63,7 +64,13 @@ def test_families_that_share_a_machine_still_share_it_when_watched() -> None:
         return [tuple(plan.group for plan in served) for _, served in by_machine(plans)]
 
     assert machines(FAMILIES) == [("total", "sequenced", "atomic"), ("fifo",)]
-    assert machines(StatusAnswers().watch(FAMILIES)) == machines(FAMILIES)
+    assert machines(StatusAnswers().watch(parse_scenario(DOCUMENT))) == machines(FAMILIES)
+
+
+def test_the_status_answers_of_a_family_from_elsewhere_are_counted() -> None:
+    options = {"fan_out": 3, "hops": 2, "transport": "status", "tickets": 2, "lease": "400ms"}
+    ring = {**DOCUMENT, "family": "ordercast.studies.published_ring:FAMILY", "options": options}
+    assert 0 <= failed_share({**ring, "duration": "1s", "quiet": "1s"}, 1) < 1
 
 
 def test_settings_that_depend_on_the_round_follow_it() -> None:

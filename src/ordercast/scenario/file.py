@@ -110,7 +110,7 @@ def _keys_of_faults(given: Any) -> Iterator[Finding]:
             what = unknown_word("word", kind, FAULTS)
             yield ("fault", index, "kind"), f"fault[{index + 1}].kind: {what}"
             return
-        for key in table.keys() - {"kind"} - keys[kind]:
+        for key in sorted(table.keys() - {"kind"} - keys[kind]):
             if owners := [other for other, own in keys.items() if key in own]:
                 what = f"{key} belongs to {' and '.join(owners)}"
                 yield ("fault", index, key), f"fault {index + 1} ({kind}): {what}"

@@ -53,7 +53,7 @@ def lake_frame(spark: Any, lake: Path) -> Any:
 
 def runs_frame(spark: Any, lake: Path) -> Any:
     """One row a run: what produced it. The fields of `GroupTimes` are read from the options of the
-    same names; null: the run has none."""
+    same names; null: the scenario does not name it, or has none."""
     rows = [_header_row(read_header(folder)) for folder in _complete(lake)]
     return spark.createDataFrame(rows, RUNS_SCHEMA)
 

@@ -33,7 +33,6 @@ from ordercast.check.promise import NotAsked, promises_with
 from ordercast.check.verdict import Answer
 from ordercast.errors import DiskError, UsageError
 from ordercast.levels import choose
-from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import Simulation
 from ordercast.spark.experiment import Trial
@@ -154,7 +153,7 @@ def _run(trial: Trial, out: Path, traces: str) -> Manifest:
     scenario = parse_scenario(settled(trial.document, trial.seed))
     sink = MemorySink()
     answers = StatusAnswers()
-    world = Simulation(scenario, trial.seed, sink=sink, families=answers.watch(FAMILIES))
+    world = Simulation(scenario, trial.seed, sink=sink, families=answers.watch(scenario))
     outcome = world.run()
     header = msgspec.structs.replace(outcome.header, run=trial.id)
     trace = Trace(header, sink.rows)

@@ -42,8 +42,10 @@ from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
+from ordercast.levels import find_family
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
+from ordercast.scenario.schema import Scenario
 from ordercast.settings import convert
 from ordercast.sim.world import Simulation
 from ordercast.types import NodeId
@@ -78,11 +80,13 @@ class StatusAnswers:
         """None: the run had no status sends."""
         return self.failed / self.told if self.told else None
 
-    def watch(self, families: dict[str, Family]) -> dict[str, Family]:
-        """The families, with machines whose answers are counted here.
+    def watch(self, scenario: Scenario) -> dict[str, Family]:
+        """The families that it may name, with machines whose answers are counted here.
 
         Families that share a machine are known by their common `build`, so it is wrapped once.
         """
+        words = map(scenario.family_of, scenario.groups())
+        families = FAMILIES | {word: find_family(word) for word in words}
         builds = {family.build: self._watched_build(family.build) for family in families.values()}
         return {name: one._replace(build=builds[one.build]) for name, one in families.items()}
 
@@ -90,11 +94,15 @@ class StatusAnswers:
         def build(
             me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
         ) -> list[Machine]:
-            return [self._watched(machine) for machine in unwatched(me, plans, chance, records)]
+            machines = unwatched(me, plans, chance, records)
+            for machine in machines:
+                if StatusResult in machine.takes:
+                    self._watch(machine)
+            return machines
 
         return build
 
-    def _watched(self, machine: Machine) -> Machine:
+    def _watch(self, machine: Machine) -> None:
         take = machine.on
 
         def on(step: Step, given: Input) -> None:
@@ -105,7 +113,6 @@ class StatusAnswers:
 
         # On this one object: a machine around the machine would cost every packet a call.
         vars(machine)["on"] = on
-        return machine
 
 
 def settled(document: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -166,7 +173,8 @@ def put(document: dict[str, Any], key: str, value: Any) -> None:
 
 def _failed_share(document: dict[str, Any], seed: int) -> float:
     answers = StatusAnswers()
-    outcome = Simulation(parse_scenario(document), seed, families=answers.watch(FAMILIES)).run()
+    scenario = parse_scenario(document)
+    outcome = Simulation(scenario, seed, families=answers.watch(scenario)).run()
     if outcome.error is not None:
         raise RuntimeError(f"a pilot broke: {outcome.error}")
     if answers.failed_share is None:
