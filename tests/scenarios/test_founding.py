@@ -54,6 +54,15 @@ kind = "restart"
 nodes = ["n1"]
 for = "500ms"
 """
+CUT_OFF = """
+[options]
+tickets = 1
+[[fault]]
+at = "{at}ms"
+kind = "partition"
+nodes = ["n1"]
+for = "6s"
+"""
 
 
 def play(folder: Path, seed: int, family: str, processes: int, expect: int, text: str) -> Simulated:
@@ -90,3 +99,13 @@ def test_one_that_was_cut_off_alone_joins_the_others_when_it_restarts(
     run = play(tmp_path, seed, family, 3, 2, ALONE)
     views = [members for process, members in views_after(run, 6) if process == "n1"]
     assert views == ["n1 n2 n3"]
+
+
+@pytest.mark.parametrize("at", range(100, 1000, 200))
+def test_one_that_is_cut_off_while_it_begins_a_cluster_begins_the_only_one(
+    at: int, tmp_path: Path
+) -> None:
+    """The others have promised their votes, and wait for it: no ticket has two owners."""
+    run = play(tmp_path, 1, "causal", 3, 2, CUT_OFF.format(at=at))
+    first = {row.process for row in run.trace.rows if row.kind == "deliver"}
+    assert first == {"n1", "n2", "n3"}

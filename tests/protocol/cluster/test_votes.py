@@ -25,6 +25,7 @@ def meet(*all_of_them: Votes, rounds: int = 3) -> None:
     for _ in range(rounds):
         for one in all_of_them:
             one.round()
+            one.may_begin()
             for other in all_of_them:
                 if other is not one:
                     tell(one, other)
@@ -38,7 +39,7 @@ def test_the_first_by_name_of_so_many_begins() -> None:
     n1, n2, n3 = votes("n1"), votes("n2"), votes("n3")
     meet(n2, n3)
     assert founders(n1, n2, n3) == []
-    meet(n3, n2, n1)
+    meet(n3, n2, n1, rounds=4)
     assert founders(n1, n2, n3) == ["n1"]
 
 
@@ -63,14 +64,47 @@ def test_who_favours_one_favours_no_other_until_that_one_does() -> None:
 
 
 def test_a_vote_is_free_when_its_favourite_is_silent_for_long_or_restarts() -> None:
+    """n1 had too few votes to begin, so nobody has promised it anything."""
     n1, n2, n3, n4 = votes("n1"), votes("n2"), votes("n3"), votes("n4")
-    meet(n1, n2, n3, n4)
+    meet(n1, n2)
     meet(n2, n3, n4, rounds=2 * PATIENCE)
     assert founders(n2, n3, n4) == []
     meet(n2, n3, n4, rounds=BINDING * PATIENCE)
     assert founders(n2, n3, n4) == ["n2"]
     tell(votes("n2", incarnation=1), n3)
     assert n3.favours == NodeId("n2", 1)
+
+
+def test_one_that_may_have_begun_keeps_the_votes_that_were_promised_to_it() -> None:
+    """n1 is cut off. With these votes it begins, now or before: nobody else knows."""
+    n1, n2, n3, n4 = votes("n1"), votes("n2"), votes("n3"), votes("n4")
+    meet(n1, n2, n3, n4)
+    assert founders(n1) == ["n1"]
+    meet(n2, n3, n4, rounds=10 * BINDING * PATIENCE)
+    assert founders(n2, n3, n4) == []
+    on, why = n2.waits_for()
+    assert on == ("n1",)
+    assert why.startswith("n1 may have begun the group, and is silent.")
+    again = votes("n1", incarnation=1)
+    meet(again, n2, n3, n4, rounds=4)
+    assert founders(again, n2, n3, n4) == ["n1"]
+
+
+def test_votes_that_nobody_promised_do_not_suffice() -> None:
+    """n1 hears that the others favour it, and they do not hear that it counts on them."""
+    n1, n2, n3 = votes("n1"), votes("n2"), votes("n3")
+    for other in (n2, n3):
+        tell(n1, other)
+        tell(other, n1)
+    assert not n1.question("g", False).promise, "it is not asked to begin yet"
+    assert founders(n1) == []
+    assert n1.question("g", False).promise
+    tell(n1, n2)
+    tell(n2, n1)
+    assert founders(n1) == [], "three are expected"
+    tell(n1, n3)
+    tell(n3, n1)
+    assert founders(n1) == ["n1"]
 
 
 def test_votes_that_are_old_do_not_count() -> None:
@@ -125,9 +159,11 @@ def test_one_that_may_not_begin_keeps_nobody_from_it() -> None:
     assert founders(n1, n2, n3) == ["n2"]
 
 
+@pytest.mark.parametrize("is_cut_off", [False, True])
 @pytest.mark.parametrize("seed", range(200))
-def test_two_never_begin_with_more_than_half_of_all(seed: int) -> None:
-    """Datagrams are lost, late and double; who began answers, and is heard sooner or later."""
+def test_two_never_begin_with_more_than_half_of_all(seed: int, is_cut_off: bool) -> None:
+    """Datagrams are lost, late and double. Who began answers, and is heard sooner or later; or it
+    is cut off from then on."""
     chance = Random(seed)
     count = chance.randint(3, 6)
     nodes = [votes(f"n{number}", count // 2 + 1) for number in range(1, count + 1)]
@@ -149,6 +185,8 @@ def test_two_never_begin_with_more_than_half_of_all(seed: int) -> None:
         for at, one, other, ask in list(underway):
             if at <= now:
                 underway.remove((at, one, other, ask))
+                if other in began and is_cut_off:
+                    continue
                 if other in began and chance.random() > loss and one in nodes:
                     nodes = [each for each in nodes if each is not one or each in began]
                 elif other in joining:

@@ -12,10 +12,12 @@ large groups too.
            fewer. An only updater begins by itself: what others could have is its own.
   open     Nobody lists members. One that may found by itself does so at once. Otherwise those that
            may found together (kernel/founding.py) favour one of them, the first by name that they
-           hear of, and it begins when enough of them favour it, for its own entry and for those of
-           all that it counts. Who favours one favours no other
-           until that one favours another itself, is replaced by its next incarnation, or is silent
-           for longer than a vote counts: so two cannot begin by the same votes.
+           hear of. When enough of them favour it, for its own entry and for those of all that it
+           counts, it asks them for a promise; it begins when enough have promised. A member that
+           favours another is free again if that one favours another itself, is replaced by its
+           next incarnation, or is silent for longer than a vote counts. One that has promised is
+           not freed by silence: the other may have begun, cut off. So two cannot begin by the same
+           votes.
 
 What is known of others is forgotten after a while, or a newcomer that hears but is not heard would
 count all that ever restart.
@@ -164,6 +166,7 @@ class _Newcomer(NamedTuple):
 
     node: NodeId
     favours: NodeId | None
+    promise: bool
     entry: FoundingRule  # with whom it would found the group
     at: int  # round of ours
 
@@ -182,6 +185,8 @@ class Votes:
         self._may_vote = entry.expect > 0 or len(entry.last) > 1
         self.favours: NodeId | None = me if self._may_vote else None
         self._favoured_at = 0  # the round in which it spoke last, or became our favourite
+        self._has_promised = False  # to favour no other, for it may have begun
+        self._wants_promises = False  # we would begin
 
     def heard(self, sender: NodeId, ask: Ask) -> None:
         known = self._newcomers.pop(sender.name, None)
@@ -189,7 +194,7 @@ class Votes:
             self._newcomers[sender.name] = known
             return
         entry = FoundingRule(expect=ask.expect, last=ask.last)
-        newcomer = _Newcomer(sender, ask.favours, entry, self._now)
+        newcomer = _Newcomer(sender, ask.favours, ask.promise, entry, self._now)
         self._newcomers[sender.name] = newcomer
         if len(self._newcomers) > MOST_NEWCOMERS:
             del self._newcomers[next(iter(self._newcomers))]
@@ -198,15 +203,17 @@ class Votes:
         if sender.name == self.favours.name:
             self._favoured_at = self._now
             if sender != self.favours:
-                self.favours = self._me  # it restarted, and knows of no votes
+                self._favour(self._me)  # it restarted, and knows of no votes
             elif ask.favours is not None and ask.favours != sender:
                 self._favour(ask.favours)
+            elif sender != self._me:
+                self._has_promised = self._has_promised or ask.promise
         if self.favours == self._me and sender.name < self._me.name and self._is_able(newcomer):
             self._favour(sender)
 
     def _favour(self, node: NodeId) -> None:
         if node.name != self._me.name or node == self._me:
-            self.favours, self._favoured_at = node, self._now
+            self.favours, self._favoured_at, self._has_promised = node, self._now, False
 
     def _is_equal(self, other: _Newcomer) -> bool:
         """Whether it may found the group with us: both expect the same, or were in it."""
@@ -227,33 +234,40 @@ class Votes:
             if newcomer.at > self._now - self._rounds:
                 break
             del self._newcomers[name]
-        if self._may_vote and self._favoured_at <= self._now - self._rounds:
-            self.favours, self._favoured_at = self._me, self._now
+        is_silent = self._favoured_at <= self._now - self._rounds
+        if self._may_vote and is_silent and not self._has_promised:
+            self._favour(self._me)
 
     def stalled(self) -> None:
         """The votes may have gone to another."""
         self._newcomers.clear()
 
-    def _supporters(self) -> dict[str, FoundingRule]:
+    def _supporters(self, *, promised: bool) -> dict[str, FoundingRule]:
+        """Who favours us, and has promised to favour no other."""
         since = self._now - self._patience
         favour_us = {
             one.node.name: one.entry
             for one in self._newcomers.values()
             if one.favours == self._me and one.at > since and self._is_equal(one)
+            if one.promise or not promised
         }
         return {self._me.name: self._entry, **favour_us}
 
     def may_begin(self) -> bool:
-        if self._entry.founds:
-            return True
+        """Not asked before it is time to begin: who has promised to wait for us waits for long."""
+        self._wants_promises = self._has_enough(promised=False)
+        return self._entry.founds or self._has_enough(promised=True)
+
+    def _has_enough(self, *, promised: bool) -> bool:
         if self.favours != self._me:
             return False
-        entries = self._supporters()
+        entries = self._supporters(promised=promised)
         return self._me.name in founders_of(entries, lambda one, some: suffices(entries[one], some))
 
     def question(self, group: str, state: bool) -> Ask:
         last = self._entry.last[:MOST_LAST] if len(self._entry.last) > 1 else ()
-        return Ask(group, state, (), self.favours, self._entry.expect, last)
+        promise = self._wants_promises if self.favours == self._me else self._has_promised
+        return Ask(group, state, (), self.favours, self._entry.expect, last, promise)
 
     def favourite(self) -> tuple[str, ...]:
         if self.favours is None:
@@ -266,6 +280,12 @@ class Votes:
 
     def waits_for(self) -> tuple[tuple[str, ...], str]:
         entry, here = self._entry, tuple(sorted(self._newcomers))[:MOST_WAITED_FOR]
+        is_silent = self._favoured_at <= self._now - self._patience
+        if self._has_promised and self.favours is not None and is_silent:
+            return (self.favours.name,), (
+                f"{self.favours} may have begun the group, and is silent. If it is gone for good, "
+                "restart this node"
+            )
         if len(entry.last) > 1:
             others = tuple(name for name in entry.last if name != self._me.name)
             return others[:MOST_WAITED_FOR], (

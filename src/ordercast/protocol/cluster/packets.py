@@ -200,6 +200,9 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
     favours: NodeId | None = None
     expect: Count = 0
     last: Annotated[tuple[Name, ...], Meta(max_length=MOST_LAST)] = ()
+    # It favours itself, and enough others favour it: they should promise to favour no other. It
+    # favours another: it has promised that.
+    promise: bool = False
 
 
 class Welcome(Packet, frozen=True, tag="causal.welcome"):
