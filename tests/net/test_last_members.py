@@ -68,6 +68,20 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         members.note("orders", ["n1"])
 
 
+def test_what_cannot_be_written_is_not_dropped(tmp_path: Path) -> None:
+    members = LastMembers(tmp_path, failing)
+    members.note("orders", ["n1", "n2"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(members, "_write", full)
+        with pytest.raises(DiskError):
+            members.drop("n2")
+        with pytest.raises(DiskError):
+            members.forget()
+    assert members.of("orders") == ("n1", "n2")
+    assert members.drop("n2") == ["orders"]
+    assert LastMembers(tmp_path, failing).of("orders") == ("n1",)
+
+
 def told(members: LastMembers, *news: object) -> None:
     """One step of a machine says this."""
     step = Step(0)
@@ -121,6 +135,8 @@ async def let_nobody_in(cluster: Cluster, level: Level) -> None:
         assert isinstance(first.ended, DiskError)
     assert LastMembers(cluster.folder / "n1", failing).of("orders") == ("n1",)
     assert n1.state is NodeState.BROKEN
+    assert "n1 stops: the disk is full" in cluster.log.text
+    assert "broke" not in cluster.log.text, "it is no bug of a machine"
     with pytest.raises(TimeoutError):
         await second.ready(timeout=1)
 
@@ -130,6 +146,25 @@ async def test_a_fifo_member_that_cannot_remember_another_has_not_let_it_in(
     cluster: Cluster,
 ) -> None:
     await let_nobody_in(cluster, OPEN["fifo"])
+
+
+@live
+async def test_a_member_of_an_ordered_group_that_cannot_remember_another_stops(
+    cluster: Cluster,
+) -> None:
+    """All its groups end, and nothing more is sent: the others go on as after a crash."""
+    n1, first = await found(cluster, OPEN["total"])
+    other = n1.join("prices", OPEN["fifo"])
+    await other.ready()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(n1._last_members, "_write", full)
+        _, second = await enter(cluster, "n2", n1, OPEN["total"])
+        await until(lambda: not first.is_open and not other.is_open)
+    assert isinstance(first.ended, DiskError)
+    assert isinstance(other.ended, DiskError)
+    assert n1.state is NodeState.BROKEN
+    assert "broke" not in cluster.log.text
+    await until(lambda: [member.name for member in second.members] == ["n2"])
 
 
 @live

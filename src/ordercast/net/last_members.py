@@ -101,16 +101,23 @@ class LastMembers:
     def drop(self, name: str) -> list[str]:
         """This node will not come back. Returns the groups in which it does not count any more."""
         groups = [group for group, names in self._known.items() if name in names]
-        for group in groups:
-            self._known[group] = [one for one in self._known[group] if one != name]
         if groups:
-            self._write()
+            without = {each: [one for one in self._known[each] if one != name] for each in groups}
+            self._replace({**self._known, **without})
         return groups
 
     def forget(self) -> None:
         """Another incarnation begins, which was in no group."""
-        self._known = {}
-        self._write()
+        self._replace({})
+
+    def _replace(self, known: dict[str, list[str]]) -> None:
+        """DiskError: nothing has changed."""
+        before, self._known = self._known, known
+        try:
+            self._write()
+        except DiskError:
+            self._known = before
+            raise
 
     def close(self) -> None:
         """What is not written yet is written now, if that can be done."""
