@@ -329,6 +329,17 @@ def test_file_names_say_something() -> None:
     assert not [said for path in paths for said in empty_file_name(path)]
 
 
+def test_a_class_name_means_one_thing() -> None:
+    """Packets may share a name with others: traces have it, and their tag names the family."""
+    places: dict[str, list[str]] = {}
+    for path in python_files("src"):
+        if path.name != "packets.py":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 def test_no_file_mentions_a_machine_or_a_registry() -> None:
     here, found = places_here(), []
     for path in tracked_files():
