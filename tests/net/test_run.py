@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.net.nodes import PATIENT, QUICK, Cluster, data_of, limit, live, until, view_of
+from tests.net.nodes import (
+    PATIENT,
+    QUICK,
+    Cluster,
+    data_of,
+    limit,
+    live,
+    place_of,
+    until,
+    view_of,
+)
 from tests.net.ordered import QUICK as ORDERED
 
 from ordercast import Causal, Fifo, GroupClosed, Message, OrdercastError, Together, UsageError, View
@@ -162,6 +172,28 @@ async def test_a_member_that_does_not_read_has_no_state(cluster: Cluster) -> Non
         n1.join("orders", ORDERED, ["n1"], read=False, **hooks)
     with pytest.raises(UsageError, match="a member with read=False has none"):
         n1.join("novel", Causal(updaters=["n1"], state=True), read=False)
+
+
+@live
+async def test_a_newcomer_gets_the_state_of_a_member_that_reads(cluster: Cluster) -> None:
+    """n1 is the first of the group by name and only sends: it has no state to give."""
+    n1 = await cluster.open("n1")
+    producer = n1.join("orders", ORDERED, read=False)
+    await producer.ready()
+    given: list[bytes] = []
+    runs = []
+    for count, name in enumerate(("n2", "n3"), 2):
+        node = await cluster.open(name, seeds=[place_of(n1)])
+        state = name.encode()
+        group = node.join("orders", ORDERED, snapshot=lambda s=state: s, restore=given.append)
+        runs.append((group, asyncio.create_task(group.run(lambda item: None))))
+        await until(lambda count=count: len(producer.members) == count)
+        await group.ready()
+    await until(lambda: given)
+    assert given == [b"n2"], "n2 got none, for nobody had one"
+    for group, reading in runs:
+        await group.leave()
+        await reading
 
 
 # --- hooks that raise --------------------------------------------------------------------------

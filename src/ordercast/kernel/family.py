@@ -152,6 +152,8 @@ class StateTransfer(NamedTuple):
     needed: Callable[[Any], bool]  # by options: whether the application must provide it
     possible: Callable[[Any], bool]  # whether it may
     hint: str = ""  # what makes it possible
+    # The options of a member that does not read its group, and so has no state to give.
+    unread: Callable[[Any], Any] = lambda options: options
 
 
 def _everybody(plan: Plan, name: str) -> bool:

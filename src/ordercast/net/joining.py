@@ -73,6 +73,8 @@ def plan_of(
     if unfit := family.objection(name, options, wanted.members):
         raise UsageError(unfit.why)
     _check_hooks(name, family, options, hooks)
+    if not hooks.reads and family.state is not None:
+        options = family.state.unread(options)
     if hooks.vote is not None and family.formation is not None:
         options = family.formation.asking(options)
     entry = None

@@ -90,4 +90,4 @@ class Handover:
         if given.state is not None and self._restore is not None:
             self._restore(given.state)
         elif self._restore is not None:
-            log.warning("%s begins without the state that others have", given.group)
+            log.warning("%s begins without a state: who took this member in has none", given.group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.protocol.newtop.forming_table import (
     known,
@@ -200,6 +201,46 @@ def test_a_name_that_nobody_listed_joins_with_the_state(family: Family) -> None:
     assert seen(stage, "n2") == ["n1 n2", "n1 n2 n3"], "nobody sees fewer members for a moment"
 
 
+def without_state(stage: Stage, *names: str) -> None:
+    """The applications of these members have none to give."""
+    stage.plans = tuple(
+        plan._replace(options=msgspec.structs.replace(plan.options, gives_state=False))
+        if plan.members[0] in names
+        else plan
+        for plan in stage.plans
+    )
+
+
+@pytest.mark.parametrize("anchor", ["n1", "n2", "n3"])
+def test_a_member_that_has_a_state_gives_it_whoever_is_first(anchor: str) -> None:
+    names = {"n1": FOUNDS, "n2": JOINS, "n3": JOINS, "n4": JOINS}
+    stage = open_stage(names)
+    without_state(stage, "n1", "n2")
+    stage.enter("n1")
+    run(stage, 3)
+    for name in ("n2", "n3"):
+        stage.enter(name, "n1")
+        run(stage, 14)
+    assert view_of(stage, "n1")[1] == "n1 n2 n3"
+    before = len(stage.log)
+    stage.enter("n4", anchor)
+    run(stage, 20)
+    assert {view_of(stage, name)[1] for name in names} == {"n1 n2 n3 n4"}
+    wanted = [who for who, what in stage.log[before:] if isinstance(what, StateWanted)]
+    assert wanted == [NodeId("n3")]
+
+
+def test_if_nobody_has_a_state_the_last_member_takes_others_in() -> None:
+    stage = open_stage({"n1": FOUNDS, "n2": JOINS, "n3": JOINS})
+    without_state(stage, "n1", "n2")
+    stage.enter("n1")
+    run(stage, 3)
+    for name in ("n2", "n3"):
+        stage.enter(name, "n1")
+        run(stage, 14)
+    assert {view_of(stage, name)[1] for name in stage.actors} == {"n1 n2 n3"}
+
+
 def test_several_join_at_once_in_one_formation() -> None:
     stage = founded("n1 n2", more="n3 n4 n5")
     for name, anchor in (("n3", "n1"), ("n4", "n2"), ("n5", "n2")):
@@ -243,12 +284,14 @@ def test_a_new_incarnation_comes_back_by_itself() -> None:
 
 
 def test_another_level_or_founder_is_told_once() -> None:
-    stage = open_stage({"n1": FoundingRule(founds=True, founder="n1"), "n2": JOINS})
+    stage = open_stage(
+        {"n1": FoundingRule(founds=True, founder="n1"), "n2": FoundingRule(founder="n3")}
+    )
     stage.enter("n1")
     stage.enter("n2", "n1")
     run(stage, 40)
     assert len(refusals(stage, "n2")) == 1
-    assert "founder is unknown here and n1 there" in refusals(stage, "n2")[0]
+    assert "founder is n3 here and n1 there" in refusals(stage, "n2")[0]
     assert view_of(stage, "n1") == ("n1.0.1", "n1")
 
 

@@ -73,7 +73,11 @@ FAMILY = Family(
         asks=lambda options: options.invitations == "ask",
         asking=lambda options: msgspec.structs.replace(options, invitations="ask"),
     ),
-    state=StateTransfer(needed=lambda options: False, possible=lambda options: True),
+    state=StateTransfer(
+        needed=lambda options: False,
+        possible=lambda options: True,
+        unread=lambda options: msgspec.structs.replace(options, gives_state=False),
+    ),
 )
 SEQUENCED = FAMILY._replace(
     name="sequenced",

@@ -10,9 +10,11 @@ Rules.
     larger view.
  5. In an open group a member of no formation asks one that is in the group. That one tells the
     first of its view, which re-forms the group with its view and all that have asked meanwhile,
-    whatever `reform` is. It needs no answer of its view: who is not there is about to be excluded.
-    The formation fails rather than leave one of its view behind. After a failure it takes in one at
-    a time, and one with which that fails waits ever longer: so none keeps the others out.
+    whatever `reform` is. If it has no state to give, it passes that on to the next of its view, and
+    so does that one; the last does it in any case. It needs no answer of its view: who is not there
+    is about to be excluded. The formation fails rather than leave one of its view behind. After a
+    failure it takes in one at a time, and one with which that fails waits ever longer: so none
+    keeps the others out.
 
 What it does not do: invite. Methods that decide so return the members to invite, or None; the
 caller (`formation.py`) knows whether a vote is under way. The current epoch is given to the calls
@@ -231,14 +233,20 @@ class Gathering:
     # --- members that join an open group --------------------------------------------------------
 
     def welcome(self, step: Step, sender: NodeId, packet: Please, current: GroupEpoch) -> None:
-        """A member of no formation wants to be taken in. The first of our view does that."""
+        """A member of no formation wants to be taken in. The first of our view does that, or the
+        first that has a state to give."""
         joiner = packet.joiner or sender
         view = current.views.members
+        place = view.index(self.me)
+        is_passed_on = packet.joiner is not None and place and sender == view[place - 1]
         if any(joiner <= one for one in view if one.name == joiner.name):
             return  # it is in it, or another incarnation of its name
-        if view[0] != self.me:
+        if place and not is_passed_on:
             if packet.joiner is None:
                 step.send(view[0], Please(self.plan.group, joiner))
+            return
+        if not self.options.gives_state and place + 1 < len(view):
+            step.send(view[place + 1], Please(self.plan.group, joiner))
             return
         if step.now < self._setbacks.get(joiner, (0, 0))[1]:
             return

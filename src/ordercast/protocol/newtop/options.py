@@ -9,7 +9,7 @@ from msgspec import Meta
 from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
-PERSONAL = frozenset({"invitations"})
+PERSONAL = frozenset({"invitations", "gives_state"})
 """Options that need not be the same at all members."""
 
 
@@ -24,6 +24,8 @@ class NewtopOptions(Level, frozen=True, kw_only=True):
     reform: Literal["ask", "auto"] = "ask"
     # Whether the application votes on invitations.
     invitations: Literal["accept", "ask"] = "accept"
+    # Whether the application can give its state to members that join.
+    gives_state: bool = True
 
     def __post_init__(self) -> None:
         take_units(self)
