@@ -54,7 +54,7 @@ def test_who_may_found_depends_on_all_that_are_there() -> None:
         stage.enter(name, *(other for other in entries if other != name))
     run(stage, 60)
     assert not any(isinstance(one.packet, Invite) for one in posted(stage))
-    why = "some of these may not found it, for they were in it with others"
+    why = "some of these wait for others that may have it"
     assert waits(stage, "n2")[-1] == (("n3", "n4"), f"nobody is in 'g' yet: {why}")
 
 

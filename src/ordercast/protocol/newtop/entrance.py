@@ -204,7 +204,7 @@ class Entrance:
         if self.bound_to and self.bound_to not in [one.name for one in members]:
             return f"{self.bound_to} may have founded it"
         if self._may_found(members):
-            return "some of these may not found it, for they were in it with others"
+            return "some of these wait for others that may have it"
         if len(entry.last) > 1:
             return f"founding it again takes more than half of {' '.join(entry.last)}"
         if entry.expect:
