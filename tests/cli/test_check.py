@@ -196,6 +196,20 @@ def test_a_killed_incarnation_that_a_later_one_follows_has_crashed(tmp_path: Pat
     assert trace.header.ending == "finished"
 
 
+@pytest.mark.parametrize("name", ["n1.rows", "one.history"])
+def test_what_spark_does_not_read_is_judged_without_it_and_says_so(
+    ordercast, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    if name == "n1.rows":
+        write_rows(path, *SENT, (0, 5, "stop"))
+        path = tmp_path
+    else:
+        path.write_text("run x ending=finished\nn1 join\n")
+    ran = ordercast("check", path, "--laws", "fifo", "--engine", "spark")
+    assert (ran.code, ran.err) == (0, f"{path}: no lake, so it is judged without Spark\n")
+
+
 def test_rows_that_cannot_be_judged_are_rejected_with_what_to_do(ordercast, tmp_path: Path) -> None:
     file = tmp_path / "n1.rows"
     write_rows(file, *SENT)

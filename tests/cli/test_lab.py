@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli.lab import exit_code
+from ordercast.cli.lab import exit_code, print_results
 from ordercast.spark.trials import Manifest
 from ordercast.trace.parquet import load_pyarrow
 
@@ -60,6 +60,12 @@ def test_laws_that_were_not_asked_are_counted_and_named(ordercast, tmp_path: Pat
     assert [json.loads(line)["not_asked"] for line in told] == [2, 2]
     table = load_pyarrow().parquet.read_table(tmp_path / "out" / "results.parquet")
     assert table.column("not_asked").to_pylist() == ["completeness; causal"] * 4
+
+
+def test_a_setting_in_brackets_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"variant": "R4 [eager]"}
+    print_results([Manifest(id="r", place=0, seed=1, settings=settings, ending="finished")])
+    assert "R4 [eager]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

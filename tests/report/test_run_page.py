@@ -26,12 +26,20 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_the_command_writes_the_page_of_a_lake(
-    lake: Path, capsys: pytest.CaptureFixture[str]
+    lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["report", str(lake)]) == 0
-    assert capsys.readouterr().out.strip() == str(lake / "report.html")
+    monkeypatch.chdir(lake)
+    assert main(["report", "."]) == 0
+    assert capsys.readouterr().out.strip() == "report.html"
     html = (lake / "report.html").read_text(encoding="utf-8")
-    for words in ("kept every law", "n2 leaves g", "n2 joins g", "n4 joins g", "disjoint-views"):
+    for words in (
+        f"ordercast: {lake.name}",
+        "kept every law",
+        "n2 leaves g",
+        "n2 joins g",
+        "n4 joins g",
+        "disjoint-views",
+    ):
         assert words in html
 
 

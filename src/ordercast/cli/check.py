@@ -94,7 +94,11 @@ def _judged_runs(arguments: argparse.Namespace, laws: list[str] | None) -> Itera
     path, family = arguments.lake, arguments.family
     if path.suffix == SUFFIX and path.is_file():
         raise UsageError(f"{path} has the rows of one node: give the folder with those of all")
-    if holds_row_files(path):
+    of_live_nodes = holds_row_files(path)
+    in_lake = not of_live_nodes and path.suffix != HISTORY
+    if arguments.engine == "spark" and not in_lake:
+        screen.stderr().print(f"{path}: no lake, so it is judged without Spark", markup=False)
+    if of_live_nodes:
         if family is None and laws is None:
             raise UsageError(
                 f"{path}: rows of live nodes do not say which family ran: give --family, such as "
@@ -105,7 +109,7 @@ def _judged_runs(arguments: argparse.Namespace, laws: list[str] | None) -> Itera
         return _judged(traces, laws, _promises(arguments))
     if family is not None:
         raise UsageError(f"--family is for {SUFFIX} files, and there is none: {path}")
-    if arguments.engine == "spark" and path.suffix != HISTORY:
+    if arguments.engine == "spark" and in_lake:
         return _judged_by_spark(arguments, laws)
     return _judged(_traces(path), laws, PROMISES)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from ordercast.check.promise import not_asked_in
@@ -139,7 +140,7 @@ def _table(combinations: list[Any]) -> Table:
         table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
     for each in combinations:
         shown_values = [_estimate(each.metrics.get(name)) for name in shown]
-        values = [str(value) for value in each.settings.values()]
+        values = [escape(str(value)) for value in each.settings.values()]
         table.add_row(*values, str(each.runs), str(each.broken + each.failed), *shown_values)
     return table
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Group as Stack
+from rich.markup import escape
 from rich.table import Table
 
 from ordercast.cli import screen
@@ -76,7 +77,9 @@ def shown(status: dict[str, Any]) -> Stack:
         groups.add_column(column, justify="right" if column.startswith("waiting") else "left")
     for name, group in sorted(status["groups"].items()):
         waiting = f"{group['waiting_in']}{' (full)' if group['throttled'] else ''}"
-        groups.add_row(name, _who(group), _updates(group), waiting, str(group["waiting_out"]))
+        groups.add_row(
+            name, escape(_who(group)), _updates(group), waiting, str(group["waiting_out"])
+        )
     peers = Table(box=box.SIMPLE_HEAD)
     for column in ("peer", "where", "connected", "bytes underway"):
         peers.add_column(column, justify="right" if column == "bytes underway" else "left")
@@ -84,7 +87,8 @@ def shown(status: dict[str, Any]) -> Stack:
         connected = "[green]yes[/]" if peer["connected"] else "[red]no[/]"
         shown = peer["incarnation"] or name
         underway = f"{peer['link_bytes']}{' (full)' if peer.get('full') else ''}"
-        peers.add_row(shown, peer["place"] or "it dials", connected, underway)
+        # Unescaped, [fe80::1] would be a style.
+        peers.add_row(shown, escape(peer["place"] or "it dials"), connected, underway)
     refused = {key: value for key, value in status["counters"].items() if "refused" in key}
     told = ", ".join(f"{key} {value}" for key, value in sorted(refused.items())) or "nothing"
     lag = f"refused: {told}; event loop late by {status['loop_lag_seconds'] * 1000:.0f} ms"

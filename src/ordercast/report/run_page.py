@@ -27,7 +27,7 @@ from ordercast.report.sweep_page import (
     not_asked_in_short,
 )
 from ordercast.trace.lake import find_runs, read_run
-from ordercast.trace.schema import Ending, Trace
+from ordercast.trace.schema import Ending, Header, Trace
 
 RUNS_SHOWN = 20
 """The page of more would be read by nobody: `ordercast check` judges them all."""
@@ -37,42 +37,42 @@ NARRATIVE_LINES = 500
 def run_page(lake: Path) -> Page:
     """The page of the traces in a lake. TraceError: there are none."""
     folders = find_runs(lake)
-    traces = [read_run(folder) for folder in folders[:RUNS_SHOWN]]
-    runs = [judge_run(trace) for trace in traces]
-    lead, tone = _lead(traces, runs)
+    several = len(folders) > 1
+    runs: list[tuple[Header, Checked]] = []
+    sections: list[Section] = []
+    for folder in folders[:RUNS_SHOWN]:  # one trace in memory at a time
+        trace = read_run(folder)
+        judged = judge_run(trace)
+        runs.append((trace.header, judged))
+        sections += _sections(trace, judged, several=several)
     about = []
     if len(folders) > RUNS_SHOWN:
         about.append(f"The first {RUNS_SHOWN} of {len(folders)} runs.")
-    sections = [
-        section
-        for trace, judged in zip(traces, runs, strict=True)
-        for section in _sections(trace, judged, several=len(traces) > 1)
-    ]
-    return Page(f"ordercast: {lake.name}", lead, tone, about, sections)
+    return Page(f"ordercast: {lake.resolve().name}", *_lead(runs), about, sections)
 
 
-def _lead(traces: Sequence[Trace], runs: Sequence[Checked]) -> tuple[str, str]:
+def _lead(runs: Sequence[tuple[Header, Checked]]) -> tuple[str, str]:
     """How the runs went, in a sentence or two, and its tone."""
-    answers = [{one.answer for one in judged.verdicts} for judged in runs]
+    answers = [{one.answer for one in judged.verdicts} for _, judged in runs]
     wrong = sum(
-        Answer.BROKEN in found or trace.header.ending != Ending.FINISHED
-        for trace, found in zip(traces, answers, strict=True)
+        Answer.BROKEN in found or header.ending != Ending.FINISHED
+        for (header, _), found in zip(runs, answers, strict=True)
     )
     unknown = sum(Answer.UNKNOWN in found for found in answers)
-    several = len(traces) > 1
-    alone = f"The run {traces[0].header.run}"
+    several = len(runs) > 1
+    alone = f"The run {runs[0][0].run}"
     if wrong:
-        some = f"{wrong} of {len(traces)} runs" if several else alone
+        some = f"{wrong} of {len(runs)} runs" if several else alone
         return f"{some} broke a law or did not finish.", "bad"
     if unknown:
-        some = f"{unknown} of {len(traces)} runs" if several else "the run"
+        some = f"{unknown} of {len(runs)} runs" if several else "the run"
         return f"No law was broken, but not every law of {some} could be decided.", "doubt"
-    left_out = sum(bool(judged.not_asked) for judged in runs)
-    kept = f"{f'{len(traces)} runs' if several else alone} kept every law."
+    left_out = sum(bool(judged.not_asked) for _, judged in runs)
+    kept = f"{f'{len(runs)} runs' if several else alone} kept every law."
     if left_out and several:
         kept += f" {not_asked_in_short(left_out)}"
     elif left_out:
-        laws = sum(len(some.laws) for some in runs[0].not_asked)
+        laws = sum(len(some.laws) for some in runs[0][1].not_asked)
         what = "1 law" if laws == 1 else f"{laws} laws"
         kept += f" Not asked, because something failed: {what}."
     return kept, "good"
