@@ -12,10 +12,10 @@ import pytest
 
 from ordercast.errors import PeerError
 from ordercast.kernel.inputs import Acquainted
-from ordercast.net.directory import Directory, Mismatch, OwnGroup, unlike
+from ordercast.net.directory import MOST_GROUPS, Directory, Mismatch, OwnGroup, unlike
 from ordercast.types import NodeId, Waiting
 from ordercast.wire import greeting
-from ordercast.wire.groups import MOST_MEMBERS, GroupNote, Groups
+from ordercast.wire.groups import MOST_MEMBERS, MOST_NOTES, GroupNote, Groups
 
 ME = NodeId("n1")
 FIFO = {"kind": "fifo", "members": "open", "window": "64"}
@@ -93,6 +93,21 @@ def staged(test: Callable[[Stage], Any], *connected: str) -> None:
         stage.directory.close()
 
     asyncio.run(on_loop())
+
+
+def test_news_of_the_groups_that_are_remembered_counts_however_many_they_are() -> None:
+    def story(stage: Stage) -> None:
+        names = [f"world/{number}" for number in range(MOST_GROUPS + 10)]
+        for is_in in (False, True):
+            for first in range(0, len(names), MOST_NOTES):
+                some = names[first : first + MOST_NOTES]
+                notes = [GroupNote(name, **{**WAITING, "is_in": is_in}) for name in some]
+                stage.hear("n2", Groups(notes))
+        present = stage.directory.present
+        assert [present(name) for name in names[:MOST_GROUPS]] == [{"n2": True}] * MOST_GROUPS
+        assert [present(name) for name in names[MOST_GROUPS:]] == [{}] * 10
+
+    staged(story, "n2")
 
 
 # --- who hears what ----------------------------------------------------------------------------

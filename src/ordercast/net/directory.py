@@ -220,10 +220,11 @@ class Directory:
         for name in groups.left:
             told.notes.pop(name, None)
         for note in groups.notes:
-            if len(told.notes) >= MOST_GROUPS or not self._may_join(contact.name, note.name):
+            is_new = note.name not in told.notes
+            is_too_much = is_new and len(told.notes) >= MOST_GROUPS
+            if is_too_much or not self._may_join(contact.name, note.name):
                 self._contacts.incidents.count("groups_ignored")
                 continue
-            is_new = note.name not in told.notes
             told.notes[note.name] = note
             if note.name in self._own:
                 self._heard(told.node, note)

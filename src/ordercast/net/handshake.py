@@ -81,6 +81,8 @@ class Handshake:
     def become(self, us: Incarnation) -> None:
         """This node has begun another incarnation."""
         self.us = us
+        if self._watch is not None:
+            self._watch.reopened()
 
     def hello(
         self, to: NodeId | None = None, received: int = 0, newest: dict[str, int] | None = None

@@ -4,6 +4,7 @@ Rules.
  1. Somebody has met a newer incarnation of our name, or another one with our number: ours is
     abandoned, at most one every few seconds, however often it is said. So it is if an older one was
     met and we cannot know what it has done: our folder was empty, and we founded a group alone.
+    What was said of an incarnation does not count for the next one.
  2. Another node has our name: we try on, because that one may be gone and not be missed yet. After
     ten seconds in which nobody accepted us this node ends.
 """
@@ -54,6 +55,12 @@ class NameWatch:
         self._timer, self._opened_at = None, self._loop.time()
         newest, self._newest = self._newest, -1
         self._abandon(newest)
+
+    def reopened(self) -> None:
+        """The next incarnation is open: what was said until now was said of the one before. If it
+        holds for this one too, it will be said again."""
+        self.close()
+        self._timer, self._newest, self._opened_at = None, -1, self._loop.time()
 
     def taken(self, reason: str) -> None:
         """Another node has our name, and had it first."""
