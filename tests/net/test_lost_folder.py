@@ -31,6 +31,7 @@ from tests.net.test_open import OPEN, enter, found, in_every_family, say
 from ordercast import Causal, Group, Node, View
 from ordercast.errors import Abandoned, UsageError
 from ordercast.kernel.family import Level
+from ordercast.kernel.inputs import Backpressure
 from ordercast.net import asking, authority
 from ordercast.net.committer import Committer
 from ordercast.net.identity import Incarnation
@@ -57,6 +58,16 @@ async def come_back(cluster: Cluster, name: str, /, *peers: Node, **settings: ob
 
 def unable(self: Node, us: Incarnation) -> None:
     raise UsageError("the process is killed")
+
+
+async def abandon_slowly(node: Node) -> list[Callable[[], None]]:
+    """Its incarnation is over, and the next one begins when these are called."""
+    slow_disk: list[Callable[[], None]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Committer, "forget", lambda self, group, done: slow_disk.append(done))
+        node.mesh.handshake.reported(1000)
+        await until(lambda: node.state is NodeState.BROKEN)
+    return slow_disk
 
 
 async def ended(group: Group) -> None:
@@ -400,15 +411,32 @@ async def test_an_application_that_joins_in_a_loop_goes_on_after_an_abandonment(
 
 
 @live
+async def test_what_is_sent_while_its_node_begins_anew_is_refused_when_it_has(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1")
+    group = n1.join(GROUP, QUICK, ["n1"])
+    await group.ready()
+    end_of_turn = asyncio.Event()
+    slow_disk = await abandon_slowly(n1)
+    receipt = await group.send(b"too late")
+    asyncio.get_running_loop().call_soon(end_of_turn.set)
+    await end_of_turn.wait()
+    group.give(Backpressure(GROUP, True))
+    assert not receipt.stable
+    for done in slow_disk:
+        done()
+    with pytest.raises(Abandoned):
+        await receipt.wait("stable")
+    assert "Traceback" not in cluster.log.text
+
+
+@live
 async def test_a_group_can_be_left_while_its_node_begins_anew(cluster: Cluster) -> None:
     n1 = await cluster.open("n1")
     group = n1.join(GROUP, QUICK, ["n1"])
     await group.ready()
-    slow_disk: list[Callable[[], None]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Committer, "forget", lambda self, group, done: slow_disk.append(done))
-        n1.mesh.handshake.reported(1000)
-        await until(lambda: n1.state is NodeState.BROKEN)
+    slow_disk = await abandon_slowly(n1)
     await group.leave()
     assert not group.is_open
     for done in slow_disk:

@@ -145,9 +145,10 @@ class Driver:
     # --- inputs ------------------------------------------------------------------------------
 
     def room(self, group: str) -> int | None:
-        """The time, if one more batch may be submitted right now. None: none may."""
-        now = time.monotonic_ns()
-        return now if group not in self._returning and self.host.accepts(group, now) else None
+        """The time, if one more batch may be submitted right now. None: none may, as while the
+        group is joined again, or waits for the end of an incarnation that is over."""
+        now, host = time.monotonic_ns(), self.host
+        return now if group in host.seats and host.accepts(group, now) else None
 
     def submit(self, now: int, group: str, payloads: Payloads, size: int) -> Event:
         """At a time given by `room`: what was accepted at a time is made at that time."""
@@ -159,8 +160,8 @@ class Driver:
         if group in self._returning:
             self._returning[group].acts.append(lambda: self.give(group, given))
             return True
-        seat = self.host.seats.get(group)
-        return seat is not None and self.host.give(seat, given, time.monotonic_ns())
+        seat = self.host.seats.get(group)  # None: this incarnation is over
+        return seat is None or self.host.give(seat, given, time.monotonic_ns())
 
     def after(self, group: str, then: Callable[[], None]) -> None:
         """Calls `then` once all inputs that were given to the group so far have taken effect."""
