@@ -137,11 +137,20 @@ class StateWanted(msgspec.Struct, frozen=True):
 class StateGiven(msgspec.Struct, frozen=True):
     """Another member's state, to start from: later deliveries follow it.
 
-    None: other members have one, and none of them gave it in time.
+    None: other members have one, and none of them gave it in time; or one of them failed to give
+    it, and why. Then this member cannot begin.
     """
 
     group: str
     state: bytes | None
+    failure: str = ""
+
+
+class SnapshotFailed(msgspec.Struct, frozen=True):
+    """A member needed our application's state, and it could not be given. We go on; it does not."""
+
+    group: str
+    why: str
 
 
 class Updating(msgspec.Struct, frozen=True):

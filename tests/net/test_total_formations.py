@@ -8,7 +8,17 @@ import pytest
 from tests.net.nodes import Cluster, introduce, kill, live, until
 from tests.net.ordered import PATIENT, QUICK, Readers, formed, judged, part, traced
 
-from ordercast import Fifo, Invitation, NotFormed, Reformed, Subgroup, Total, UsageError, View
+from ordercast import (
+    Fifo,
+    Invitation,
+    NotFormed,
+    Reformed,
+    SnapshotFailed,
+    Subgroup,
+    Total,
+    UsageError,
+    View,
+)
 from ordercast.types import NodeId
 
 AUTO = Total(prompt_after="5ms", silence_limit="50ms", suspicion_limit="400ms", reform="auto")
@@ -193,5 +203,6 @@ async def test_a_state_that_is_too_large_is_an_error_of_its_application(cluster:
     hooks = {"snapshot": lambda: bytes(33 << 20), "restore": lambda state: None}
     group = n1.join("orders", QUICK, ["n1", "n2"], **hooks)
     n2.join("orders", QUICK, ["n1", "n2"], **hooks)
-    with pytest.raises(UsageError, match="a state has at most"):
-        await anext(group)
+    failed = await anext(group)
+    assert isinstance(failed, SnapshotFailed)
+    assert "a state has at most" in failed.why

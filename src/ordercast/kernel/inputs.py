@@ -58,11 +58,15 @@ LARGEST_STATE = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class StateProvided(Input):
-    """The application's state, which `step.ask_state` asked for; None: it has none."""
+    """The application's state, which `step.ask_state` asked for; None: it has none.
+
+    Or why it could not give it: then whoever needs it does not begin.
+    """
 
     group: str
     token: Hashable
     state: bytes | None
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from msgspec import Meta
 from ordercast.types import COUNTER_BITS
 
 Count = Annotated[int, Meta(ge=0, lt=1 << COUNTER_BITS)]
+Failure = Annotated[str, Meta(max_length=500)]
+"""Why the sender's application could not do its part."""
 Number = Annotated[int, Meta(ge=1, lt=1 << COUNTER_BITS)]
 
 

@@ -129,9 +129,12 @@ class Step:
         """Asks the application for its state at this point; it comes back as `StateProvided`."""
         self.outputs.append(StateWanted(group, token))
 
-    def give_state(self, group: str, state: bytes | None) -> None:
-        """Hands the application a state to begin with. None: others have one, and gave none."""
-        self.outputs.append(StateGiven(group, state))
+    def give_state(self, group: str, state: bytes | None, failure: str = "") -> None:
+        """Hands the application a state to begin with. None: others have one, and gave none.
+
+        With the reason for which they could not, it cannot begin.
+        """
+        self.outputs.append(StateGiven(group, state, failure))
 
     def notify(self, news: Heard) -> None:
         """Notifies the application of anything else, such as a change of its permit to send or of a

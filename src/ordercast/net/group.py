@@ -29,7 +29,7 @@ from ordercast.kernel.inputs import GIVEN_BY_HOST, Backpressure, Input
 from ordercast.kernel.outbox import AS_PLANNED, Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
-from ordercast.net.message import LARGEST_BATCH, Ejected, Handover, Hooks, as_bytes
+from ordercast.net.message import LARGEST_BATCH, Ejected, Handover, Hooks, StateMissing, as_bytes
 from ordercast.net.progress import Progress
 from ordercast.net.readiness import Readiness, waiting_text
 from ordercast.net.receipt import Receipt, Until, check_until
@@ -304,10 +304,10 @@ class Group:
 
     def _state_failed(self, error: Exception) -> None:
         if self.is_open:
-            why = OrdercastError(
-                f"{self._me} leaves {self.name!r}: its snapshot or restore raised "
-                f"{type(error).__name__}: {error}"
-            )
+            what = str(error)
+            if not isinstance(error, StateMissing):
+                what = f"its restore raised {type(error).__name__}: {error}"
+            why = OrdercastError(f"{self._me} leaves {self.name!r}: {what}")
             why.__cause__ = error
             self.node.end(self, why)
 

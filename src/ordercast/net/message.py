@@ -11,9 +11,11 @@ import msgspec
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.inputs import LARGEST_STATE, Input, StateProvided
-from ordercast.types import Invitation, NodeId, StateGiven, StateWanted
+from ordercast.types import Invitation, NodeId, SnapshotFailed, StateGiven, StateWanted
 from ordercast.wire.codec import LARGEST_PACKET
 
+FAILURE_LENGTH = 300
+"""Characters of what an application raised that another member is told."""
 log = logging.getLogger("ordercast.net")
 
 LARGEST_BATCH = LARGEST_PACKET - (1 << 20)
@@ -26,6 +28,10 @@ class GroupClosed(OrdercastError):
 
 class Ejected(OrdercastError):
     """This member was ejected from the group, because its application took nothing for too long."""
+
+
+class StateMissing(OrdercastError):
+    """The member that was asked for its application's state could not give it."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -75,8 +81,17 @@ class Handover:
             asyncio.get_running_loop().call_soon(self._give, none)
         return self._snapshot is not None
 
-    def give(self, wanted: StateWanted) -> None:
-        """The application has read so far. What it cannot hand over is its mistake."""
+    def give(self, wanted: StateWanted) -> SnapshotFailed | None:
+        """The application has read so far. What it cannot hand over costs the one who asked."""
+        try:
+            state, failure = self._made(), ""
+        except Exception as error:
+            log.exception("%s: the snapshot for another member failed", wanted.group)
+            state, failure = None, f"{type(error).__name__}: {error}"[:FAILURE_LENGTH]
+        self._give(StateProvided(wanted.group, wanted.token, state, failure))
+        return SnapshotFailed(wanted.group, failure) if failure else None
+
+    def _made(self) -> bytes | None:
         state = self._snapshot() if self._snapshot is not None else None
         if state is not None and not isinstance(state, bytes):
             raise UsageError(f"snapshot must return bytes, not {type(state).__name__}")
@@ -84,9 +99,11 @@ class Handover:
             raise UsageError(
                 f"snapshot returned {len(state)} bytes; a state has at most {LARGEST_STATE}"
             )
-        self._give(StateProvided(wanted.group, wanted.token, state))
+        return state
 
     def take(self, given: StateGiven) -> None:
+        if given.failure:
+            raise StateMissing(given.failure)
         if given.state is not None and self._restore is not None:
             self._restore(given.state)
         elif self._restore is not None:

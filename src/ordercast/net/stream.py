@@ -134,8 +134,12 @@ class GroupStream:
             item = self.inbox.take()
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
-            if isinstance(item, StateWanted | StateGiven):
-                self._hand_over(item)
+            if isinstance(item, StateWanted):
+                failed = self._handover.give(item)
+                if failed is not None:
+                    return failed
+            elif isinstance(item, StateGiven):
+                self._restore(item)
             else:
                 if isinstance(item, View):
                     self.view = item
@@ -143,13 +147,10 @@ class GroupStream:
                 return item
         return None
 
-    def _hand_over(self, item: StateWanted | StateGiven) -> None:
-        """The others wait for it: an application that fails here ends its membership at once."""
+    def _restore(self, given: StateGiven) -> None:
+        """The others wait for us: an application that fails here ends its membership at once."""
         try:
-            if isinstance(item, StateWanted):
-                self._handover.give(item)
-            else:
-                self._handover.take(item)
+            self._handover.take(given)
         except Exception as error:
             self.failed(error)
             raise

@@ -202,9 +202,9 @@ class CausalMember(Spreader[Update]):
 
     def on(self, step: Step, given: Input) -> None:
         match given:
-            case inputs.StateProvided(token=(str(name), tuple(clock)), state=state):
+            case inputs.StateProvided(token=(str(name), tuple(clock)), state=state, failure=why):
                 # The state is that of the time at which the newcomer asked for it.
-                step.send(name, Welcome(self.group, clock, clock, state), STATUS, name)
+                step.send(name, Welcome(self.group, clock, clock, state, why), STATUS, name)
             case inputs.StatusResult(token=str()) | inputs.Acquainted():
                 super().on(step, given)
             case inputs.StatusResult() | inputs.Seek() | inputs.Retire():
@@ -393,7 +393,10 @@ class CausalMember(Spreader[Update]):
             raise PeerError(f"{sender} gives a state that does not fit its clock")
         if isinstance(self.phase, Running):
             return
-        if packet.state is None and self.options.state:
+        if packet.failure:
+            why = f"{sender} could not give its state: {packet.failure}"
+            step.give_state(self.group, None, why)
+        elif packet.state is None and self.options.state:
             self.phase.welcome(
                 packet.clock
             )  # the state follows, when the application over there gives it

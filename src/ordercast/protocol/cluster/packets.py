@@ -17,7 +17,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from ordercast.errors import PeerError
-from ordercast.kernel.packet import Count, Number, Packet, Value
+from ordercast.kernel.packet import Count, Failure, Number, Packet, Value
 from ordercast.protocol.cluster.sampler import Roster
 from ordercast.protocol.tickets.entries import ENTRIES, MOST_TICKETS, Entry, Ticket, sequence_of
 from ordercast.types import NodeId, Payloads
@@ -211,6 +211,7 @@ class Welcome(Packet, frozen=True, tag="causal.welcome"):
     clock: tuple[Entry, ...]  # all up to here is before the time of the newcomer
     target: tuple[Entry, ...]  # the clock of the member that answers
     state: bytes | None = None  # the application's, at the target
+    failure: Failure = ""  # why it could not give it
 
 
 def _carried(events: list[Rumour] | list[Thin], entries: int) -> tuple[int, int, int]:

@@ -112,7 +112,7 @@ class OpenMember(FifoMember):
         elif isinstance(given, inputs.StateProvided):
             node, cut = cast(tuple[NodeId, tuple[tuple[NodeId, int], ...]], given.token)
             if node in self.peers.present:
-                step.send(node, State(self.group, [*cut], given.state))
+                step.send(node, State(self.group, [*cut], given.state, given.failure))
         else:
             super().on(step, given)
 
@@ -372,6 +372,11 @@ class OpenMember(FifoMember):
     def _receive_state(self, step: Step, peer: Peer, packet: State) -> None:
         taking, cut = self.taking, dict(packet.cut)
         if taking is None or peer.node != taking.giver:
+            return
+        if packet.failure:
+            step.give_state(
+                self.group, None, f"{peer.node} could not give its state: {packet.failure}"
+            )
             return
         if not taking.fits(cut, self.peers.present):
             self._ask(step, taking)  # another stream has begun meanwhile

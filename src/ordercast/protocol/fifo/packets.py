@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ordercast.kernel.packet import Count, Number, Packet
+from ordercast.kernel.packet import Count, Failure, Number, Packet
 from ordercast.types import NodeId, Payloads
 
 Cut: TypeAlias = list[tuple[NodeId, Count]]
@@ -86,6 +86,7 @@ class State(Packet, frozen=True, tag="fifo.state"):
 
     cut: Cut
     state: bytes | None  # None: its application has none
+    failure: Failure = ""  # why it could not give it
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"") + 64 * len(self.cut)

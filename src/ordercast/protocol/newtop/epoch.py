@@ -60,7 +60,7 @@ from ordercast.protocol.newtop.packets import (
 from ordercast.protocol.newtop.stability import Streams
 from ordercast.protocol.newtop.suspicion import PatientClock
 from ordercast.protocol.newtop.views import PendingView, Views
-from ordercast.types import Event, NodeId, Payloads, Subgroup, View, event_number, label_of
+from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, event_number, label_of
 
 if TYPE_CHECKING:
     from ordercast.protocol.newtop.placement import Placement
@@ -193,12 +193,13 @@ class GroupEpoch:
         state: bytes | None,
         history: DeliveryDigest | None,
         along: tuple[NodeId, ...],
+        failure: str = "",
     ) -> None:
-        """All have started. This is the state that they begin with.
+        """All have started. This is the state that they begin with, or why there is none.
 
         The members `along` come from where we come from, with this history: it is left out.
         """
-        message = State(self.name, *self.head(), state, history)
+        message = State(self.name, *self.head(), state, history, failure=failure)
         left_out = tuple(one for one in self.live if one in along)
         self.cast(step, message, tuple(one for one in self.live if one not in along))
         if left_out:
@@ -236,14 +237,27 @@ class GroupEpoch:
             step.send(self.initiator, Need(self.name, self.formation))
         return False
 
+    def _do_without(self, step: Step, failure: str) -> None:
+        """The initiator could not give the state that we need: we stay where we come from."""
+        self.phase = Phase.FAILED
+        why = f"{self.initiator} could not give its state: {failure}"
+        if self.previous is None:
+            step.give_state(self.name, None, why)
+        else:
+            step.notify(Refused(self.name, why))
+
     def begin(self, step: Step, message: State) -> None:
         """The state is delivered at its place in the order, and the first view with it."""
         if self.phase is Phase.FAILED:
             return
         assert self.phase is Phase.STATE_QUEUED
-        self.phase = Phase.BEGUN
         if self.initiator != self.me and not self._has_same(message):
-            step.give_state(self.name, self.copy.state if self.copy else message.state)
+            given = self.copy or message
+            if given.failure:
+                self._do_without(step, given.failure)
+                return
+            step.give_state(self.name, given.state)
+        self.phase = Phase.BEGUN
         self.previous = self.copy = None
         step.install(self.views.current())
         self.placement.begin(self, step)

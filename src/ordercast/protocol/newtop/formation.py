@@ -355,12 +355,14 @@ class NamedGroup:
 
     # --- the state -----------------------------------------------------------------------------
 
-    def provide(self, step: Step, entering: Entering, state: bytes | None) -> None:
-        """Our application has provided the state of the epoch that we initiated."""
+    def provide(
+        self, step: Step, entering: Entering, state: bytes | None, failure: str = ""
+    ) -> None:
+        """Our application has provided the state of the epoch that we initiated, or could not."""
         epoch = entering.epoch
-        epoch.cast_state(step, state, entering.history, entering.along)
+        epoch.cast_state(step, state, entering.history, entering.along, failure)
         if entering.along:
-            self.provided = Copy(self.plan.group, epoch.formation, state)
+            self.provided = Copy(self.plan.group, epoch.formation, state, failure)
             self._may_need = dict.fromkeys(epoch.live)
 
     def _answer_need(self, step: Step, sender: NodeId, packet: Need) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan, machine_for_all
-from ordercast.kernel.inputs import LARGEST_STATE, Input
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.newtop.attempt import Agreed, Entering
@@ -34,7 +34,7 @@ from ordercast.protocol.newtop.packets import (
 )
 from ordercast.protocol.newtop.refusals import refuse_invalid
 from ordercast.protocol.newtop.transitions import Transitions
-from ordercast.types import Event, NodeId, Payloads, Refused, event_number
+from ordercast.types import Event, NodeId, Payloads, event_number
 
 FREQUENT = (Data, Turn, Null)
 """Packets of which many arrive together."""
@@ -98,8 +98,8 @@ class NewtopMember:
                 self._give(step, group, inputs.Form, members, True)
             case inputs.Vote(group, formation, yes, why):
                 self._give(step, group, inputs.Vote, formation, yes, why)
-            case inputs.StateProvided(group, token, state):
-                self._provide(step, group, token, state)
+            case inputs.StateProvided():
+                self._provide(step, given)
             case inputs.Leave(group):
                 self._leave(step, group)
 
@@ -222,21 +222,17 @@ class NewtopMember:
             epoch.is_solicited = epoch.is_solicited or not full
         self._follow_up(step)
 
-    def _provide(self, step: Step, group: str, token: Hashable, state: bytes | None) -> None:
-        named = self.named.get(group)
+    def _provide(self, step: Step, given: inputs.StateProvided) -> None:
+        named = self.named.get(given.group)
         entering = named.attempt if named is not None else None
         if not isinstance(entering, Entering) or not entering.awaits_application:
             return  # we have left the group meanwhile
-        if entering.epoch.formation != token:
+        if entering.epoch.formation != given.token:
             return
         entering.awaits_application = False
-        if state is not None and len(state) > LARGEST_STATE:
-            why = f"a state of {len(state)} bytes is larger than {LARGEST_STATE}: none is sent"
-            step.notify(Refused(group, why))
-            state = None
         self._advance_clocks(step)
         assert named is not None
-        named.provide(step, entering, state)
+        named.provide(step, entering, given.state, given.failure)
         self._follow_up(step)
 
     def counters(self, group: str) -> dict[str, int]:

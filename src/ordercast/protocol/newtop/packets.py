@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from ordercast.kernel.packet import Count, Number, Packet, Value
+from ordercast.kernel.packet import Count, Failure, Number, Packet, Value
 from ordercast.types import NodeId, Payloads, label_of
 
 Order = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -146,6 +146,7 @@ class State(Numbered, frozen=True, tag="total.state"):
     # Of the initiator, in the formation that it comes from; None: it comes from none.
     history: DeliveryDigest | None = None
     is_left_out: bool = False  # the state is not in this copy
+    failure: Failure = ""  # why the application of the initiator gave none
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"")
@@ -211,6 +212,7 @@ class Copy(Packet, frozen=True, tag="total.copy"):
 
     formation: FormationId
     state: bytes | None
+    failure: Failure = ""
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"")
