@@ -16,6 +16,7 @@ Payloads: TypeAlias = list[bytes]
 _GROUP_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
 NODE_NAME = r"^(?!\.\.?\Z)[A-Za-z0-9._-]{1,100}\Z"
 """Of nodes and clusters: they are in the paths of files."""
+_NODE_NAME = re.compile(NODE_NAME)
 
 INCARNATION_BITS = 22
 COUNTER_BITS = 40
@@ -193,6 +194,11 @@ def objection_to_group(name: object) -> str | None:
     if isinstance(name, str) and _GROUP_NAME.fullmatch(name):
         return None
     return f"{name!r:.120} is no name for a group: give 1 to 100 letters, digits and . _ - /"
+
+
+def is_node_name(text: str) -> bool:
+    """Of a node or a cluster: no settings file has another, whatever a peer says."""
+    return _NODE_NAME.match(text) is not None
 
 
 def label_of(group: str, formation: str) -> str:

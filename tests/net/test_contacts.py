@@ -62,6 +62,15 @@ def test_nobody_is_remembered_who_bears_our_name() -> None:
     assert not scene.contacts
 
 
+def test_names_that_no_node_can_have_are_not_remembered() -> None:
+    scene = Scene()
+    odd = ("n2\n", "n 2", "..", "a/b", "\x1b[2J", "ｎ１", "x" * 101)
+    scene.contacts.told(dict.fromkeys((*odd, "n2"), "10.0.0.1:7"), "n9")
+    for name in odd:
+        assert scene.contacts.heard(NodeId(name), ("10.0.0.1", 7)) is None
+    assert list(scene.contacts) == ["n2"]
+
+
 def test_a_told_contact_is_dialled_when_it_is_used() -> None:
     scene = Scene()
     scene.contacts.told({"n2": "10.0.0.2:7"}, by="n1")

@@ -86,6 +86,11 @@ def test_words_of_an_earlier_version_have_fewer_fields() -> None:
             Hello(1, "bank", NodeId("n2", 5), 1),
             "the refused node is in cluster 'bank', the refusing one in 'shop'",
         ),
+        (
+            Hello(1, "shop", NodeId("n2\nERROR disk full", 5), 1),
+            r"'n2\nERROR disk full' is no name of a node",
+        ),
+        (Hello(1, "shop", NodeId("../..", 5), 1), "'../..' is no name of a node"),
     ],
 )
 def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(

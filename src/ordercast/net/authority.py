@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ordercast.errors import UsageError
-from ordercast.types import NODE_NAME
+from ordercast.types import is_node_name
 
 SCHEME = "ordercast://"
 AUTHORITY_DAYS = 3650
@@ -42,7 +42,6 @@ SKEW = timedelta(minutes=5)
 """Certificates begin so much before now: a node whose clock is a little behind takes them too."""
 LARGEST_PEM = 1 << 20
 
-_NAME = re.compile(NODE_NAME)
 _HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*")
 
 
@@ -59,10 +58,6 @@ class CertificateFiles(NamedTuple):
 # --- names -----------------------------------------------------------------------------------
 
 
-def is_name(text: str) -> bool:
-    return _NAME.match(text) is not None
-
-
 def node_uri(cluster: str, name: str) -> str:
     """How a certificate says whose it is."""
     return f"{SCHEME}{cluster}/{name}"
@@ -74,7 +69,7 @@ def name_in(uris: Iterable[str], cluster: str) -> str | None:
     if len(ours) != 1:
         return None
     where, slash, name = ours[0].partition("/")
-    return name if slash and where == cluster and is_name(name) else None
+    return name if slash and where == cluster and is_node_name(name) else None
 
 
 # --- making ----------------------------------------------------------------------------------
@@ -83,7 +78,7 @@ def name_in(uris: Iterable[str], cluster: str) -> str | None:
 def init(folder: str | Path, cluster: str, *, now: datetime | None = None) -> CertificateFiles:
     """Makes ca.pem and ca.key in a folder, which is made if need be. Never overwrites."""
     folder = Path(folder)
-    if not is_name(cluster):
+    if not is_node_name(cluster):
         raise UsageError(_bad_name("cluster", cluster))
     now = now or datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -129,7 +124,7 @@ def issue(
 ) -> CertificateFiles:
     """Makes NAME.pem and NAME.key, signed by the folder's authority. Again: a renewal."""
     folder = Path(folder)
-    if not is_name(name):
+    if not is_node_name(name):
         raise UsageError(_bad_name("node", name))
     if name.lower() == "ca":
         raise UsageError(f"a node cannot be named {name!r}: its files would be the authority's")
@@ -238,7 +233,7 @@ def _open_authority(
         raise UsageError(f"{folder} is not a folder: make an authority with ordercast ca init")
     authority = _certificates(folder / "ca.pem")[0]
     clusters = [uri[len(SCHEME) :] for uri in _uris(authority) if uri.startswith(SCHEME)]
-    if len(clusters) != 1 or not is_name(clusters[0]):
+    if len(clusters) != 1 or not is_node_name(clusters[0]):
         raise UsageError(f"{folder / 'ca.pem'} is not an authority made by ordercast ca init")
     path = folder / "ca.key"
     try:

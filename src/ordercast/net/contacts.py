@@ -25,7 +25,7 @@ from typing import Any
 from ordercast.net.contact import ConnectionPhase, Contact, Source
 from ordercast.net.incidents import Incidents
 from ordercast.net.sockets import place_of
-from ordercast.types import NodeId
+from ordercast.types import NodeId, is_node_name
 from ordercast.units import SECOND
 
 MOST_CONTACTS = 4096
@@ -143,7 +143,7 @@ class Contacts(dict[str, Contact]):
             if (place := self._believed(told)) is None:
                 continue
             contact = self.get(name)
-            if contact is None and name != self._me.name and new < MOST_TOLD_BY_ONE:
+            if contact is None and new < MOST_TOLD_BY_ONE and self._is_another(name):
                 self[name] = Contact(name, place, "told", by, now)
                 self._told_by[by] += 1
                 new += 1
@@ -154,6 +154,10 @@ class Contacts(dict[str, Contact]):
         if self._told_by[by] > MOST_TOLD_BY_ONE:
             self._trim([each for each in self._told() if each.told_by == by], MOST_TOLD_BY_ONE)
         self._trim_told()
+
+    def _is_another(self, name: str) -> bool:
+        """What others say goes into the log: a name must not look like a line of it."""
+        return name != self._me.name and is_node_name(name)
 
     def _believed(self, place: str | None) -> str | None:
         """An address that another node says, unless it must not be dialled."""
@@ -171,7 +175,7 @@ class Contacts(dict[str, Contact]):
         """
         contact = self.get(node.name)
         now = self._clock()
-        if node.name == self._me.name:
+        if contact is None and not self._is_another(node.name):
             return None
         is_new = contact is None or contact.heard != node
         if is_new and self._believed(place_of(address)) is None:

@@ -22,7 +22,7 @@ from ordercast.net.contacts import Contacts
 from ordercast.net.identity import Incarnation
 from ordercast.net.name_watch import NameWatch
 from ordercast.net.sockets import literal_host
-from ordercast.types import NodeId
+from ordercast.types import NodeId, is_node_name
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
 from ordercast.wire.greeting import (
@@ -225,7 +225,7 @@ class Handshake:
             if name != me and number <= LARGEST_REPORTED
         ]
         for node in [hello.node, *reported]:
-            if node.name in known or len(known) < MOST_NUMBERS:
+            if node.name in known or (len(known) < MOST_NUMBERS and is_node_name(node.name)):
                 self.acquaintances.note([node])
         self.reported(hello.newest.get(me, -1))
 

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.errors import PeerError
-from ordercast.types import NodeId
+from ordercast.types import NodeId, is_node_name
 
 PROTOCOL_VERSION = 1
 BIRTH_BYTES = 8
@@ -124,6 +124,8 @@ def objection(hello: Hello, cluster: str) -> str | None:
     if hello.cluster != cluster:
         ends = f"the refused node is in cluster {hello.cluster!r}"
         return f"{ends}, the refusing one in {cluster!r}"
+    if not is_node_name(hello.node.name):
+        return f"{hello.node.name!r:.120} is no name of a node"
     return None
 
 
