@@ -4,12 +4,13 @@ A number counts the incarnations of a name. The folder of a process remembers th
 process whose folder is empty asks, and if nobody knows its name it draws a number: so two
 incarnations that know nothing of each other have different numbers, and different event numbers.
 
-No number is used twice, whatever was lost. Three numbers might be taken again, because no process
-that answers has met them: one that the lost folder had counted, which was met by nobody, or by
-processes that have restarted since: so a few numbers are left out. One that an earlier process took
-when its folder was empty, and lost before it met anybody: so it says which one it takes to those
-that answered. And one that only a process knows that does not answer: so many more are skipped, by
-chance.
+No number is used twice, but by rare chance. A number could be taken again if no process that
+answers has met it. There are three such numbers, and each has a remedy:
+  - One that the lost folder had counted, and that nobody has met, or only processes that have
+    restarted since. So a few numbers above the newest are left out.
+  - One that was taken when a folder was empty, and lost again before anybody met it. So a process
+    tells those that answered which number it takes.
+  - One that only a process knows that does not answer. So more numbers are skipped, by chance.
 
 Rules.
  1. The newest incarnation of a name that we know is the one that we talk to.
