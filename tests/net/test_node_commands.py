@@ -45,6 +45,7 @@ def test_a_node_that_sends_lines_becomes_an_updater(tmp_path: Path, form: list[s
         process.send_signal(signal.SIGINT)
         _, errors = await process.communicate()
         assert process.returncode == 0, errors
+        assert errors.decode() == "n1 joins g; Ctrl-C leaves\n", "it may have to wait"
         return lines
 
     lines = asyncio.run(asyncio.wait_for(scene(), BOUND_SECONDS))

@@ -97,7 +97,7 @@ async def _live(arguments: argparse.Namespace) -> int:
         if arguments.send is not None:
             tasks.append(loop.create_task(_send_lines(groups[arguments.send])))
         tasks.append(loop.create_task(_until(leaving)))
-        screen.stderr().print(f"{node.me} is in {', '.join(groups)}; Ctrl-C leaves")
+        screen.stderr().print(f"{node.me} joins {', '.join(groups)}; Ctrl-C leaves")
         working = {*tasks}
         while not leaving.is_set():  # whoever fails ends it all; who has no more to do does not
             done, working = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
