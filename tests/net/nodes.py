@@ -79,6 +79,13 @@ class Cluster:
         self._stack.push_async_callback(caller.close)
         return caller
 
+    async def open_met_by(self, name: str, **greeting: Any) -> tuple[Node, Caller]:
+        """A node n1, to which the test is connected by this name."""
+        node = await self.open("n1")
+        caller = await self.dial(node)
+        await caller.connect(name, **greeting)
+        return node, caller
+
     async def close(self) -> None:
         await self._stack.aclose()
 

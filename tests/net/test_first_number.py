@@ -71,9 +71,7 @@ async def test_the_next_number_of_a_folder_is_durable_before_anybody_hears_of_it
 async def test_the_number_of_an_empty_folder_is_durable_before_anybody_hears_of_it(
     cluster: Cluster,
 ) -> None:
-    n1 = await cluster.open("n1")
-    former = await cluster.dial(n1)
-    await former.connect("n2", incarnation=41)
+    n1, former = await cluster.open_met_by("n2", incarnation=41)
     await former.close()
     for moment in MOMENTS:
         await start_and_be_killed(cluster.folder / moment, n1, moment)

@@ -219,9 +219,9 @@ async def test_an_older_incarnation_is_refused_while_the_newer_one_stays(cluster
 async def test_an_asking_node_learns_what_is_known_of_its_name_and_is_not_met(
     cluster: Cluster,
 ) -> None:
-    node = await cluster.open("n1")
-    known = await cluster.dial(node)
-    await known.connect("n2", incarnation=5, newest={"n3": 8, "n4": 1 << 22, "n1": 0})
+    node, _known = await cluster.open_met_by(
+        "n2", incarnation=5, newest={"n3": 8, "n4": 1 << 22, "n1": 0}
+    )
     await until(lambda: node.mesh.contacts["n2"].connection is not None)
     for name, newest in (("n1", 0), ("n2", 5), ("n3", 8), ("n4", None), ("n5", None)):
         asking = await cluster.dial(node)
@@ -238,9 +238,7 @@ async def test_an_asking_node_learns_what_is_known_of_its_name_and_is_not_met(
 async def test_an_incarnation_that_others_have_met_counts_like_one_that_we_met(
     cluster: Cluster,
 ) -> None:
-    node = await cluster.open("n1")
-    friend = await cluster.dial(node)
-    await friend.connect("n2", newest={"n3": 8})
+    node, _friend = await cluster.open_met_by("n2", newest={"n3": 8})
     caller = await cluster.dial(node)
     caller.greet("n3", incarnation=7)
     assert await caller.refuse() == Refuse(
@@ -270,9 +268,7 @@ async def test_nothing_but_a_hello_opens_a_conversation(cluster: Cluster) -> Non
 
 @live
 async def test_a_second_hello_ends_the_connection(cluster: Cluster) -> None:
-    node = await cluster.open("n1")
-    caller = await cluster.dial(node)
-    await caller.connect("n2")
+    _node, caller = await cluster.open_met_by("n2")
     caller.greet("n2")
     assert "has no place here" in await caller.refusal()
 

@@ -160,9 +160,7 @@ async def test_one_that_asks_hears_of_nodes_that_it_does_not_know(cluster: Clust
 async def test_a_number_that_was_taken_and_lost_before_anybody_met_it_is_not_taken_again(
     cluster: Cluster,
 ) -> None:
-    n1 = await cluster.open("n1")
-    former = await cluster.dial(n1)
-    await former.connect("n2", incarnation=41)
+    n1, _former = await cluster.open_met_by("n2", incarnation=41)
     numbers = [41]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Node, "_assemble", unable)
@@ -182,9 +180,7 @@ async def test_a_number_that_was_taken_and_lost_before_anybody_met_it_is_not_tak
 
 @live
 async def test_numbers_are_skipped_when_somebody_does_not_answer(cluster: Cluster) -> None:
-    n1 = await cluster.open("n1")
-    former = await cluster.dial(n1)
-    await former.connect("n2", incarnation=41)
+    n1, former = await cluster.open_met_by("n2", incarnation=41)
     await former.close()
     silent = socket.create_server(("127.0.0.1", 0))  # takes connections, and says nothing
     place = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -262,9 +258,7 @@ async def test_a_node_that_drew_a_high_number_hears_that_its_name_was_there_befo
     cluster: Cluster,
 ) -> None:
     """Nothing has to be abandoned, but it must not found what its former self may have founded."""
-    n1 = await cluster.open("n1")
-    former = await cluster.dial(n1)
-    await former.connect("n2")
+    n1, former = await cluster.open_met_by("n2")
     await former.close()
     await until(lambda: n1.mesh.contacts["n2"].connection is None)
     n2 = await cluster.open("n2", data=str(cluster.folder / "empty"))

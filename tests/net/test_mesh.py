@@ -332,9 +332,7 @@ async def test_a_node_that_moved_is_remembered_where_it_is_now(cluster: Cluster)
 
 @live
 async def test_the_newest_incarnation_of_a_name_is_the_one_that_counts(cluster: Cluster) -> None:
-    node = await cluster.open("n1")
-    old = await cluster.dial(node)
-    await old.connect("n2", incarnation=1)
+    node, old = await cluster.open_met_by("n2", incarnation=1)
     contact = node.mesh.contacts["n2"]
     await until(lambda: contact.connection is not None)
     node.mesh.send(NodeId("n2", 1), frame(FrameKind.DATA, b"for the old one"))

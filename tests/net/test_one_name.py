@@ -111,9 +111,7 @@ async def test_a_name_is_free_again_when_its_node_is_gone(cluster: Cluster) -> N
 
 @live
 async def test_one_that_is_refused_as_older_is_told_the_newest(cluster: Cluster) -> None:
-    n1 = await cluster.open("n1")
-    former = await cluster.dial(n1)
-    await former.connect("n2", incarnation=5, birth=b"a birth")
+    n1, former = await cluster.open_met_by("n2", incarnation=5, birth=b"a birth")
     await former.close()
     await until(lambda: n1.mesh.contacts["n2"].connection is None)
     rival = await cluster.dial(n1)
