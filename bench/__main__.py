@@ -18,6 +18,7 @@ MODULES = (
     "cluster",
     "live",
     "crowd",
+    "joining",
     "newtop",
     "spark",
 )
