@@ -359,6 +359,36 @@ async def test_callers_beyond_the_limit_of_half_open_connections_are_refused(
 
 
 @live
+async def test_a_caller_that_has_greeted_keeps_nobody_out(cluster: Cluster) -> None:
+    """It may be slow to go on: many nodes that start at once on a busy machine all are."""
+    node = await cluster.open("n1")
+    limiter = node.mesh.accept_limiter
+    limiter.half_open_a_source = 1
+    slow = await cluster.dial(node)
+    await until(lambda: limiter.open_now == 1)
+    assert await (await cluster.dial(node)).hear() is None, "there is room for one"
+    slow.greet("m1")
+    assert await slow.hear(FrameKind.HELLO)
+    assert limiter.open_now == 0
+    await (await cluster.dial(node)).connect("m2")
+    slow.say(FrameKind.RESUME, greeting.encode(greeting.Resume(0)))
+    await until(lambda: node.mesh.contacts["m1"].connection is not None)
+
+
+@live
+async def test_a_caller_that_greets_and_says_no_more_is_hung_up_on(cluster: Cluster) -> None:
+    node = await cluster.open("n1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_module, "GREETING_SECONDS", 0.05)
+        caller = await cluster.dial(node)
+        caller.greet("m1")
+        assert await caller.hear(FrameKind.HELLO)
+        assert await caller.hear() is None
+    assert node.mesh.counters["slow_greetings"] == 1
+    assert node.mesh.accept_limiter.open_now == 0
+
+
+@live
 async def test_a_greeting_fits_however_many_nodes_are_known(cluster: Cluster) -> None:
     """Or a node that knows hundreds could never be greeted again."""
     node = await cluster.open("n1")

@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         if self._owner.closing:
             self.abort()
             return
-        self._greeting_timer = self._loop.call_later(GREETING_SECONDS, self._too_slow)
+        self._expect_greeting()
         if self.dialled:
             self.write(FrameKind.HELLO, self._handshake.hello())
 
@@ -177,7 +177,6 @@ class Connection(asyncio.Protocol):
         elif kind == FrameKind.HELLO and self.contact is None:
             self._handshake.greeted(self, greeting.decode(body, Hello))
         elif kind == FrameKind.RESUME and self.contact and not (self.dialled or self.ready):
-            self._leave_limiter()
             resume = greeting.decode(body, Resume)
             self._handshake.resumed(self, resume.received)
             self._handshake.reported(resume.newest)
@@ -342,6 +341,18 @@ class Connection(asyncio.Protocol):
         if self._greeting_timer is not None:
             self._greeting_timer.cancel()
         self._greeting_timer = self._loop.call_later(GREETING_SECONDS, self.abort)
+
+    def _expect_greeting(self) -> None:
+        if self._greeting_timer is not None:
+            self._greeting_timer.cancel()
+        self._greeting_timer = self._loop.call_later(GREETING_SECONDS, self._too_slow)
+
+    def half_greeted(self) -> None:
+        """We know who the other end is, and have answered. It makes room for others in the limiter,
+        and has as long for its next word: an end that is overloaded would never come in, and keep
+        others out meanwhile."""
+        self._leave_limiter()
+        self._expect_greeting()
 
     def _too_slow(self) -> None:
         if not self.ready:

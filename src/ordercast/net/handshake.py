@@ -263,6 +263,7 @@ class Handshake:
             self.resumed(connection, hello.received)
         else:
             connection.write(FrameKind.HELLO, self.hello(hello.node, received, newest))
+            connection.half_greeted()
 
     def resumed(self, connection: Connection, received: int) -> None:
         """The other end said how much it has: our side of the link goes on."""

@@ -28,9 +28,6 @@ from ordercast.protocol.cluster.sampler import MOST_NAMED, OLDEST, Letter, Roste
 from ordercast.types import NodeId
 
 MOST_CONTACTS = 64
-SUBSCRIBED_AT_ONCE = 2
-"""Contacts that a member turns to when it learns of them, if it knows no member. Each of them may
-send a hundred messages to make it known; if none answers, it turns to others soon."""
 FAILURES = 3
 """Failed sends in a row after which a member is taken for dead."""
 
@@ -200,7 +197,9 @@ class PartialView:
 
     def acquainted(self, names: Iterable[str]) -> list[Letter]:
         new = self._contacts.add(names)
-        return [] if self._view else self._subscribe(new[:SUBSCRIBED_AT_ONCE])
+        # One of them, though it may not answer: each may send a hundred messages to make us known,
+        # and where many come at once all would turn to the first. Others get their turn soon.
+        return self._subscribe([self._chance.choice(new)]) if new and not self._view else []
 
     def sample(self, count: int) -> tuple[str, ...]:
         # A member that knows no other tries its contacts: gossip may be the first that they hear.
