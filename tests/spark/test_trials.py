@@ -237,3 +237,9 @@ def test_the_experiment_gives_the_metrics_that_it_draws(tmp_path: Path) -> None:
     assert {figure.y for figure in experiment.figure} <= manifest.metrics.keys()
     assert manifest.metrics["ticket_access"] > 0.9
     assert 9 < manifest.metrics["ticket_use"] <= 10
+
+
+def test_a_metric_cannot_take_the_place_of_another_column(tmp_path: Path) -> None:
+    what = {"id": "a-1", "place": 0, "seed": 1, "settings": {}, "ending": "finished"}
+    with pytest.raises(AssertionError, match="a metric has the name of another column"):
+        write_results(tmp_path, [Manifest(**what, metrics={"rows": 1.0})])

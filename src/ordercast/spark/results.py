@@ -93,8 +93,9 @@ def write_results(out: Path, manifests: list[Manifest]) -> Path:
             for one in manifests
         ],
         "rows": [one.rows for one in manifests],
-        **{name: [one.metrics.get(name) for one in manifests] for name in names},
     }
+    assert columns.keys().isdisjoint(names), "a metric has the name of another column"
+    columns |= {name: [one.metrics.get(name) for one in manifests] for name in names}
     path = out / RESULTS
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
