@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -148,6 +148,30 @@ def test_a_member_that_lacks_what_the_newcomer_missed_answers_when_it_has_it() -
     assert [type(what) for what in step.outputs] == [StateWanted]
 
 
+def test_what_a_giver_knows_only_by_its_own_state_is_in_its_cut() -> None:
+    """It was given a state that goes further than what has reached it since."""
+    machine = member(joined("n2", **STATE), "n1")
+    machine.streams.follow(N3, 4).covered_up_to = 7
+    machine.streams.remember(NodeId("gone"), 9)
+    step = Step(0)
+    machine._receive_need(step, machine.peers.by_name["n2"], Need("g", []))
+    (wanted,) = step.outputs
+    assert isinstance(wanted, StateWanted)
+    _, cut = cast(tuple[NodeId, tuple[tuple[NodeId, int], ...]], wanted.token)
+    assert dict(cut)[N3] == 7
+    assert dict(cut)[NodeId("gone")] == 9
+
+
+def test_a_newcomer_remembers_how_far_the_state_knows_an_origin_that_is_gone() -> None:
+    stage = joined(**STATE)
+    stage.enter("n2", "n1")
+    stage.settle(ticks=6)
+    machine = member(stage, "n2")
+    machine.receive(Step(0), N1, State("g", [(N1, 0), (NodeId("gone"), 9)], b"state"))
+    assert machine.streams.places == {NodeId("gone"): 9}
+    assert machine.streams.follow(NodeId("gone"), 0).received_up_to == 9
+
+
 @pytest.mark.parametrize(
     "packet", [State("g", [(N1, 5)], b"false"), Need("g", [(N1, 5)])], ids=["state", "need"]
 )
@@ -237,7 +261,7 @@ def run(scenario: Scenario, seed: int) -> Applications:
     return applications
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", [*range(1, 9), 121, 136])
 def test_under_chaos_no_application_knows_an_event_twice_or_out_of_order(seed: int) -> None:
     applications = run(load_scenario(SCENARIOS / "open-fifo-state.toml"), seed)
     assert applications.from_state

@@ -4,8 +4,8 @@ Rules.
  1. A newcomer first meets the members of the group, as any other does. From then on it receives
     the events of each origin from some place on, and delivers none of them. Then it asks one member
     for its state, and says where the streams begin for it.
- 2. That member answers when it has delivered as much of every stream: its state, and how far it had
-    delivered each of them, which is the cut.
+ 2. That member answers when it has delivered as much of every stream: its state, and how far that
+    goes in each of them, which is the cut. What its own state contained when it came counts too.
  3. The newcomer delivers what comes after the cut. What comes before is in the state; the newcomer
     holds it for others, as anybody does. What it misses between the cut and the place where a
     stream began is lost, and reported: that can happen only where the origin is gone.

@@ -362,8 +362,10 @@ class OpenMember(FifoMember):
 
     def _serve(self, step: Step) -> None:
         """Our application is asked for its state, for those whom it helps."""
-        streams = self.streams.by_origin
-        received = {origin: stream.received_up_to for origin, stream in streams.items()}
+        # What our own state contained when we came is in it too, though we may not hold it yet.
+        received = dict(self.streams.places)
+        for origin, stream in self.streams.by_origin.items():
+            received[origin] = max(stream.received_up_to, stream.covered_up_to)
         for node in self.giving.due(self.peers.present, received):
             self.streams.bring_to(node)
             step.send(node, Coming(self.group))
@@ -400,6 +402,8 @@ class OpenMember(FifoMember):
         if stream is not None:
             stream.covered_up_to = up_to
             self.losses.add(origin, range(up_to + 1, began + 1))
+        else:
+            self.streams.remember(origin, up_to)
 
     def _report_losses(self, step: Step) -> None:
         if self.taking is None:  # or the state may have it

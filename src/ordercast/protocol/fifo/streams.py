@@ -130,7 +130,12 @@ class OriginStreams:
     def drop(self, name: str) -> None:
         """The name is dropped. Only its places remain."""
         for origin in [origin for origin in self.by_origin if origin.name == name]:
-            self.places[origin] = self.by_origin.pop(origin).received_up_to
+            stream = self.by_origin.pop(origin)
+            self.remember(origin, max(stream.received_up_to, stream.covered_up_to))
+
+    def remember(self, origin: NodeId, place: int) -> None:
+        """How far a stream was received that we do not follow."""
+        self.places[origin] = place
         while len(self.places) > PLACES_REMEMBERED:
             del self.places[next(iter(self.places))]
 
