@@ -22,7 +22,7 @@ from ordercast.scenario.faults.paths import Cut
 from ordercast.scenario.schema import Scenario
 from ordercast.units import SECOND
 
-MOST_PROCESSES = 100
+MOST_PROCESSES = 200
 
 
 def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePlan:

@@ -41,7 +41,7 @@ from ordercast.trace.log import read_log
 from ordercast.trace.schema import Row
 
 PROGRAM = (sys.executable, "-P", "-m", "ordercast.live.member")
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 END_SECONDS = 15.0
 START_TRIES = 10
 PORTS = (20_000, 32_000)
