@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.scenarios.test_scenarios import assert_lawful
@@ -109,3 +110,61 @@ def test_one_that_is_cut_off_while_it_begins_a_cluster_begins_the_only_one(
     run = play(tmp_path, 1, "causal", 3, 2, CUT_OFF.format(at=at))
     first = {row.process for row in run.trace.rows if row.kind == "deliver"}
     assert first == {"n1", "n2", "n3"}
+
+
+# --- one partition, two clusters ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [100, 500, 1000, 1050, 1100])
+@pytest.mark.parametrize(("processes", "expect"), [(3, 2), (5, 3)])
+def test_one_that_is_cut_off_while_several_begin_a_cluster_begins_no_second_one(
+    processes: int, expect: int, at: int, tmp_path: Path
+) -> None:
+    """The only ticket would have two owners."""
+    for seed in (1, 2):
+        run = play(tmp_path, seed, "causal", processes, expect, CUT_OFF.format(at=at))
+        assert len(run.delivered_by("n1")) > 0
+
+
+def storm(seed: int, processes: int) -> str:
+    """Partitions and restarts, while the cluster begins."""
+    chance, text = Random(seed), "[options]\ntickets = 1\n"
+    names = [f"n{number}" for number in range(1, processes + 1)]
+    at = 0
+    while at < 5000:
+        at += chance.randint(50, 700)
+        some = chance.sample(names, chance.randint(1, processes // 2))
+        kind = chance.choice(("partition", "partition", "restart"))
+        some = some if kind == "partition" else some[:1]
+        text += f'[[fault]]\nat = "{at}ms"\nkind = "{kind}"\nnodes = {some}\n'
+        text += f'for = "{chance.randint(50, 1500)}ms"\n'
+    return text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_a_storm_of_partitions_and_restarts_one_cluster_begins(
+    seed: int, tmp_path: Path
+) -> None:
+    processes, expect = ((3, 2), (4, 3), (5, 3))[seed % 3]
+    run = play(tmp_path, seed, "causal", processes, expect, storm(seed, processes))
+    names = [f"n{number}" for number in range(1, processes + 1)]
+    assert min(len(run.delivered_by(name)) for name in names) > 0
+
+
+GONE = """
+[options]
+tickets = 1
+[[fault]]
+at = "{at}ms"
+kind = "restart"
+nodes = ["n1"]
+for = "5s"
+"""
+
+
+@pytest.mark.parametrize("at", [980, 1000, 1020, 1040, 1060])
+def test_who_was_chosen_to_begin_and_crashed_begins_when_it_is_back(
+    at: int, tmp_path: Path
+) -> None:
+    run = play(tmp_path, 1, "causal", 3, 2, GONE.format(at=at))
+    assert min(len(run.delivered_by(name)) for name in ("n1", "n2", "n3")) > 0

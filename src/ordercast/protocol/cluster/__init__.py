@@ -12,6 +12,7 @@ recovery.py       what is buffered for others, what was asked for, and who is as
 presence.py       who is there, as far as gossip tells
 digests.py        comparing clocks, so that the last events are not missed
 beginning.py      who may begin a cluster
+choosing.py       which one begins it, where several may
 joining.py        where a newcomer begins, and how often newcomers are answered
 updaters.py       which members may update a cluster, and which one begins it
 ownership.py      who owns which ticket: the strategy of a member, and tickets that are fixed
@@ -35,6 +36,7 @@ from ordercast.protocol.cluster.packets import (
     Digest,
     Gossip,
     Membership,
+    PromiseRecord,
     Recover,
     ThinRecovered,
     ThinUpdates,
@@ -88,6 +90,7 @@ CAUSAL = GOSSIP._replace(
         ClusterMembership,
         *TICKET_PACKETS,
         *RECORDS,
+        PromiseRecord,
     ),
     build=causal_member.build,
     founded=True,

@@ -13,11 +13,10 @@ large groups too.
   open     Nobody lists members. One that may found by itself does so at once. Otherwise those that
            may found together (kernel/founding.py) favour one of them, the first by name that they
            hear of. When enough of them favour it, for its own entry and for those of all that it
-           counts, it asks them for a promise; it begins when enough have promised. A member that
-           favours another is free again if that one favours another itself, is replaced by its
-           next incarnation, or is silent for longer than a vote counts. One that has promised is
-           not freed by silence: the other may have begun, cut off. So two cannot begin by the same
-           votes.
+           counts, it asks them to choose it (choosing.py), and begins when they have. Who favours
+           one favours no other until that one favours another itself, is replaced by its next
+           incarnation, or is silent for long. Favours only decide who asks: two that ask at once
+           are not both chosen.
 
 What is known of others is forgotten after a while, or a newcomer that hears but is not heard would
 count all that ever restart.
@@ -29,7 +28,8 @@ from typing import NamedTuple, Protocol
 
 from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.founding import founders_of, suffices
-from ordercast.protocol.cluster.packets import MOST_JOINING, MOST_LAST, Ask
+from ordercast.protocol.cluster.choosing import Election
+from ordercast.protocol.cluster.packets import MOST_JOINING, MOST_LAST, Ask, Promise
 from ordercast.types import NodeId
 
 BINDING = 3
@@ -166,18 +166,19 @@ class _Newcomer(NamedTuple):
 
     node: NodeId
     favours: NodeId | None
-    promise: bool
     entry: FoundingRule  # with whom it would found the group
+    promise: Promise | None
     at: int  # round of ours
 
 
 class Votes:
     """Of those that may found an open group together."""
 
-    def __init__(self, me: NodeId, entry: FoundingRule, patience: int) -> None:
+    def __init__(self, me: NodeId, entry: FoundingRule, patience: int, choice: Election) -> None:
         """`patience`: rounds for which a vote counts."""
         self._me = me
         self._entry = entry
+        self._choice = choice
         self._patience = patience
         self._rounds = BINDING * patience
         self._now = 0
@@ -185,8 +186,6 @@ class Votes:
         self._may_vote = entry.expect > 0 or len(entry.last) > 1
         self.favours: NodeId | None = me if self._may_vote else None
         self._favoured_at = 0  # the round in which it spoke last, or became our favourite
-        self._has_promised = False  # to favour no other, for it may have begun
-        self._wants_promises = False  # we would begin
 
     def heard(self, sender: NodeId, ask: Ask) -> None:
         known = self._newcomers.pop(sender.name, None)
@@ -194,32 +193,36 @@ class Votes:
             self._newcomers[sender.name] = known
             return
         entry = FoundingRule(expect=ask.expect, last=ask.last)
-        newcomer = _Newcomer(sender, ask.favours, ask.promise, entry, self._now)
+        newcomer = _Newcomer(sender, ask.favours, entry, ask.promise, self._now)
         self._newcomers[sender.name] = newcomer
         if len(self._newcomers) > MOST_NEWCOMERS:
             del self._newcomers[next(iter(self._newcomers))]
         if self.favours is None:
             return
+        if ask.promise is not None and self._is_alike(newcomer):
+            self._choice.heard(ask.promise)
         if sender.name == self.favours.name:
             self._favoured_at = self._now
             if sender != self.favours:
-                self._favour(self._me)  # it restarted, and knows of no votes
+                self.favours = self._me  # it restarted, and knows of no votes
             elif ask.favours is not None and ask.favours != sender:
                 self._favour(ask.favours)
-            elif sender != self._me:
-                self._has_promised = self._has_promised or ask.promise
         if self.favours == self._me and sender.name < self._me.name and self._is_able(newcomer):
             self._favour(sender)
 
     def _favour(self, node: NodeId) -> None:
         if node.name != self._me.name or node == self._me:
-            self.favours, self._favoured_at, self._has_promised = node, self._now, False
+            self.favours, self._favoured_at = node, self._now
+
+    def _is_alike(self, other: _Newcomer) -> bool:
+        """Whether it would found what we would: both expect the same, or were in the group."""
+        return other.favours is not None and other.entry.expect == self._entry.expect
 
     def _is_equal(self, other: _Newcomer) -> bool:
-        """Whether it may found the group with us: both expect the same, or were in it."""
-        if other.favours is None or other.entry.expect != self._entry.expect:
-            return False
-        return not self._entry.last or other.node.name in self._entry.last
+        """Whether it may found the group with us."""
+        return self._is_alike(other) and (
+            not self._entry.last or other.node.name in self._entry.last
+        )
 
     def _is_able(self, other: _Newcomer) -> bool:
         """Whether it may begin the group: one that knows of more members, which are not here, must
@@ -234,58 +237,54 @@ class Votes:
             if newcomer.at > self._now - self._rounds:
                 break
             del self._newcomers[name]
-        is_silent = self._favoured_at <= self._now - self._rounds
-        if self._may_vote and is_silent and not self._has_promised:
-            self._favour(self._me)
+        if self._may_vote and self._favoured_at <= self._now - self._rounds:
+            self.favours, self._favoured_at = self._me, self._now
+        if self.favours == self._me and self._is_enough(self._supporters()):
+            self._choice.lead(self._promises(), self._is_enough, accept=self._now >= self._patience)
 
     def stalled(self) -> None:
         """The votes may have gone to another."""
         self._newcomers.clear()
 
-    def _supporters(self, *, promised: bool) -> dict[str, FoundingRule]:
-        """Who favours us, and has promised to favour no other."""
+    def _supporters(self) -> list[str]:
         since = self._now - self._patience
-        favour_us = {
-            one.node.name: one.entry
-            for one in self._newcomers.values()
-            if one.favours == self._me and one.at > since and self._is_equal(one)
-            if one.promise or not promised
-        }
-        return {self._me.name: self._entry, **favour_us}
+        them = self._newcomers.items()
+        return [name for name, one in them if one.favours == self._me and one.at > since]
+
+    def _promises(self) -> dict[str, Promise]:
+        them = self._newcomers.items()
+        return {name: one.promise for name, one in them if one.promise is not None}
+
+    def _is_enough(self, others: list[str]) -> bool:
+        them = (self._newcomers[name] for name in others)
+        entries = {one.node.name: one.entry for one in them if self._is_equal(one)}
+        entries[self._me.name] = self._entry
+        return self._me.name in founders_of(entries, lambda one, some: suffices(entries[one], some))
 
     def may_begin(self) -> bool:
-        """Not asked before it is time to begin: who has promised to wait for us waits for long."""
-        self._wants_promises = self._has_enough(promised=False)
-        return self._entry.founds or self._has_enough(promised=True)
-
-    def _has_enough(self, *, promised: bool) -> bool:
-        if self.favours != self._me:
-            return False
-        entries = self._supporters(promised=promised)
-        return self._me.name in founders_of(entries, lambda one, some: suffices(entries[one], some))
+        return self._entry.founds or self._choice.is_ours(self._promises(), self._is_enough)
 
     def question(self, group: str, state: bool) -> Ask:
         last = self._entry.last[:MOST_LAST] if len(self._entry.last) > 1 else ()
-        promise = self._wants_promises if self.favours == self._me else self._has_promised
+        promise = self._choice.promise
         return Ask(group, state, (), self.favours, self._entry.expect, last, promise)
 
     def favourite(self) -> tuple[str, ...]:
         if self.favours is None:
             return ()
+        chosen = (self._choice.chosen,) if self._choice.chosen not in ("", self._me.name) else ()
         if self.favours != self._me:
-            return (self.favours.name,)
+            return (self.favours.name, *chosen)
         names = list(self._newcomers)
         first = self._now * ASKED_IN_TURN % max(1, len(names))
-        return tuple(names[first : first + ASKED_IN_TURN])
+        return (*names[first : first + ASKED_IN_TURN], *chosen)
 
     def waits_for(self) -> tuple[tuple[str, ...], str]:
         entry, here = self._entry, tuple(sorted(self._newcomers))[:MOST_WAITED_FOR]
-        is_silent = self._favoured_at <= self._now - self._patience
-        if self._has_promised and self.favours is not None and is_silent:
-            return (self.favours.name,), (
-                f"{self.favours} may have begun the group, and is silent. If it is gone for good, "
-                "restart this node"
-            )
+        chosen = self._choice.chosen
+        if chosen not in ("", self._me.name):
+            silent = "" if chosen in self._newcomers else ", and does not answer"
+            return (chosen,), f"{chosen} was chosen to begin the group{silent}"
         if len(entry.last) > 1:
             others = tuple(name for name in entry.last if name != self._me.name)
             return others[:MOST_WAITED_FOR], (

@@ -48,6 +48,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, STATUS, Step, Timer
 from ordercast.protocol.cluster.beginning import Beginning, Given, Majority, Votes
 from ordercast.protocol.cluster.causality import CausalOrder, EntryRange, OrderedUpdate
+from ordercast.protocol.cluster.choosing import Election
 from ordercast.protocol.cluster.digests import Digests
 from ordercast.protocol.cluster.joining import PATIENCE, Joining, Newcomers
 from ordercast.protocol.cluster.member import Spreader
@@ -116,6 +117,7 @@ class CausalMember(Spreader[Update]):
         fixed = options.ownership == "fixed"
         self.updaters = updaters_of(plan) if fixed else plan.members
         self.entry = plan.entry
+        self.choice = Election(me, 0 if plan.entry is None else plan.entry.expect, persisted)
         self.phase: Joining | Running = self._joining(plan.formed and me.incarnation == 0)
         self.now = 0  # rounds of ours
         self.last_round = 0  # when that was
@@ -220,7 +222,9 @@ class CausalMember(Spreader[Update]):
                 self.ownership.leave(step)
 
     def may_go(self, group: str) -> bool:
-        return self.ownership.may_go()
+        """Not who has promised another to let it begin: it must not forget that."""
+        is_bound = isinstance(self.phase, Joining) and self.choice.promise is not None
+        return not is_bound and self.ownership.may_go()
 
     def has_heirs(self, group: str, now: int) -> bool:
         return self.ownership.has_heirs(now)
@@ -335,7 +339,7 @@ class CausalMember(Spreader[Update]):
         rounds = PATIENCE * patience
         beginning: Beginning = Given()
         if self.entry is not None:
-            beginning = Votes(self.me, self.entry, patience)
+            beginning = Votes(self.me, self.entry, patience, self.choice)
         elif not formed:
             beginning = Majority(self.me.name, self.updaters, rounds)
         return Joining(patience, beginning, needs_state=needs_state)
@@ -346,6 +350,7 @@ class CausalMember(Spreader[Update]):
                 joining.beginning.stalled()
             self.last_round = step.now
         clock = joining.round(self.options.tickets)
+        self._keep_promise(step)
         if clock is None:
             question = joining.beginning.question(self.group, self.options.state)
             asked = dict.fromkeys((*self.sampler.sample(1), *joining.beginning.favourite()))
@@ -361,6 +366,11 @@ class CausalMember(Spreader[Update]):
             self._found(step)
         else:
             self.begin(step, clock)
+
+    def _keep_promise(self, step: Step) -> None:
+        record = self.choice.record(self.group)
+        if record is not None:
+            step.persist(record)
 
     def _found(self, step: Step) -> None:
         """We are the first, or among them."""
@@ -415,6 +425,8 @@ class CausalMember(Spreader[Update]):
         clock = list(map(max, self.order.clock, clock))
         self.order.begin(clock)
         self.recovery.buffer.begin(clock)
+        self.choice.over()
+        self._keep_promise(step)
         self._enter(step)
         for update, age in early:
             if not self.order.is_obsolete(update):

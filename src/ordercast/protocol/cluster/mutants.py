@@ -86,7 +86,9 @@ def founds_twice(
     for machine, plan in zip(machines, plans, strict=True):
         if plan.entry is not None:
             assert isinstance(machine, CausalMember) and isinstance(machine.phase, Joining)
-            machine.phase.beginning = _Alone(me, plan.entry, machine.options.rounds_to_join)
+            machine.phase.beginning = _Alone(
+                me, plan.entry, machine.options.rounds_to_join, machine.choice
+            )
     return machines
 
 

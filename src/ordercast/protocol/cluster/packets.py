@@ -8,7 +8,7 @@ simulator, where nothing becomes bytes, it costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import compress, islice
 from operator import ne
 from typing import Annotated
@@ -20,6 +20,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.packet import Count, Failure, Number, Packet, Value
 from ordercast.protocol.cluster.sampler import Roster
 from ordercast.protocol.tickets.entries import ENTRIES, MOST_TICKETS, Entry, Ticket, sequence_of
+from ordercast.protocol.tickets.packets import Ballot
 from ordercast.types import NodeId, Payloads
 
 Age = Annotated[int, Meta(ge=0, le=1000)]
@@ -189,6 +190,28 @@ class Digest(Packet, frozen=True, tag="causal.digest"):
     is_answer: bool = False  # to one that was behind; it is not answered again
 
 
+class Promise(Value, frozen=True):
+    """Of a newcomer about who begins the cluster: what it accepts, and what it has accepted."""
+
+    ballot: Ballot  # nothing in a lower one
+    accepted: Ballot | None = None
+    first: Annotated[str, Meta(max_length=100)] = ""  # who begins, as accepted in that ballot
+
+    @property
+    def accepts(self) -> tuple[Ballot | None, str]:
+        return self.accepted, self.first
+
+
+class PromiseRecord(Packet, frozen=True, tag="causal.promise"):
+    """On disk: what we have promised, and with how many the cluster was to be founded."""
+
+    expect: Count
+    promise: Promise
+
+    def slot(self) -> Hashable:
+        return self.group
+
+
 class Ask(Packet, frozen=True, tag="causal.ask"):
     """A process that came asks where the cluster is."""
 
@@ -200,9 +223,7 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
     favours: NodeId | None = None
     expect: Count = 0
     last: Annotated[tuple[Name, ...], Meta(max_length=MOST_LAST)] = ()
-    # It favours itself, and enough others favour it: they should promise to favour no other. It
-    # favours another: it has promised that.
-    promise: bool = False
+    promise: Promise | None = None
 
 
 class Welcome(Packet, frozen=True, tag="causal.welcome"):

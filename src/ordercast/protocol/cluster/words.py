@@ -12,6 +12,8 @@ from ordercast.protocol.cluster.packets import (
     Ask,
     Digest,
     Gossip,
+    Promise,
+    PromiseRecord,
     Recover,
     Recovered,
     Update,
@@ -38,6 +40,14 @@ def _update(update: Update) -> str:
 
 def _updates(packet: Updates | Recovered) -> str:
     return " ".join(f"{_update(update)} at {age}" for update, age in packet.updates) or "none"
+
+
+def _promise(promise: Promise) -> str:
+    ballot, accepted = promise.ballot, promise.accepted
+    text = f"promised ballot {ballot.count} of {ballot.by}"
+    if accepted is None:
+        return text
+    return f"{text}, accepted {promise.first} in ballot {accepted.count} of {accepted.by}"
 
 
 def _state(member: Any) -> list[str]:
@@ -73,7 +83,9 @@ CAUSAL_WORDS = Words(
         Ask: lambda packet: (
             ("for the state too" if packet.state else "where are we?")
             + (f", and so do {' '.join(packet.joining)}" if packet.joining else "")
+            + (f", {_promise(packet.promise)}" if packet.promise is not None else "")
         ),
+        PromiseRecord: lambda record: _promise(record.promise),
         Welcome: lambda packet: (
             f"begin at {_clock(packet.clock)}, now {_clock(packet.target)}"
             + (f", state {value_text(packet.state)}" if packet.state is not None else "")
