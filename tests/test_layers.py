@@ -272,7 +272,7 @@ def test_a_wrong_import_is_found(module: str, source: str, said: str) -> None:
         ("ordercast.protocol.fifo.member", "import msgspec\nimport heapq\nfrom . import packets"),
         ("ordercast.trace.parquet", "import pyarrow as pa\nfrom ordercast.trace import schema"),
         ("ordercast.trace.log", "from ordercast.store.log import Segment"),
-        ("ordercast.spark.trials", "from ordercast.sim.world import World\nimport pyspark"),
+        ("ordercast.spark.trials", "from ordercast.sim.world import Simulation\nimport pyspark"),
         ("ordercast.cli.demo", "from ordercast.testing import x\nfrom ordercast import View"),
         ("ordercast.sim.world", "from ordercast import __version__"),
         ("ordercast.sim.world", "import time\nimport os\nfrom ordercast.store import memory"),

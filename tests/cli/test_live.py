@@ -160,11 +160,11 @@ def test_wrong_usage_exits_2_with_a_sentence(
 
 def test_too_many_processes_are_refused(ordercast, tmp_path: Path) -> None:
     path = tmp_path / "many.toml"
-    text = 'name = "x"\nprocesses = 101\n[[group]]\nname = "g"\nmembers = ["n1"]\n'
+    text = 'name = "x"\nprocesses = 201\n[[group]]\nname = "g"\nmembers = ["n1"]\n'
     path.write_text(text, encoding="utf-8")
     ran = ordercast("live", path)
     assert ran.code == 2
-    assert "101 processes" in ran.err
+    assert "201 processes" in ran.err
 
 
 def test_a_group_whose_name_no_node_takes_is_refused_before_anything_starts(

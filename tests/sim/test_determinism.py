@@ -64,12 +64,12 @@ def submits(rows: list[Row], process: str) -> list[int]:
 RUN = """
 import json, pathlib, sys
 from ordercast.scenario.file import parse_scenario
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 from ordercast.trace.parquet import ParquetSink
-from ordercast.trace.schema import Level
+from ordercast.trace.schema import TraceLevel
 scenario = parse_scenario(json.loads(sys.argv[1]))
 with ParquetSink(pathlib.Path(sys.argv[2]), scenario.run_name(3)) as sink:
-    sink.close(World(scenario, 3, sink=sink, level=Level.WIRE).run().header)
+    sink.close(Simulation(scenario, 3, sink=sink, level=TraceLevel.WIRE).run().header)
 """
 
 

@@ -96,7 +96,7 @@ def test_the_folder_remembers_the_last_view() -> None:
     stage = stage_of([fault("restart", 3 * SECOND, "n1 n2")])
     stage.at(SECOND, "n1", view("n1")).at(SECOND, "n2", view("n2"))
     stage.at(2 * SECOND, "n2", view("n2", "n1")).run()
-    assert entries("n1")[1] == FoundingRule(founds=True, last=("n1",))
+    assert entries("n1")[1] == FoundingRule(founds=True, last=("n1",), asks=True)
     assert entries("n2")[1] == FoundingRule(last=("n1", "n2"))
 
 
@@ -153,7 +153,7 @@ def test_it_does_so_after_a_restart_with_its_folder_too() -> None:
         cut(3 * SECOND, "n1 | n2 n3", 2 * SECOND), fault("restart", 5 * SECOND, "n1")
     )
     stage.at(2500 * MILLISECOND, "n1", view("n1")).run()
-    assert entries("n1")[2] == FoundingRule(founds=True, last=("n1",))
+    assert entries("n1")[2] == FoundingRule(founds=True, last=("n1",), asks=True)
     assert entries("n1")[3] == FoundingRule()
     assert [row.cause for row in stage.rows_of("crash")] == [None, None, "abandoned"]
 
@@ -178,6 +178,6 @@ def test_a_founder_that_restarts_stays_the_founder_for_who_knew_its_last_incarna
     assert entries("n1") == [
         FoundingRule(founds=True),
         FoundingRule(founds=True),  # nobody has met it yet
-        FoundingRule(founds=True, last=("n1",)),
+        FoundingRule(founds=True, last=("n1",), asks=True),
     ]
     assert "abandoned" not in {row.cause for row in stage.rows}

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.slow
 # Python runs this when it starts. A simulation with one of these seeds takes its process with it.
 DEADLY = """
 import os
-from ordercast.sim.world import World
+from ordercast.sim.world import Simulation
 
-def run(world, real=World.run):
+def run(world, real=Simulation.run):
     if world.seed in (2, 5):
         os._exit(13)
     return real(world)
 
-World.run = run
+Simulation.run = run
 """
 
 

@@ -12,7 +12,7 @@ from tests.protocol.newtop.forming_table import known, run, stage_of, view_of, v
 from tests.protocol.newtop.table import die, group, member, node, suspect, views, wait
 
 from ordercast.errors import PeerError
-from ordercast.kernel.inputs import LARGEST_STATE, StateProvided
+from ordercast.kernel.inputs import StateProvided
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import MOST_REMEMBERED
@@ -32,7 +32,7 @@ from ordercast.protocol.newtop.packets import (
 from ordercast.protocol.newtop.suspicion import MOST_WITHHELD
 from ordercast.sim.explore.fingerprint import encode
 from ordercast.testing.stage import Stage
-from ordercast.types import NodeId, Refused, StateGiven
+from ordercast.types import NodeId, StateGiven, StateWanted
 from ordercast.wire.codec import Codec
 
 N1, N2, N3 = node("n1"), node("n2"), node("n3")
@@ -249,16 +249,17 @@ def test_a_move_to_an_unknown_formation_does_no_harm() -> None:
     assert group(stage, "n1").moves == {N2: ("n9.9.9", 1)}
 
 
-def test_a_state_that_is_too_large_is_not_sent() -> None:
+def test_a_member_whose_state_cannot_be_given_is_not_in_the_group() -> None:
     stage = stage_of("n1 n2")
     stage.settle(ticks=3)
-    stage.provide("n1", bytes(LARGEST_STATE + 1))
+    (wanted,) = [what for _, what in stage.log if isinstance(what, StateWanted)]
+    stage.actors["n1"].answered += 1
+    stage.give("n1", StateProvided("g", wanted.token, None, "KeyError: 'accounts'"))
     run(stage, 3)
-    refused = [what for who, what in stage.log if isinstance(what, Refused)]
-    assert len(refused) == 1
-    assert str(LARGEST_STATE) in refused[0].why
-    assert view_of(stage, "n2") == ("n1.0.1", "n1 n2")
-    assert known(stage, "n2") == []
+    given = [what for who, what in stage.log if isinstance(what, StateGiven)]
+    assert given == [StateGiven("g", None, "n1 could not give its state: KeyError: 'accounts'")]
+    assert view_of(stage, "n1")[0] == "n1.0.1"
+    assert view_of(stage, "n2") == ("", "")
 
 
 def test_huge_lists_do_not_decode() -> None:
