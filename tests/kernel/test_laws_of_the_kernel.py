@@ -156,8 +156,8 @@ def most(shape: Any) -> int:
 
 def inner_values(shape: Any) -> st.SearchStrategy[Any]:
     match shape:
-        case msgspec.inspect.StrType():
-            return st.text(max_size=5)
+        case msgspec.inspect.StrType(min_length=least):
+            return st.text(min_size=least or 0, max_size=5)
         case msgspec.inspect.BoolType():
             return st.booleans()
         case msgspec.inspect.BytesType():
