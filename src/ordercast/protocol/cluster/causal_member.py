@@ -244,11 +244,12 @@ class CausalMember(Spreader[Update]):
 
     def _receive_updates(self, step: Step, sender: NodeId, packet: Updates) -> None:
         news = self.spreading.news(packet.updates)
-        for _, age in (*news.unknown, *news.changed):
-            self._refuse_age(sender, age)
+        self._refuse_ages(sender, news)
         for update, _ in news.unknown:
             self.ownership.refuse_nonsense(sender, update)
-        news = news._replace(unknown=self.ownership.believed(step, news.unknown))
+        believed = self.ownership.believed(step, news.unknown)
+        if believed is not news.unknown:
+            news = news._replace(unknown=believed)
         if packet.roster is not None:
             self._receive_roster(step, sender, packet.roster)
         self.sampler.heard(sender)
@@ -294,7 +295,8 @@ class CausalMember(Spreader[Update]):
         for update, hops, skipped in delivered:
             for span in skipped:
                 self.losses.add(span.ticket, range(span.first, span.last + 1))
-            self._report_losses(step)
+            if self.losses:
+                self._report_losses(step)
             if self.ownership.is_for_the_application(step, update):
                 step.deliver(self._event(update, hops))
 

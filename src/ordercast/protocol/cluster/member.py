@@ -31,7 +31,7 @@ from ordercast.kernel.step import DATAGRAM, STATUS, Channel, Step, Timer
 from ordercast.protocol.cluster.active_set import ActiveSet
 from ordercast.protocol.cluster.advice import doubts
 from ordercast.protocol.cluster.cyclon import Cyclon
-from ordercast.protocol.cluster.gossip import SeenRumours, Spreading
+from ordercast.protocol.cluster.gossip import News, SeenRumours, Spreading
 from ordercast.protocol.cluster.lpbcast import Lpbcast
 from ordercast.protocol.cluster.options import CausalOptions, GossipOptions
 from ordercast.protocol.cluster.packets import Gossip, Membership, Rumour, Update
@@ -192,7 +192,7 @@ class Spreader(Generic[E]):
 
     def _present(self, step: Step, sender: NodeId) -> None:
         """Any packet but a roster came from this member."""
-        if self.presence is not None:
+        if self.presence is not None and not self.presence.has_heard(sender):
             self._tell(step, self.presence.heard([(sender, 0)]))
 
     def _tell(self, step: Step, news: Iterable[Joined | Left]) -> None:
@@ -208,11 +208,14 @@ class Spreader(Generic[E]):
             for member in self.presence.members():
                 step.notify(Joined(self.group, member))
 
-    def _refuse_age(self, sender: NodeId, age: int) -> None:
-        if not 1 <= age <= self.settings.hops + 1:
-            raise PeerError(
-                f"{sender} sent an event of age {age}; {self.settings.hops} hops are set"
-            )
+    def _refuse_ages(self, sender: NodeId, news: News[E]) -> None:
+        oldest = self.settings.hops + 1
+        for entries in (news.unknown, news.changed):
+            for _, age in entries:
+                if not 1 <= age <= oldest:
+                    raise PeerError(
+                        f"{sender} sent an event of age {age}; {self.settings.hops} hops are set"
+                    )
 
     def _refuse_size(self, size: int) -> None:
         if size > self.settings.window_size:
@@ -239,8 +242,10 @@ class GossipMember(Spreader[Rumour]):
 
     def _enter_once(self, step: Step) -> None:
         """We are in, unless we are to find others first and have not found enough."""
-        there = len(self.presence.members()) if self.presence is not None else 0
-        if not self._is_in and (there >= self._others_needed or not self._others_needed):
+        if self._is_in:
+            return
+        there = len(self.presence) if self.presence is not None else 0
+        if there >= self._others_needed:
             self._enter(step)
 
     def accepts(self, group: str, now: int) -> bool:
@@ -259,8 +264,7 @@ class GossipMember(Spreader[Rumour]):
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if isinstance(packet, Gossip):
             news = self.spreading.news(packet.rumours)
-            for _, age in (*news.unknown, *news.changed):
-                self._refuse_age(sender, age)
+            self._refuse_ages(sender, news)
             for rumour, _ in news.unknown:
                 if rumour.number < 1 or (rumour.origin == self.me and rumour.number > self.made):
                     raise PeerError(f"{sender} spreads what {rumour.origin} never made")

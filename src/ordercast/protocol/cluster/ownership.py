@@ -155,12 +155,14 @@ class TicketOwnership(ABC):
             raise PeerError(
                 f"{sender} sent a stamp of {len(clock)} entries; this cluster has {self._entries}"
             )
-        if any(clock[self._owned :]):
+        if self._owned < self._entries and any(clock[self._owned :]):
             raise PeerError(f"{sender} sent a stamp with an entry of a ticket that nobody owns")
 
     def refuse_own(self, sender: NodeId, clock: tuple[int, ...]) -> None:
         ticket = self.ticket
-        if ticket is not None and self.never_made(ticket, clock[ticket]):
+        if ticket is None or clock[ticket] <= self._order.clock[ticket]:
+            return  # what we have delivered exists: that is the rule, and asking costs more
+        if self.never_made(ticket, clock[ticket]):
             raise PeerError(f"{sender} knows of what {self._me} never made")
 
 

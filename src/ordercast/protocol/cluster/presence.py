@@ -45,25 +45,36 @@ class Presence:
         self._spoke: dict[str, tuple[NodeId, int]] = {}  # in which round, of ours
         self._gone: dict[str, tuple[NodeId, int]] = {}
 
+    def __len__(self) -> int:
+        """Ourselves not included."""
+        return len(self._spoke)
+
     def members(self) -> list[NodeId]:
         """Ourselves not included."""
         return [node for node, _ in self._spoke.values()]
 
-    def heard(self, here: Iterable[tuple[NodeId, int]]) -> Iterator[Joined | Left]:
+    def has_heard(self, node: NodeId) -> bool:
+        """Whether this member spoke in this round: that it spoke again changes nothing."""
+        known = self._spoke.get(node.name)
+        return known is not None and known[1] == self._now and known[0] is node
+
+    def heard(self, here: Iterable[tuple[NodeId, int]]) -> list[Joined | Left]:
         """These members, so many rounds ago."""
+        now, spoke_in = self._now, self._spoke
+        news: list[Joined | Left] = []
         for node, age in here:
-            spoke = self._now - age
-            known = self._spoke.get(node.name)
+            name, spoke = node.name, now - age
+            known = spoke_in.get(name)
             if known is None:
                 if self._is_news(node, spoke):
-                    self._spoke[node.name] = (node, spoke)
-                    yield Joined(self._group, node)
+                    spoke_in[name] = (node, spoke)
+                    news.append(Joined(self._group, node))
             elif node.incarnation > known[0].incarnation:
-                self._spoke[node.name] = (node, spoke)
-                yield Left(self._group, known[0], "replaced")
-                yield Joined(self._group, node)
-            elif node == known[0] and spoke > known[1]:
-                self._spoke[node.name] = (node, spoke)
+                spoke_in[name] = (node, spoke)
+                news += Left(self._group, known[0], "replaced"), Joined(self._group, node)
+            elif spoke > known[1] and node == known[0]:
+                spoke_in[name] = (node, spoke)
+        return news
 
     def _is_news(self, node: NodeId, spoke: int) -> bool:
         if node.name == self._me.name or len(self._spoke) >= MOST_PRESENT:
