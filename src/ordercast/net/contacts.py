@@ -46,6 +46,8 @@ RECENT = 60 * SECOND
 """How long others are told of a contact after we had a connection with it."""
 FORGOTTEN = 600 * SECOND
 """How long after its last connection, or word of it, an unused contact is forgotten."""
+FORGETTING = 10 * SECOND
+"""How often we look for those."""
 MOST_PLACES = 2 * MOST_TOLD_BY_ONE
 """Others' places in a greeting. Nobody takes more than half as many from one teller, and knows some
 of them already."""
@@ -96,6 +98,7 @@ class Contacts(dict[str, Contact]):
         self.chance = chance
         self._clock = clock
         self._calls = 0  # since `tend` looked last
+        self._forgets_at = 0  # when `tend` looks next for contacts to forget
         self._told_by: Counter[str] = Counter()  # contacts that we were told of, by teller
 
     # --- how we know them ----------------------------------------------------------------------
@@ -286,6 +289,9 @@ class Contacts(dict[str, Contact]):
                 contact.is_heard, contact.heard_at = False, now
             if contact.heard_at == now or contact.phase is not ConnectionPhase.AWAY:
                 contact.seen_at = now
+        if now < self._forgets_at:
+            return
+        self._forgets_at = now + FORGETTING
         long_ago = now - FORGOTTEN
         for contact in [contact for contact in self.values() if contact.seen_at < long_ago]:
             if contact.source != "configured" and not self.in_use(contact) and contact.is_untouched:

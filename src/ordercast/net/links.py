@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic_ns
 
 from ordercast.net.contact import Contact
-from ordercast.net.contacts import USED, Contacts
+from ordercast.net.contacts import Contacts
 from ordercast.units import SECOND
 
 IDLE = 30 * SECOND
@@ -88,7 +88,10 @@ class Links:
             and contact.place is not None
             and contact.connection is None
             and (
-                (contact.used_at is not None and contact.used_at >= now - USED)
+                contact.is_called  # others have only had datagrams, and need no connection
+                or contact.carried_at is not None
+                or contact.link is not None
+                or contact.expected is not None
                 or contact.source == "configured"
                 or contact.name in self._names
             )
