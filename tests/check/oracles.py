@@ -6,7 +6,7 @@ only where no event precedes itself and every delivered event was submitted.
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise, permutations
+from itertools import combinations, pairwise, permutations, product
 from typing import TypeAlias
 
 from ordercast.trace.schema import Row
@@ -313,12 +313,38 @@ def events_of(log: list[Row], group: str, *kinds: str) -> set[Event]:
 
 
 def agreement_broken(rows: list[Row]) -> bool:
-    return any(
+    return skips_silently(rows) or any(
         connected(rows, group, one, other)
         and not events_of(one, group, "deliver") <= events_of(other, group, "deliver", "lose")
         for group in all_groups(rows)
         for one, other in permutations(stayed(rows, group), 2)
     )
+
+
+def skips_silently(rows: list[Row]) -> bool:
+    """Whether somebody who lasted skips an event of one whose first view came after its own."""
+    for group, log, origin in product(all_groups(rows), lives(rows), lives(rows)):
+        ours, theirs = of_group(log, group, "view"), of_group(origin, group, "view")
+        if (
+            not ours
+            or not theirs
+            or ours[0].at >= theirs[0].at
+            or log[0].process == origin[0].process
+            or not last_life(rows, log)
+            or wrote(log, "crash")
+            or of_group(log, group, "leave")
+            or stopped_early(rows, group, log)
+        ):
+            continue
+        delivered = events_of(log, group, "deliver")
+        anybody = events_of(rows, group, "deliver")
+        made = [event(row) for row in of_group(origin, group, "submit")]
+        made = [one for one in made if one[1] == origin[0].process]
+        last = max((place for place, one in enumerate(made) if one in delivered), default=0)
+        skipped = {one for one in made[:last] if one in anybody}
+        if not skipped <= delivered | events_of(log, group, "lose"):
+            return True
+    return False
 
 
 def completeness_broken(rows: list[Row]) -> bool:

@@ -37,7 +37,7 @@ async def test_waiters_that_are_cancelled_leave_nothing_behind(cluster: Cluster)
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-    assert not condition
+    assert not condition.waiting
 
 
 @live

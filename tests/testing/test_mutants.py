@@ -15,6 +15,7 @@ WHERE = {"fifo": "chaos", "gossip": "many", "causal": "causal-chaos"}
 ELSEWHERE = {
     "lets-go": "causal-calm",  # what it breaks is promised only while nothing fails
     "forgets-places": "open-fifo-chaos",
+    "skips-beginnings": "open-fifo-chaos",
     "founds-twice": "open-causal-cut",
 }
 NOTICED = {"founds-twice"}  # members of two clusters refuse each other when they meet

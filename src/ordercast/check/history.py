@@ -239,6 +239,10 @@ class History:
         """The small number of the event that a submit or deliver row is about."""
         return self._ids[row.group, row.origin, row.number]  # type: ignore[index]
 
+    def number_of(self, event: int) -> int:
+        """Its number, which grows along what one incarnation submits in a group."""
+        return self.events[event][2]
+
     def delivered_in(self, log: Log, group: str) -> set[int]:
         """The events of the group that this incarnation delivered."""
         return self._split((log.process, log.incarnation, "delivered"), log.delivered, group)

@@ -17,6 +17,8 @@ of whom that can be asked without doubt:
   connected  no suspect row names one of the two at the other, in any group but in other
              formations of this one; and every view that one of them installed in the group holds
              the other, unless the other had stopped by then
+  before     said of a member and an origin: the first view of the member is earlier than that of
+             the origin; and the member lasted, and did not leave
 
 `at` is compared across processes only here, to tell early from late; a clock that is off makes a
 member exempt or not, never two rows of one log change places.
@@ -24,6 +26,7 @@ member exempt or not, never two rows of one log change places.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from ordercast.check.history import History, Log, bare_name
@@ -52,6 +55,23 @@ class GroupMembership:
             and log.crash is None
             and not self._stopped_early(log)
         )
+
+    @cached_property
+    def lasting(self) -> list[Log]:
+        """The members that had a view, lasted, and did not leave."""
+        return [
+            log
+            for log in self.history.logs
+            if self.group in log.first_view and self.lasted(log) and self.group not in log.left
+        ]
+
+    def came_after(self, log: Log) -> Iterator[Log]:
+        """The incarnations whose first view is later than that of this member."""
+        at = log.first_view[self.group].at
+        for other in self.history.logs:
+            first = self._first_view(other)
+            if first is not None and first.at > at and other.process != log.process:
+                yield other
 
     def connected(self, one: Log, other: Log) -> bool:
         return (

@@ -293,18 +293,21 @@ class Host:
         PeerError, by a machine or by the iterable: what came before has taken effect.
         """
         seat: Seat | None = None
-        step = self._new_step(now)
+        step, seats = self._new_step(now), self.seats
         try:
             for packet in packets:
-                found = self.seats.get(packet.group)
+                found = seats.get(packet.group)
                 if found is not seat:
                     if seat is not None:
                         self._drain(seat, step)
-                    seat, step = found, self._new_step(now)
+                        step = self._new_step(now)
+                    seat = found
+                    if seat is not None:
+                        receive = seat.machine.receive
                 if seat is None:
                     continue
                 try:
-                    seat.machine.receive(step, sender, packet)
+                    receive(step, sender, packet)
                 except PeerError:
                     raise
                 except Exception as error:

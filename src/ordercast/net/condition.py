@@ -10,30 +10,26 @@ import asyncio
 
 
 class Condition:
-    __slots__ = ("_loop", "_waiting")
+    __slots__ = ("_loop", "waiting")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[asyncio.Future[None]] = []
-
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self._waiting)
+        self.waiting: list[asyncio.Future[None]] = []  # one for each who waits
 
     async def wait(self) -> None:
         """Until the next `notify`."""
         future = self._loop.create_future()
-        self._waiting.append(future)
+        self.waiting.append(future)
         try:
             await future
         except asyncio.CancelledError:
-            if future in self._waiting:
-                self._waiting.remove(future)
+            if future in self.waiting:
+                self.waiting.remove(future)
             raise
 
     def notify(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
+        if self.waiting:
+            waiting, self.waiting = self.waiting, []
             for future in waiting:
                 if not future.done():
                     future.set_result(None)

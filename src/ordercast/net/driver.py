@@ -196,15 +196,24 @@ class Driver:
     def _permitted(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> Iterator[Packet]:
         """Packets of permitted members only. A relayed event needs its origin's permission."""
         decode, seats, may = self._codec.decode, self.host.seats, self._may
+        # Of the group of the last packet: whether the sender may be in it, and who may send. Asked
+        # once for packets that came together.
+        last, is_member = "", False
+        may_send: dict[str, bool] = {}
         for body in bodies:
             packet = decode(body)
             group = packet.group
             if group not in seats:
                 self.mesh.incidents.count("packets_of_other_groups")
                 continue
-            permitted = may(sender.name, group, "join")
+            if group != last:
+                last, is_member = group, may(sender.name, group, "join")
+                may_send.clear()
+            permitted = is_member
             for name in packet.makers():
-                permitted = permitted and may(name, group, "send")
+                if name not in may_send:
+                    may_send[name] = may(name, group, "send")
+                permitted = permitted and may_send[name]
             if permitted:
                 yield packet
             else:

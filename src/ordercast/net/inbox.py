@@ -37,12 +37,14 @@ class Inbox:
         self.most_bytes = 4 << 20  # that may wait before senders have to
         self.most_count = 65_536  # the same, in messages
 
-    def put(self, item: Heard) -> None:
+    def put(self, item: Heard) -> bool:
+        """Whether it is over its limit now."""
         self.items.append(item)
         self.arrivals.append(next(self._numbers))
         if isinstance(item, Event):
             self.count += len(item.payloads)
             self.size += item.size
+        return self.size > self.most_bytes or self.count > self.most_count
 
     def take(self) -> Heard:
         item = self.items.popleft()

@@ -49,9 +49,9 @@ class SlowConsumerMonitor:
     def is_throttled(self) -> bool:
         return self.state is ReaderState.THROTTLED
 
-    def added(self) -> None:
-        """Something was put into the queue. A machine takes one input at a time: later."""
-        if self.state is ReaderState.READING and self._inbox.is_over_limit:
+    def over_limit(self) -> None:
+        """Something was put into a full queue. A machine takes one input at a time: later."""
+        if self.state is ReaderState.READING:
             self._loop.call_soon(self._stop_senders)
 
     def _stop_senders(self) -> None:

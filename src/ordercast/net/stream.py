@@ -38,9 +38,11 @@ class GroupStream:
         self._event = NOTHING  # that is being handed out
         self._place = 0  # of its next message
 
-    def put(self, item: Heard) -> None:
-        self.inbox.put(item)
-        self._arrived.notify()
+    def put(self, item: Heard) -> bool:
+        """Whether more waits for the application now than should."""
+        if self._arrived.waiting:
+            self._arrived.notify()
+        return self.inbox.put(item)
 
     def wake(self) -> None:
         """The group has ended."""
@@ -134,17 +136,19 @@ class GroupStream:
             item = self.inbox.take()
             # The application has done with all that it was handed before, so its state is that of
             # this place in the stream.
-            if isinstance(item, StateWanted):
-                failed = self._handover.give(item)
-                if failed is not None:
-                    return failed
-            elif isinstance(item, StateGiven):
-                self._restore(item)
-            else:
+            if not isinstance(item, Event):
+                if isinstance(item, StateWanted):
+                    failed = self._handover.give(item)
+                    if failed is not None:
+                        return failed
+                    continue
+                if isinstance(item, StateGiven):
+                    self._restore(item)
+                    continue
                 if isinstance(item, View):
                     self.view = item
-                self.taken()
-                return item
+            self.taken()
+            return item
         return None
 
     def _restore(self, given: StateGiven) -> None:

@@ -27,6 +27,8 @@ class Codec:
         kinds = tuple(kind for family in families for kind in family.packets)
         assert kinds, "a codec without packets has nothing to do"
         union: Any = Union[kinds]  # noqa: UP007 - built at run time
+        # Those that have another form in a machine than on the wire.
+        self._rewritten = {kind for kind in kinds if kind.from_wire is not Packet.from_wire}
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Packet] = msgspec.msgpack.Decoder(union)
 
@@ -47,4 +49,4 @@ class Codec:
             around = MESSAGE_OVERHEAD * messages + others
             if not len(data) - around <= size <= len(data):
                 raise PeerError(f"a packet of {len(data)} bytes that says it carries {size}")
-        return packet.from_wire()
+        return packet.from_wire() if type(packet) in self._rewritten else packet

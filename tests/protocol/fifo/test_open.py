@@ -10,16 +10,14 @@ from tests.protocol.fifo.test_properties import (
 )
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Family, FoundingRule, machine_per_group
+from ordercast.kernel.family import Family, FoundingRule
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Step
 from ordercast.protocol.fifo import FAMILY
 from ordercast.protocol.fifo.candidates import (
     MOST_TOLD,
     TRIES_TOLD,
 )
-from ordercast.protocol.fifo.open_member import OpenMember
 from ordercast.protocol.fifo.options import LARGEST_GROUP
 from ordercast.protocol.fifo.packets import Alive, Begin, Data, Roster, Start
 from ordercast.protocol.fifo.peers import LIMITS_REMEMBERED
@@ -256,63 +254,6 @@ def test_a_restarted_member_receives_from_then_on_and_its_events_are_taken() -> 
     assert len(numbers(stage, "n2", N1)) == 1
 
 
-class IgnoresStrangers(OpenMember):
-    """Takes no events of members that it has not met."""
-
-    def _may_follow(self, name: str) -> bool:
-        return name in self.peers.by_name
-
-
-def last_words(member: type[OpenMember]) -> Stage:
-    """n4 joins, cannot reach n3, sends one event and crashes."""
-    stage = open_stage(FAMILY._replace(build=machine_per_group(member)))
-    stage.enter("n1")
-    for name in ("n2", "n3"):
-        stage.enter(name, "n1")
-        stage.settle(ticks=6)
-    stage.cut("n3", "n4")
-    stage.enter("n4", "n1")
-    stage.settle(ticks=3 * LIMIT)
-    stage.submit("n4", [b"last words"])
-    for parcel in stage.underway("n4", "n1"):
-        stage.deliver(parcel)
-    stage.crash("n4")
-    stage.settle(ticks=3 * LIMIT)
-    return stage
-
-
-def test_the_last_event_of_a_crashed_newcomer_reaches_a_member_that_never_met_it() -> None:
-    n4, stage = NodeId("n4"), last_words(OpenMember)
-    assert numbers(stage, "n1", n4) == numbers(stage, "n2", n4) == numbers(stage, "n3", n4) == [1]
-    assert numbers(last_words(IgnoresStrangers), "n3", n4) == []
-
-
-class OwesNobody(OpenMember):
-    """Keeps nothing for members that it was told of and has not met."""
-
-    def _expect(self, step: Step, name: str) -> None:
-        pass
-
-
-@pytest.mark.parametrize(("kind", "received"), [(OpenMember, [1]), (OwesNobody, [])])
-def test_a_member_that_a_newcomer_was_told_of_is_owed_its_first_event(
-    kind: type[OpenMember], received: list[int]
-) -> None:
-    """n4 joins by n1, which names n3; it cannot reach n3, and n1 crashes before it can relay."""
-    stage = open_stage(FAMILY._replace(build=machine_per_group(kind)))
-    stage.enter("n1")
-    stage.enter("n3", "n1")
-    stage.settle(ticks=6)
-    stage.cut("n3", "n4")
-    stage.enter("n4", "n1")
-    stage.settle(ticks=3 * LIMIT)
-    stage.submit("n4", [b"a"])
-    stage.crash("n1")
-    stage.mend("n3", "n4")
-    stage.settle(ticks=3 * LIMIT)
-    assert numbers(stage, "n3", NodeId("n4")) == received
-
-
 # --- members that are gone ----------------------------------------------------------------------
 
 
@@ -396,6 +337,19 @@ def test_a_roster_of_ghosts_delays_a_newcomer_by_one_suspicion_limit() -> None:
     assert set(views(stage, "n3")[-1]) == {N1, N2, N3}
 
 
+def test_rosters_of_many_members_do_not_fill_a_newcomer() -> None:
+    stage = joined("n2")
+    stage.enter("n3", "n2")
+    for teller in (N1, N2):
+        ghosts = tuple(NodeId(f"{teller.name}-ghost{number}") for number in range(60))
+        stage.inject(teller, "n3", Alive("g", [], [N3]))
+        stage.inject(teller, "n3", Roster("g", [N1, N2, N3], True, ghosts))
+    for teller in (N1, N2):
+        stage.inject(teller, "n3", Begin("g", teller, 0))
+    assert views(stage, "n3") == [(N1, N2, N3)]
+    assert len(member(stage, "n3").peers.by_name) == LARGEST_GROUP - 1
+
+
 def test_ghosts_take_no_place_of_members_and_cost_a_heartbeat_a_limit() -> None:
     stage = joined("n2")
     before = len(stage.log)
@@ -451,6 +405,10 @@ def test_a_full_group_refuses_one_more_until_a_place_is_free() -> None:
 
 REFUSED: list[tuple[Packet, str]] = [
     (Roster("g", [NodeId(f"m{number}") for number in range(101)], True), "names 101 members of g"),
+    (
+        Roster("g", [N2], True, tuple(NodeId(f"m{number}") for number in range(100))),
+        "names 101 members of g",
+    ),
     (Begin("g", N3, 7), "says where the events of n3 begin"),
     (Data("g", N1, 7, [b"x"], 1), "relays what n1 never sent"),
 ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ordercast.kernel.family import FoundingRule
 from ordercast.kernel.founding import suffices
-from ordercast.protocol.fifo.peers import PRESENT, Peers, Standing
+from ordercast.protocol.fifo.peers import PRESENT, Peer, Peers, Standing
 from ordercast.types import NodeId, Waiting
 
 NAMES_SHOWN = 8
@@ -35,14 +35,25 @@ class FirstView:
         self._shown: tuple[tuple[str, ...], str] | None = None  # what the application was shown
         self._shown_for = 0  # own heartbeats
 
-    def awaited(self, peers: Peers) -> list[str] | None:
-        """Who is missing of those whom the members that welcomed us name. None: none has."""
-        named = {
-            node.name: None
+    def named(self, peers: Peers) -> dict[str, NodeId]:
+        """Who was a member before us: those that the members that welcomed us name as present, and
+        those whose return they await."""
+        welcomed = self._welcomed_by(peers)
+        away = {node.name: node for peer in welcomed for node in peer.members_away}
+        present = {node.name: node for peer in welcomed for node in peer.members}
+        return {name: node for name, node in (away | present).items() if name != self.me.name}
+
+    def _welcomed_by(self, peers: Peers) -> list[Peer]:
+        return [
+            peer
             for peer in peers
             if peer.standing is PRESENT and peer.has_view and self.me in peer.members
-            for node in peer.members
-        }
+        ]
+
+    def awaited(self, peers: Peers) -> list[str] | None:
+        """Who is missing of those whom the members that welcomed us have in their views. None: none
+        has welcomed us."""
+        named = {node.name: None for peer in self._welcomed_by(peers) for node in peer.members}
         if not named:
             return None
         here = {

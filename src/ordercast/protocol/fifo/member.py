@@ -123,7 +123,9 @@ class FifoMember:
         peer = self.peers.by_name.get(sender.name)
         if peer is None:
             raise PeerError(f"{sender} is not a member of {self.group}")
-        self._refuse_invalid(sender, packet)
+        # Of the events of others all are taken that are the next ones.
+        if not isinstance(packet, Data) or packet.origin == self.me:
+            self._refuse_invalid(sender, packet)
         if peer.node != sender:
             if peer.node is not None and sender.incarnation < peer.node.incarnation:
                 return
@@ -205,7 +207,7 @@ class FifoMember:
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
         if peer.standing is not PRESENT:
             self._connect(step, peer)
-        peer.proves_contact()
+        peer.unheard = 0  # as `proves_contact`, for millions of packets
         stream = self.streams.by_origin.get(data.origin)
         if stream is None or (self.forming and stream.held.full) or not stream.append(data):
             return
@@ -267,8 +269,9 @@ class FifoMember:
             return
         stream = self.streams.by_origin.get(origin)
         if stream is None:
-            owed = self._is_owed(origin, from_origin)
-            stream = self.streams.follow(origin, 0 if owed else start.after)
+            # An origin that does not owe us what is before would have said `Begin`.
+            missed = self._missed(origin, start.after, is_owed=from_origin)
+            stream = self.streams.follow(origin, start.after - missed)
             self.streams.forget_old()  # a relaying peer may know newer incarnations than we do
         self.losses.add(origin, stream.skip_to(start.after))
         self._report_losses(step)
@@ -277,11 +280,15 @@ class FifoMember:
         """Whether events of this name are taken from whoever relays them."""
         return name in self.peers.by_name
 
-    def _is_owed(self, origin: NodeId, from_origin: bool) -> bool:
-        """Whether we are owed all of its stream, and what is missing at the beginning is lost."""
-        # If ours is a first incarnation, or if the origin's is younger.
+    def _missed(self, origin: NodeId, after: int, is_owed: bool) -> int:
+        """How many events are lost to us of those before the beginning of a stream.
+
+        `is_owed`: in an open group, the origin says so.
+        """
+        # All of them, if ours is a first incarnation, or if the origin's is younger.
         owner = self.peers.by_name[origin.name]
-        return not self.me.incarnation or (owner.was_restarted and owner.node == origin)
+        is_first = not self.me.incarnation
+        return after if is_first or (owner.was_restarted and owner.node == origin) else 0
 
     def _receive_other(self, step: Step, peer: Peer, packet: Packet) -> None:
         raise AssertionError(f"{packet} was refused")
@@ -350,9 +357,9 @@ class FifoMember:
             step.note("refute", group=self.group, peer=peer.name)
         peer.answer_in = peer.unheard = 0
         is_newcomer = self.peers.is_newcomer(peer)
+        has = peer.received.get(self.me, 0)
         self.peers.set_standing(peer, PRESENT)
         self.streams.connect(peer, is_newcomer)
-        has = peer.received.get(self.me, 0)
         if is_newcomer and not has:
             step.send(peer.node, Begin(self.group, self.me, self.own.received_up_to))
         else:

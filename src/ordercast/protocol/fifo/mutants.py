@@ -87,11 +87,19 @@ class ForgetsPlaces(OpenMember):
         self.streams.places.clear()
 
 
+class SkipsBeginnings(OpenMember):
+    """In an open group: does not report what it missed before it met the sender."""
+
+    def _missed(self, origin: NodeId, after: int, is_owed: bool) -> int:
+        return 0
+
+
 MUTANTS = {
     "invents": Mutant("no-creation", machine_per_group(Invents)),
     "repeats": Mutant("no-duplication", machine_per_group(Repeats)),
     "shuffles": Mutant("fifo", machine_per_group(Shuffles)),
     "forgets-the-dead": Mutant("agreement", machine_per_group(ForgetsTheDead)),
     "forgets-places": Mutant("no-duplication", machine_per_group(ForgetsPlaces)),
+    "skips-beginnings": Mutant("agreement", machine_per_group(SkipsBeginnings)),
     "skips-one": Mutant("completeness", machine_per_group(SkipsOne)),
 }

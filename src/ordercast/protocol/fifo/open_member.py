@@ -7,10 +7,12 @@ Rules, beside those of member.py.
  2. A member that joins receives what is sent from then on. An origin that has a view says `Begin`
     to a peer that it meets for the first time: what it sent before is not owed, and not lost. What
     others may still have to relay begins with what not all present members have.
- 3. A member that joins owes its own events to all members that it was told of when it installed its
-    first view. If it has not met one of them by then, it retains them for it.
- 4. Where two parts of a group meet that both have views, a member reports as lost what it missed
-    of the other part's streams, as far back as they may be relayed.
+ 3. A member that joins owes its own events, from the first, to all members that it was told of when
+    it installed its first view: those that the members that welcomed it have in their views, and
+    those whose return they await. If it has not met one of them by then, it retains them for it.
+ 4. A member that has a view, and hears of a stream for the first time, was owed all of it, and
+    reports as lost what it cannot have: unless its origin is one of those of rule 3, which were
+    there before. Of these it reports only what may still have been relayed to others.
  5. A peer that is gone is dropped after ten suspicion limits, with its streams: nothing grows with
     the names that ever were in the group. Two members that dropped each other meet like newcomers.
     Each remembers its place in the other's stream: nothing is delivered twice, and what it missed
@@ -172,15 +174,17 @@ class OpenMember(FifoMember):
     def _send_roster(self, step: Step, to: tuple[NodeId | str, ...]) -> None:
         if to:
             members = [self.me, *self.peers.present]
-            step.send(to, Roster(self.group, members, not self.forming), DATAGRAM)
+            roster = Roster(self.group, members, not self.forming, self.peers.away)
+            step.send(to, roster, DATAGRAM)
 
     # --- receiving ---------------------------------------------------------------------------
 
     def _refuse_invalid(self, sender: NodeId, packet: Packet) -> None:
         if isinstance(packet, Roster):
-            if len(packet.members) > LARGEST_GROUP:
+            count = len(packet.members) + len(packet.away)
+            if count > LARGEST_GROUP:
                 raise PeerError(
-                    f"{sender} names {len(packet.members)} members of {self.group}, "
+                    f"{sender} names {count} members of {self.group}, "
                     f"of which there are {LARGEST_GROUP} at most"
                 )
         elif isinstance(packet, Begin):
@@ -204,8 +208,13 @@ class OpenMember(FifoMember):
     def _may_follow(self, name: str) -> bool:
         return name in self.peers.by_name or name in self.candidates
 
-    def _is_owed(self, origin: NodeId, from_origin: bool) -> bool:
-        return from_origin  # otherwise it would have said `Begin`
+    def _missed(self, origin: NodeId, after: int, is_owed: bool) -> int:
+        if self.forming:
+            return 0
+        peer = self.peers.by_name.get(origin.name)
+        was_there = peer is not None and peer.named == origin  # before us
+        # Other members may get by relaying what we do not, but no more of it than can be held.
+        return after if is_owed or not was_there else min(after, self.options.retain)
 
     def _receive_alive(self, step: Step, peer: Peer, alive: Alive) -> None:
         me = self.me.name
@@ -241,9 +250,7 @@ class OpenMember(FifoMember):
         peer.proves_contact()
         stream = self.streams.by_origin.get(begin.origin)
         if stream is None:
-            # Where two parts of a group meet, other members of ours may get by relaying what we
-            # do not, but no more of it than can be held.
-            missed = 0 if self.forming else min(begin.after, self.options.retain)
+            missed = self._missed(begin.origin, begin.after, is_owed=False)
             stream = self.streams.follow(begin.origin, begin.after - missed)
             self.streams.forget_old()
         # We may have a place in the stream, by relaying or from an earlier time.
@@ -255,6 +262,7 @@ class OpenMember(FifoMember):
 
     def _receive_roster(self, step: Step, peer: Peer, roster: Roster) -> None:
         peer.members, peer.has_view = tuple(roster.members), roster.formed
+        peer.members_away = roster.away
         self._introduce(step, peer, [node.name for node in roster.members])
         self._enter(step)
 
@@ -279,8 +287,7 @@ class OpenMember(FifoMember):
         if self.taking is not None and self.taking.giver is not None:
             self._await_state(step, self.taking)
             return
-        named = self.entering.awaited(self.peers)
-        if named is None:
+        if self.entering.awaited(self.peers) is None:
             self.forming = self.options.silence_ticks
             if self.entering.ticks_to_ask:
                 self.entering.ticks_to_ask -= 1
@@ -288,30 +295,34 @@ class OpenMember(FifoMember):
             return
         self.forming -= 1
         if self.forming == 0:
-            for name in named:
-                self._expect(step, name)
             self._admitted(step)
 
-    def _expect(self, step: Step, name: str) -> None:
-        """A member that we have not met is owed what we send."""
-        peer = self.peers.by_name.get(name)
+    def _expect(self, step: Step, node: NodeId) -> None:
+        """A member that was there before us is owed what we send, also if we have not met it."""
+        peer = self.peers.by_name.get(node.name)
         if peer is None:
-            peer = Peer(name)
-            self.candidates.heard(name)
+            if len(self.peers.by_name) >= LARGEST_GROUP - 1:
+                return
+            peer = Peer(node.name)
+            self.candidates.heard(node.name)
             self.peers.replace(peer)
-        if peer.standing is not PRESENT:
+        peer.named = node
+        if peer.standing is Standing.EXPECTED and peer.node in (None, node):
             self.peers.set_standing(peer, Standing.AWAY)
-            step.note("suspect", group=self.group, peer=name)
+            step.note("suspect", group=self.group, peer=node.name)
 
     def _install_first(self, step: Step) -> None:
+        for node in self.entering.named(self.peers).values():
+            self._expect(step, node)
         self.peers.formed()
         super()._install_first(step)
         self._send_roster(step, self.peers.present)
 
     def _meet(self, step: Step, peer: Peer, sender: NodeId) -> Peer:
         # Named when we installed our first view, and not met before: it is owed what we have sent.
-        is_owed = peer.node is None and peer.standing is Standing.AWAY
+        is_owed = peer.node is None and peer.named == sender
         met = super()._meet(step, peer, sender)
+        met.named = peer.named
         if is_owed:
             self.peers.set_standing(met, Standing.AWAY)
         if sender in self.streams.places:

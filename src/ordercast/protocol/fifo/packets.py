@@ -66,9 +66,10 @@ class Roster(Packet, frozen=True, tag="fifo.roster"):
 
     members: list[NodeId]
     formed: bool  # whether it has a view
+    away: tuple[NodeId, ...] = ()  # those whose return it awaits
 
     def introduces(self) -> Iterable[str]:
-        return [node.name for node in self.members]
+        return [node.name for node in (*self.members, *self.away)]
 
 
 class Need(Packet, frozen=True, tag="fifo.need"):

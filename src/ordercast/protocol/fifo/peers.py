@@ -61,7 +61,9 @@ class Peer:
         "has_view",
         "hears",
         "members",
+        "members_away",
         "name",
+        "named",
         "node",
         "received",
         "silent",
@@ -83,8 +85,12 @@ class Peer:
         self.full = False  # it reports that its application cannot take more
         self.absent = 0  # open groups: own heartbeats for which it was not present, and silent
         self.members: tuple[NodeId, ...] = ()  # open groups: its roster
+        self.members_away: tuple[NodeId, ...] = ()  # open groups: and whose return it awaits
         self.has_view = False  # open groups: and whether that is its view
         self.has_begun = False  # open groups: its stream has begun here
+        # Open groups: its incarnation that was a member before us, by the rosters of the members
+        # that welcomed us.
+        self.named: NodeId | None = None
 
     def tick(self, silence_ticks: int) -> None:
         """One more of our heartbeats has passed. Beyond the limits nothing is counted."""
@@ -175,6 +181,12 @@ class Peers:
             self.is_any_away = self.is_forming or any(one.standing is Standing.AWAY for one in self)
         else:
             self.is_any_away = any(one.standing not in (PRESENT, Standing.LEFT) for one in self)
+
+    @property
+    def away(self) -> tuple[NodeId, ...]:
+        """Whose return is awaited, of those that we have met. What others name is not passed on:
+        it would never be forgotten."""
+        return tuple(one.node for one in self if one.standing is Standing.AWAY and one.node)
 
     def is_newcomer(self, peer: Peer) -> bool:
         """Whether it was never present since we have a view, nor named when we got it: then it is

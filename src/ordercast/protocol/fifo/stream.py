@@ -31,7 +31,7 @@ class Lag:
 
 class OriginStream:
     __slots__ = (
-        *("acknowledged", "covered_up_to", "held", "lags", "origin"),
+        *("acknowledged", "began_after", "covered_up_to", "held", "lags", "origin"),
         *("received_up_to", "reported_up_to"),
     )
 
@@ -39,6 +39,7 @@ class OriginStream:
         self.origin = origin
         # Everything up to here was accepted, is not owed to us, or was reported as lost.
         self.received_up_to = received_up_to
+        self.began_after = received_up_to  # nothing up to here was ever held
         # Everything up to here has reached the application: what we acknowledge to others.
         self.reported_up_to = received_up_to
         # Everything up to here is in the state that we were given: we hold it for others only.
@@ -86,7 +87,8 @@ class OriginStream:
     ) -> None:
         """Sends a peer what it lacks, if the origin cannot, or if the peer does not advance.
 
-        Called every tick. Links lose nothing, so nothing is sent twice without a standstill.
+        Called every tick. Links lose nothing, so nothing is sent twice without a standstill. What
+        began here later than at the peer may come to it from another: that is tried first.
         """
         newest = self.held.newest
         has = self.acknowledged.acknowledged(peer)
@@ -100,7 +102,8 @@ class OriginStream:
             lag.seen_at, lag.waited = has, 0
         else:
             lag.waited += 1
-        if lag.waited >= patience or (origin_cannot and lag.relayed_up_to is None):
+        is_due = origin_cannot and lag.relayed_up_to is None and has >= self.began_after
+        if is_due or lag.waited >= patience:
             self.resend(step, group, peer, has)
             lag.relayed_up_to, lag.waited = newest, 0
         elif origin_cannot and lag.relayed_up_to is not None:

@@ -68,11 +68,12 @@ class OriginStreams:
         if origin.name == peer.name:
             return
         if is_newcomer and not peer.received.get(origin):
+            up_to = stream.received_up_to
             if origin == self.me or self._peers.is_present(origin):
-                up_to = stream.received_up_to
                 if origin != self.me:  # the origin itself tells where it begins for this peer
                     up_to = stream.acknowledged.stable_up_to(up_to)
                 stream.acknowledged.follow(peer.node, up_to)
+            peer.received[origin] = up_to  # or it has it: it is not owed what was before its time
         elif origin in peer.received:
             stream.acknowledged.follow(peer.node, peer.received[origin])
         elif not peer.was_restarted or origin == self.me or self._peers.is_present(origin):

@@ -33,6 +33,7 @@ WORDS = Words(
         Begin: lambda begin: f"{begin.origin} after {begin.after}",
         Roster: lambda roster: (
             f"{value_text(roster.members)}{'' if roster.formed else ' without a view'}"
+            f"{f' awaits {value_text(roster.away)}' if roster.away else ''}"
         ),
         Alive: lambda alive: f"has {_cut(alive.received)} hears {value_text(alive.hears)}",
         Need: lambda need: f"up to {_cut(need.after)} at least",
