@@ -71,6 +71,13 @@ class Dialler:
         self.seeds.append(seed := Seed(place, self._chance))
         self._begin(self._keep_seed(seed))
 
+    def greet_at(self, place: str) -> None:
+        """Dials a place once: whoever is there hears something from us, or we from it."""
+        self._begin(self._greet_at(place))
+
+    async def _greet_at(self, place: str) -> None:
+        await self.dial(place)
+
     def _begin(self, dialling: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(dialling)
         self._tasks.add(task)

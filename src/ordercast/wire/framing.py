@@ -31,6 +31,7 @@ class FrameKind(IntEnum):
     KEY = 9  # a new key for datagrams
     GROUPS = 10  # what is new about the sender's groups
     BYE = 11  # its sender does not need the connection
+    NAMES = 12  # what is new about the nodes that its sender hears
 
 
 def frame(kind: FrameKind, body: bytes) -> bytes:
