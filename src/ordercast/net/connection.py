@@ -152,6 +152,8 @@ class Connection(asyncio.Protocol):
                 self._receive(kind, body)
             if packets:
                 self._receive_packets(packets)
+            if self._reader.is_within:
+                self.is_busy = True  # a large frame takes its time on a slow line
             if self._replies:
                 replies, self._replies = self._replies, []
                 self.put(b"".join(replies))
@@ -266,6 +268,11 @@ class Connection(asyncio.Protocol):
         if contact.link.received != self._acknowledged:
             self._acknowledged = contact.link.received
             self.write(FrameKind.ACK, self._acknowledged.to_bytes(8))
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether something waits to be written: what is on its way may take its time."""
+        return self.transport.get_write_buffer_size() > 0
 
     def write(self, kind: FrameKind, body: bytes) -> None:
         self.put(frame(kind, body))

@@ -48,6 +48,11 @@ class FrameReader:
         self._rest = bytearray()  # the beginning of a frame that is not complete
         self._needed = HEADER.size  # bytes of `_rest` before it is worth a look
 
+    @property
+    def is_within(self) -> bool:
+        """Whether a frame has begun and is not complete."""
+        return bool(self._rest)
+
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
         """The frames that are complete now. Bodies are views, valid until the next call."""
         if self._rest:
