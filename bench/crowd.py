@@ -3,7 +3,7 @@
 Several nodes a process, or a machine would be full of interpreters. Everybody knows one seed. What
 must not grow with the number of members: connections, CPU and memory of an idle node. Every event
 is delivered by every member, or reported lost. `python -m bench crowd` measures 10, 100 and 1,000
-members, `python -m bench.crowd 300` others.
+members, `python -m bench.crowd 300` others, and with `--tls` each has a certificate.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 
+from bench.crowd_host import name_of
 from bench.table import Table
+from ordercast.net import authority
 
 SIZES = (10, 100, 1000)
 NODES_A_PROCESS = 100
@@ -44,8 +49,10 @@ COLUMNS = (
 class Hosts:
     """The processes of one crowd."""
 
-    def __init__(self, members: int) -> None:
+    def __init__(self, members: int, keys: Path | None = None) -> None:
+        """Keys: a folder with the certificates of all."""
         self.members = members
+        self._keys = "-" if keys is None else str(keys)
         self._processes: list[subprocess.Popen[str]] = []
         self._processes.append(self._start(0, 1, "-"))  # the seed, whom all turn to
         [seed] = self._hear(self._processes[0], "OPEN")
@@ -56,7 +63,7 @@ class Hosts:
             self._hear(process, "OPEN")
 
     def _start(self, first: int, count: int, seed: str) -> subprocess.Popen[str]:
-        words = [str(first), str(count), seed]
+        words = [str(first), str(count), seed, self._keys]
         return subprocess.Popen(
             [sys.executable, "-m", "bench.crowd_host", *words],
             stdin=subprocess.PIPE,
@@ -127,9 +134,25 @@ def _memory(process: subprocess.Popen[str]) -> int:
     return int(pages) * PAGE
 
 
-def measure_crowd(members: int) -> tuple[str, ...]:
+@contextmanager
+def certificates(members: int) -> Iterator[Path]:
+    """A folder with an authority, and a certificate for each."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        authority.init(folder, "ordercast")
+        for number in range(members):
+            authority.issue(folder, name_of(number))
+        yield folder
+
+
+def measure_crowd(members: int, secure: bool = False) -> tuple[str, ...]:
+    with certificates(members) if secure else nullcontext() as keys:
+        return _measure_crowd(members, keys)
+
+
+def _measure_crowd(members: int, keys: Path | None) -> tuple[str, ...]:
     begin = time.monotonic()
-    hosts = Hosts(members)
+    hosts = Hosts(members, keys)
     try:
         hosts.wait_until_all_are_in()
         joining = time.monotonic() - begin
@@ -168,8 +191,8 @@ def measure_crowd(members: int) -> tuple[str, ...]:
     )
 
 
-def measure(sizes: tuple[int, ...] = SIZES) -> list[Table]:
-    rows = [measure_crowd(members) for members in sizes]
+def measure(sizes: tuple[int, ...] = SIZES, secure: bool = False) -> list[Table]:
+    rows = [measure_crowd(members, secure) for members in sizes]
     note = (
         f"Five update, rounds of one second; the seed has a process of its own, "
         f"{NODES_A_PROCESS} others share one. Links (median and most), CPU and memory after "
@@ -180,6 +203,7 @@ def measure(sizes: tuple[int, ...] = SIZES) -> list[Table]:
 
 
 if __name__ == "__main__":
-    for table in measure(tuple(map(int, sys.argv[1:])) or SIZES):
+    numbers = [int(word) for word in sys.argv[1:] if word != "--tls"]
+    for table in measure(tuple(numbers) or SIZES, "--tls" in sys.argv):
         for shown in (table.columns, *table.rows):
             print("  ".join(word.rjust(13) for word in shown))

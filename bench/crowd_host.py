@@ -1,9 +1,10 @@
 """Many live nodes in one process, each with its own sockets, told what to do by lines.
 
-    python -m bench.crowd_host FIRST COUNT SEED
+    python -m bench.crowd_host FIRST COUNT SEED KEYS
 
 It opens COUNT nodes, numbered from FIRST on, that join one open group. SEED is the address of the
-first node; `-`: this process has it. A driver speaks to it by lines:
+first node; `-`: this process has it. KEYS is a folder with the certificates of all nodes; `-`:
+there are none. A driver speaks to it by lines:
 
     host   -> OPEN address        of its first node; all of its nodes have joined
     driver -> READY
@@ -49,10 +50,11 @@ def name_of(number: int) -> str:
 
 
 class Crowd:
-    def __init__(self, first: int, count: int, seed: str, folder: Path) -> None:
+    def __init__(self, first: int, count: int, seed: str, keys: str, folder: Path) -> None:
         self._numbers = range(first, first + count)
         self._updaters = [name_of(number) for number in range(UPDATERS)]
         self._seed = seed
+        self._keys = None if keys == "-" else Path(keys)
         self._folder = folder
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -72,8 +74,9 @@ class Crowd:
         name = name_of(number)
         seeds = [] if self._seed == "-" else [self._seed]
         folder = self._folder / name
+        tls = {"tls": certificate_of(name, self._keys)} if self._keys is not None else {}
         node = await self._stack.enter_async_context(
-            open_node(name=name, data=str(folder), seeds=seeds)
+            open_node(name=name, data=str(folder), seeds=seeds, **tls)
         )
         group = node.join(GROUP, Causal(updaters=self._updaters, round=ROUND))
         self.nodes.append(node)
@@ -108,14 +111,19 @@ class Crowd:
         await asyncio.gather(*(node.abort() for node in self.nodes), return_exceptions=True)
 
 
+def certificate_of(name: str, keys: Path) -> dict[str, str]:
+    files = {"authority": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
+    return {what: str(keys / file) for what, file in files.items()}
+
+
 def address_of(node: Node) -> str:
     return f"127.0.0.1:{node.mesh.port}"
 
 
-async def main(first: int, count: int, seed: str) -> None:
+async def main(first: int, count: int, seed: str, keys: str) -> None:
     loop = asyncio.get_running_loop()
     with tempfile.TemporaryDirectory() as folder:
-        crowd = Crowd(first, count, seed, Path(folder))
+        crowd = Crowd(first, count, seed, keys, Path(folder))
         await crowd.open()
         print("OPEN", address_of(crowd.nodes[0]), flush=True)
         while words := (await loop.run_in_executor(None, sys.stdin.readline)).split():
@@ -134,4 +142,4 @@ async def main(first: int, count: int, seed: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

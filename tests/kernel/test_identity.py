@@ -7,10 +7,13 @@ from random import Random
 from ordercast.kernel.identity import (
     COUNTED,
     DRAWN_BITS,
+    LAST,
     SURE_BITS,
     UNSURE_BITS,
     Acquaintances,
+    believed,
     first_incarnation,
+    most_believed,
 )
 from ordercast.types import NodeId
 
@@ -58,3 +61,47 @@ def test_the_newest_incarnation_that_was_heard_of_counts() -> None:
     assert known.newer_than(NodeId("a", 3)) == NodeId("a", 4)
     assert known.newer_than(NodeId("a", 4)) is None
     assert known.newer_than(NodeId("c", 0)) is None
+
+
+# --- false reports -------------------------------------------------------------------------------
+
+ORDINARY = 1 << DRAWN_BITS
+
+
+def test_one_report_is_believed_as_far_as_numbers_are_drawn_and_a_part_of_the_rest() -> None:
+    most = ORDINARY + (LAST - ORDINARY) // 16
+    for number in (0, 7, ORDINARY, most):
+        assert believed([number]) == number
+    for number in (most + 1, (1 << 21) - 1, LAST):
+        assert believed([number]) == most
+        assert believed([number, 5]) == most, "others know less"
+        assert believed([number], known=LAST // 2) == min(number, LAST // 2 + (LAST // 2 + 1) // 16)
+
+
+def test_two_reports_are_believed() -> None:
+    assert believed([LAST - 9, LAST - 9]) == LAST - 9
+    assert believed([3, LAST, LAST // 2]) == most_believed(LAST // 2)
+
+
+def test_liars_do_not_use_up_the_numbers_of_a_name_within_a_hundred_reports() -> None:
+    """A true report is followed within a few."""
+    node, steps = NodeId("a", 0), 0
+    while node.incarnation < LAST:
+        steps += 1
+        lie = [NodeId("a", LAST)]
+        node = first_incarnation("a", lie, False, Random(steps), node.incarnation)
+        if steps == 1:
+            assert node.incarnation < LAST // 3
+        if steps == 8:
+            assert node.incarnation > 1 << 21
+    assert steps > 100
+
+
+def test_fewer_numbers_are_skipped_where_fewer_are_left() -> None:
+    """The last of them serve for more folders than the first ones would suggest."""
+    lost, node = 0, NodeId("a", LAST // 2)
+    while node.incarnation < LAST:
+        node = first_incarnation("a", [node, node], False, Random(lost))
+        lost += 1
+    assert lost > 15_000
+    assert LAST // 2 // (COUNTED + (1 << UNSURE_BITS) // 2) < 5000, "the rate of the first ones"

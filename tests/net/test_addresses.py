@@ -65,7 +65,7 @@ async def test_a_peer_with_two_addresses_is_answered_where_it_listens(cluster: C
             contact = node.mesh.contacts["n2"]
             await until(lambda: contact.udp == (ELSEWHERE, port))
             assert not await heard(node, ear, b"nobody is there")
-            word = MARK_PLAIN + msgspec.msgpack.encode(("ordercast", NodeId("n2"), b""))
+            word = MARK_PLAIN + msgspec.msgpack.encode(("ordercast", NodeId("n2"), b"", b""))
             with ear_at(ELSEWHERE) as another:
                 another.sendto(word, (HERE, node.mesh.port))  # not its port: not believed
                 ear.sendto(word, (HERE, node.mesh.port))

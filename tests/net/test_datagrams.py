@@ -32,7 +32,7 @@ def shouting(node: Node) -> Iterator[socket.socket]:
 
 
 def plain(sender: NodeId, body: bytes, cluster: str = "ordercast") -> bytes:
-    return MARK_PLAIN + msgspec.msgpack.encode((cluster, sender, body))
+    return MARK_PLAIN + msgspec.msgpack.encode((cluster, sender, b"", body))
 
 
 async def two_nodes(cluster: Cluster) -> tuple[Node, Node, list[tuple[NodeId, bytes]]]:

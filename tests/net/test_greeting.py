@@ -61,8 +61,8 @@ def test_a_hello_round_trips_through_its_bytes(hello: Hello) -> None:
 def test_a_hello_of_a_later_version_may_have_more_fields() -> None:
     hello = Hello(PROTOCOL_VERSION, "ordercast", ME, 7001)
     raw = greeting.encode(hello)
-    assert raw[0] == 0x9D  # an array of thirteen
-    assert greeting.decode(b"\x9e" + raw[1:] + b"\xa5later", Hello) == hello
+    assert raw[0] == 0x9F  # an array of fifteen
+    assert greeting.decode(b"\xdc\x00\x10" + raw[1:] + b"\xa5later", Hello) == hello
 
 
 @pytest.mark.parametrize("kind", [Hello, Resume, Refuse, NewKey])
@@ -108,7 +108,8 @@ def greets(node: NodeId, birth: bytes = b"a birth", age: int = 0) -> Hello:
 
 GONE = Met(KNOWN, b"a birth")
 HEARSAY = Met(KNOWN, None)
-LIVE = Met(KNOWN, b"a birth", is_live=True, place="10.0.0.7:7101")
+WHERE = "10.0.0.7:7101"
+LIVE = Met(KNOWN, b"a birth", is_live=True, place=WHERE)
 OLDER = "n2#4 is an older incarnation: n2#5 was here"
 RIVAL = "n2#5 is an older incarnation: n2#5 was here"
 TAKEN = (
@@ -130,9 +131,9 @@ TAKEN = (
         (HEARSAY, 6, b"another", GreetingOutcome()),
         (HEARSAY, 4, b"another", GreetingOutcome(OLDER, "older", 5)),
         (LIVE, 5, b"a birth", GreetingOutcome()),
-        (LIVE, 4, b"another", GreetingOutcome(TAKEN.format(4), "taken", 5)),
-        (LIVE, 5, b"another", GreetingOutcome(TAKEN.format(5), "taken", 5)),
-        (LIVE, 6, b"another", GreetingOutcome(TAKEN.format(6), "taken", 5)),
+        (LIVE, 4, b"another", GreetingOutcome(TAKEN.format(4), "taken", 5, WHERE)),
+        (LIVE, 5, b"another", GreetingOutcome(TAKEN.format(5), "taken", 5, WHERE)),
+        (LIVE, 6, b"another", GreetingOutcome(TAKEN.format(6), "taken", 5, WHERE)),
         (LIVE._replace(birth=b""), 6, b"", GreetingOutcome()),
     ],
 )
@@ -157,11 +158,24 @@ def test_of_two_nodes_with_our_name_the_one_that_opened_later_has_to_go(
 ) -> None:
     verdict = judge(greets(NodeId("n1", 9), birth, age), US, None, "10.0.0.9")
     assert verdict.is_first == is_first
-    assert verdict.code == ("" if is_first else "taken")
+    assert verdict.code == ("" if is_first else "namesake")
     first, second = "n1#3", "n1#9 at 10.0.0.9"
     if is_first:
         first, second = second, first
     assert f"named n1: {first} was here first, and {second} greets" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_first"), [(0, 0, True), (2, 3, True), (2, 0, False), (0, 1, True)]
+)
+def test_of_two_nodes_with_our_name_the_one_that_others_talk_to_stays(
+    ours: int, theirs: int, is_first: bool
+) -> None:
+    hello = Hello(1, "shop", NodeId("n1", 9), 1, birth=b"zzz", age=90_000, company=theirs)
+    assert judge(hello, US._replace(company=ours), None).is_first == is_first
+    younger = Hello(1, "shop", NodeId("n1", 9), 1, birth=b"zzz", age=9, company=theirs)
+    is_first = theirs > 0 and ours == 0
+    assert judge(younger, US._replace(company=ours), None).is_first == is_first
 
 
 def test_a_node_that_dialled_itself_notices() -> None:
@@ -190,7 +204,7 @@ async def test_a_node_that_does_not_fit_receives_the_reason(cluster: Cluster) ->
     caller.greet("n1", incarnation=9, birth=b"\xff" * 8)
     refuse = await caller.refuse()
     assert "n1 was here first, and n1#9 at 127.0.0.1 greets" in refuse.reason
-    assert (refuse.code, refuse.newest) == ("taken", 0)
+    assert (refuse.code, refuse.newest) == ("namesake", 0)
     assert node.mesh.counters["refused_greetings"] == 3
     assert not node.mesh.contacts
 

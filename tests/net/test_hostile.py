@@ -26,7 +26,15 @@ from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.codec import LARGEST_PACKET, Codec
 from ordercast.wire.framing import HEADER, FrameKind
-from ordercast.wire.greeting import PROTOCOL_VERSION, Hello, NewKey, Refuse, Resume
+from ordercast.wire.greeting import (
+    PROTOCOL_VERSION,
+    Hello,
+    Names,
+    NewKey,
+    Refuse,
+    Resume,
+    Vouch,
+)
 from ordercast.wire.groups import GroupNote, Groups
 
 LIVE = settings(
@@ -111,6 +119,8 @@ WRONG: dict[FrameKind, st.SearchStrategy[Wrong]] = {
     | bad(FrameKind.KEY, NO_KEYS.map(greeting.encode), "bytes with an id of"),
     FrameKind.GROUPS: bad(FrameKind.GROUPS, NO_PACKET, "not a groups")
     | bad(FrameKind.GROUPS, st.just(bytes((1 << 20) + 1)), "bytes about groups"),
+    FrameKind.NAMES: bad(FrameKind.NAMES, NO_PACKET, "not a names")
+    | bad(FrameKind.NAMES, st.just(bytes((256 << 10) + 1)), "bytes about names"),
     FrameKind.BYE: bad(
         FrameKind.BYE, st.binary(min_size=1, max_size=100), "a goodbye carries nothing"
     ),
@@ -131,6 +141,7 @@ BEFORE_RESUME = st.sampled_from(
         FrameKind.ANSWER,
         FrameKind.KEY,
         FrameKind.GROUPS,
+        FrameKind.NAMES,
         FrameKind.BYE,
     ]
 ).flatmap(no_place) | COUNTS.filter(bool).map(
@@ -167,7 +178,21 @@ NOTES = st.builds(
     ),
 )
 GROUPS = st.builds(Groups, st.lists(NOTES, max_size=3), st.just(["orders", "none"]))
+VOUCHES = st.builds(
+    Vouch,
+    st.integers(0, (1 << 22) - 1),
+    st.binary(max_size=8),
+    st.integers(0, HUGE),
+    st.booleans(),
+    st.sampled_from(["", "127.0.0.1:1", "nowhere", "127.0.0.1:99999", ":"]),
+)
+NAMES = st.builds(
+    Names,
+    st.dictionaries(st.sampled_from(["n1", "n2", "n3", "ghost"]), VOUCHES),
+    st.just(["n2", "none"]),
+)
 WHATEVER = st.one_of(
+    NAMES.map(lambda names: framed(FrameKind.NAMES, greeting.encode(names))),
     GROUPS.map(lambda groups: framed(FrameKind.GROUPS, greeting.encode(groups))),
     PACKETS.map(lambda body: framed(FrameKind.DATA, body)),
     PACKETS.map(lambda body: framed(FrameKind.STATUS, bytes(8) + body)),

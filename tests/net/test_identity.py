@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ordercast.errors import UsageError
+from ordercast.kernel.identity import COUNTED, LAST
 from ordercast.net.identity import Identity, number_from_zero
-from ordercast.types import INCARNATION_BITS, NodeId
-
-LAST = (1 << INCARNATION_BITS) - 1
+from ordercast.types import NodeId
 
 
 def incarnations(folder: Path, count: int) -> list[NodeId]:
@@ -100,6 +100,58 @@ def test_a_folder_belongs_to_one_process(tmp_path: Path) -> None:
     assert incarnations(tmp_path, 1) == [NodeId("n1", 1)], (
         "a start that was refused used up no incarnation"
     )
+
+
+# --- copies ------------------------------------------------------------------------------------
+
+
+def test_a_copied_folder_has_other_numbers_than_the_original(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    original, copies = tmp_path / "original", [tmp_path / f"copy{number}" for number in range(3)]
+    incarnations(original, 2)
+    for copy in copies:
+        shutil.copytree(original, copy)
+    assert incarnations(original, 2) == [NodeId("n1", 2), NodeId("n1", 3)]
+    assert not caplog.messages
+    for copy in copies:
+        first, second = incarnations(copy, 2)
+        assert 1 + COUNTED <= first.incarnation < 1 + COUNTED + 64
+        assert second.incarnation == first.incarnation + 1, "it is an original now"
+        assert f"{copy} was copied, or restored: n1 goes on" in caplog.text
+
+
+def test_a_folder_that_was_moved_is_no_copy(tmp_path: Path) -> None:
+    incarnations(tmp_path / "here", 1)
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert incarnations(tmp_path / "there", 1) == [NodeId("n1", 1)]
+
+
+@pytest.mark.parametrize("mark", [b"", b"1 2\n", b"\xff"])
+def test_a_folder_with_a_strange_mark_counts_as_a_copy(tmp_path: Path, mark: bytes) -> None:
+    incarnations(tmp_path, 1)
+    (tmp_path / "original").write_bytes(mark)
+    assert incarnations(tmp_path, 1)[0].incarnation >= COUNTED
+
+
+# --- used up -----------------------------------------------------------------------------------
+
+
+def test_a_name_says_in_time_that_its_numbers_are_running_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    identity = Identity(tmp_path, "n1", "shop")
+    identity.begin(LAST // 2, reborn=False)
+    assert not caplog.messages
+    identity.begin(LAST // 2 + 2, reborn=False)
+    assert "n1 has used more than half of its numbers: 2097150 of 4194303 are left" in caplog.text
+    identity.begin(LAST, reborn=False)
+    assert identity.numbers_left == 0
+    with pytest.raises(UsageError, match=r"are used up\. Let all nodes forget it, and delete its"):
+        identity.next()
+    identity.release()
+    with pytest.raises(UsageError, match=r"are used up\. Let all nodes forget it, and delete its"):
+        Identity(tmp_path, "n1", "shop")
 
 
 # --- whose folder it is ------------------------------------------------------------------------

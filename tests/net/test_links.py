@@ -27,6 +27,7 @@ class Wire:
     def __init__(self, contact: Contact) -> None:
         self.contact = contact
         self.is_busy = self.is_new = True
+        self.is_sending = False
         self.offered_at = 0
         self.offers = 0
         contact.phase = ConnectionPhase.CONNECTED

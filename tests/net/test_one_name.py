@@ -49,14 +49,15 @@ async def test_a_refusal_is_logged_once_until_something_changes(cluster: Cluster
         "n1", data=str(cluster.folder / "elsewhere"), peers={"n2": place_of(n2)}
     )
     await until(lambda: second.mesh.counters["refused_by_peers"] >= 4)
-    for said in (f"{place_of(n2)} refused us: two nodes", "refusing 127.0.0.1: two nodes"):
-        assert sum(said in line for line in cluster.log.messages) == 1
+    said = f"{place_of(n2)} refused us: two nodes"
+    assert sum(said in line for line in cluster.log.messages) == 1
+    said = "refusing 127.0.0.1: two nodes"  # by n2, and by n1 itself, to which n2 sends it
+    assert sum(said in line for line in cluster.log.messages) == 2
     await kill(n1)
     await until(lambda: connected(second, n2))
     again = await cluster.open("n1", peers={"n2": place_of(n2)})
     await until(lambda: again.mesh.counters["refused_by_peers"] >= 2)
-    said = "refusing 127.0.0.1: two nodes"
-    assert sum(said in line for line in cluster.log.messages) == 2
+    assert sum(said in line for line in cluster.log.messages) >= 3
 
 
 @live

@@ -291,7 +291,7 @@ def test_a_sealed_datagram_opens_once_for_whoever_gave_the_key(body: bytes) -> N
     assert len(data) == len(body) + 32
     assert len(body) < 8 or body not in data
     assert pair.sender.open(data) is None  # sent back
-    assert pair.receiver.open(data) == (NodeId("n1", 7), body, True)
+    assert pair.receiver.open(data) == (NodeId("n1", 7), body, True, None)
     assert pair.receiver.open(data) is None  # again
 
 

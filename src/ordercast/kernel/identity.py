@@ -12,6 +12,11 @@ answers has met it. There are three such numbers, and each has a remedy:
     tells those that answered which number it takes.
   - One that only a process knows that does not answer. So more numbers are skipped, by chance.
 
+No number can be taken back, and a report may be false. So one process alone is believed only so
+far: as far as numbers are drawn, or as far as is known already, and then a sixteenth of the numbers
+that are left (`believed`). A true report that goes further is followed in several steps. Two
+processes that say the same are believed. What is skipped gets less as numbers run out.
+
 Rules.
  1. The newest incarnation of a name that we know is the one that we talk to.
  2. Processes that meet tell each other whom they know. A process that hears of a newer incarnation
@@ -31,6 +36,12 @@ COUNTED = 8
 SURE_BITS, UNSURE_BITS = 3, 10
 """As many more may be skipped, by chance: where everybody answered, and where somebody did not."""
 assert DRAWN_BITS < INCARNATION_BITS
+LAST = (1 << INCARNATION_BITS) - 1
+"""The highest number that there is."""
+BELIEVED_SHARE = 16
+"""One process alone can make a name skip so large a part of the numbers that are left."""
+SKIPPED_BITS = 11
+"""A lost folder skips at most one in so many (as a power of two) of the numbers that are left."""
 
 
 class Acquaintances:
@@ -59,10 +70,24 @@ class Acquaintances:
                 self.known[node.name] = node
 
 
+def most_believed(known: int) -> int:
+    """Up to which number one process alone is believed, where the name is known to have used this
+    one."""
+    known = max(known, 1 << DRAWN_BITS)
+    return known + (LAST - known) // BELIEVED_SHARE
+
+
+def believed(numbers: Iterable[int], known: int = 0) -> int:
+    """The highest of the numbers that as many processes report, as far as it is believed."""
+    highest, second = sorted([0, 0, *numbers])[:-3:-1]
+    return min(highest, most_believed(max(known, second)))
+
+
 def first_incarnation(
-    name: str, reported: Iterable[NodeId | None], is_sure: bool, chance: Random
+    name: str, reported: Iterable[NodeId | None], is_sure: bool, chance: Random, known: int = 0
 ) -> NodeId:
-    """Of a process whose folder is empty: above what others report, or drawn.
+    """Of a process whose folder is empty, or whose last number is `known`: above what others
+    report, each of them once, or drawn.
 
     Sure: everybody that anybody knows has answered. If not, somebody may have met a newer one than
     was reported.
@@ -70,5 +95,7 @@ def first_incarnation(
     numbers = [node.incarnation for node in reported if node is not None]
     if not numbers:
         return NodeId(name, 1 + chance.getrandbits(DRAWN_BITS))
-    skipped = chance.getrandbits(SURE_BITS if is_sure else UNSURE_BITS)
-    return NodeId(name, max(numbers) + COUNTED + skipped)
+    newest = max(known, believed(numbers, known))
+    skipped = COUNTED + chance.getrandbits(SURE_BITS if is_sure else UNSURE_BITS)
+    most = max(1, (LAST - newest) >> SKIPPED_BITS)
+    return NodeId(name, min(newest + min(skipped, most), LAST))

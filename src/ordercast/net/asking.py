@@ -18,13 +18,13 @@ from random import Random
 from typing import NamedTuple, TypeAlias
 
 from ordercast.errors import PeerError
-from ordercast.kernel.identity import first_incarnation
+from ordercast.kernel.identity import LAST, first_incarnation
 from ordercast.net.handshake import Security
 from ordercast.net.identity import Identity, Incarnation
 from ordercast.types import NodeId
 from ordercast.wire import greeting
 from ordercast.wire.framing import LARGEST_GREETING, FrameKind, FrameReader, frame
-from ordercast.wire.greeting import ASKING, LARGEST_REPORTED, PROTOCOL_VERSION, Hello
+from ordercast.wire.greeting import ASKING, PROTOCOL_VERSION, Hello
 
 log = logging.getLogger("ordercast.net")
 
@@ -38,7 +38,7 @@ Told: TypeAlias = dict[str, dict[str, str]]
 
 
 class Answers(NamedTuple):
-    reported: list[NodeId]  # incarnations of the name that somebody knows
+    reported: list[NodeId]  # incarnations of the name that somebody knows, one by each
     places: list[str]  # where somebody answered
     is_sure: bool  # everybody that anybody knows has answered
     told: Told
@@ -94,8 +94,9 @@ async def ask(me: NodeId, cluster: str, places: Iterable[str], security: Securit
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
-    numbers = [answer.newest[name] for answer in answers.values() if name in answer.newest]
-    reported = [NodeId(name, number) for number in numbers if number <= LARGEST_REPORTED]
+    # One for each node, though it may have answered at several places: it is believed once.
+    by_teller = {answer.node.name: answer.newest.get(name, -1) for answer in answers.values()}
+    reported = [NodeId(name, number) for number in by_teller.values() if 0 <= number <= LAST]
     told = {answer.node.name: answer.places for answer in answers.values()}
     return Answers(reported, list(answers), len(answers) == len(tasks), told)
 

@@ -26,12 +26,19 @@ if TYPE_CHECKING:
     from ordercast.net.incidents import Incidents
     from ordercast.net.link import Link
     from ordercast.net.links import Links
+    from ordercast.net.vouching import Vouching
 
 GREETING_SECONDS = 5.0
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
 """Of frames in all before both ends know who is there: more than a Hello and a Resume can have."""
 DATA = int(FrameKind.DATA)
-OTHERS = (FrameKind.STATUS, FrameKind.ANSWER, FrameKind.KEY, FrameKind.GROUPS)
+OTHERS = (
+    FrameKind.STATUS,
+    FrameKind.ANSWER,
+    FrameKind.KEY,
+    FrameKind.GROUPS,
+    FrameKind.NAMES,
+)
 ACKNOWLEDGE_SECONDS = 0.02
 ACKNOWLEDGE_BYTES = 256 << 10
 WRITE_BUFFER = 1 << 20
@@ -65,6 +72,7 @@ class ConnectionOwner(Protocol):
     incidents: Incidents
     accept_limiter: AcceptLimiter
     links: Links
+    vouching: Vouching
     connections: set[Connection]  # those that are made and have not ended
     closing: bool  # no more are made
 
@@ -98,7 +106,8 @@ class Connection(asyncio.Protocol):
         self._ack_timer: asyncio.TimerHandle | None = None
         self._greeting_timer: asyncio.TimerHandle | None = None
 
-    def _place(self) -> str:
+    @property
+    def place(self) -> str:
         """Where the other end is; the port too if we dialled it."""
         address = self.transport.get_extra_info("peername") if self.dialled else None
         if not address:
@@ -143,6 +152,8 @@ class Connection(asyncio.Protocol):
                 self._receive(kind, body)
             if packets:
                 self._receive_packets(packets)
+            if self._reader.is_within:
+                self.is_busy = True  # a large frame takes its time on a slow line
             if self._replies:
                 replies, self._replies = self._replies, []
                 self.put(b"".join(replies))
@@ -179,13 +190,13 @@ class Connection(asyncio.Protocol):
         elif kind == FrameKind.RESUME and self.contact and not (self.dialled or self.ready):
             resume = greeting.decode(body, Resume)
             self._handshake.resumed(self, resume.received)
-            self._handshake.reported(resume.newest)
+            self._handshake.reported(resume.newest, self.contact.name)
         elif kind == FrameKind.REFUSE:
             refuse = greeting.decode(body, Refuse)
             self._refused_by_peer(refuse.reason)
             self._fail_greeting(refuse.reason)
+            self._handshake.refused(self, refuse)
             self.abort()
-            self._handshake.refused(refuse)
         elif kind == FrameKind.PING:
             pass  # its arrival counts (`heard_at`), and it carries nothing
         elif kind == FrameKind.BYE and self.ready:
@@ -200,7 +211,7 @@ class Connection(asyncio.Protocol):
             raise PeerError(f"a frame of kind {kind} that has no place here")
 
     def _refused_by_peer(self, reason: str) -> None:
-        place = self._place()
+        place = self.place
         if self.dialled:
             self._incidents.refused(place, reason)
         self._incidents.refusal("%s refused us: %s", str(self.contact or place), reason)
@@ -220,6 +231,8 @@ class Connection(asyncio.Protocol):
             self._receiver.answered(contact.node, int.from_bytes(body))
         elif kind == FrameKind.GROUPS:
             self._receiver.receive_groups(contact, body)
+        elif kind == FrameKind.NAMES:
+            self._owner.vouching.receive(contact, body)
         else:
             self._handshake.take_key(contact, greeting.decode(body, NewKey))
 
@@ -256,6 +269,11 @@ class Connection(asyncio.Protocol):
             self._acknowledged = contact.link.received
             self.write(FrameKind.ACK, self._acknowledged.to_bytes(8))
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether something waits to be written: what is on its way may take its time."""
+        return self.transport.get_write_buffer_size() > 0
+
     def write(self, kind: FrameKind, body: bytes) -> None:
         self.put(frame(kind, body))
 
@@ -284,14 +302,14 @@ class Connection(asyncio.Protocol):
         if self._greeting_timer is not None:
             self._greeting_timer.cancel()
         assert self.contact is not None and self.contact.node is not None
-        self._incidents.refused_by.pop(self._place(), None)
+        self._incidents.refused_by.pop(self.place, None)
         if not self.greeted.done():
             self.greeted.set_result(self.contact.node)
 
-    def refuse_greeting(self, reason: str, code: str, newest: int) -> None:
+    def refuse_greeting(self, reason: str, code: str, newest: int, place: str = "") -> None:
         """The other end is not let in. It will try again."""
         self._incidents.refusal("refusing %s: %s", self.source, reason)
-        self._end_with(Refuse(reason[:500], code, newest))
+        self._end_with(Refuse(reason[:500], code, newest, place))
 
     def refuse(self, reason: str) -> None:
         """Ends the connection. Both ends log the reason."""
@@ -325,6 +343,7 @@ class Connection(asyncio.Protocol):
     def _lost(self, why: str) -> None:
         if self.contact is not None:
             self.contact.lost(self)
+            self._owner.vouching.changed()
         self._fail_greeting(why)
 
     def _fail_greeting(self, why: str) -> None:

@@ -64,6 +64,7 @@ class Contact:
         "failures",
         "heard",
         "heard_at",
+        "heard_birth",
         "is_called",
         "is_heard",
         "is_linked",
@@ -74,6 +75,7 @@ class Contact:
         "link",
         "name",
         "node",
+        "opened_at",
         "phase",
         "place",
         "seen_at",
@@ -111,9 +113,11 @@ class Contact:
         self.node: NodeId | None = None  # MET: the newest that greeted us
         self.link: Link | None = None  # MET: to that incarnation
         self.birth: bytes | None = None  # MET or BROKEN: of that incarnation, if it greeted us
+        self.opened_at = 0  # MET or BROKEN: when it was opened, on our clock
         self.broken: NodeId | None = None  # BROKEN: an incarnation that we lost frames to
         self.expected: Link | None = None  # to one that others know, until it greets us
         self.heard: NodeId | None = None  # newer than `node`: known by its datagrams alone
+        self.heard_birth = b""  # of that one, where datagrams say it
         self.phase = ConnectionPhase.AWAY
         self._current: Connection | None = None  # GREETING or CONNECTED: the newest
         self.connection: Connection | None = None  # CONNECTED: the same
@@ -142,15 +146,27 @@ class Contact:
     def met(self) -> Met | None:
         """The newest incarnation that we had to do with, and whether it is there."""
         newest, connection = self.newest, self.connection
+        if self.heard is not None and self._is_heard():
+            return Met(self.heard, self.heard_birth or None, is_live=True, place=self.place or "")
         if newest is None:
             return None
-        silence = monotonic_ns() - connection.heard_at if connection is not None else None
-        return Met(
-            newest,
-            self.birth,
-            is_live=silence is not None and silence <= LIVE,
-            place=self.place or (connection.source if connection is not None else ""),
-        )
+        place = self.place or (connection.source if connection is not None else "")
+        return Met(newest, self.birth, is_live=self.is_live, place=place)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the incarnation that greeted us was heard a moment ago.
+
+        By its connection; by datagrams only if the last one ended because nobody needed it. One
+        that broke says more than datagrams from before.
+        """
+        if self.connection is not None:
+            return monotonic_ns() - self.connection.heard_at <= LIVE
+        return self.node is not None and self.is_parted and self._is_heard()
+
+    def _is_heard(self) -> bool:
+        recently = monotonic_ns() - LIVE
+        return self.is_heard or (self.heard_at is not None and self.heard_at >= recently)
 
     def link_to(self, node: NodeId) -> Link | None:
         """Where to put what is for this incarnation; None: it is gone, or broken."""
@@ -163,8 +179,12 @@ class Contact:
             self.expected = Link(node, LINK_LIMIT)
         return self.expected
 
-    def meet(self, node: NodeId, birth: bytes) -> Link:
-        """This incarnation greets us: the same again, or one that takes the place of an older."""
+    def meet(self, node: NodeId, birth: bytes, age: int = 0) -> Link:
+        """This incarnation greets us: the same again, or one that takes the place of an older.
+
+        Age: milliseconds since it was opened.
+        """
+        self.opened_at = monotonic_ns() - age * MILLISECOND
         if self.node != node:
             if self.node is not None:
                 self._forget()

@@ -53,6 +53,10 @@ MOST_PLACES = 2 * MOST_TOLD_BY_ONE
 of them already."""
 PLACES_BYTES = 8 << 10
 """Of others' places in a greeting, so that no node finds it too long."""
+INTRODUCED = 5 * SECOND
+"""How often we turn to a node because another one has its name."""
+MOST_INTRODUCED = 64
+"""Such nodes that are remembered."""
 DATAGRAM_PLACES_BYTES = 600
 """Of others' places in a datagram, which may be as long as datagrams are but for this."""
 
@@ -63,6 +67,10 @@ def _anywhere(place: str) -> bool:
 
 def _nobody(contact: Contact) -> None:
     """Dials nobody: before there is a dialler, and when we are closing."""
+
+
+def _no_place(place: str) -> None:
+    """Turns to nobody: before there is a dialler."""
 
 
 def _places(contacts: Iterable[Contact], most: int) -> dict[str, str]:
@@ -91,6 +99,7 @@ class Contacts(dict[str, Contact]):
         self.incidents = incidents
         self.dial: Callable[[Contact], None] = _nobody  # while it is wanted: we know where it is
         self.believes: Callable[[str], bool] = _anywhere  # whether others' addresses may be dialled
+        self.greet_at: Callable[[str], None] = _no_place  # dials a place once
         self.cut_from: frozenset[str] = frozenset()  # names that must not reach us
         self.cut_to: frozenset[str] = frozenset()  # names that we must not reach
         self._missing_at: int | None = None  # a machine has sent to a name that we do not know
@@ -99,6 +108,7 @@ class Contacts(dict[str, Contact]):
         self._clock = clock
         self._calls = 0  # since `tend` looked last
         self._forgets_at = 0  # when `tend` looks next for contacts to forget
+        self._introduced: dict[str, int] = {}  # places, and when we turned to them
         self._told_by: Counter[str] = Counter()  # contacts that we were told of, by teller
 
     # --- how we know them ----------------------------------------------------------------------
@@ -169,12 +179,15 @@ class Contacts(dict[str, Contact]):
         self.incidents.count("refused_addresses")
         return None
 
-    def heard(self, node: NodeId, address: tuple[Any, ...]) -> Contact | None:
+    def heard(
+        self, node: NodeId, address: tuple[Any, ...], birth: bytes | None = None
+    ) -> Contact | None:
         """A datagram of an incarnation came that has not greeted us. None: it does not count.
 
         It counts as told: a plain datagram proves nothing. What a machine sends to it by link is
         `expected` until it greets us, and is then judged. Answers go to the address that it came
-        from, so that must be one where we may send.
+        from, so that must be one where we may send. One whose name another node bears has to greet
+        us, so that it hears of that.
         """
         contact = self.get(node.name)
         now = self._clock()
@@ -187,6 +200,10 @@ class Contacts(dict[str, Contact]):
             contact = self[node.name] = Contact(node.name, None, "told", node.name, now)
             self._told_by[node.name] += 1
             self._trim_told()
+        elif self._is_rival(contact, node, birth):
+            self.incidents.count("datagrams_of_rivals")
+            self.introduce(place_of(address))
+            return None
         elif contact.connection is not None or contact.source == "configured":
             return None  # another incarnation is there; or we dial it, and it greets us soon
         for known in (contact.newest, contact.heard):
@@ -195,10 +212,35 @@ class Contacts(dict[str, Contact]):
         if node == contact.broken:
             return None
         if contact.heard != node:
-            contact.heard, contact.udp = node, address
+            contact.heard, contact.udp, contact.heard_birth = node, address, birth or b""
             if contact.learned:
                 contact.place = place_of(address)
         return contact
+
+    def _is_rival(self, contact: Contact, node: NodeId, birth: bytes | None) -> bool:
+        """Whether another node than the one that we know has sent this, though that one is there,
+        or has the same number."""
+        known = contact.met()
+        if known is None or not birth or not known.birth or known.birth == birth:
+            return False
+        return known.is_live or known.node == node
+
+    def introduce(self, place: str) -> None:
+        """Turns to a node that has another one's name, now and then: both hear of it."""
+        now = self._clock()
+        recently = self._introduced.get(place, now - INTRODUCED)
+        if now - recently < INTRODUCED or self._believed(place) is None:
+            return
+        self._introduced.pop(place, None)
+        if len(self._introduced) >= MOST_INTRODUCED:
+            del self._introduced[next(iter(self._introduced))]
+        self._introduced[place] = now
+        self.greet_at(place)
+
+    @property
+    def company(self) -> int:
+        """How many are connected with us."""
+        return sum(each.connection is not None for each in self.values())
 
     def places_of(self, names: Iterable[str]) -> dict[str, str]:
         """Where these are, as far as we know, for a datagram that names them."""
@@ -361,7 +403,7 @@ class Contacts(dict[str, Contact]):
         return name in self.cut_from or name in self.cut_to
 
     def stop_dialling(self) -> None:
-        self.dial = _nobody
+        self.dial, self.greet_at = _nobody, _no_place
 
     def cut(self, incoming: frozenset[str], outgoing: frozenset[str]) -> None:
         """As if the network were cut, from and to these names."""

@@ -31,7 +31,7 @@ from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
 from ordercast.net.sockets import address_of, bound, place_of
 from ordercast.types import NodeId
-from ordercast.wire.greeting import Name, Place
+from ordercast.wire.greeting import Birth, Name, Place
 
 MOST_WRAPPING = 1000
 """Bytes that a wrapper adds at the most: names have a bound, and so have seals."""
@@ -57,6 +57,7 @@ class Opened(NamedTuple):
     sender: NodeId
     body: bytes
     is_newest: bool = True  # nothing came before that its sender sent later, as far as we can know
+    birth: bytes | None = None  # which node of this name and number; None: its key shows that
 
 
 class Wrapper(Protocol):
@@ -77,6 +78,7 @@ class Wrapper(Protocol):
 class _PlainDatagram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     cluster: str
     sender: NodeId
+    birth: Birth
     body: bytes
 
 
@@ -86,23 +88,25 @@ class PlainDatagrams:
     mark = MARK_PLAIN
     proves = False
 
-    def __init__(self, me: NodeId, cluster: str) -> None:
-        self._me = me
+    def __init__(self, me: NodeId, cluster: str, birth: bytes = b"") -> None:
+        self._me, self._birth = me, birth
         self._cluster = cluster
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(_PlainDatagram).decode
-        self.prefix = MARK_PLAIN + b"\x93" + self._encode(cluster)  # an array of three
-        self.least = len(self.prefix) + 4  # a sender and a body, however short
+        self.prefix = MARK_PLAIN + b"\x94" + self._encode(cluster)  # an array of four
+        self.least = len(self.prefix) + 6  # a sender, a birth and a body, however short
 
     def wrap(self, contact: Contact, body: bytes) -> bytes | None:
-        return self._encode(_PlainDatagram(self._cluster, self._me, body))
+        return self._encode(_PlainDatagram(self._cluster, self._me, self._birth, body))
 
     def open(self, data: bytes) -> Opened | None:
         try:
             plain = self._decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        return Opened(plain.sender, plain.body) if plain.cluster == self._cluster else None
+        if plain.cluster != self._cluster:
+            return None
+        return Opened(plain.sender, plain.body, birth=plain.birth)
 
 
 def encode_places(places: dict[str, str]) -> bytes:
@@ -229,8 +233,10 @@ class Datagrams:
             return None
         contact = self._contacts.get(name)
         if contact is not None and contact.node == opened.sender:
-            return contact
-        return self._contacts.heard(opened.sender, address)
+            known, birth = contact.birth, opened.birth
+            if known == birth or not (known and birth):  # the same, or nobody can tell
+                return contact
+        return self._contacts.heard(opened.sender, address, opened.birth)
 
     def _learn(self, contact: Contact, address: tuple[Any, ...]) -> None:
         """A datagram of this contact came from elsewhere than where we send ours: it has several

@@ -35,6 +35,9 @@ log = logging.getLogger("ordercast.net")
 DIAL_SECONDS = 5.0
 MOST_DOUBLINGS = 5
 """Of the time after which a seed is asked again where a member is."""
+MOST_CALLING = 4
+"""Contacts that are dialled at the same time only because datagrams need a greeting. An end that is
+overloaded answers late: with more at a time the greetings would be too late, and all in vain."""
 TOLD_BACKOFFS = 3
 """A place that we were only told is dialled a few times, the tries further apart by as many steps
 of the backoff."""
@@ -61,6 +64,7 @@ class Dialler:
         self.look_up = look_up
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()  # in no order
+        self._calling = asyncio.Semaphore(MOST_CALLING)
 
     def keep(self, contact: Contact) -> None:
         """Dials a contact from now on, while it is wanted."""
@@ -70,6 +74,13 @@ class Dialler:
     def seed(self, place: str) -> None:
         self.seeds.append(seed := Seed(place, self._chance))
         self._begin(self._keep_seed(seed))
+
+    def greet_at(self, place: str) -> None:
+        """Dials a place once: whoever is there hears something from us, or we from it."""
+        self._begin(self._greet_at(place))
+
+    async def _greet_at(self, place: str) -> None:
+        await self.dial(place)
 
     def _begin(self, dialling: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(dialling)
@@ -110,9 +121,24 @@ class Dialler:
             await asyncio.sleep(wait * self._chance.uniform(0.5, 1.5))
             if contact.connection is not None or not self._links.wants(contact):
                 continue  # it was met meanwhile
-            if not self._contacts.is_cut(contact.name):
+            if self._contacts.is_cut(contact.name):
+                continue
+            if self._links.only_calls(contact):
+                stranger = await self._call(contact)
+            else:
                 stranger = await self._try(contact)
         contact.dialler = None
+
+    async def _call(self, contact: Contact) -> bool:
+        """One attempt, when its turn has come. The next one waits as long as this one took: ends
+        that are overloaded get half of the calls, and what is urgent does not wait behind them."""
+        async with self._calling:
+            if contact.connection is not None:
+                return False
+            began = self._loop.time()
+            stranger = await self._try(contact)
+            await asyncio.sleep(self._loop.time() - began)
+            return stranger
 
     async def _try(self, contact: Contact) -> bool:
         """One attempt. True: another node is there."""

@@ -4,6 +4,10 @@ Rules. The incarnation that bears a name is the one that we talk to (`greeting.j
 refused, and so is one whose link is broken. Both ends say how many frames they have, and send the
 rest again. They also say which incarnations they know: a node that hears of a newer one of its own
 name has to give up its own. A node that dialled itself, by a seed, notices and hangs up.
+
+Two nodes of one name. The second is refused by all that hear the first, or to whom a connected node
+vouches for it (`vouching.py`). It hears where the first is, and turns to it: what others say may be
+wrong, but the first itself can tell.
 """
 
 from __future__ import annotations
@@ -15,19 +19,19 @@ from ssl import SSLContext
 from typing import NamedTuple
 
 from ordercast.errors import PeerError
-from ordercast.kernel.identity import Acquaintances
+from ordercast.kernel.identity import LAST, Acquaintances, most_believed
 from ordercast.net.connection import Connection
 from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
 from ordercast.net.identity import Incarnation
 from ordercast.net.name_watch import NameWatch
 from ordercast.net.sockets import literal_host
+from ordercast.net.vouching import Bearing, Vouching, bearing_in, bearing_of
 from ordercast.types import NodeId, is_node_name
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
 from ordercast.wire.greeting import (
     ASKING,
-    LARGEST_REPORTED,
     PROTOCOL_VERSION,
     GreetingOutcome,
     Hello,
@@ -53,6 +57,7 @@ class Security(NamedTuple):
     client: SSLContext | None = None
     certified: Callable[[asyncio.BaseTransport], str | None] | None = None  # the proven name
     new_key: Callable[[NodeId], tuple[bytes, bytes]] | None = None  # for its datagrams to us
+    forget: Callable[[str], None] | None = None  # takes back the keys of a name
 
 
 INSECURE = Security()
@@ -72,6 +77,7 @@ class Handshake:
         self.advertise = ""  # where others reach us, if that is elsewhere
         self.acquaintances = Acquaintances()  # the newest incarnations, as others report them too
         self.us = us
+        self.vouching: Vouching  # given before anybody greets
         self._cluster = cluster
         self._contacts = contacts
         self._security = security
@@ -105,6 +111,8 @@ class Handshake:
                 age=us.bearer().age,
                 newest=self._numbers(newest or {}),
                 place=self.advertise,
+                vouched=self.vouching.in_greeting(),
+                company=self._contacts.company,
             )
         )
 
@@ -121,7 +129,7 @@ class Handshake:
             self._greeted_ourselves(connection)
             return
         if verdict.is_first and self._watch is not None:
-            self._watch.taken(verdict.reason)
+            self._watch.met_first(verdict.reason, node == self.us.node)
         contact = None
         if not verdict.reason:
             contact = self._contacts.greeted(node.name, _listens(connection, hello))
@@ -129,7 +137,7 @@ class Handshake:
                 verdict = GreetingOutcome("too many nodes are connected here")
         if verdict.reason:
             self._contacts.incidents.count("refused_greetings")
-            connection.refuse_greeting(*verdict[:3])
+            connection.refuse_greeting(*verdict[:4])
             return
         assert contact is not None
         self._meet(contact, connection, hello)
@@ -147,14 +155,21 @@ class Handshake:
         """Whether we talk to it."""
         node = hello.node
         contact = self._contacts.get(node.name)
-        verdict = greeting.judge(hello, self.us.bearer(), self._known(node.name), connection.source)
-        if not verdict.reason and contact is not None and contact.broken == node:
+        bearer = self.us.bearer(self._contacts.company)
+        verdict = greeting.judge(hello, bearer, self._known(node.name), connection.source)
+        if verdict.code == "taken" and self._is_proven_first(hello):
+            verdict = greeting.judge(hello, bearer, self._known(node.name), connection.source)
+        if verdict.reason:
+            return verdict
+        if contact is not None and contact.broken == node:
             return GreetingOutcome(
                 f"the link to {node} is broken: restart {node.name}, as a new incarnation"
             )
-        if not verdict.reason and self._contacts.is_cut(node.name):
+        if self._contacts.is_cut(node.name):
             return GreetingOutcome("cut off by the operator of this node")
-        return verdict
+        is_known = contact is not None and (contact.node, contact.birth) == (node, hello.birth)
+        rival = self.vouching.rival_of(bearing_in(hello), is_known) if hello.birth else None
+        return greeting.taken(node, connection.source, rival.met()) if rival else verdict
 
     def _known(self, name: str) -> Met | None:
         """The incarnation that bears the name, as far as we know: met, or reported by others."""
@@ -193,7 +208,7 @@ class Handshake:
         numbers = self._number(name)
         if (former := taken.get(name)) is not None:
             numbers[name] = max(numbers.get(name, 0), former.incarnation)
-        if 0 < asking.incarnation <= LARGEST_REPORTED:
+        if asking.incarnation > 0 and self._is_plausible(asking):
             taken.pop(name, None)
             if len(taken) >= MOST_NUMBERS:
                 del taken[next(iter(taken))]
@@ -216,46 +231,125 @@ class Handshake:
         self.acquaintances.taken.pop(name, None)
         return self.acquaintances.known.pop(name, None) is not None
 
+    def _is_plausible(self, reported: NodeId) -> bool:
+        """One node alone cannot make all others believe that a name has used up its numbers."""
+        contact = self._contacts.get(reported.name)
+        met = contact.newest if contact is not None else None
+        return reported.incarnation <= most_believed(met.incarnation if met is not None else 0)
+
     def _note(self, hello: Hello) -> None:
         """What it is, and what it knows."""
         known, me = self.acquaintances.known, self.us.node.name
         reported = [
             NodeId(name, number)
             for name, number in hello.newest.items()
-            if name != me and number <= LARGEST_REPORTED
+            if name != me and number <= LAST and not self._is_second(hello, name)
         ]
-        for node in [hello.node, *reported]:
+        for node in [hello.node, *filter(self._is_plausible, reported)]:
             if node.name in known or (len(known) < MOST_NUMBERS and is_node_name(node.name)):
                 self.acquaintances.note([node])
-        self.reported(hello.newest.get(me, -1))
+        vouch = hello.vouched.get(me)
+        if vouch is None or vouch.birth == self.us.birth:
+            self.reported(hello.newest.get(me, -1), hello.node.name)
 
-    def reported(self, newest: int) -> None:
-        """Somebody knew this incarnation of our name before we greeted."""
-        if self._watch is not None and 0 <= newest <= LARGEST_REPORTED:
-            self._watch.reported(self.us.node.incarnation, newest)
+    def _is_second(self, hello: Hello, name: str) -> bool:
+        """Whether the other end hears a second node of this name, with which nothing happened so
+        far, and we the first: its number does not outdate the first."""
+        vouch, (_, ours) = hello.vouched.get(name), self._heard(name)
+        return (
+            vouch is not None and vouch.is_bare and ours is not None and ours.birth != vouch.birth
+        )
 
-    def refused(self, refuse: Refuse) -> None:
+    def reported(self, newest: int, teller: str = "") -> None:
+        """Somebody knew this incarnation of our name before we greeted. One that is not plausible
+        does not count: whoever has really met it refuses us."""
+        ours = self.us.node.incarnation
+        if self._watch is not None and 0 <= newest <= most_believed(ours):
+            self._watch.reported(ours, newest, teller)
+
+    def refused(self, connection: Connection, refuse: Refuse) -> None:
         """The other end does not talk to us."""
         if self._watch is None:
             return
-        is_newer = self.us.node.incarnation <= refuse.newest <= LARGEST_REPORTED
+        ours, certified = self.us.node, None
+        if self._security.certified is not None:
+            certified = self._security.certified(connection.transport)
         if refuse.code == "taken":
-            self._watch.taken(refuse.reason)
-        elif refuse.code == "older" and is_newer:
-            self._watch.superseded(refuse.newest)
+            self._watch.taken(refuse.reason, self._contacts.company)
+            if refuse.place:
+                self._contacts.introduce(refuse.place)
+        elif refuse.code == "namesake" and certified in (None, ours.name):
+            self._watch.met_first(refuse.reason, refuse.newest == ours.incarnation)
+        elif refuse.code == "older" and ours.incarnation <= refuse.newest <= LAST:
+            self._watch.superseded(refuse.newest, certified or connection.place)
+
+    # --- two nodes of one name -------------------------------------------------------------------
+
+    def heard_of(self, name: str, other: Bearing) -> None:
+        """A connected node hears this bearer of a name. If we hear another, the later one goes."""
+        if name == self.us.node.name:
+            if other.birth != self.us.birth and other.place:
+                self._contacts.introduce(other.place)
+            return
+        contact, ours = self._heard(name)
+        if contact is None or ours is None or not ours.birth or ours.birth == other.birth:
+            return
+        if other.is_before(ours):
+            if self.vouching.count(name, other.birth) > 1:
+                self._part_with(contact, ours, other)
+            elif other.place:
+                self._contacts.introduce(other.place)
+
+    def _is_proven_first(self, hello: Hello) -> bool:
+        """We hear another node of its name. If that one is the second, as somebody says too, we
+        have parted with it."""
+        contact, ours = self._heard(hello.node.name)
+        first = bearing_in(hello, hello.place)
+        if contact is None or ours is None or not first.is_before(ours):
+            return False
+        if not self.vouching.count(hello.node.name, hello.birth):
+            return False
+        self._part_with(contact, ours, first)
+        return True
+
+    def _heard(self, name: str) -> tuple[Contact | None, Bearing | None]:
+        """The node of this name that is connected with us."""
+        contact = self._contacts.get(name)
+        return contact, bearing_of(contact) if contact is not None else None
+
+    def _part_with(self, contact: Contact, second: Bearing, first: Bearing) -> None:
+        """What was exchanged with the second cannot be taken back, so we cannot talk to the first
+        under the same number or a lower one: it is outdated here."""
+        connection = contact.connection
+        assert connection is not None
+        self._contacts.incidents.count("rivals_refused")
+        connection.refuse_greeting(*greeting.taken(second.node, connection.source, first.met())[:4])
+        if self._security.forget is not None:
+            self._security.forget(contact.name)
+        if second.is_bare:
+            contact.begin_again()
+            self.acquaintances.known[contact.name] = first.node
+        elif first.node <= second.node:
+            log.error(
+                "%s talked to a second node of the name %s, as %s: it cannot talk to the first, "
+                "%s, before that is a newer incarnation%s",
+                *(self.us.node, contact.name, second.node, first.node),
+                "" if first.node < second.node else ". What it delivered may be of either",
+            )
 
     # --- the link goes on ----------------------------------------------------------------------
 
     def _meet(self, contact: Contact, connection: Connection, hello: Hello) -> None:
         key = _checked_key(hello.key_id, hello.key) if hello.key else None
         newest = self._number(contact.name)  # before it greeted us
-        received = contact.meet(hello.node, hello.birth).received
+        received = contact.meet(hello.node, hello.birth, hello.age).received
         self._note(hello)
         contact.greet(connection)
         contact.udp = _datagrams_to(contact, connection, hello)
         if key is not None:
             contact.key = key
         self._contacts.told(hello.places, by=contact.name)
+        self.vouching.greeted(contact, hello)
         if connection.dialled:
             connection.write(
                 FrameKind.RESUME, greeting.encode(Resume(received, newest.get(contact.name, -1)))
@@ -283,6 +377,7 @@ class Handshake:
             self._contacts.incidents.count("frames_sent_again", len(again))
         log.info("%s is connected with %s", self.us.node, contact)
         self._met(contact)
+        self.vouching.met(contact)
         if self._watch is not None:
             self._watch.accepted()
 

@@ -7,6 +7,11 @@ which tells it from a rival with the same number: a copied folder, or one that w
 the folder keeps a second process from running as the same node, and the file `owner` another node
 or cluster from taking over what is promised there.
 
+A copy of a folder must not count like the original: two nodes would have one number. The file
+`original` says which lock file lies beside it. A copied lock is another file, so the copy leaves
+out some numbers. Where a file system gives files new marks (a restored backup, changed owners),
+this costs some numbers, and nothing else.
+
 The file `incarnation` has the number of the last start. A second line, `reborn`, says that the name
 had a folder before this one, which was lost. Instead it may say `drawn` and the first number, which
 was drawn because nobody knew the name: an incarnation below it, if others have met one, is that of
@@ -16,18 +21,24 @@ a lost folder.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import secrets
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from ordercast.errors import UsageError
+from ordercast.kernel.identity import COUNTED, LAST
 from ordercast.store.log import PRIVATE, PRIVATE_FOLDER, flush, sync_folder
-from ordercast.types import INCARNATION_BITS, NodeId
+from ordercast.types import NodeId
 from ordercast.wire.greeting import BIRTH_BYTES, Bearer
 
-LAST = (1 << INCARNATION_BITS) - 1
+log = logging.getLogger("ordercast.net")
+
 REBORN, DRAWN = "reborn", "drawn"
+COPIES = 64
+"""A copied folder goes on at one of so many numbers: two copies rarely take the same."""
 
 
 class Incarnation(NamedTuple):
@@ -37,9 +48,9 @@ class Incarnation(NamedTuple):
     birth: bytes = b""
     opened_at: int = 0  # nanoseconds, of the monotonic clock
 
-    def bearer(self) -> Bearer:
+    def bearer(self, company: int = 0) -> Bearer:
         age = (time.monotonic_ns() - self.opened_at) // 1_000_000
-        return Bearer(self.node, self.birth, age)
+        return Bearer(self.node, self.birth, age, company)
 
 
 class Identity:
@@ -47,12 +58,13 @@ class Identity:
         """Locks the folder, and reads what the last start has written there."""
         self.folder = folder
         self.name = name
-        self._counter = folder / "incarnation"
+        self._counter, self._original = folder / "incarnation", folder / "original"
         self._owner, self._us = folder / "owner", f"{name} of cluster {cluster}"
         _is_ours(self._owner, self._us)  # first: nothing is touched in the folder of another
         try:
             folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-            (folder / "lock").touch(PRIVATE)
+            if not (folder / "lock").exists():
+                (folder / "lock").touch(PRIVATE)  # not again: it would be marked as changed
             self._lock = (folder / "lock").open("a", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{folder} cannot be used: {error.strerror}") from error
@@ -60,6 +72,8 @@ class Identity:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._is_owned = _is_ours(self._owner, self._us)
             self._last, self._origin = _read(self._counter)
+            self._mark = _mark(self._lock.fileno())
+            self._is_copy = _is_copy(self._original, self._mark)
         except BlockingIOError as error:
             self._lock.close()
             raise UsageError(f"{folder} is in use: is {name} running already?") from error
@@ -80,6 +94,11 @@ class Identity:
         """The name had another folder before, so others know more of it than this one."""
         return self._origin == REBORN
 
+    @property
+    def numbers_left(self) -> int:
+        """Of the name."""
+        return LAST - (self._last or 0)
+
     def is_foreign(self, number: int) -> bool:
         """Whether this incarnation of our name is of another folder, as far as we can know."""
         word, _, first = self._origin.partition(" ")
@@ -88,7 +107,15 @@ class Identity:
     def next(self) -> Incarnation:
         """The next incarnation of a folder that remembers one."""
         assert self._last is not None
-        return self._begin(self._last + 1, self._origin)
+        if not self._is_copy:
+            return self._begin(self._last + 1, self._origin)
+        log.warning(
+            "%s was copied, or restored: %s goes on with a higher number than its next one, in "
+            "case the original is in use",
+            *(self.folder, self.name),
+        )
+        number = self._last + COUNTED + secrets.randbelow(COPIES)
+        return self._begin(min(number, LAST), self._origin)
 
     def draw(self, number: int) -> Incarnation:
         """The first incarnation of a name that nobody knows."""
@@ -105,11 +132,23 @@ class Identity:
     def _begin(self, number: int, origin: str) -> Incarnation:
         """Durably: this folder will not use the number again."""
         if not (-1 if self._last is None else self._last) < number <= LAST:
-            raise UsageError(f"{self._counter} cannot hold {number}, which is no incarnation")
+            raise UsageError(
+                f"{self._counter} cannot hold {number}, which is no incarnation above {self._last} "
+                f"and up to {LAST}{_out_of_numbers(self._last)}"
+            )
         if not self._is_owned:  # before there is anything else that another could take for its own
             _write(self._owner, f"{self._us}\n")
             self._is_owned = True
         self._write(number, origin)
+        if self._is_copy is not False:
+            _write(self._original, f"{self._mark}\n")
+            self._is_copy = False
+        if self.numbers_left < LAST // 2:
+            log.warning(
+                "%s has used more than half of its numbers: %d of %d are left. Before they are "
+                "used up, stop it, let all nodes forget it, and delete its folder",
+                *(self.name, self.numbers_left, LAST),
+            )
         birth = os.urandom(BIRTH_BYTES)
         return Incarnation(NodeId(self.name, number), birth, time.monotonic_ns())
 
@@ -157,8 +196,31 @@ def _read(counter: Path) -> tuple[int | None, str]:
     except OSError as error:
         raise UsageError(f"{counter} cannot be read: {error.strerror}") from error
     if not -1 <= last < LAST:
-        raise UsageError(f"{counter} holds {last}, which is no incarnation")
+        raise UsageError(
+            f"{counter} holds {last}, which is no incarnation that another one can "
+            f"follow{_out_of_numbers(last)}"
+        )
     return last, origin
+
+
+def _out_of_numbers(last: int | None) -> str:
+    if last != LAST:
+        return ""
+    return ": the numbers of this name are used up. Let all nodes forget it, and delete its folder"
+
+
+def _mark(file: int) -> str:
+    """What no copy of the file has, and what stays the same while it lies where it is."""
+    found = os.fstat(file)
+    return f"{found.st_ino} {found.st_ctime_ns}"
+
+
+def _is_copy(original: Path, mark: str) -> bool | None:
+    """Whether the folder was copied from elsewhere. None: it does not say."""
+    try:
+        return original.read_text(encoding="ascii").strip() != mark if original.exists() else None
+    except ValueError:
+        return True
 
 
 def _write(path: Path, text: str) -> None:

@@ -2,7 +2,8 @@
 
 Rules.
  1. A connection is needed while its contact is in a view of one of our groups, while its link has
-    frames underway, and for half a minute after a packet came or went by it. Pings do not count.
+    frames underway or a frame is on its way in either direction, and for half a minute after a
+    packet came or went by it. Pings do not count.
     One that carried nothing so far was made for its greeting: it is needed for a few seconds.
  2. A connection that we do not need is offered to the other end (BYE): if that does not need it
     either, it closes it. Neither end dials again, for neither needs it; what one of them sends
@@ -74,6 +75,11 @@ class Links:
         return contact.source == "configured" and (
             contact.node is None or self._company < FEW_LINKS
         )
+
+    def only_calls(self, contact: Contact) -> bool:
+        """Whether it is wanted only because datagrams to it need a greeting."""
+        is_needed = contact.name in self._names or contact.name in self._sought
+        return contact.is_called and not is_needed and not self._carries(contact)
 
     def tend(self) -> None:
         """Once a second."""
@@ -165,7 +171,8 @@ class Links:
         """Whether something waits on its link, or came or went a short while ago."""
         if contact.is_linked or contact.expected is not None:
             return True
-        if contact.connection is not None and contact.connection.is_busy:
+        connection = contact.connection
+        if connection is not None and (connection.is_busy or connection.is_sending):
             return True
         if contact.link is not None and contact.link.underway:
             return True

@@ -28,6 +28,7 @@ from ordercast.net.link import LinkFull
 from ordercast.net.links import Links
 from ordercast.net.listener import Listener
 from ordercast.net.name_watch import NameWatch
+from ordercast.net.vouching import Vouching
 from ordercast.types import NodeId
 from ordercast.wire.framing import FrameKind
 
@@ -58,12 +59,14 @@ class Mesh:
         self.closing = False
         self.accept_limiter = AcceptLimiter()
         self.handshake = Handshake(us, cluster, security, self.contacts, receiver.met, watch)
+        self.vouching = Vouching(self.contacts, self.send_frame, self.handshake.heard_of)
+        self.handshake.vouching = self.vouching
         self.links = Links(self.contacts)
-        self.keepalive = Keepalive(self.contacts, self.links.tend)
+        self.keepalive = Keepalive(self.contacts, self._tend)
         self.dialler = Dialler(
             me, self.contacts, self.links, chance, security.client, self._dialled
         )
-        self.contacts.dial = self.dialler.keep
+        self.contacts.dial, self.contacts.greet_at = self.dialler.keep, self.dialler.greet_at
         self.listener = Listener(
             self.accept_limiter, self.incidents, security.server, self._accepted
         )
@@ -111,6 +114,11 @@ class Mesh:
                 self.contacts.forget(contact)
         return self.handshake.forget(name) or contact is not None
 
+    def _tend(self) -> None:
+        """Once a second."""
+        self.links.tend()
+        self.vouching.tend()
+
     def seed(self, place: str) -> None:
         """A place whose node's name we do not know yet."""
         self.dialler.seed(place)
@@ -125,6 +133,7 @@ class Mesh:
         self.closing = True
         self.contacts.stop_dialling()
         self.keepalive.stop()
+        self.vouching.close()
         try:
             await self.listener.close()
             await self.dialler.close()

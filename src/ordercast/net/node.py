@@ -168,7 +168,7 @@ class Node:
         self.mesh.handshake.advertise = config.advertise or ""
         self.mesh.contacts.believes = self._protection.may_dial
         stack.push_async_callback(self.mesh.close)
-        wrapper = self._protection.wrapper(self.me)
+        wrapper = self._protection.wrapper(us)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
         stack.callback(self.datagrams.close)
         self._directory = Directory(
@@ -279,32 +279,35 @@ class Node:
             self._stop(DiskError(str(error)))
         return False
 
-    def _abandon(self, newest: int) -> None:
-        """Others have met this incarnation of our name: ours ends like a crash, and what it
+    def _abandon(self, reported: list[int]) -> None:
+        """Others have met these incarnations of our name: ours ends like a crash, and what it
         promised is forgotten. Then a newer one opens; it never takes over the number."""
         if self.state is not NodeState.OPEN:
             return
+        others = [NodeId(self.me.name, number) for number in reported]
         why = Abandoned(
-            f"{self.me} is abandoned: others have met {NodeId(self.me.name, newest)}. The node "
+            f"{self.me} is abandoned: others have met {max(others)}. The node "
             "goes on as a newer incarnation. Call node.join again for each of its groups"
         )
         kept = {record.group for record in self.store.records()} | set(self.groups)
         self._break(why, None, "abandoned")
-        above = NodeId(self.me.name, max(newest, self.me.incarnation))
-        reopen = partial(self._reopen, above)
+        reopen = partial(self._reopen, others)
         if not kept:
             reopen()
         for place, group in enumerate(sorted(kept), 1):
             self._committer.forget(group, reopen if place == len(kept) else lambda: None)
 
-    def _reopen(self, above: NodeId) -> None:
+    def _reopen(self, others: list[NodeId]) -> None:
         """The next incarnation begins, once nothing of the last one is on the disk."""
         if self.state is not NodeState.BROKEN or not isinstance(self._broken, Abandoned):
             return  # it was closed meanwhile, or the disk failed
-        number = first_incarnation(self.me.name, [above], False, Random()).incarnation
+        name, last = self.me.name, self.me.incarnation
+        number = first_incarnation(name, others, False, Random(), last).incarnation
         try:
             self._last_members.forget()
-            us = self._identity.begin(number, reborn=True)
+            us = self._identity.begin(number, reborn=True)._replace(
+                opened_at=self.mesh.handshake.us.opened_at  # it is the same process
+            )
         except (UsageError, DiskError) as error:
             self._stop(DiskError(str(error)))
             return
@@ -312,12 +315,12 @@ class Node:
         self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
         self.driver.become(self.me)
         self._directory.me = self.me
-        self.datagrams.wrapper = self._protection.wrapper(self.me)
+        self.datagrams.wrapper = self._protection.wrapper(us)
         self.mesh.become(us)
         self._end_groups()  # not before: an application that is told joins again at once
         self._broken, self.state = None, NodeState.OPEN
         self.driver.host.row("start")
-        log.warning("%s goes on as %s", above.name, self.me)
+        log.warning("%s goes on as %s", name, self.me)
 
     def status(self) -> dict[str, Any]:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""
@@ -330,6 +333,7 @@ class Node:
             "node": str(self.me),
             "cluster": self.config.cluster,
             "data": str(self._identity.folder),
+            "numbers_left": self._identity.numbers_left,
             "listens": f"{self.config.listen.rpartition(':')[0]}:{self.mesh.port}",
             "secure": self.config.tls is not None,
             "groups": {name: group.status() for name, group in list(self.groups.items())},
@@ -453,8 +457,9 @@ class Node:
 
     def end(self, group: Group, why: OrdercastError, *, sound: bool = True) -> None:
         """This member cannot go on in the group; the others go on without it."""
-        log.error("%s", why)
-        self._over(group, why, sound)
+        if self._broken is None:  # otherwise the group ends with that
+            log.error("%s", why)
+            self._over(group, why, sound)
 
     def _over(self, group: Group, why: OrdercastError, sound: bool) -> None:
         group.close(why)  # first: it must send nothing after the others know that we left

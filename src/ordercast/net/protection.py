@@ -13,9 +13,9 @@ from ordercast.errors import UsageError
 from ordercast.net.config import Config
 from ordercast.net.datagrams import PlainDatagrams, Wrapper
 from ordercast.net.handshake import INSECURE, Security
+from ordercast.net.identity import Incarnation
 from ordercast.net.mesh import Mesh
 from ordercast.net.security import SealedDatagrams, Tls
-from ordercast.types import NodeId
 from ordercast.wire.framing import FrameKind
 
 UPKEEP_SECONDS = 2.0
@@ -35,8 +35,8 @@ class Protection:
     def may_dial(self, place: str) -> bool:
         return self._anywhere or is_loopback(place)
 
-    def wrapper(self, me: NodeId) -> Wrapper:
-        return PlainDatagrams(me, self._cluster)
+    def wrapper(self, us: Incarnation) -> Wrapper:
+        return PlainDatagrams(us.node, self._cluster, us.birth)
 
     def start(self, mesh: Mesh) -> None:
         """There is nothing to renew."""
@@ -51,9 +51,12 @@ class Certified(Protection):
         self._tls = tls
         self._sealed = SealedDatagrams()
         self._timer: asyncio.TimerHandle | None = None  # between `start` and `stop`
-        self.security = Security(tls.server, tls.client, tls.certified_name, self._sealed.new_key)
+        sealed = self._sealed
+        self.security = Security(
+            tls.server, tls.client, tls.certified_name, sealed.new_key, sealed.forget
+        )
 
-    def wrapper(self, me: NodeId) -> Wrapper:
+    def wrapper(self, us: Incarnation) -> Wrapper:
         return self._sealed
 
     def start(self, mesh: Mesh) -> None:

@@ -31,6 +31,7 @@ class FrameKind(IntEnum):
     KEY = 9  # a new key for datagrams
     GROUPS = 10  # what is new about the sender's groups
     BYE = 11  # its sender does not need the connection
+    NAMES = 12  # what is new about the nodes that its sender hears
 
 
 def frame(kind: FrameKind, body: bytes) -> bytes:
@@ -46,6 +47,11 @@ class FrameReader:
         self.limit = limit
         self._rest = bytearray()  # the beginning of a frame that is not complete
         self._needed = HEADER.size  # bytes of `_rest` before it is worth a look
+
+    @property
+    def is_within(self) -> bool:
+        """Whether a frame has begun and is not complete."""
+        return bool(self._rest)
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
         """The frames that are complete now. Bodies are views, valid until the next call."""

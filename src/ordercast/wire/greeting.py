@@ -7,7 +7,9 @@ and closes, so that both ends know why.
 
 Who may bear a name. Each start of a node has a birth, some random bytes, beside its number. So the
 incarnation that we know can be told from a rival: a second process, a copied folder, or a node
-whose folder was lost. `judge` has the rules.
+whose folder was lost. `judge` has the rules. A node also vouches for the nodes that it hears: it
+tells connected nodes their births (`net/vouching.py`), so that a rival is refused by those too that
+do not hear the first.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.errors import PeerError
-from ordercast.types import NodeId, is_node_name
+from ordercast.types import INCARNATION_BITS, NodeId, is_node_name
 
 PROTOCOL_VERSION = 1
 BIRTH_BYTES = 8
 ASKING = "asking"
 """The feature of a greeting that only asks which incarnations of a name are known."""
-LARGEST_REPORTED = 1 << 21
-"""Numbers above it are ignored when others report them: nobody can use up a name's numbers."""
 SAME_AGE = 1000
 """Milliseconds: ages this close are taken as equal, for a greeting takes its time to arrive."""
+MOST_VOUCHED = 256
+"""Names in one message that its sender vouches for."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Place = Annotated[str, Meta(max_length=255)]  # host:port
@@ -35,7 +37,28 @@ OwnPlace = Annotated[str, Meta(max_length=255, pattern=r"^(\S+:\d{1,5})?$")]
 Count = Annotated[int, Meta(ge=0)]
 Key = Annotated[bytes, Meta(max_length=32)]
 Birth = Annotated[bytes, Meta(max_length=BIRTH_BYTES)]
-Code = Literal["", "older", "taken"]
+Number = Annotated[int, Meta(ge=0, lt=1 << INCARNATION_BITS)]
+Code = Literal["", "older", "taken", "namesake"]
+
+
+class Vouch(msgspec.Struct, frozen=True, array_like=True):
+    """A node that the sender hears. New fields may only be added at the end."""
+
+    number: Number
+    birth: Birth
+    age: Count  # milliseconds since it was opened
+    is_bare: bool = False  # the sender has exchanged nothing with it but greetings
+    place: Place = ""  # where it is, as far as the sender knows
+
+
+Vouched = Annotated[dict[Name, Vouch], Meta(max_length=MOST_VOUCHED)]
+
+
+class Names(msgspec.Struct, frozen=True, array_like=True):
+    """What is new about those that the sender hears."""
+
+    vouched: Vouched = {}
+    gone: Annotated[list[Name], Meta(max_length=MOST_VOUCHED)] = []  # it hears them no longer
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
@@ -51,9 +74,11 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     places: Annotated[dict[Name, Place], Meta(max_length=1024)] = {}  # where it knows others
     features: Annotated[list[Name], Meta(max_length=32)] = []
     birth: Birth = b""
-    age: Count = 0  # milliseconds since this incarnation opened
+    age: Count = 0  # milliseconds since this node was opened
     newest: Annotated[dict[Name, Count], Meta(max_length=1024)] = {}  # incarnations that it knows
     place: OwnPlace = ""  # where others reach it; empty: where it greets from, at its port
+    vouched: Vouched = {}  # whom it hears, as many as a greeting may name
+    company: Count = 0  # nodes that are connected with it
 
 
 class Resume(msgspec.Struct, frozen=True, array_like=True):
@@ -63,8 +88,11 @@ class Resume(msgspec.Struct, frozen=True, array_like=True):
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True):
     reason: Annotated[str, Meta(max_length=500)]
-    code: str = ""  # "older": a newer incarnation is known. "taken": another node has the name
+    # "older": a newer incarnation is known. "taken": another node has the name. "namesake": the
+    # sender has it itself.
+    code: str = ""
     newest: int = -1  # the newest incarnation of the other's name that we know
+    place: Place = ""  # "taken": where the node is that has the name
 
 
 class NewKey(msgspec.Struct, frozen=True, array_like=True):
@@ -96,6 +124,7 @@ class Bearer(NamedTuple):
     node: NodeId
     birth: bytes
     age: int  # milliseconds
+    company: int = 0  # nodes that are connected with us
 
 
 class Met(NamedTuple):
@@ -103,8 +132,9 @@ class Met(NamedTuple):
 
     node: NodeId
     birth: bytes | None  # None: others know it
-    is_live: bool = False  # connected with us, and heard a moment ago
+    is_live: bool = False  # heard a moment ago, by us or by a node that vouches for it
     place: str = ""  # where it is, as far as we know
+    by: str = ""  # who vouches for it, if we do not hear it ourselves
 
 
 class GreetingOutcome(NamedTuple):
@@ -113,6 +143,7 @@ class GreetingOutcome(NamedTuple):
     reason: str = ""
     code: Code = ""
     newest: int = -1
+    place: str = ""
     is_ours: bool = False  # we have dialled ourselves
     is_first: bool = False  # it has our name, and had it before us
 
@@ -147,24 +178,39 @@ def judge(hello: Hello, us: Bearer, known: Met | None, source: str = "") -> Gree
         return GreetingOutcome()
     newest = known.node.incarnation
     if known.is_live:
-        first, second = _at(known.node, known.place), _at(node, source)
-        return GreetingOutcome(_two_nodes(node.name, first, second), "taken", newest)
+        return taken(node, source, known)
     return GreetingOutcome(
         f"{node} is an older incarnation: {known.node} was here", "older", newest
     )
 
 
+def taken(second: NodeId, source: str, first: Met) -> GreetingOutcome:
+    """Another node bears its name, and is there."""
+    where = _at(first.node, first.place) + (f" ({first.by} says so)" if first.by else "")
+    reason = _two_nodes(second.name, where, _at(second, source))
+    return GreetingOutcome(reason, "taken", first.node.incarnation, first.place)
+
+
+def is_earlier(age: int, birth: bytes, other_age: int, other_birth: bytes) -> bool:
+    """Whether a node was opened before another one of its name. If that cannot be told the births
+    decide, so that all nodes decide alike."""
+    older = age - other_age
+    return older > 0 if abs(older) > SAME_AGE else birth < other_birth
+
+
 def _judge_namesake(hello: Hello, us: Bearer, source: str) -> GreetingOutcome:
-    """It has our name. The one that opened later is the second, and has to go."""
+    """It has our name. Of two of which others talk to one only, that one stays. Otherwise the one
+    that was opened later is the second, and has to go."""
     if hello.birth == us.birth:
         return GreetingOutcome("this node dialled itself", is_ours=True)
-    older = hello.age - us.age
-    is_first = older > 0 if abs(older) > SAME_AGE else hello.birth < us.birth
+    is_first = is_earlier(hello.age, hello.birth, us.age, us.birth)
+    if not (hello.company and us.company):
+        is_first = hello.company > 0 if hello.company or us.company else is_first
     ours, theirs = str(us.node), _at(hello.node, source)
     if is_first:
         return GreetingOutcome(_two_nodes(us.node.name, theirs, ours), is_first=True)
     why = _two_nodes(us.node.name, ours, theirs)
-    return GreetingOutcome(why, "taken", us.node.incarnation)
+    return GreetingOutcome(why, "namesake", us.node.incarnation)
 
 
 def _at(node: NodeId, place: str) -> str:
