@@ -195,6 +195,8 @@ class CausalMember(Spreader[Update]):
         super().expire(step, timer)
         self.now += 1
         self._report_losses(step)
+            if isinstance(self.phase, Running):  # before, it says what it waits for itself
+                self.ownership.tell_shortage(step, self._absent())
         if isinstance(self.phase, Joining):
             self._ask_where_we_are(step, self.phase)
         else:
@@ -206,6 +208,13 @@ class CausalMember(Spreader[Update]):
         match given:
             case inputs.StateProvided(token=(str(name), tuple(clock)), state=state, failure=why):
                 # The state is that of the time at which the newcomer asked for it.
+    def _absent(self) -> list[str]:
+        """With whom we were in the cluster, as far as they are not there now."""
+        if self.entry is None or self.presence is None:
+            return []
+        here = {self.me.name, *(one.name for one in self.presence.members())}
+        return [name for name in self.entry.last if name not in here]
+
                 step.send(name, Welcome(self.group, clock, clock, state, why), STATUS, name)
             case inputs.StatusResult(token=str()) | inputs.Acquainted():
                 super().on(step, given)
