@@ -10,7 +10,7 @@ import pytest
 from tests.net.nodes import PATIENT, QUICK, Cluster, introduce, live, place_of, until, view_of
 from tests.net.ordered import QUICK as ORDERED
 
-from ordercast import GroupClosed, Joined, Left, NodeId, View, Waiting
+from ordercast import GroupClosed, Joined, Left, NodeId, Updating, View, Waiting
 from ordercast.kernel.family import Plan
 from ordercast.net.absence import Absence
 from ordercast.net.readiness import Readiness, waiting_text
@@ -175,6 +175,23 @@ def test_a_member_that_is_in_within_a_second_shows_nothing() -> None:
         look()
         assert shown.items == []
         assert shown.readiness.is_in
+
+    played(story)
+
+
+def test_a_member_that_gets_the_ticket_for_which_it_waited_waits_no_more() -> None:
+    def story(look) -> None:
+        shown = Shown("n1")
+        shown.readiness.heard(Joined("orders", ME))
+        for change in ("acquired", "resumed"):
+            shown.readiness.heard(Waiting("orders", (), "no ticket can be had", 0))
+            assert "no ticket can be had" in shown.readiness.reason()
+            shown.readiness.heard(Updating("orders", "suspended", 0))
+            assert shown.readiness.waiting is not None
+            shown.readiness.heard(Updating("orders", change, 0))
+            assert shown.readiness.waiting is None
+        look()
+        assert shown.items == []
 
     played(story)
 

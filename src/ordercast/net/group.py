@@ -269,6 +269,7 @@ class Group:
         elif isinstance(item, Updating):
             assert self.permit is not None
             shown = self.permit.heard(item)
+            self.readiness.heard(item)
             self._progress.changed.notify()
             if shown is None:
                 return

@@ -81,16 +81,6 @@ def test_a_restart_keeps_what_was_promised_and_opens_another_ballot() -> None:
     assert Election(N1, 3, [record]).promise is None
 
 
-def test_a_cluster_that_is_founded_anew_is_another_choice() -> None:
-    for expect, chosen in ((2, "n1"), (0, "")):
-        choice = Election(N2, expect)
-        choice.heard(Promise(FIRST, FIRST, "n1"))
-        choice.over()
-        assert choice.chosen == chosen
-        assert choice.promise is not None
-        assert choice.promise.ballot == FIRST
-
-
 def test_a_ballot_beyond_all_is_not_believed() -> None:
     choice = Election(N2)
     choice.heard(Promise(Ballot(MOST_BALLOTS, N1)))

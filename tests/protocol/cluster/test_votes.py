@@ -17,9 +17,9 @@ EARLY = PATIENCE - 1
 """Rounds after which nobody has accepted anybody yet."""
 
 
-def votes(name: str, expect: int = 3, last: tuple[str, ...] = (), incarnation: int = 0) -> Votes:
+def votes(name: str, expect: int = 3, incarnation: int = 0) -> Votes:
     me = NodeId(name, incarnation)
-    return Votes(me, FoundingRule(expect=expect, last=last), PATIENCE, Election(me, expect))
+    return Votes(me, FoundingRule(expect=expect), PATIENCE, Election(me, expect))
 
 
 def tell(source: Votes, target: Votes) -> None:
@@ -147,34 +147,6 @@ def test_one_whose_name_was_known_neither_begins_nor_votes() -> None:
     assert reborn.question("g", True).favours is None
 
 
-def test_those_that_were_in_the_group_begin_it_again_with_most_of_them() -> None:
-    last = ("n1", "n2", "n3")
-    n1, n2, new = votes("n1", 0, last), votes("n2", 0, last), votes("n0")
-    meet(n1, new)
-    assert founders(n1, new) == []
-    meet(n1, n2, new)
-    assert founders(n1, n2, new) == ["n1"]
-
-
-def test_one_that_knows_of_more_members_does_not_count_for_another() -> None:
-    """n3, n4 and n5 may have the group. n1 was not there when they joined."""
-    n1 = votes("n1", 0, ("n1", "n2", "n3"))
-    n2 = votes("n2", 0, ("n1", "n2", "n3", "n4", "n5"))
-    meet(n1, n2, rounds=50)
-    assert founders(n1, n2) == []
-    n3 = votes("n3", 0, ("n1", "n2", "n3", "n4", "n5"))
-    meet(n1, n2, n3, rounds=50)
-    assert founders(n1, n2, n3) == ["n1"]
-
-
-def test_one_that_may_not_begin_keeps_nobody_from_it() -> None:
-    last = ("n1", "n2", "n3")
-    n1 = votes("n1", 0, (*last, "n6", "n7", "n8", "n9"))
-    n2, n3 = votes("n2", 0, last), votes("n3", 0, last)
-    meet(n1, n2, n3, rounds=50)
-    assert founders(n1, n2, n3) == ["n2"]
-
-
 @pytest.mark.parametrize("seed", range(200))
 def test_two_never_begin_with_more_than_half_of_all(seed: int) -> None:
     """Datagrams are lost, late and double; who began answers, and is heard sooner or later."""
@@ -224,6 +196,3 @@ def test_why_a_member_waits_says_for_whom() -> None:
     assert waits == (("n1",), "n1 founds the group, and does not answer")
     why = Votes(n2, FoundingRule(), PATIENCE, Election(n2)).waits_for()[1]
     assert "no member of the group is known" in why
-    on, why = votes("n1", 0, ("n1", "n2", "n3")).waits_for()
-    assert on == ("n2", "n3")
-    assert "with others" in why

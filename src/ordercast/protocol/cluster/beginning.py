@@ -10,13 +10,13 @@ large groups too.
   closed   A majority of those that may update is joining: the named updaters, or all members
            where tickets change hands. Then no cluster runs, but for members that are cut off and
            fewer. An only updater begins by itself: what others could have is its own.
-  open     Nobody lists members. One that may found by itself does so at once. Otherwise those that
-           may found together (kernel/founding.py) favour one of them, the first by name that they
-           hear of. When enough of them favour it, for its own entry and for those of all that it
-           counts, it asks them to choose it (choosing.py), and begins when they have. Who favours
-           one favours no other until that one favours another itself, is replaced by its next
-           incarnation, or is silent for long. Favours only decide who asks: two that ask at once
-           are not both chosen.
+  open     Nobody lists members. One that may found by itself does so at once. Those that may found
+           together, because a number is expected (kernel/founding.py), favour one of them, the
+           first by name that they hear of. When enough of them favour it, it asks them to choose
+           it (choosing.py), and begins when they have. Who favours one favours no other until that
+           one favours another itself, is replaced by its next incarnation, or is silent for long.
+           Favours only decide who asks: two that ask at once are not both chosen. Members that
+           were in the cluster before are another matter (returning.py).
 
 What is known of others is forgotten after a while, or a newcomer that hears but is not heard would
 count all that ever restart.
@@ -27,9 +27,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import founders_of, suffices
 from ordercast.protocol.cluster.choosing import Election
-from ordercast.protocol.cluster.packets import MOST_JOINING, MOST_LAST, Ask, Promise
+from ordercast.protocol.cluster.packets import MOST_JOINING, Ask, Promise
 from ordercast.types import NodeId
 
 BINDING = 3
@@ -166,13 +165,13 @@ class _Newcomer(NamedTuple):
 
     node: NodeId
     favours: NodeId | None
-    entry: FoundingRule  # with whom it would found the group
+    expect: int  # with how many it would found the group
     promise: Promise | None
     at: int  # round of ours
 
 
 class Votes:
-    """Of those that may found an open group together."""
+    """Of those that may found an open group together, or wait for those that may."""
 
     def __init__(self, me: NodeId, entry: FoundingRule, patience: int, choice: Election) -> None:
         """`patience`: rounds for which a vote counts."""
@@ -183,8 +182,7 @@ class Votes:
         self._rounds = BINDING * patience
         self._now = 0
         self._newcomers: dict[str, _Newcomer] = {}  # by name, who spoke last comes last
-        self._may_vote = entry.expect > 0 or len(entry.last) > 1
-        self.favours: NodeId | None = me if self._may_vote else None
+        self.favours: NodeId | None = me if entry.expect else None
         self._favoured_at = 0  # the round in which it spoke last, or became our favourite
 
     def heard(self, sender: NodeId, ask: Ask) -> None:
@@ -192,8 +190,7 @@ class Votes:
         if known is not None and known.node.incarnation > sender.incarnation:
             self._newcomers[sender.name] = known
             return
-        entry = FoundingRule(expect=ask.expect, last=ask.last)
-        newcomer = _Newcomer(sender, ask.favours, entry, ask.promise, self._now)
+        newcomer = _Newcomer(sender, ask.favours, ask.expect, ask.promise, self._now)
         self._newcomers[sender.name] = newcomer
         if len(self._newcomers) > MOST_NEWCOMERS:
             del self._newcomers[next(iter(self._newcomers))]
@@ -207,7 +204,7 @@ class Votes:
                 self.favours = self._me  # it restarted, and knows of no votes
             elif ask.favours is not None and ask.favours != sender:
                 self._favour(ask.favours)
-        if self.favours == self._me and sender.name < self._me.name and self._is_able(newcomer):
+        if self.favours == self._me and sender.name < self._me.name and self._is_alike(newcomer):
             self._favour(sender)
 
     def _favour(self, node: NodeId) -> None:
@@ -215,20 +212,8 @@ class Votes:
             self.favours, self._favoured_at = node, self._now
 
     def _is_alike(self, other: _Newcomer) -> bool:
-        """Whether it would found what we would: both expect the same, or were in the group."""
-        return other.favours is not None and other.entry.expect == self._entry.expect
-
-    def _is_equal(self, other: _Newcomer) -> bool:
         """Whether it may found the group with us."""
-        return self._is_alike(other) and (
-            not self._entry.last or other.node.name in self._entry.last
-        )
-
-    def _is_able(self, other: _Newcomer) -> bool:
-        """Whether it may begin the group: one that knows of more members, which are not here, must
-        not keep us from founding it."""
-        here = (self._me.name, *self._newcomers)
-        return self._is_equal(other) and (not other.entry.last or suffices(other.entry, here))
+        return other.favours is not None and other.expect == self._entry.expect
 
     def round(self) -> None:
         self._now += 1
@@ -237,7 +222,7 @@ class Votes:
             if newcomer.at > self._now - self._rounds:
                 break
             del self._newcomers[name]
-        if self._may_vote and self._favoured_at <= self._now - self._rounds:
+        if self.favours is not None and self._favoured_at <= self._now - self._rounds:
             self.favours, self._favoured_at = self._me, self._now
         if self.favours == self._me and self._is_enough(self._supporters()):
             self._choice.lead(self._promises(), self._is_enough, accept=self._now >= self._patience)
@@ -256,18 +241,14 @@ class Votes:
         return {name: one.promise for name, one in them if one.promise is not None}
 
     def _is_enough(self, others: list[str]) -> bool:
-        them = (self._newcomers[name] for name in others)
-        entries = {one.node.name: one.entry for one in them if self._is_equal(one)}
-        entries[self._me.name] = self._entry
-        return self._me.name in founders_of(entries, lambda one, some: suffices(entries[one], some))
+        alike = sum(self._is_alike(self._newcomers[name]) for name in others)
+        return 0 < self._entry.expect <= 1 + alike
 
     def may_begin(self) -> bool:
         return self._entry.founds or self._choice.is_ours(self._promises(), self._is_enough)
 
     def question(self, group: str, state: bool) -> Ask:
-        last = self._entry.last[:MOST_LAST] if len(self._entry.last) > 1 else ()
-        promise = self._choice.promise
-        return Ask(group, state, (), self.favours, self._entry.expect, last, promise)
+        return Ask(group, state, (), self.favours, self._entry.expect, (), self._choice.promise)
 
     def favourite(self) -> tuple[str, ...]:
         if self.favours is None:
@@ -285,14 +266,8 @@ class Votes:
         if chosen not in ("", self._me.name):
             silent = "" if chosen in self._newcomers else ", and does not answer"
             return (chosen,), f"{chosen} was chosen to begin the group{silent}"
-        if len(entry.last) > 1:
-            others = tuple(name for name in entry.last if name != self._me.name)
-            return others[:MOST_WAITED_FOR], (
-                "this node was in the group with others: it waits for one that is in it, or for "
-                "most of them to start"
-            )
         if entry.expect:
-            equal = 1 + sum(self._is_equal(one) for one in self._newcomers.values())
+            equal = 1 + sum(self._is_alike(one) for one in self._newcomers.values())
             return here, f"{equal} of {entry.expect} nodes that begin the group are here"
         if entry.founder:
             return (entry.founder,), f"{entry.founder} founds the group, and does not answer"

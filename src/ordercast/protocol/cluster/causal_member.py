@@ -67,6 +67,7 @@ from ordercast.protocol.cluster.packets import (
     Welcome,
 )
 from ordercast.protocol.cluster.recovery import Recovery
+from ordercast.protocol.cluster.returning import Returning
 from ordercast.protocol.cluster.sampler import Roster
 from ordercast.protocol.cluster.updaters import updaters_of
 from ordercast.types import Event, NodeId, Payloads, event_number
@@ -117,6 +118,9 @@ class CausalMember(Spreader[Update]):
         fixed = options.ownership == "fixed"
         self.updaters = updaters_of(plan) if fixed else plan.members
         self.entry = plan.entry
+        # Whether this name ever was in the cluster: then its tickets exist, and if they are ours to
+        # guard, our records say so.
+        self._was_in = plan.entry is not None and bool(plan.entry.last)
         self.choice = Election(me, 0 if plan.entry is None else plan.entry.expect, persisted)
         self.phase: Joining | Running = self._joining(plan.formed and me.incarnation == 0)
         self.now = 0  # rounds of ours
@@ -191,6 +195,8 @@ class CausalMember(Spreader[Update]):
         if timer == TICKETS:
             if self.ownership.tick(step):
                 self._announce(step)
+            if isinstance(self.phase, Running):  # before, it says what it waits for itself
+                self.ownership.tell_shortage(step, self._absent())
             return
         super().expire(step, timer)
         self.now += 1
@@ -201,6 +207,13 @@ class CausalMember(Spreader[Update]):
             self._ask_and_skip(step, self.phase)
         self.ownership.compare_epochs(step)
         self._announce(step)
+
+    def _absent(self) -> list[str]:
+        """With whom we were in the cluster, as far as they are not there now."""
+        if self.entry is None or self.presence is None:
+            return []
+        here = {self.me.name, *(one.name for one in self.presence.members())}
+        return [name for name in self.entry.last if name not in here]
 
     def on(self, step: Step, given: Input) -> None:
         match given:
@@ -342,6 +355,8 @@ class CausalMember(Spreader[Update]):
         beginning: Beginning = Given()
         if self.entry is not None:
             beginning = Votes(self.me, self.entry, patience, self.choice)
+            if len(self.entry.last) > 1:
+                beginning = Returning(self.me.name, self.entry.last, patience)
         elif not formed:
             beginning = Majority(self.me.name, self.updaters, rounds)
         return Joining(patience, beginning, needs_state=needs_state)
@@ -376,8 +391,9 @@ class CausalMember(Spreader[Update]):
 
     def _found(self, step: Step) -> None:
         """We are the first, or among them."""
+        creates_tickets = self.entry is not None and not self._was_in
         self.begin(step, [0] * self.options.tickets)
-        if self.entry is not None:
+        if creates_tickets:
             self.ownership.found(step)
 
     def _receive_ask(self, step: Step, sender: NodeId, packet: Ask) -> None:
@@ -424,11 +440,10 @@ class CausalMember(Spreader[Update]):
         early, options = self.phase.updates(), self.options
         digests = Digests(self.group, options.rounds_to_terminate, self.sampler, self.order)
         self.phase = running = Running(digests)
+        self._was_in = True
         clock = list(map(max, self.order.clock, clock))
         self.order.begin(clock)
         self.recovery.buffer.begin(clock)
-        self.choice.over()
-        self._keep_promise(step)
         self._enter(step)
         for update, age in early:
             if not self.order.is_obsolete(update):

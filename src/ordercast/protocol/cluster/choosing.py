@@ -39,7 +39,7 @@ class Election:
     """Our part in it."""
 
     def __init__(self, me: NodeId, expect: int = 0, records: Sequence[Packet] = ()) -> None:
-        """`expect`: with how many. Those that were in the cluster found it anew, with 0."""
+        """`expect`: with how many."""
         self._me = me
         self._expect = expect
         self.promise: Promise | None = None
@@ -92,11 +92,3 @@ class Election:
             return None
         self._kept = self.promise
         return PromiseRecord(group, self._expect, self.promise)
-
-    def over(self) -> None:
-        """We are in the cluster. If it must be founded anew, that is another choice.
-
-        Not so if a number was expected: who has been in the cluster counts for none any more.
-        """
-        if self.promise is not None and not self._expect:
-            self.promise = Promise(self.promise.ballot)

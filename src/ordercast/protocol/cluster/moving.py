@@ -178,6 +178,10 @@ class Moving(TicketOwnership):
         if isinstance(self.part, Leased):
             self._act(step, self.part.found(step))
 
+    def tell_shortage(self, step: Step, absent: Sequence[str]) -> None:
+        if isinstance(self.part, Leased):
+            self.part.tell_shortage(step, absent)
+
     def may_go(self) -> bool:
         return self.part.may_go()
 

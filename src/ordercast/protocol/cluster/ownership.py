@@ -9,7 +9,7 @@ epoch of a ticket is the incarnation of its owner, so a restarted owner never re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from ordercast.errors import PeerError
@@ -104,6 +104,13 @@ class TicketOwnership(ABC):
 
     def found(self, step: Step) -> None:
         """We began the cluster, where its members are not listed."""
+        return
+
+    def tell_shortage(self, step: Step, absent: Sequence[str]) -> None:
+        """Once in a while: says if the application wants to update, and nobody can let it.
+
+        `absent`: members that were in the cluster, and are not there.
+        """
         return
 
     def may_go(self) -> bool:

@@ -12,15 +12,16 @@ A cluster is begun once, by its bootstrap node (the option `founder`). That node
 first, and needs a majority that knows of no cluster: a bootstrap node that has lost its disk does
 not begin a second cluster while most of the first can be reached.
 
-Where nobody lists the members, the causal member says when to begin (`found`). Two clusters may
-still be begun under one name, by nodes that knew nothing of each other. They never become one: when
-they meet, the members of the smaller one are told, each once.
+Where nobody lists the members, the causal member says when to begin (`found`): never if it was in
+the cluster before, for then the tickets exist. Two clusters may still be begun under one name, by
+nodes that knew nothing of each other. They never become one: when they meet, the members of the
+smaller one are told, each once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ from ordercast.protocol.tickets.liveness import Liveness
 from ordercast.protocol.tickets.owner import Owner
 from ordercast.protocol.tickets.reconfiguration import ReconfigurationLeader
 from ordercast.protocol.tickets.refusals import refuse_nonsense
+from ordercast.protocol.tickets.shortage import Shortage
 from ordercast.types import COUNTER_BITS, NodeId, Waiting
 
 TICKS_A_LEASE = 4
@@ -98,6 +100,7 @@ class Leased:
         self.going = False  # we leave the cluster
         self.acquired = self.lost = self.refusals = self.strange = 0
         self.liveness = Liveness(me, rules.lease, known, chance)
+        self._shortage = Shortage(group, rules.lease)
         self._chance = chance
         self._persisted = persisted
         self._to_bootstrap = tuple(members)
@@ -228,12 +231,34 @@ class Leased:
         self._lead(step)
         return self._drain(step, NOTHING._replace(lost=ticket if lost else None))
 
-    def _lead(self, step: Step) -> None:
-        """Lets the reconfiguration leader see who is there, ourselves too."""
-        answers = self.liveness.reached(step.now)
+    def tell_shortage(self, step: Step, absent: Sequence[str]) -> None:
+        """After a tick of a member that is in the cluster: whether its application waits in vain.
+
+        `absent`: members that were in the cluster, and are not there.
+        """
+        if not self.owner.wanting or self.may_create(step.now):
+            self._shortage.over()
+            return
+        answers, waits_for, vote = self.liveness.reached(step.now), self.hint, self.replica.vote
+        sealed = {name for name, pong in answers.items() if pong.sealed}
+        if self.replica.sealed and vote is not None:
+            waits_for, sealed = vote.next.configuration, set()  # it may be decided already
+        reached = self._reached(answers)
+        news = self._shortage.look(step.now, waits_for, reached, sealed, absent)
+        if news is not None:
+            step.notify(news)
+
+    def _reached(self, answers: Mapping[str, packets.Pong]) -> dict[str, NodeId]:
+        """Who is there as a lease replica, or could become one: by name, ourselves too."""
         reached = {name: pong.replica for name, pong in answers.items()}
-        staying = {name: pong.replica for name, pong in answers.items() if not pong.leaving}
         reached[self.me.name] = self.replica.identity
+        return reached
+
+    def _lead(self, step: Step) -> None:
+        """Lets the reconfiguration leader see who is there."""
+        answers = self.liveness.reached(step.now)
+        reached = self._reached(answers)
+        staying = {name: pong.replica for name, pong in answers.items() if not pong.leaving}
         if not self.going:
             staying[self.me.name] = self.replica.identity
         self.leader.tick(step, reached, staying, self.liveness.everybody())
