@@ -47,6 +47,9 @@ CAUSES = {
     "ticket": ("wanted", "refused", "acquired", "renewed", "released", "disconnected"),
     "recover": ("asked", "answered", "failed"),
     "blocked": ("window", "view", "rule"),
+    "submit": ("basic", "causal", "agreed", "safe"),
+    "deliver": ("basic", "causal", "agreed", "safe"),
+    "view": ("transitional",),
 }
 """The words that `cause` may hold, for the kinds that have one."""
 
