@@ -59,6 +59,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     hops: int | None = None
     size: int = 0  # bytes of the payloads, counted where they were submitted
     formation: str = ""
+    service: str = ""  # what the application asked for it, in families that offer several
 
 
 class View(msgspec.Struct, frozen=True):
@@ -71,6 +72,21 @@ class View(msgspec.Struct, frozen=True):
     # Of an open group that is formed, and whose parts do not merge by themselves: the formation
     # that founded it. Parts of one group have the same, and two groups of one name have not.
     founding: str = ""
+    # In families whose sides merge: the members that come from the same view as we do, and whether
+    # this is the end of that view, for those of its members that go on together.
+    came_with: tuple[NodeId, ...] = ()
+    transitional: bool = False
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """Right after a view of several sides: which members came from which former view.
+
+    Members of one side delivered the same in it. Our own side is the first.
+    """
+
+    group: str
+    view: View
+    sides: tuple[tuple[NodeId, ...], ...]
 
 
 class Subgroup(msgspec.Struct, frozen=True):

@@ -193,6 +193,7 @@ class Family(NamedTuple):
     words: Words = Words()
     mutants: Mapping[str, Mutant] = {}
     may_send: Callable[[Plan, str], bool] = _everybody  # who may submit at all
+    services: tuple[str, ...] = ()  # that a message may ask for: its machines are `Serving`
     tells_stability: bool = True  # whether members know who has what
     advice: Callable[[Plan, float], list[str]] = _nothing  # what is doubtful about options
     # By group, options and members, where those are known: whether these make sense together.

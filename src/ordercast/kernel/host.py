@@ -25,12 +25,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
-from ordercast.kernel.machine import Machine
+from ordercast.kernel.machine import Machine, Serving
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Note, Sent, Step, Timer
 from ordercast.types import Event, NodeId, Payloads, View
@@ -245,11 +245,16 @@ class Host:
         seat = self.seats[group]
         return len(seat.waiting) < WAITING_STEPS and seat.machine.accepts(group, now)
 
-    def submit(self, group: str, payloads: Payloads, size: int, now: int) -> Event:
+    def submit(
+        self, group: str, payloads: Payloads, size: int, now: int, service: str = ""
+    ) -> Event:
         """The application hands in a batch, at a time at which the group `accepts` one."""
         seat, step = self.seats[group], self._new_step(now)
         try:
-            event = seat.machine.submit(step, group, payloads, size)
+            if service:
+                event = cast("Serving", seat.machine).submit(step, group, payloads, size, service)
+            else:
+                event = seat.machine.submit(step, group, payloads, size)
         except UsageError:  # the machine refuses it, and has done nothing
             raise
         except Exception as error:

@@ -64,6 +64,15 @@ class Machine(Protocol):
         """What it counts, by plain names, for people who watch it. Changes nothing."""
 
 
+class Serving(Machine, Protocol):
+    """Machines of families with several services (`Family.services`), one for each batch."""
+
+    def submit(
+        self, step: Step, group: str, payloads: Payloads, size: int, service: str = ""
+    ) -> Event:
+        """As `Machine.submit`. No service: the group's default."""
+
+
 @runtime_checkable
 class Draining(Machine, Protocol):
     """Machines to which packets that come together cost less than one by one.

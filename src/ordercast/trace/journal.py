@@ -50,7 +50,8 @@ class TraceJournal:
         label = label_of(view.group, view.formation)
         self._views[label] = view.id
         members = tuple(sorted(member.name for member in view.members))
-        self.row(at, "view", group=label, view=view.id, members=members)
+        cause = "transitional" if view.transitional else None
+        self.row(at, "view", group=label, view=view.id, members=members, cause=cause)
 
     def _event(self, at: int, kind: str, event: Event) -> None:
         # Positional, because this is the one row that a busy run writes by the million.
@@ -77,5 +78,7 @@ class TraceJournal:
                 None,
                 len(event.payloads),
                 event.hops,
+                None,
+                event.service or None,
             )
         )
