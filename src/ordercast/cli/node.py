@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from ordercast import Group, Joined, Left, Message, Subgroup, TicketLost, Updating, Waiting
+from ordercast import Group, Joined, Left, Merged, Message, Subgroup, TicketLost, Updating, Waiting
 from ordercast import open as open_node
 from ordercast.cli import screen
 from ordercast.errors import (
@@ -148,8 +148,10 @@ async def _print_all(group: Group, json: bool) -> None:
 
 def _line(event: Message | Heard) -> str:
     match event:
-        case View(members=members):
-            return f"view {' '.join(map(str, members))}"
+        case View(members=members, transitional=transitional):
+            return f"{'transitional ' * transitional}view {' '.join(map(str, members))}"
+        case Merged(sides=sides):
+            return f"merged {' and '.join(' '.join(map(str, side)) for side in sides)}"
         case Updating(ticket=ticket, cause=cause):
             return f"ticket {ticket} {cause}"
         case Subgroup(gone=gone):
@@ -183,10 +185,15 @@ def _fields(event: Heard) -> dict[str, Any]:
     if isinstance(event, Left):
         return {"group": event.group, "left": str(event.member), "why": event.why}
     if isinstance(event, View):
-        return {"group": event.group, "members": [str(member) for member in event.members]}
+        fields = {"group": event.group, "members": [str(member) for member in event.members]}
+        return {**fields, "transitional": True} if event.transitional else fields
+    if isinstance(event, Merged):
+        sides = [[str(member) for member in side] for side in event.sides]
+        return {"group": event.group, "merged": sides}
     if isinstance(event, Message):
         text = event.data.decode(errors="replace")
-        return {"group": event.group, "sender": str(event.sender), "data": text}
+        fields = {"group": event.group, "sender": str(event.sender), "data": text}
+        return {**fields, "service": event.service} if event.service else fields
     return {"group": event.group, "told": notification_text(event)}
 
 

@@ -83,6 +83,7 @@ class LoadPlan(_JsonLine, frozen=True):
     seed: int = 0
     tenure: float | None = None  # seconds for which a ticket is wanted, about; None: always
     begins: dict[str, float] = {}  # who begins late: so many seconds before the load is over
+    services: list[str] = []  # that are drawn from; none: the group's own
 
 
 class Settings(_JsonLine, frozen=True):
@@ -316,8 +317,9 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
         if receipt is None or receipt.number is not None or receipt.failure is not None:
             backlog = 0
         if backlog < BACKLOG_LIMIT:
+            service = draw.choice(load.services) if load.services else ""
             with suppress(TicketLost):
-                receipt = await group.send_many(messages)
+                receipt = await group.send_many(messages, service=service)
                 backlog += load.batch
 
 

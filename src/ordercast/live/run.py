@@ -52,6 +52,7 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             pattern=load.pattern,
             seed=seed,
             tenure=None if load.tenure is None else load.tenure / SECOND,
+            services=load.services,
             begins={name: (scenario.duration - at) / SECOND for name, at in load.begins.items()},
         ),
         tuple(faults_of(scenario, seed)),

@@ -150,10 +150,12 @@ class Driver:
         now, host = time.monotonic_ns(), self.host
         return now if group in host.seats and host.accepts(group, now) else None
 
-    def submit(self, now: int, group: str, payloads: Payloads, size: int) -> Event:
+    def submit(
+        self, now: int, group: str, payloads: Payloads, size: int, service: str = ""
+    ) -> Event:
         """At a time given by `room`: what was accepted at a time is made at that time."""
         assert self._may(self.me.name, group, "send"), "the group refuses it before"
-        return self.host.submit(group, payloads, size, now)
+        return self.host.submit(group, payloads, size, now, service)
 
     def give(self, group: str, given: Input) -> bool:
         """What the application of a group wants. False: this group takes no such input."""

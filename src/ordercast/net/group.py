@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ordercast.errors import OrdercastError, UsageError
 from ordercast.kernel.departure import FLUSH_TIME, Departure
@@ -29,7 +29,15 @@ from ordercast.kernel.inputs import GIVEN_BY_HOST, Backpressure, Input
 from ordercast.kernel.outbox import AS_PLANNED, Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
-from ordercast.net.message import LARGEST_BATCH, Ejected, Handover, Hooks, StateMissing, as_bytes
+from ordercast.net.message import (
+    LARGEST_BATCH,
+    Ejected,
+    Handover,
+    Hooks,
+    StateMissing,
+    as_bytes,
+    no_service,
+)
 from ordercast.net.progress import Progress
 from ordercast.net.readiness import Readiness, waiting_text
 from ordercast.net.receipt import Receipt, Until, check_until
@@ -93,7 +101,7 @@ class Group:
         eject_after: float,  # seconds
     ) -> None:
         self.name = plan.group
-        self.family = family.name
+        self.family, self._services = family.name, family.services
         self.node = node
         self._me, self._driver = node.me, node.driver
         self.may_send = may_send and family.may_send(plan, node.me.name)
@@ -132,14 +140,17 @@ class Group:
 
     # --- sending -----------------------------------------------------------------------------
 
-    async def send(self, data: bytes, *, until: Until = "queued") -> Receipt:
-        """Sends to every member. Returns when the message is queued, delivered here, or stable."""
+    async def send(self, data: bytes, *, until: Until = "queued", service: str = "") -> Receipt:
+        """Sends to every member. Returns when the message is queued, delivered here, or stable.
+
+        `service` is for families that have several; without it the message has the group's own.
+        """
         if type(data) is not bytes:
             data = as_bytes(data)
-        if self._guarded or until != "queued":
-            self._check(until)
+        if self._guarded or service or until != "queued":
+            self._check(until, service)
         size, queue = len(data), self.queue
-        batch = queue.batch_for(size, 1) or await self._wait_for_credit(size, 1)
+        batch = queue.batch_for(size, 1, service) or await self._credit(size, 1, service)
         batch.payloads.append(data)
         batch.size += size
         receipt, when = batch.receipt, queue.outbox.added()
@@ -147,14 +158,16 @@ class Group:
             queue.plan(when)
         return receipt if until == "queued" else await receipt.wait(until)
 
-    async def send_many(self, messages: Payloads, *, until: Until = "queued") -> Receipt:
+    async def send_many(
+        self, messages: Payloads, *, until: Until = "queued", service: str = ""
+    ) -> Receipt:
         """Sends several messages as part of one batch: cheaper than one by one, the same else."""
         if not isinstance(messages, list):
             raise UsageError("send_many takes a list of messages; send takes one")
         messages = [each if type(each) is bytes else as_bytes(each) for each in messages]
-        self._check(until)
+        self._check(until, service)
         size, count, queue = sum(map(len, messages)), len(messages), self.queue
-        batch = queue.batch_for(size, count) or await self._wait_for_credit(size, count)
+        batch = queue.batch_for(size, count, service) or await self._credit(size, count, service)
         if not count:
             return Receipt(self._progress, queue.hurry, 0)  # nothing has arrived everywhere
         batch.payloads += messages
@@ -163,7 +176,7 @@ class Group:
         queue.plan(queue.outbox.added())
         return receipt if until == "queued" else await receipt.wait(until)
 
-    def _check(self, until: str) -> None:
+    def _check(self, until: str, service: str) -> None:
         """All that can be wrong with a send, but for its size, is raised to the one who sends."""
         if self._progress.ended is not None:
             raise self._progress.ended
@@ -172,12 +185,14 @@ class Group:
         if self.permit is not None:
             self.permit.refuse()
         check_until(until, self._progress)
+        if service and service not in self._services:
+            raise no_service(service, self.name, self.family, self._services)
 
     def _only_reads(self) -> UsageError:
         return UsageError(f"{self._me.name} may not send in {self.name!r}: it only reads")
 
-    async def _wait_for_credit(self, size: int, count: int) -> Batch[Receipt]:
-        batch = await self.queue.wait_for_credit(size, count)
+    async def _credit(self, size: int, count: int, service: str) -> Batch[Receipt]:
+        batch = await self.queue.wait_for_credit(size, count, service)
         if self._progress.ended is not None:
             raise self._progress.ended
         if self.permit is not None:
@@ -199,7 +214,8 @@ class Group:
 
     def submit(self, now: int, batch: Batch[Receipt]) -> None:
         try:
-            event = self._driver.submit(now, self.name, batch.payloads, batch.size)
+            service = cast("str", batch.attribute)
+            event = self._driver.submit(now, self.name, batch.payloads, batch.size, service)
             batch.receipt.number = self._progress.submitted_up_to = event.number
             if self.formations is not None:
                 self.formations.sent(event, batch.receipt)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import OrdercastError, UsageError, unknown_word
 from ordercast.kernel.inputs import LARGEST_STATE, Input, StateProvided
 from ordercast.types import Invitation, NodeId, SnapshotFailed, StateGiven, StateWanted
 from ordercast.wire.codec import LARGEST_PACKET
@@ -41,6 +41,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     group: str
     number: int  # of the event that carried it: equal for the messages of one batch
+    service: str = ""  # in families that have several
 
 
 def as_bytes(data: object) -> bytes:
@@ -55,6 +56,13 @@ def too_much(size: int, count: int, group: str, largest: int) -> UsageError:
     return UsageError(
         f"{what}: {group!r} takes {largest} at once (its window_size, at most {LARGEST_BATCH})"
     )
+
+
+def no_service(word: object, group: str, family: str, known: Sequence[str]) -> UsageError:
+    """Why no message can have this service."""
+    if not known:
+        return UsageError(f"{group!r} is {family}, which has no services: leave service out")
+    return UsageError(f"{group!r}: {unknown_word(f'service of {family}', str(word), known)}")
 
 
 class Hooks(NamedTuple):

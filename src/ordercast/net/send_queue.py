@@ -60,20 +60,23 @@ class SendQueue:
 
     # --- in ------------------------------------------------------------------------------------
 
-    def batch_for(self, size: int, count: int) -> Batch[Receipt] | None:
-        """The batch that so much can join right now; None: it must wait. Refuses what never can."""
+    def batch_for(self, size: int, count: int, service: str) -> Batch[Receipt] | None:
+        """The batch that so much can join right now; None: it must wait. Refuses what never can.
+
+        The messages of one batch have one service, which is its attribute.
+        """
         if size > self.largest:
             raise too_much(size, count, self._progress.group, self.largest)
         if count > LIMITS.credit_count:
             raise UsageError(f"{count} messages at once; send_many takes {LIMITS.credit_count}")
-        return None if self.in_line else self.outbox.offer(size, count)
+        return None if self.in_line else self.outbox.offer(size, count, service)
 
-    async def wait_for_credit(self, size: int, count: int) -> Batch[Receipt]:
+    async def wait_for_credit(self, size: int, count: int, service: str) -> Batch[Receipt]:
         """The batch that so much can join, once there is credit for it."""
         self.in_line += 1
         try:
             async with self._line:
-                while (batch := self.outbox.offer(size, count)) is None:
+                while (batch := self.outbox.offer(size, count, service)) is None:
                     if not self.flush():
                         await self._progress.change()
         finally:

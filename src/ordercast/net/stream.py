@@ -59,7 +59,7 @@ class GroupStream:
         payloads = event.payloads
         if place < len(payloads):  # the usual case, without one more call
             self._place = place + 1
-            return Message(event.origin, payloads[place], event.group, event.number)
+            return Message(event.origin, payloads[place], event.group, event.number, event.service)
         while (handed := self.next_ready()) is None:
             try:
                 await self._arrival()
@@ -96,13 +96,13 @@ class GroupStream:
         payloads = event.payloads
         if place < len(payloads):
             self._place = place + 1
-            return Message(event.origin, payloads[place], event.group, event.number)
+            return Message(event.origin, payloads[place], event.group, event.number, event.service)
         while (item := self._take()) is not None:
             if not isinstance(item, Event):
                 return item
             if item.payloads:
                 self._event, self._place = item, 1
-                return Message(item.origin, item.payloads[0], item.group, item.number)
+                return Message(item.origin, item.payloads[0], item.group, item.number, item.service)
         return None
 
     @property

@@ -35,6 +35,7 @@ def findings(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]
     yield from _groups(scenario, names, choices)
     yield from _load(scenario, choices)
     yield from _may_send(scenario, choices)
+    yield from _services(scenario, choices)
     yield from _network(scenario)
     for index, fault in enumerate(scenario.fault):
         for key, what in fault.check(scenario, families):
@@ -113,6 +114,20 @@ def _may_send(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding
             if name in group.members and not family.may_send(plan, name):
                 what = f"workload.senders: {name} owns no ticket of group {group.name!r}"
                 yield ("workload", "senders"), what
+
+
+def _services(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
+    wanted = scenario.workload.service
+    if wanted == []:
+        yield ("workload", "service"), "workload.service is empty: name at least one"
+    for word in scenario.workload.services:
+        for family, _ in choices:
+            if not family.services:
+                what = f"{family.name} has no services: leave it out"
+                yield ("workload", "service"), f"workload.service: {what}"
+            elif word not in family.services:
+                what = unknown_word(f"service of {family.name}", word, family.services)
+                yield ("workload", "service"), f"workload.service: {what}"
 
 
 def _network(scenario: Scenario) -> Iterator[Finding]:

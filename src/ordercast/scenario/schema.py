@@ -29,6 +29,15 @@ class WorkloadSettings(Part, frozen=True):
     # long, and so on. None: always.
     tenure: Duration | None = None
     begins: dict[str, Duration] = {}  # who begins to send later than the others, and when
+    # Where a family has several services: the one of all messages, or those from which one is
+    # drawn for whatever is submitted together. None: the group's own.
+    service: str | list[str] | None = None
+
+    @property
+    def services(self) -> list[str]:
+        """Those to draw from; empty: the group's own."""
+        named = [] if self.service is None else self.service
+        return [named] if isinstance(named, str) else named
 
     def rate_in(self, round_: int | None) -> float:
         """Messages a second and sender in a group whose rounds take so many nanoseconds."""

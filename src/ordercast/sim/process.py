@@ -205,8 +205,8 @@ class Process:
         """Whether this incarnation has met one of that name."""
         return self.acquaintances is not None and name in self.acquaintances.known
 
-    def submit(self, group: str, payloads: Payloads, size: int) -> None:
-        event = self.host.submit(group, payloads, size, self.now())
+    def submit(self, group: str, payloads: Payloads, size: int, service: str = "") -> None:
+        event = self.host.submit(group, payloads, size, self.now(), service)
         self.submitted_up_to[group] = event.number
 
     def accepts(self, group: str) -> bool:

@@ -8,6 +8,7 @@ limited size. At the limit it makes no more.
 from __future__ import annotations
 
 from random import Random
+from typing import cast
 
 from ordercast.kernel.inputs import Seek
 from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
@@ -83,6 +84,7 @@ class Sender:
         self._process = process
         self._group = group
         self._draw = draw
+        self._services = load.services
         self._until = until
         self._gap = SECOND * load.batch / rate
         self._steady = load.pattern == "steady"
@@ -124,7 +126,7 @@ class Sender:
     def _add(self) -> bool:
         """Whether there was credit for the next messages, which wait now."""
         outbox = self._outbox
-        batch = outbox.offer(self._size, len(self._messages))
+        batch = outbox.offer(self._size, len(self._messages), self._service())
         if batch is None:
             return False
         batch.payloads += self._messages
@@ -133,6 +135,13 @@ class Sender:
             while not outbox.turn_ended(self._queue.now):
                 pass  # a turn takes no simulated time, so nothing can happen in it
         return True
+
+    def _service(self) -> str:
+        """Of the next messages. It takes no chance where there is nothing to choose."""
+        several = self._services
+        if len(several) > 1:
+            return self._draw.choice(several)
+        return several[0] if several else ""
 
     def _submit(self) -> None:
         if self._submitting:
@@ -144,7 +153,8 @@ class Sender:
         while outbox and process.accepts(self._group):
             batch = outbox.take(self._queue.now)
             assert batch is not None
-            process.submit(self._group, batch.payloads, batch.size)
+            service = cast("str", batch.attribute)
+            process.submit(self._group, batch.payloads, batch.size, service)
         self._submitting = False
         if not outbox:
             process.on_room.pop(self._group, None)

@@ -15,6 +15,7 @@ right when playing its commands gives its outputs; ORDERCAST_GOLDEN=rewrite writ
 To add a command, decorate a function of (play, *arguments) with `@command(name, usage)`; the
 usage also says how many arguments there may be. What happens on `play.stage` is printed.
 `group total n1 n2 and sequenced n2 n3` makes two groups, g and h; `submit n2@h` is meant for h.
+`submit n1 safe: a b` is a batch with another service than the group's own.
 `open total n1 n2 seed=n1` makes an open group; `enter n2 n1` starts n2, which knows of n1.
 A family says in `Family.words` how its packets read, and what `show` tells of a member.
 """
@@ -51,6 +52,7 @@ from ordercast.testing.stage import InFlight, Stage, StageError
 from ordercast.types import (
     Event,
     Invitation,
+    Merged,
     NodeId,
     Refused,
     StateGiven,
@@ -83,9 +85,13 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
         case TimerSet(timer, after):
             return f"{who} timer {value_text(timer)} {_when(after)}"
         case View():
-            return f"{who} view {_names(what.members)}{in_group(what.group)}"
+            kind = f"{'transitional ' * what.transitional}view"
+            return f"{who} {kind} {_names(what.members)}{in_group(what.group)}"
+        case Merged(sides=sides):
+            return f"{who} merged {' '.join(map(_names, sides))}{in_group(what.group)}"
         case Event():
             fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
+            fields["service"] = what.service or None
             named = f"{event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
             return f"{who} delivers {named}{columns_text(fields, words)}{in_group(what.group)}"
         case Subgroup(gone=gone):
@@ -317,11 +323,16 @@ def _open(play: Play, name: str, *arguments: str) -> None:
         raise Unfit(f"options of {name}: {error}") from error
 
 
-@command("submit", "NAME MESSAGE...")
+@command("submit", "NAME [SERVICE:] MESSAGE...")
 def _submit(play: Play, place: str, *messages: str) -> None:
     name, _, other = place.partition("@")
-    group = other or GROUP
-    if play.stage.submit(name, [_payload(text) for text in messages], group) is None:
+    group, service = other or GROUP, ""
+    if play.stage.family.services and messages[0].endswith(":"):
+        service, messages = messages[0][:-1], messages[1:]
+        if not messages:
+            raise Unfit(f"submit what by {service}? Write `submit NAME SERVICE: MESSAGE...`")
+    payloads = [_payload(text) for text in messages]
+    if play.stage.submit(name, payloads, group, service) is None:
         machine = play.stage.machine(name, group)
         why = f": {machine.blocked_by(group)}" if isinstance(machine, Blocking) else ""
         play.say(f"{play.stage.node(name)} does not accept it now{why}")

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple, Self
 
-from ordercast.errors import UsageError
+from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.family import Family, FoundingRule, Plan
 from ordercast.kernel.host import Seat
 from ordercast.kernel.inputs import (
@@ -175,12 +175,19 @@ class Stage:
     def accepts(self, name: str, group: str = GROUP) -> bool:
         return self.machine(name, group).accepts(group, self.now)
 
-    def submit(self, name: str, payloads: Payloads, group: str = GROUP) -> Event | None:
-        """Submits one batch. None: the member does not accept one now."""
+    def submit(
+        self, name: str, payloads: Payloads, group: str = GROUP, service: str = ""
+    ) -> Event | None:
+        """Submits one batch, by the group's own service or another one of its family. None: the
+        member does not accept one now."""
+        if service and service not in self.family.services:
+            name, known = self.family.name, self.family.services
+            what = unknown_word(f"service of {name}", service, known)
+            raise StageError(what if known else f"{name} has no services")
         if not self.accepts(name, group):
             return None
         size = sum(map(len, payloads))
-        return self.actors[name].host.submit(group, payloads, size, self.now)
+        return self.actors[name].host.submit(group, payloads, size, self.now, service)
 
     def give(self, name: str, given: Input, group: str = GROUP) -> None:
         """Any other input, such as what the application of a member wants."""
