@@ -203,7 +203,7 @@ class ConfigurationChange:
     def ready(self, group: str, graph: CausalGraph, decision: Decision) -> Ready:
         """We have everything: what we know of those that do not come along."""
         known = tuple(
-            GoneMember(node, graph.acks[place], graph.high[place])
+            GoneMember(node, graph.acks[place], graph.high_of(place))
             for place, node in enumerate(self.members)
             if node not in decision.came_with
         )

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.step import Step
 from ordercast.protocol.transis.change import ConfigurationChange
-from ordercast.protocol.transis.flow import OwnEvents, retained_limit
+from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.graph import CausalGraph
 from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, Status
@@ -52,7 +52,7 @@ class OpenConfiguration:
         self.members = members
         self.others = tuple(node for node in members if node != me)
         self.own = own
-        self.graph = CausalGraph(members, me, retained_limit(options))
+        self.graph = CausalGraph(members, me, own.limit)
         self.deliveries = self.deliveries_type(len(members))
         self.change = self.change_type(me, cid, members, options)
         self.patience = Patience(me, members, options, time)
@@ -139,6 +139,12 @@ class OpenConfiguration:
         own = self.own
         if not self.change.readied:
             self._deliver_due(step)
+            while self.graph.held and not self.graph.is_crowded:
+                before = self.graph.held
+                self.admit_held(step)
+                self._deliver_due(step)
+                if self.graph.held == before:
+                    break
             if own.waiting and self.change.stage < 2:
                 self.cast_waiting(step, time)
                 self._deliver_due(step)

@@ -14,7 +14,6 @@ from collections import deque
 from typing import NamedTuple
 
 from ordercast.kernel.buffers import Limit, Retained
-from ordercast.protocol.transis.graph import WINDOWS_RETAINED
 from ordercast.protocol.transis.options import Service, SynchronyOptions
 from ordercast.types import Payloads
 
@@ -93,8 +92,3 @@ class OwnEvents:
     def unstable(self) -> int:
         return self._unstable.count
 
-
-def retained_limit(options: SynchronyOptions) -> Limit:
-    """What one stream may make its receivers retain."""
-    most = WINDOWS_RETAINED
-    return Limit(most * options.window, most * 2 * options.window_size)

@@ -13,7 +13,10 @@ Rules (Transis, section 3, with vectors in the place of leaf messages).
     was delivered here, is discarded.
  5. Streams of members that do not come along to the next configuration are frozen: nothing of them
     is taken from their links, and they are admitted only as far as a proposal of our side reaches.
- 6. While the application is full nothing is admitted, so nothing more is acknowledged.
+ 6. While the application is full nothing is admitted, so nothing more is acknowledged. The same
+    holds while a stream has four windows here that are not delivered, or of which we do not know
+    that all have them: so what is retained has a limit, however slow a path is.
+ 7. The first event that is held of a member shows that nothing lower will come from it.
 
 What it does not do: send anything, or know which of its events were delivered.
 """
@@ -29,17 +32,20 @@ from ordercast.protocol.transis.packets import Cast, Status
 from ordercast.types import NodeId
 
 WINDOWS_RETAINED = 4
-"""Windows of one stream that a member retains. A stream with more breaks the rules."""
+"""Windows of one stream that a member retains, before it admits no more."""
+WINDOWS_SENT = 2
+"""Windows of one stream that we have not acknowledged: one, and that of a member that leaves."""
 
 
 class CausalGraph:
-    def __init__(self, members: tuple[NodeId, ...], me: NodeId, limit: Limit) -> None:
-        """`limit`: what one stream may make a member retain."""
+    def __init__(self, members: tuple[NodeId, ...], me: NodeId, window: Limit) -> None:
+        """`window`: what a member may have in flight."""
         self.members = members
         self.places = {node: place for place, node in enumerate(members)}
         self.me = self.places[me]
         count = len(members)
-        self.limit = limit
+        self.window = window.count
+        limit = Limit(WINDOWS_RETAINED * window.count, WINDOWS_RETAINED * 2 * window.size)
         self.clock = 0  # the greatest height admitted or sent
         self.received = [0] * count  # by member: events admitted, without gaps
         self.store: list[Retained[Cast]] = [Retained(limit) for _ in members]
@@ -51,7 +57,12 @@ class CausalGraph:
         self.high = [0] * count
         self._later: list[tuple[int, int]] = [(0, 0)] * count  # (sent, clock) not yet in `high`
         self.frozen: dict[int, int] = {}  # by place: how far it may still be admitted
-        self.is_full = False  # nothing is admitted for now
+        self.is_full = False  # the application is: nothing is admitted for now
+        self.is_crowded = False  # a stream is over its limit: the same
+        # A cut is being decided: everything is admitted, for nobody casts any more, and a member
+        # that did not reach the cut would be excluded for being slow.
+        self.is_ending = False
+        self.acknowledged = [0] * count  # by member: events of it that we have said we have
         # By member, of what came by its own link: the last seq, height and number.
         self.arrived: list[tuple[int, int, int]] = [(0, 0, 0)] * count
         self.told = [0] * count  # by member: events of it that somebody has, as far as we know
@@ -62,6 +73,7 @@ class CausalGraph:
         """Seq, height and vector of an own event that is sent now."""
         vector = list(self.received)
         vector[self.me] += 1
+        self.acknowledged = vector
         return vector[self.me], self.clock + 1, tuple(vector)
 
     @property
@@ -70,6 +82,7 @@ class CausalGraph:
 
     def status(self) -> tuple[int, int, Vector]:
         """What an acknowledgement says."""
+        self.acknowledged = list(self.received)
         return self.received[self.me], self.clock, tuple(self.received)
 
     # --- others' events ----------------------------------------------------------------------
@@ -87,7 +100,7 @@ class CausalGraph:
             self._enter(place, cast, admitted)
 
     def _enter(self, place: int, cast: Cast, admitted: list[tuple[int, Cast]]) -> None:
-        if not self.is_full and self._is_next(place, cast):
+        if not self._is_closed and self._is_next(place, cast):
             self.admit(place, cast)
             admitted.append((place, cast))
             if self.held:
@@ -98,6 +111,10 @@ class CausalGraph:
             self.hold[place][cast.seq] = cast
             self.held += 1
             self._note_told(cast.vector)
+
+    @property
+    def _is_closed(self) -> bool:
+        return (self.is_full or self.is_crowded) and not self.is_ending
 
     def _is_next(self, place: int, cast: Cast) -> bool:
         received = self.received
@@ -110,7 +127,10 @@ class CausalGraph:
 
     def admit(self, place: int, cast: Cast) -> None:
         self.received[place] = cast.seq
-        self.store[place].append(cast.seq, cast, cast.size)
+        store = self.store[place]
+        store.append(cast.seq, cast, cast.size)
+        if store.full and place != self.me:
+            self.is_crowded = True
         if cast.height > self.clock:
             self.clock = cast.height
         if cast.height > self.high[place]:
@@ -123,11 +143,11 @@ class CausalGraph:
 
     def admit_held(self, admitted: list[tuple[int, Cast]]) -> None:
         """Admits all that is held and has what it waited for."""
-        moved = bool(self.held) and not self.is_full
+        moved = bool(self.held)
         while moved:
             moved = False
             for place, hold in enumerate(self.hold):
-                while hold:
+                while hold and not self._is_closed:
                     cast = hold.get(self.received[place] + 1)
                     if cast is None or not self._is_next(place, cast):
                         break
@@ -167,9 +187,15 @@ class CausalGraph:
 
     def least_high(self) -> int:
         """All events up to this height have been admitted."""
-        high = self.high
-        high[self.me] = self.clock
-        return min(high)
+        self.high[self.me] = self.clock
+        if not self.held:
+            return min(self.high)
+        return min(map(self.high_of, range(len(self.members))))
+
+    def high_of(self, place: int) -> int:
+        """All that comes from this member is higher."""
+        first = self.hold[place].get(self.received[place] + 1)
+        return self.high[place] if first is None else max(self.high[place], first.height - 1)
 
     def lacks(self, place: int) -> bool:
         """Whether a member has not acknowledged all that we have, or owes us events."""
@@ -180,10 +206,13 @@ class CausalGraph:
 
     def collect(self, stable: Vector, delivered: Sequence[int]) -> None:
         """Discards what all have and what was delivered here."""
-        for store, have, done in zip(self.store, stable, delivered, strict=True):
+        self.is_crowded = False
+        for place, (store, have, done) in enumerate(zip(self.store, stable, delivered, strict=True)):
             oldest = store.oldest
             if oldest is not None and oldest <= have and oldest <= done:
                 store.discard_up_to(min(have, done))
+            if store.full and place != self.me:
+                self.is_crowded = True
 
     # --- the end of the configuration --------------------------------------------------------
 

@@ -99,7 +99,9 @@ class SynchronyMember:
         if self.has_left:  # and comes again, as the same incarnation
             self.has_left = self.has_begun = False
             self.serial += 1
-            height = self.current.cid.height + 1
+            # Above all that we were in, and all that others may have installed with us.
+            former = (self.current.cid, *self.current.change.readied)
+            height = 1 + max(cid.height for cid in former)
             self._enter(ConfigurationId(height, self.me, self.serial), (self.me,))
         self.announcer.courting.announce_soon(self.clock.time)
         self._show(step, self.current.members)
@@ -140,8 +142,8 @@ class SynchronyMember:
             self._receive_rare(step, sender, packet)
             return
         place = current.graph.places.get(sender)
-        if packet.cid != current.cid:
-            return
+        if packet.cid != current.cid or current.change.is_failed(sender):
+            return  # of one that has failed we may have missed something already
         if place is None:
             raise PeerError(f"{sender} is not a member of view {current.cid} of {self.group}")
         if isinstance(packet, Cast):
@@ -179,7 +181,7 @@ class SynchronyMember:
         match given:
             case inputs.Backpressure(full=full):
                 self.is_full = full
-                self.current.graph.is_full = full and self.current.change.stage < 2
+                self.current.graph.is_full = full
                 self.current.admit_held(step)
             case inputs.Acquainted(names=names):
                 self.announcer.names.give(names)
@@ -326,8 +328,8 @@ class SynchronyMember:
         current = self.current
         current.cast_waiting(step, self.clock.time)
         self.serial += 1
-        if current.graph.is_full:  # a member that did not reach the cut would be excluded
-            current.graph.is_full = False
+        if not current.graph.is_ending:
+            current.graph.is_ending = True
             current.admit_held(step)
         proposal = current.change.propose(self.group, self.serial, current.graph, self.clock.time)
         to = dict.fromkeys((*(node for node, _ in proposal.joined), *proposal.failed))

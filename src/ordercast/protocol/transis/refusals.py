@@ -12,7 +12,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.protocol.transis.acquaintances import KnownNames
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.configuration import OpenConfiguration
-from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.graph import WINDOWS_SENT, CausalGraph
 from ordercast.protocol.transis.packets import (
     Cast,
     Court,
@@ -44,7 +44,7 @@ def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> N
         raise PeerError(f"{sender} sent event {cast.seq} after event {seq}")
     if not height < cast.height <= graph.clock + LARGEST_LEAP:
         raise PeerError(f"{sender} sent an event of height {cast.height} after {height}")
-    if graph.store[place].over_limit or len(graph.hold[place]) > graph.limit.count:
+    if cast.seq > graph.acknowledged[place] + WINDOWS_SENT * graph.window:
         raise PeerError(f"{sender} sends more than its window")
 
 

@@ -52,6 +52,8 @@ class Suggestion:
         fresh: list[NodeId] = []  # in `failed` since now
         for node, cid in joined:
             found = self.joined.get(node)
+            if node == self.me:
+                continue  # where we are nobody knows better
             if (found is None and len(self.joined) < MOST_LIVES) or (found and found < cid):
                 self.joined[node] = cid
                 grew = True
