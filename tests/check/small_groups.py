@@ -19,7 +19,8 @@ class SmallGroups:
     """Call `trace()` once."""
 
     def __init__(self, seed: int, ending: Ending = Ending.FINISHED) -> None:
-        self.header = Header(f"small-{seed}", ending=ending)
+        times = {"duration": "10ns", "quiet": "20ns"}
+        self.header = Header(f"small-{seed}", None, times, start=0, ending=ending)
         self.chance = Random(seed)
         self.names = ["n1", "n2", "n3", "n4"][: self.chance.randint(2, 4)]
         self.groups = ["g", self.chance.choice(["h", "g+n1.0.1"])][: self.chance.randint(1, 2)]

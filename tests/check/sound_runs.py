@@ -65,7 +65,10 @@ class SoundRun:
         for member in self.live.values():
             while self.take(member):
                 pass
-        return Trace(Header(f"sound-{self.size}", ending=Ending.FINISHED), self.rows)
+        # Long after the last row there would be half a second in which nothing may happen.
+        times = {"duration": "1s", "quiet": "1s"}
+        header = Header(f"sound-{self.size}", None, times, start=0, ending=Ending.FINISHED)
+        return Trace(header, self.rows)
 
     def act(self) -> None:
         draw = self.chance.random()

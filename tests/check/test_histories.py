@@ -56,14 +56,16 @@ def verdict_on(path: Path) -> Verdict:
 SHOWN_BY_ABSENCE = [
     path
     for path in BROKEN
-    if law_of(path) in ("agreement", "completeness") or path.stem == "broken-view-agreement--absent"
+    if law_of(path) in ("agreement", "completeness", "self-delivery", "safe")
+    or path.stem == "broken-view-agreement--absent"
 ]
 """Here the witness is the row that obliges; that another row is nowhere cannot be cut out."""
 SHOWN_BY_ROWS = [path for path in BROKEN if path not in SHOWN_BY_ABSENCE]
 SHOWN_BY_ROWS_ALONE = [
     path
     for path in SHOWN_BY_ROWS
-    if law_of(path) not in ("no-creation", "causal") and "outside" not in path.stem
+    if law_of(path) not in ("no-creation", "causal", "causal-in-view")
+    and "outside" not in path.stem
 ]
 """Where no row must be missing, no row of the witness can be left out either."""
 

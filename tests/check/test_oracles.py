@@ -55,7 +55,8 @@ def random_trace(seed: int) -> Trace:
             kind, columns = "start", {}
         rows.append(Row(name, incarnations[name], at + 1, at, kind, **columns))
     family = chance.choice(["feed", "total"])
-    return Trace(Header(f"random-{seed}", family=family, ending=Ending.FINISHED), rows)
+    times = {"duration": "10ns", "quiet": "10ns"}
+    return Trace(Header(f"random-{seed}", family, times, start=0, ending=Ending.FINISHED), rows)
 
 
 NEEDS_EVERY_ROW = {"no-duplication", "fifo", "optimistic-causal", "total", "total-in-view"}

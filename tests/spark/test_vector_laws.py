@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.check.mutations import MUTATIONS, renumbered
+from tests.check.service_oracles import with_services
 from tests.check.small_groups import SmallGroups
 from tests.check.spoilt_runs import scrambled_views, sound, spoilt, with_header
 from tests.check.test_oracles import random_tickets, random_trace
@@ -60,6 +61,7 @@ def test_vectors_judge_random_traces_as_the_reference() -> None:
             SmallGroups(seed).trace(),
             random_tickets(seed),
             scrambled_views(seed),
+            with_services(SmallGroups(seed).trace(), transitional=0.2),
         ):
             compare(trace, (trace.header.run, seed))
             answers.update((one.law, one.answer) for one in check(trace, ALL))
@@ -76,7 +78,8 @@ def test_vectors_leave_hardly_a_row_of_a_sound_run_to_the_reference() -> None:
         vectors = compare(trace, seed)
         for law in ALL:
             rows_seen = vectors.select(LAWS[law])
-            assert vectors.form(LAWS[law]) is LawForm.VECTOR, (seed, law)
+            newcomers = law == "causal-in-view" and seed % 2  # do without what is older than they
+            assert newcomers or vectors.form(LAWS[law]) is LawForm.VECTOR, (seed, law)
             if law in ("no-creation", "no-duplication", "fifo", "total", "total-in-view"):
                 assert not len(rows_seen), (seed, law)
             if law in ("optimistic-causal", "causal"):
@@ -94,8 +97,8 @@ def test_vectors_judge_runs_with_planted_mistakes_as_the_reference() -> None:
         broken.update(one.law for one in check(trace, ALL) if one.answer is Answer.BROKEN)
         asked = ("fifo", "total", "agreement", "causal")
         whole += sum(vectors.form(LAWS[law]) is LawForm.PLAIN for law in asked)
-    for law in ALL:
-        assert broken[law] >= 8, (law, broken)
+    for law in ALL:  # services and rest are spoilt in test_services.py
+        assert broken[law] >= 8 or law in ("safe", "rest"), (law, broken)
     assert whole < SPOILT / 4  # a causal law of a run in which something came before itself
 
 

@@ -7,6 +7,10 @@ a break. An event that `reach` passes without its being the one delivered is mis
 history passes every event once, so the work is linear in the links of the past, and gaps hide
 nothing.
 
+An event that was submitted as basic may come before its past and after what follows from it, and
+may be missing: it is not judged. But it is a link of the past like any other: what its origin knew
+when it submitted it precedes whatever follows from it.
+
 Both are unknown if an event was delivered whose submission is not in the trace, for its past is
 not known then, or if events precede themselves. A break that was found stays a break.
 
@@ -38,18 +42,22 @@ def judge_causality(law: str, history: History, *, gaps_allowed: bool) -> Verdic
     return holds(law)
 
 
-def breaks(history: History, log: Log, *, gaps_allowed: bool) -> Iterator[tuple[int, int | None]]:
+def breaks(
+    history: History, log: Log, *, gaps_allowed: bool, newcomers: bool = True
+) -> Iterator[tuple[int, int | None]]:
     """Where the process history delivers an event too late, or (and which) with one missing.
+
+    Newcomers need nothing that was submitted before they came into the group.
 
     An event that comes too late adds nothing to the marks: all of its past is passed already.
     """
     stream, place, streams = history.past.stream, history.past.place, history.past.streams
-    before = history.past.before
+    before, basic = history.past.before, history.basic
     reach: dict[int, int] = {}
     passed: dict[int, int] = {}
     for at, event in enumerate(log.delivered):
         source = stream[event]
-        if source < 0:
+        if source < 0 or event in basic:
             continue
         own = place[event]
         if passed.get(source, 0) >= own:
@@ -62,7 +70,8 @@ def breaks(history: History, log: Log, *, gaps_allowed: bool) -> Iterator[tuple[
         passed[source] = own - 1
         todo = [event] if reached == own - 1 else streams[source][reached:own]
         for one in todo:
-            if not gaps_allowed and one != event and not _exempt(history, log, one):
+            judged = not gaps_allowed and one != event and one not in basic
+            if judged and not (newcomers and _exempt(history, log, one)):
                 yield at, one
             for earlier in before[one] or ():
                 source = stream[earlier]
@@ -83,7 +92,7 @@ def _exempt(history: History, log: Log, event: int) -> bool:
 
 def _too_late(law: str, history: History, log: Log, at: int) -> Verdict:
     late = log.delivered[at]
-    rows, target = history.past.chain(late, set(log.delivered[:at]))
+    rows, target = history.past.chain(late, set(log.delivered[:at]) - history.basic)
     early_row = log.deliveries[log.delivered.index(target)]
     late_row = log.deliveries[at]
     first, then = row_event(late_row), row_event(early_row)

@@ -40,6 +40,9 @@ class RunFacts(Protocol):
     repetitions      all deliveries of an event that the process history delivers more than once
     never_submitted  the deliveries of events that nobody is known to have submitted
     view_rows        the rows that install a view
+    services         those that submissions and deliveries have
+    without_gaps     whether every process history delivers all that precedes an event before it,
+                     basic events and what is older than the process included; None: not known
     """
 
     @property
@@ -64,6 +67,10 @@ class RunFacts(Protocol):
     def never_submitted(self) -> Rows: ...
     @property
     def view_rows(self) -> Rows: ...
+    @property
+    def services(self) -> frozenset[str]: ...
+    @property
+    def without_gaps(self) -> bool | None: ...
 
     def once(self, select: Callable[[RunFacts], Rows]) -> Rows:
         """What another law's selection is, computed once."""
@@ -105,11 +112,16 @@ class RunFacts(Protocol):
 
     def causal_breaks(self, *, gaps: bool) -> Rows | None:
         """Nothing if no process history delivers an event after one that it precedes (and, with
-        `gaps`, lacks nothing of the past). Else the break's group up to the first break of all."""
+        `gaps`, lacks nothing of the past). Else the break's group up to the first break of all.
+        None if it cannot tell, as where basic events are links of the past and not judged."""
 
     def unequal_spans(self) -> Rows | None:
         """The first two spans between the same two views that hold different events; None if
         there are none."""
+
+    def not_everywhere(self, service: str) -> EventSet:
+        """Events delivered with this service that not all who came into a view delivered in it, or
+        whose view has a member that never came into it. Perhaps some others."""
 
     # --- tickets ---
 
@@ -129,6 +141,7 @@ class SliceFacts(Protocol):
     created         and time is a clock: it never falls within a process and grows from a submission
                     to its deliveries elsewhere
     has_views       there is a view row
+    services        those that submissions and deliveries have
     equal_spans     events between the same two views have the same number and the same two 64-bit
                     digests in all incarnations that install both; two different sets would have to
                     collide in both
@@ -150,6 +163,8 @@ class SliceFacts(Protocol):
     def created(self) -> bool: ...
     @property
     def has_views(self) -> bool: ...
+    @property
+    def services(self) -> frozenset[str]: ...
     @property
     def equal_spans(self) -> bool: ...
     @property

@@ -16,6 +16,9 @@ Words.
                    those laws that read rows of its kind. Rows that are merely out of order in the
                    file are not flawed: `step` gives their place.
 
+Where a family has services, the cause of submit and deliver rows says which one an event has, and a
+law may judge some services apart from others (`serving`).
+
 A submit row counts as a submission only at its origin: a row of n2 about a submission of n1 proves
 nothing about n1.
 """
@@ -34,7 +37,7 @@ from ordercast.check.verdict import row_event, row_writer
 from ordercast.kernel.family import Promises
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.planned import PLANNED
-from ordercast.trace.schema import CAUSES, KINDS, Ending, Row, Trace
+from ordercast.trace.schema import CAUSES, KINDS, SERVICES, Ending, Row, Trace
 
 FamilyPromises: TypeAlias = Mapping[str, Promises]
 """What families promise, by the names that traces have."""
@@ -46,6 +49,8 @@ PROMISES: FamilyPromises = {
 EventKey: TypeAlias = tuple[str, str, int]
 """(group, origin, number): what identifies an event."""
 
+EVENT_KINDS = ("submit", "deliver")
+BASIC = "basic"
 _EVENT_COLUMNS = ("group", "origin", "number")
 REQUIRED = {
     "submit": _EVENT_COLUMNS,
@@ -128,6 +133,7 @@ class History:
     def __init__(self, trace: Trace, promises: FamilyPromises = PROMISES) -> None:
         self.header = trace.header
         self.promises = promises.get(trace.header.family or "")  # of the run's family, if known
+        self._promises = promises
         self.finished = trace.header.ending == Ending.FINISHED
         self.durable = self.promises is not None and self.promises.durable
         self.flaws: list[Flaw] = []
@@ -148,6 +154,7 @@ class History:
         if any(None in key for key in self.events):
             self._find_incomplete_events()
         self._sets: dict[tuple[str, int, str], dict[str, set[int]]] = {}
+        self._serving: dict[tuple[str, ...], History] = {}
 
     def flaw(self, kinds: Iterable[str]) -> str | None:
         """Why a law that reads these kinds cannot judge, if it cannot."""
@@ -207,6 +214,29 @@ class History:
     def past(self) -> Past:
         """Which event came before which, by the rows."""
         return Past(self)
+
+    @cached_property
+    def services(self) -> frozenset[str]:
+        """Those that submissions and deliveries have; "" if one has none."""
+        words = {row.cause for log in self.logs for row in log.rows if row.kind in EVENT_KINDS}
+        return frozenset(word if word in SERVICES else "" for word in words)
+
+    @cached_property
+    def basic(self) -> frozenset[int]:
+        """The events that were submitted as basic."""
+        return frozenset(event for event, row in self.submits.items() if row.cause == BASIC)
+
+    def serving(self, services: tuple[str, ...]) -> History:
+        """The same run without the events of other services; "" stands for having none."""
+        if services not in self._serving:
+            rows = [
+                row
+                for log in self.logs
+                for row in log.rows
+                if row.kind not in EVENT_KINDS or service_of(row) in services
+            ]
+            self._serving[services] = History(Trace(self.header, rows), self._promises)
+        return self._serving[services]
 
     @cached_property
     def groups(self) -> list[str]:
@@ -352,6 +382,12 @@ class History:
 
 
 _STEP = attrgetter("step")
+
+
+def service_of(row: Row) -> str:
+    """The service of the event that a row is about; "": it has none, or is about no event."""
+    known = row.kind in EVENT_KINDS and row.cause in SERVICES
+    return row.cause or "" if known else ""
 
 
 def bare_name(name: str) -> str:

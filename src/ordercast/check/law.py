@@ -24,11 +24,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.check.facts import Rows, RunFacts, SliceFacts
-from ordercast.check.history import History
+from ordercast.check.history import EVENT_KINDS, History
 from ordercast.check.verdict import Verdict
 
-EVENTS = ("submit", "deliver")
+EVENTS = EVENT_KINDS
 MEMBERS = ("join", "leave", "view", "suspect")
+
+ORDERED = ("", "agreed", "safe")
+"""The services whose events have one order, and events without a service."""
 
 ORIGINS = 1000
 """The most origins that a streaming form remembers: who was silent longest is forgotten."""
@@ -61,6 +64,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
     index: int | None = None
     stamp: tuple[int, ...] | None = None
     size: int | None = None
+    cause: str | None = None  # its service, where the family has several
     messages: int = 0
 
 
@@ -95,7 +99,11 @@ class Law:
     finished_only    it speaks of what never happened: unknown, unless the run has finished
     skeleton_only    membership, view and ticket rows decide it, and no event beyond the few of the
                      skeleton rows: every engine judges these alone
+    parameters       what the header must say: without it the law is not asked, unless by its name
     shows_absence    a witness cannot show what is missing: pictures show what is around it
+    services         which services are judged together, where a run has services: each part is a
+                     run of its own, without the events of the others. "" stands for events that
+                     have none. Nothing here: all events are judged together
     implies          which laws follow from it
     place            where it is listed: smaller first, and then by name
     """
@@ -108,9 +116,11 @@ class Law:
     unknown_when: str = ""
     finished_only: bool = False
     skeleton_only: bool = False
+    parameters: tuple[str, ...] = ()
     shows_absence: bool = False
     select: Callable[[RunFacts], Rows | None] | None = None
     prove: Proof | None = None
     stream: Streaming | None = None
+    services: tuple[tuple[str, ...], ...] = ()
     implies: tuple[Implication, ...] = ()
     place: int = 1000

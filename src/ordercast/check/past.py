@@ -137,6 +137,21 @@ class Past:
         asked[row.process] = row
         return tuple(part for name in cycle for part in (self._waits[name], asked[name]))
 
+    def reach_of(self, event: int) -> dict[int, int]:
+        """By stream: up to which place its events precede this one."""
+        reach: dict[int, int] = {}
+        todo = [event]
+        for one in todo:
+            own = self.streams[self.stream[one]]
+            nearest = [*(self.before[one] or ()), *own[: self.place[one] - 1][-1:]]
+            for earlier in nearest:
+                source, place = self.stream[earlier], self.place[earlier]
+                reached = reach.get(source, 0)
+                if reached < place:
+                    todo += self.streams[source][reached:place]
+                    reach[source] = place
+        return reach
+
     # --- showing it ---
 
     @cached_property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from ordercast.check.history import PROMISES, FamilyPromises, History
-from ordercast.check.verdict import Answer, Verdict
+from ordercast.check.verdict import Verdict, worst
 from ordercast.errors import unknown_word
 from ordercast.kernel.family import Family
 from ordercast.trace.schema import Header, Row, Trace
@@ -91,17 +91,13 @@ def judge_families(
 
     `judge` is given a header that names the one family, and that family's groups.
     """
-    worst: dict[str, Verdict] = {}
+    found: dict[str, Verdict] = {}
+    shared = {key: value for key, value in header.parameters.items() if key != "group"}
     for family, groups in families_of(header).items():
-        alone = msgspec.structs.replace(header, family=family, parameters={})
+        alone = msgspec.structs.replace(header, family=family, parameters=shared)
         for verdict in judge(alone, groups):
-            known = worst.get(verdict.law)
-            if known is None or _WEIGHT[verdict.answer] > _WEIGHT[known.answer]:
-                worst[verdict.law] = verdict
-    return [worst[name] for name in dict.fromkeys([*order, *worst]) if name in worst]
-
-
-_WEIGHT = {Answer.HOLDS: 0, Answer.UNKNOWN: 1, Answer.BROKEN: 2}
+            found[verdict.law] = worst([found.get(verdict.law, verdict), verdict])
+    return [found[name] for name in dict.fromkeys([*order, *found]) if name in found]
 
 
 def rows_of_groups(trace: Trace, groups: list[str]) -> list[Row]:

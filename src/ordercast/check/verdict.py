@@ -44,6 +44,14 @@ def unknown(law: str, why: str) -> Verdict:
     return Verdict(law, Answer.UNKNOWN, (), why)
 
 
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Of several answers to one law the worst; of equal ones the first."""
+    return max(verdicts, key=lambda one: WEIGHT[one.answer])
+
+
+WEIGHT = {Answer.HOLDS: 0, Answer.UNKNOWN: 1, Answer.BROKEN: 2}
+
+
 def row_event(row: Row) -> str:
     """The short name of the event that a row is about."""
     if row.origin is None or row.number is None:

@@ -158,7 +158,10 @@ class Recorder:
         if isinstance(item, View):
             names = tuple(sorted(member.name for member in item.members))
             return Record(
-                0, "view", at, me.name, me.incarnation, item.group, view=item.id, members=names
+                *(0, "view", at, me.name, me.incarnation, item.group),
+                view=item.id,
+                members=names,
+                cause="transitional" if item.transitional else None,
             )
         if not isinstance(item, Event):
             return None
@@ -182,6 +185,7 @@ class Recorder:
             item.hops,
             size=item.size,
             payloads=item.payloads,
+            cause=item.service or None,
         )
 
 

@@ -32,6 +32,7 @@ from ordercast.trace.schema import (
     KINDS,
     READABLE_TRACES,
     REQUIRED,
+    SERVICES,
     Header,
     Row,
     Trace,
@@ -120,11 +121,40 @@ class Columns:
             found.extend(rows_of(taken))
         return found
 
+    @cached_property
+    def _service(self) -> Vector:
+        """By row: 0 if it is about no event or that has no service; else its service, from 1."""
+        words: dict[str, int] = {}
+        cause = self._codes("cause", words)[self.place]
+        codes = [SERVICES.index(word) + 1 if word in SERVICES else 0 for word in words]
+        found: Vector = np.array([*codes, 0], np.int8)[cause]
+        found[self.kind > DELIVER] = 0
+        return found
+
+    @cached_property
+    def services(self) -> frozenset[str]:
+        """Those that submissions and deliveries have; "" if one has none."""
+        codes = np.unique(self._service[self.kind <= DELIVER]).tolist()
+        return frozenset(SERVICES[code - 1] if code else "" for code in codes)
+
+    def having(self, service: str) -> Vector:
+        """By row: whether it submits or delivers an event of this service."""
+        found: Vector = self._service == SERVICES.index(service) + 1
+        return found
+
+    def serving(self, services: Sequence[str]) -> Columns:
+        """Without the events of other services; "" stands for having none."""
+        codes = [SERVICES.index(word) + 1 if word else 0 for word in services]
+        return self._only((self.kind > DELIVER) | np.isin(self._service, codes), self.header)
+
     def only(self, groups: Sequence[str], header: Header) -> Columns:
         """The rows of these groups in all their formations, and those of no group."""
         codes = [code for label, code in self.groups.items() if name_of(label) in groups]
+        return self._only(np.isin(self.group, [-1, *codes]), header)
+
+    def _only(self, wanted: Vector, header: Header) -> Columns:
         kept = np.zeros(self.count, bool)
-        kept[self.place] = np.isin(self.group, [-1, *codes])
+        kept[self.place] = wanted
         pyarrow = load_pyarrow()
         starts = self._starts
         parts = [

@@ -32,6 +32,7 @@ RECORD_COLUMNS: dict[str, str] = {
     "members": "array<string>",
     "size": "bigint",
     "payloads": "array<binary>",
+    "cause": "string",
 }
 """The columns of a record and their types in Spark, in the order of its fields."""
 

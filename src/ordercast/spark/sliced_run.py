@@ -50,7 +50,7 @@ from ordercast.spark.walks import (
 )
 from ordercast.trace.lake import read_header
 from ordercast.trace.parquet import PARTS, load_pyarrow
-from ordercast.trace.schema import Header, Row, Trace, TraceLevel
+from ordercast.trace.schema import SERVICES, Header, Row, Trace, TraceLevel
 
 SLICE_ROWS = 10_000_000
 """The most rows of a slice, as far as whole processes allow it."""
@@ -112,9 +112,9 @@ def prepare(
 ) -> SlicePlan:
     """Who is in the run, and who of them in which slice. Doubt if it is not as it should be."""
     pyarrow = load_pyarrow()
-    names: tuple[dict[str, int], ...] = ({}, {}, {})
+    names: tuple[dict[str, int], ...] = ({}, {}, {}, {})
     rows: Counter[int] = Counter()
-    columns = ("run", "kind", "process", "group", "origin")
+    columns = ("run", "kind", "process", "group", "origin", "cause")
     for part in sorted(folder.glob(PARTS)):
         missing = pyarrow.parquet.read_metadata(str(part)).num_rows
         for batch in read_part(pyarrow, part, header.run, columns):
@@ -144,6 +144,7 @@ def prepare(
         slices=slices,
         walkers=cores,
         passes=tuple(sorted({name for proof in proofs for name in proof.needs})),
+        services=tuple(word for word in SERVICES if word in names[3]),
     )
 
 
@@ -263,6 +264,7 @@ class Slices:
         walkers = sum(IN_ORDER in one.facts for one in walked)
         self._all_walked = walkers == plan.walkers and all(one.walks for one in said)
         self.has_views = "view" in self.history.kinds
+        self.services = frozenset(plan.services)
 
     def settle(self, laws: Iterable[Law]) -> dict[str, Verdict]:
         """The verdicts that are sure. A law that reads little is judged on the skeleton rows."""

@@ -66,6 +66,7 @@ class SlicePlan(NamedTuple):
     slices: int
     walkers: int
     passes: tuple[str, ...]  # what laws ask for beyond a look at each process, see walks.py
+    services: tuple[str, ...] = ()  # words that stand in the column of services
 
 
 class EventStream(NamedTuple):

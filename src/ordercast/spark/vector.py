@@ -17,9 +17,9 @@ import numpy as np
 
 from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.law import Law, LawForm
-from ordercast.check.laws import LAWS, judge, named, not_asked, wanted_of
+from ordercast.check.laws import LAWS, judge, named, not_asked, parts_of, wanted_of
 from ordercast.check.promise import NotAsked, families_of, judge_families
-from ordercast.check.verdict import Verdict, unknown
+from ordercast.check.verdict import Verdict, unknown, worst
 from ordercast.spark.columns import Columns, Vector
 from ordercast.spark.vector_facts import Facts
 from ordercast.trace.schema import Header, TraceLevel
@@ -80,9 +80,12 @@ class Vectors:
     ) -> None:
         self.run = run
         self.facts = Facts(run, promises)
-        self._plain_rows = plain_rows
+        self._plain_rows, self._promises = plain_rows, promises
+        self._serving: dict[tuple[str, ...], Vectors] = {}
 
     def judge(self, law: Law) -> Verdict:
+        if parts := self._parts(law):
+            return worst(part.judge(law) for part in parts)
         rows = self.select(law)
         if rows is not None:
             return judge(law, self._history(rows))
@@ -96,7 +99,22 @@ class Vectors:
 
     def form(self, law: Law) -> LawForm:
         """Which form of the law judges this run."""
-        return LawForm.PLAIN if self.select(law) is None else LawForm.VECTOR
+        judges = self._parts(law) or [self]
+        is_plain = any(one.select(law) is None for one in judges)
+        return LawForm.PLAIN if is_plain else LawForm.VECTOR
+
+    def _parts(self, law: Law) -> list[Vectors]:
+        """The services that are judged apart, each as a run of its own, as `judge` in check does.
+        None: the law judges all events together, or rows keep it from judging at all."""
+        run = self.run
+        parts = parts_of(law, run.services) if law.services else ()
+        if not parts or run.step_twice or self.facts.history.flaw(law.reads) is not None:
+            return []
+        for part in parts:
+            if part not in self._serving:
+                alone = Vectors(run.serving(part), self._promises, self._plain_rows)
+                self._serving[part] = alone
+        return [self._serving[part] for part in parts]
 
     def select(self, law: Law) -> Vector | None:
         """The rows on which the plain judge says the same as on the run; None for all of them."""

@@ -159,7 +159,7 @@ def view_segments(events: Events, sequences: Sequences, views: Vector) -> Iterat
     """View by view, in the order in which they are met; but for views with one segment."""
     run = events.run
     rows, ids = _first_deliveries(events, sequences, run.log[events.delivered])
-    within = _views_of(events, views, rows)
+    within = views_of(events, views, rows)
     inside = np.flatnonzero(within >= 0)
     key = _numbered_views(events, views)
     order = inside[np.lexsort((inside, within[inside], key[within[inside]]))]
@@ -240,7 +240,7 @@ def _contradiction(ids: Vector, starts: Vector, size: int) -> Vector | None:
     return None
 
 
-def _views_of(events: Events, views: Vector, rows: Vector) -> Vector:
+def views_of(events: Events, views: Vector, rows: Vector) -> Vector:
     """By delivery: the last view of its group that its writer installed before; -1 for none."""
     run = events.run
     found = np.full(len(rows), -1, np.int64)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ordercast.check.facts import RunFacts
-from ordercast.check.history import PROMISES, FamilyPromises, History, Log
+from ordercast.check.history import BASIC, PROMISES, FamilyPromises, History, Log
 from ordercast.spark import vector_delivery as delivery
 from ordercast.spark import vector_members as members
 from ordercast.spark.columns import Columns, Vector
@@ -106,7 +106,13 @@ class Facts:
         return delivery.disorder(self.events, segments, self._scratch)
 
     def causal_breaks(self, *, gaps: bool) -> Vector | None:
-        return self._causal[gaps]
+        return None if BASIC in self.run.services else self._causal[gaps]
+
+    @cached_property
+    def without_gaps(self) -> bool | None:
+        found = causal_breaks(self.events, self.clock, {})[1]
+        # A break comes with the submissions and deliveries that show it.
+        return None if found is None else np.array_equal(found, self.never_submitted[:1])
 
     @cached_property
     def _causal(self) -> tuple[Vector | None, Vector | None]:
@@ -153,6 +159,15 @@ class Facts:
 
     def unequal_spans(self) -> Vector | None:
         return members.unequal_spans(self.events, self.view_rows, unique=self.increasing)
+
+    @property
+    def services(self) -> frozenset[str]:
+        return self.run.services
+
+    def not_everywhere(self, service: str) -> Vector:
+        rows = self.events.delivered
+        having = rows[self.run.having(service)[rows]]
+        return members.not_everywhere(self.events, self.view_rows, self.history, having)
 
     # --- tickets ---
 

@@ -12,9 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ordercast.check.history import Log
+from ordercast.check.history import History, Log, bare_name
+from ordercast.check.views import of_view
 from ordercast.spark.columns import Vector
+from ordercast.spark.vector_delivery import views_of
 from ordercast.spark.vector_events import Events
+from ordercast.trace.schema import Row
 
 TABLE_LIMIT = 2_000_000_000
 """The most bits of such tables that are kept at once, a byte each."""
@@ -142,6 +145,63 @@ def _different_spans(
                 found = place, first, span
                 break
     return None if found is None else found[1:]
+
+
+# --- safe ---
+
+
+def not_everywhere(events: Events, views: Vector, history: History, rows: Vector) -> Vector:
+    """By event: whether one of these deliveries is of it, and not all who came into the view did
+    deliver it there; or somebody is in the view that never came into it.
+
+    The history has the view rows, one by one, in the order of `views`.
+    """
+    code, came, whole = _views_and_who_came(history)
+    wanted = np.zeros(events.size, bool)
+    wanted[events.delivered_ids[np.isin(events.delivered, rows)]] = True
+    key = events.run.log[events.delivered].astype(np.int64) * events.size + events.delivered_ids
+    first = np.unique(key, return_index=True)[1]
+    ids, current = events.delivered_ids[first], views_of(events, views, events.delivered[first])
+    inside = np.append(code, -1)[current]
+    low = np.full(events.size, len(came), np.int64)
+    high = np.full(events.size, -1, np.int64)
+    np.minimum.at(low, ids, inside)
+    np.maximum.at(high, ids, inside)
+    everywhere = (low == high) & (low >= 0)
+    where = low[everywhere]
+    everywhere[everywhere] = whole[where] & (
+        np.bincount(ids, minlength=events.size)[everywhere] == came[where]
+    )
+    found: Vector = wanted & ~everywhere
+    return found
+
+
+def _views_and_who_came(history: History) -> tuple[Vector, Vector, Vector]:
+    """By view row the number of its view; by view how many incarnations came into it, and whether
+    all members did of which the run has rows. A transitional view is a part of the one before."""
+    numbers: dict[tuple[str | None, int | None], int] = {}
+    codes: list[int] = []
+    came: list[set[tuple[str, int]]] = []
+    inside: list[set[str]] = []
+    for log in history.logs:
+        views: dict[str | None, tuple[Row, Row]] = {}
+        for _, row in log.views:
+            view = of_view(row, views.get(row.group))
+            views[row.group] = view, row
+            number = numbers.setdefault((view.group, view.view), len(numbers))
+            if number == len(came):
+                came.append(set())
+                inside.append(set())
+            codes.append(number)
+            came[number].add((log.process, log.incarnation))
+            inside[number].update(map(bare_name, row.members or ()))
+    known = history.first_logs.keys()
+    whole = [
+        all(name in {process for process, _ in logs} for name in members & known)
+        for logs, members in zip(came, inside, strict=True)
+    ]
+    counts = np.array([len(logs) for logs in came], np.int64)
+    return np.array(codes, np.int64), counts, np.array(whole, bool)
 
 
 # --- tickets ---

@@ -55,6 +55,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     members: tuple[str, ...] | None = None
     size: int | None = None
     payloads: list[bytes] = []
+    cause: str | None = None  # the service of an event, or `transitional` of a view
 
 
 class Numbers:

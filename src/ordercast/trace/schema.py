@@ -41,14 +41,17 @@ class RowKind(StrEnum):
 
 KINDS = frozenset(str(kind) for kind in RowKind)
 
+SERVICES = ("basic", "causal", "agreed", "safe")
+"""What a message may ask for where a family has services: the cause of its rows."""
+
 CAUSES = {
     "join": ("state",),
     "lose": ("obsolete", "unrecovered", "overflow", "discarded"),
     "ticket": ("wanted", "refused", "acquired", "renewed", "released", "disconnected"),
     "recover": ("asked", "answered", "failed"),
     "blocked": ("window", "view", "rule"),
-    "submit": ("basic", "causal", "agreed", "safe"),
-    "deliver": ("basic", "causal", "agreed", "safe"),
+    "submit": SERVICES,
+    "deliver": SERVICES,
     "view": ("transitional",),
 }
 """The words that `cause` may hold, for the kinds that have one."""

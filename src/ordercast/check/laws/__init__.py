@@ -26,7 +26,7 @@ from ordercast.check.promise import (
     promised,
     rows_of_groups,
 )
-from ordercast.check.verdict import Verdict, unknown
+from ordercast.check.verdict import Verdict, unknown, worst
 from ordercast.errors import UsageError, unknown_word
 from ordercast.trace.schema import Trace, TraceLevel
 
@@ -102,7 +102,13 @@ def wanted_of(history: History, laws: Sequence[Law] | None) -> Sequence[Law]:
     if laws is not None:
         return laws
     promises = promised(history)
-    return list(LAWS.values()) if promises is None else _asked(history, promises)
+    if promises is None:
+        return [law for law in LAWS.values() if _has_parameters(law, history)]
+    return _asked(history, promises)
+
+
+def _has_parameters(law: Law, history: History) -> bool:
+    return history.header.parameters.keys() >= set(law.parameters)
 
 
 def not_asked(history: History) -> list[NotAsked]:
@@ -126,7 +132,8 @@ def _asked(history: History, promises: frozenset[str]) -> list[Law]:
     wanted = [
         law
         for law in LAWS.values()
-        if law.name in promises or (law.name in follow and seen.issuperset(law.reads))
+        if (law.name in promises or (law.name in follow and seen.issuperset(law.reads)))
+        and _has_parameters(law, history)
     ]
     return wanted + nowhere
 
@@ -142,4 +149,15 @@ def judge(law: Law, history: History) -> Verdict:
     if history.header.level == TraceLevel.OFF:
         return unknown(law.name, "the run was not traced: its trace level is off")
     flaw = history.flaw(law.reads)
-    return unknown(law.name, flaw) if flaw is not None else law.judge(history)
+    if flaw is not None:
+        return unknown(law.name, flaw)
+    if law.services and (parts := parts_of(law, history.services)):
+        return worst(law.judge(history.serving(part)) for part in parts)
+    return law.judge(history)
+
+
+def parts_of(law: Law, services: frozenset[str]) -> tuple[tuple[str, ...], ...]:
+    """Which services are judged together in a run that has these; none: all events are."""
+    if services <= {""} or any(services.issubset(part) for part in law.services):
+        return ()
+    return law.services

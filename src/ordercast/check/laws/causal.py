@@ -21,6 +21,7 @@ LAW = Law(
         "optimistic-causal, and nothing in the causal past of a delivered event is missing "
         "from the deliveries before it, from the process's first view or join on"
     ),
+    remark="basic events may come late or be missing",
     unknown_when="the submission of a delivered event is missing",
     reads=(*EVENTS, "join", "view"),
     judge=lambda history: judge_causality(NAME, history, gaps_allowed=False),

@@ -4,6 +4,10 @@ Numbers may be left out. A later incarnation of the origin has greater numbers, 
 the earlier one. Delivering the same number again is duplication, not disorder. Judged within an
 incarnation of the deliverer, across incarnations if durable.
 
+Where a run has services, basic events overtake others and are judged among themselves; causal,
+agreed and safe ones are judged together. Where numbers never fall at all, they fall for neither: so
+the proof over slices need not tell services apart.
+
 Witness: the two deliveries.
 """
 
@@ -14,7 +18,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ordercast.check.facts import Rows, RunFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import BASIC, History, Log
 from ordercast.check.law import ORIGINS, Delivery, Law, Proof, Streaming
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer
 from ordercast.trace.text import event_name
@@ -57,15 +61,17 @@ def select(run: RunFacts) -> Rows:
 class FifoMemory(msgspec.Struct, array_like=True):
     incarnation: int = -1  # order is promised within one
     last: dict[str, int] = {}  # by origin, the greatest number; the one that spoke last is the last
+    basic: dict[str, int] = {}  # the same of basic events
 
 
 def breaks(memory: FifoMemory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
-    last = memory.last
     for each in deliveries:
         if each.incarnation != memory.incarnation:
             memory.incarnation = each.incarnation
-            last.clear()
+            memory.last.clear()
+            memory.basic.clear()
         origin, number = each.origin, each.number
+        last = memory.basic if each.cause == BASIC else memory.last
         greatest = last.pop(origin, -1)
         if number < greatest:
             last[origin] = greatest
@@ -79,11 +85,12 @@ def breaks(memory: FifoMemory, deliveries: Iterable[Delivery]) -> Iterator[tuple
 LAW = Law(
     name=NAME,
     says="a process delivers one origin's events of a group in increasing number",
-    remark="an origin's incarnations in order; gaps are allowed",
+    remark="an origin's incarnations in order; gaps are allowed; basic events by themselves",
     reads=("deliver",),
     judge=judge,
     select=select,
     prove=Proof(lambda slices: slices.never_falling),
     stream=Streaming(FifoMemory, breaks),
+    services=(("", "causal", "agreed", "safe"), (BASIC,)),
     place=30,
 )

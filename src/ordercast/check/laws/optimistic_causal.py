@@ -6,7 +6,7 @@ judged, and when it is unknown: causality.py.
 
 A stream tells no submissions, so the streaming form takes the past from the stamps: a protocol that
 stamps wrongly is caught on the members' traces, where the past comes from the rows. Events without
-a stamp are not judged by it.
+a stamp are not judged by it, nor are basic ones.
 
 Witness: the rows that show that the one event precedes the other, and the deliveries.
 """
@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ordercast.check.causality import judge_causality
+from ordercast.check.history import BASIC
 from ordercast.check.law import EVENTS, Delivery, Implication, Law, Proof, Streaming
 from ordercast.trace.text import event_name
 
@@ -45,7 +46,9 @@ def breaks(memory: CausalMemory, deliveries: Iterable[Delivery]) -> Iterator[tup
             memory.incarnation = each.incarnation
             memory.marks.clear()
         index, stamp = each.index, each.stamp
-        if stamp is None or index is None or not 0 <= index < len(stamp) <= TICKETS:
+        if each.cause == BASIC or stamp is None or index is None:
+            continue
+        if not 0 <= index < len(stamp) <= TICKETS:
             continue
         by = _passed(memory.marks, each, index, stamp)
         if by is not None:
@@ -70,7 +73,7 @@ def _passed(marks: list[Mark], each: Delivery, index: int, stamp: tuple[int, ...
 LAW = Law(
     name=NAME,
     says="no process delivers an event after delivering one that it causally precedes",
-    remark="gaps are allowed",
+    remark="gaps are allowed; basic events may come late",
     unknown_when="the submission of a delivered event is missing",
     reads=EVENTS,
     judge=lambda history: judge_causality(NAME, history, gaps_allowed=True),

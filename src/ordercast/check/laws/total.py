@@ -6,13 +6,17 @@ agrees. With n1: a b, n2: b c and n3: c a every pair agrees, and yet nobody can 
 first; overlapping groups are where this happens. Gaps are allowed. Only the first delivery of an
 event counts, repetitions are no-duplication's business. Each process history is a sequence of its
 own. How it is judged, and the witness: order.py.
+
+Where a run has services, agreed and safe events have the one order, and others are left aside. What
+is compared are sequences of deliveries, never the column `order`, which may begin again in each
+view. One order of all events is one of some: so the proof over slices need not tell services apart.
 """
 
 from __future__ import annotations
 
 from ordercast.check.facts import Rows, RunFacts
 from ordercast.check.history import History
-from ordercast.check.law import Implication, Law, Proof
+from ordercast.check.law import ORDERED, Implication, Law, Proof
 from ordercast.check.order import DeliverySegment, find_cycle, rows_of, words_of
 from ordercast.check.verdict import Verdict, broken, holds
 
@@ -44,11 +48,15 @@ LAW = Law(
         "two processes deliver any two events that both deliver in the same order, across "
         "all their common groups"
     ),
-    remark="one order suits all, so cycles of three are found; gaps are allowed",
+    remark=(
+        "one order suits all, so cycles of three are found; gaps are allowed; of services only "
+        "agreed and safe"
+    ),
     reads=("deliver",),
     judge=judge,
     select=select,
     prove=PROOF,
+    services=(ORDERED,),
     implies=(
         Implication(
             "total-in-view",

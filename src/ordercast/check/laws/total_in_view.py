@@ -3,14 +3,15 @@
 Among what incarnations delivered of the group from their installing the view (the same identity)
 to their next view of the group, or to their end. Events delivered before a first view are not
 judged. Unknown where a trace has traffic but no view at all. Each such segment is a sequence of its
-own. How it is judged, and the witness: order.py.
+own. How it is judged, and the witness: order.py. Of services only agreed and safe are judged, as in
+total.py.
 """
 
 from __future__ import annotations
 
 from ordercast.check.facts import Rows, RunFacts
 from ordercast.check.history import History, Log
-from ordercast.check.law import Law, Proof
+from ordercast.check.law import ORDERED, Law, Proof
 from ordercast.check.laws import total
 from ordercast.check.order import DeliverySegment, find_cycle, rows_of, words_of
 from ordercast.check.verdict import Verdict, broken, holds, unknown
@@ -85,7 +86,7 @@ LAW = Law(
         "two processes that are in the same view of a group deliver any two events that both "
         "deliver of it in that view in the same order"
     ),
-    remark="until each one's next view of the group",
+    remark="until each one's next view of the group; of services only agreed and safe",
     unknown_when="there is traffic but no view row",
     reads=("deliver", "view"),
     judge=judge,
@@ -93,5 +94,6 @@ LAW = Law(
     prove=Proof(
         lambda slices: total.PROOF.holds(slices) and slices.has_views, needs=total.PROOF.needs
     ),
+    services=(ORDERED,),
     place=90,
 )
