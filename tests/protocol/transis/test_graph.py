@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from ordercast.errors import PeerError
 from ordercast.kernel.buffers import Limit
 from ordercast.protocol.transis.graph import CausalGraph
-from ordercast.protocol.transis.options import SERVICES
+from ordercast.protocol.transis.options import SERVICES, Service
 from ordercast.protocol.transis.packets import Cast, ConfigurationId, Status
 from ordercast.protocol.transis.refusals import refuse_cast, refuse_status
 from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
@@ -30,9 +30,9 @@ class Sender:
         self.graph = CausalGraph(NODES[:count], NODES[place], LIMIT)
         self.admitted: list[tuple[int, Cast]] = []
 
-    def cast(self, service: str) -> Cast:
+    def cast(self, service: Service) -> Cast:
         seq, height, vector = self.graph.next_place()
-        cast = Cast("g", CID, seq, height, vector, service, seq, [b"x"], 1)  # type: ignore[arg-type]
+        cast = Cast("g", CID, seq, height, vector, service, seq, [b"x"], 1)
         self.graph.admit(self.place, cast)
         self.admitted.append((self.place, cast))
         return cast

@@ -37,7 +37,10 @@ FAMILY = Family(
     largest_group=LARGEST_GROUP,
     largest_batch=lambda options: int(options.window_size),
     promises=Promises(
-        (*BASIC_LAWS, "fifo", "optimistic-causal", "total-in-view", *VIEW_LAWS),
+        (
+            *(*BASIC_LAWS, "fifo", "optimistic-causal", "causal-in-view", "total-in-view"),
+            *(*VIEW_LAWS, "safe", "self-delivery", "rest"),
+        ),
         source="Amir, Dolev, Kramer, Malki: Membership algorithms for multicast communication "
         "groups (Transis), 1992",
     ),

@@ -6,8 +6,8 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
  2. Whoever finds its suggestion grown proposes it, to all who are in it, also to those that failed.
     From its first proposal on a member takes nothing from members that do not come along.
  3. When all who come along have proposed the same, that is a decision, with a cut
-    (`suggestion.py`). A member fetches what it lacks up to the cut, and then says `Ready`. From then on it delivers
-    nothing in this configuration, and casts nothing.
+    (`suggestion.py`). A member fetches what it lacks up to the cut, and then says `Ready`. From
+    then on it delivers nothing in this configuration, and casts nothing.
  4. When all are ready for our latest decision, it is installed. Whoever has installed a decision
     says so, and whoever was ready for it installs it too, even if it has proposed more since. So
     two members that count on each other take the same step.

@@ -91,4 +91,3 @@ class OwnEvents:
     @property
     def unstable(self) -> int:
         return self._unstable.count
-

@@ -207,7 +207,9 @@ class CausalGraph:
     def collect(self, stable: Vector, delivered: Sequence[int]) -> None:
         """Discards what all have and what was delivered here."""
         self.is_crowded = False
-        for place, (store, have, done) in enumerate(zip(self.store, stable, delivered, strict=True)):
+        for place, (store, have, done) in enumerate(
+            zip(self.store, stable, delivered, strict=True)
+        ):
             oldest = store.oldest
             if oldest is not None and oldest <= have and oldest <= done:
                 store.discard_up_to(min(have, done))

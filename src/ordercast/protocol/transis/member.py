@@ -62,7 +62,7 @@ class SynchronyMember:
         assert isinstance(plan.options, SynchronyOptions)
         self.me = me
         self.group = plan.group
-        self.groups = (plan.group,)
+        self.groups: tuple[str, ...] = (plan.group,)
         self.options = plan.options
         self.announcer = Announcer(me, plan, chance.random())
         self.own = OwnEvents(self.options)
@@ -77,7 +77,7 @@ class SynchronyMember:
         self._alarm: int | None = None  # when our timer runs out; patient time
         self._asleep = int(self.options.silence_limit)  # what it was set to
         self._is_drained = True  # no packet waits for what follows from it
-        members = (me,)
+        members: tuple[NodeId, ...] = (me,)
         if plan.formed and plan.entry is None and me.incarnation == 0:
             members = tuple(sorted(NodeId(name, 0) for name in plan.members))
         # One of several members is above all those that they could have come from.
@@ -97,7 +97,7 @@ class SynchronyMember:
     def start(self, step: Step) -> None:
         self._advance(step)
         if self.has_left:  # and comes again, as the same incarnation
-            self.has_left = self.has_begun = False
+            self.has_left = self.has_begun = self.is_full = False
             self.serial += 1
             # Above all that we were in, and all that others may have installed with us.
             former = (self.current.cid, *self.current.change.readied)

@@ -10,7 +10,7 @@ from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 Service: TypeAlias = Literal["basic", "causal", "agreed", "safe"]
-SERVICES = ("basic", "causal", "agreed", "safe")
+SERVICES: tuple[Service, ...] = ("basic", "causal", "agreed", "safe")
 LARGEST_GROUP = 50
 """Members of a view."""
 
@@ -22,8 +22,8 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     # Between two acknowledgements that no event carries. The first one leaves at once.
     prompt_after: Duration = Duration(2 * MILLISECOND)
     silence_limit: Duration = Duration(330 * MILLISECOND)  # between heartbeats of an idle member
-    # Silence after which a member is excluded. For members with a greater name than ours: two
-    # thirds of it, so that of two members that do not hear each other the same one stays.
+    # Silence after which a member is excluded. For members with a greater name than ours: three
+    # quarters of it, so that of two members that do not hear each other the same one stays.
     suspicion_limit: Duration = Duration(1000 * MILLISECOND)
     stage_limit: Duration = Duration(600 * MILLISECOND)  # for an answer in a view change
     # Sides that meet wait so long for further sides. Longer than a round trip. paper: alpha

@@ -7,7 +7,7 @@ Rules.
     members. Idle members send a heartbeat to their neighbours only. If any member is gone, a
     survivor watches it, and the change that this one starts makes the others noticed.
  3. A watched member of which nothing was heard for the suspicion limit is suspected. Members with a
-    greater name than ours have two thirds of that time. So if only the path between two
+    greater name than ours have three quarters of that time. So if only the path between two
     members is cut, the one with the smaller name says so first, and the other one alone goes.
  4. Silence is measured on a patient clock: a member that was stalled itself suspects nobody.
 
@@ -30,7 +30,7 @@ class Patience:
         ring = dict.fromkeys((members[place - 1], members[(place + 1) % count]))
         self.neighbours = tuple(node for node in ring if node != me)
         self._limits = {
-            node: options.suspicion_limit if node < me else options.suspicion_limit * 2 // 3
+            node: options.suspicion_limit if node < me else options.suspicion_limit * 3 // 4
             for node in members
             if node != me
         }
