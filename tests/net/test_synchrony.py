@@ -19,9 +19,9 @@ NUMBERS = 30
 async def whole(group: Group, *names: str) -> View:
     """Reads up to the first regular view of exactly these members."""
     async for item in group:
-        if isinstance(item, View) and not item.transitional:
-            if [member.name for member in item.members] == list(names):
-                return item
+        is_regular = isinstance(item, View) and not item.transitional
+        if is_regular and [member.name for member in item.members] == list(names):
+            return item
     raise AssertionError("the group has ended")
 
 

@@ -15,10 +15,12 @@ announcing.py     announcements, answers and candidates
 refusals.py       packets that break the rules
 member.py         the machine: its inputs, and how it goes from view to view
 words.py          the wording of interaction files
+mutants.py        the same without one of the rules
 """
 
 from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Family, Promises
 from ordercast.protocol.transis.member import build
+from ordercast.protocol.transis.mutants import MUTANTS
 from ordercast.protocol.transis.options import (
     LARGEST_GROUP,
     SERVICES,
@@ -45,6 +47,7 @@ FAMILY = Family(
         "groups (Transis), 1992",
     ),
     words=WORDS,
+    mutants=MUTANTS,
     services=SERVICES,
     opens=True,
     founded=False,

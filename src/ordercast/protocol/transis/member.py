@@ -142,8 +142,8 @@ class SynchronyMember:
             self._receive_rare(step, sender, packet)
             return
         place = current.graph.places.get(sender)
-        if packet.cid != current.cid or current.change.is_failed(sender):
-            return  # of one that has failed we may have missed something already
+        if packet.cid != current.cid or place in current.graph.frozen:
+            return  # of one that does not come along we may have missed something already
         if place is None:
             raise PeerError(f"{sender} is not a member of view {current.cid} of {self.group}")
         if isinstance(packet, Cast):
