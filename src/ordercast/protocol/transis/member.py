@@ -278,7 +278,7 @@ class SynchronyMember:
         if self._alarm is None or soonest < self._alarm:
             self._alarm = soonest
             after = max(0, soonest - time)
-            self._asleep = max(after, int(self.options.prompt_after))
+            self._asleep = max(after, self.options.silence_limit // 4)  # less is no stall
             step.set_timer(TICK, after)
 
     # --- changes -----------------------------------------------------------------------------

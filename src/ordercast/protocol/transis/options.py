@@ -20,7 +20,7 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     window: Annotated[int, Meta(ge=1, le=100_000)] = 64  # own events that not all have yet
     window_size: Size = Size(4 << 20)  # and their bytes
     # Between two acknowledgements that no event carries. The first one leaves at once.
-    prompt_after: Duration = Duration(2 * MILLISECOND)
+    prompt_after: Duration = Duration(MILLISECOND // 2)
     silence_limit: Duration = Duration(330 * MILLISECOND)  # between heartbeats of an idle member
     # Silence after which a member is excluded. For members with a greater name than ours: three
     # quarters of it, so that of two members that do not hear each other the same one stays.
