@@ -244,6 +244,6 @@ def test_a_leak_is_found(text: str, found: str) -> None:
 
 def test_families_of_this_version_are_found_in_their_folders_alone() -> None:
     listed = [f"{folder.__name__.rpartition('.')[2]}" for folder in FOLDERS]
-    assert listed == ["fifo", "cluster", "newtop"]
+    assert listed == ["fifo", "cluster", "newtop", "transis"]
     text = (SOURCE / "protocol" / "families.py").read_text(encoding="utf-8")
     assert not [name for name in FAMILIES if f'"{name}"' in text]

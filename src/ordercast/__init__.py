@@ -32,6 +32,7 @@ from ordercast.net.together import Together
 from ordercast.protocol.cluster.options import Causal, Gossip
 from ordercast.protocol.fifo.options import Fifo
 from ordercast.protocol.newtop.options import Atomic, Total
+from ordercast.protocol.transis.options import Synchrony
 from ordercast.types import (
     Event,
     Invitation,
@@ -77,6 +78,7 @@ __all__ = [
     "Size",
     "SnapshotFailed",
     "Subgroup",
+    "Synchrony",
     "TicketLost",
     "Together",
     "Total",

@@ -11,14 +11,25 @@ from ordercast.testing import simulate
 from ordercast.testing.mutants import BREAKS, FAMILY_OF, mutant_families
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
-WHERE = {"fifo": "chaos", "gossip": "many", "causal": "causal-chaos"}
+WHERE = {
+    "fifo": "chaos",
+    "gossip": "many",
+    "causal": "causal-chaos",
+    "synchrony": "synchrony-chaos",
+}
 ELSEWHERE = {
     "lets-go": "causal-calm",  # what it breaks is promised only while nothing fails
     "forgets-places": "open-fifo-chaos",
     "skips-beginnings": "open-fifo-chaos",
     "founds-twice": "open-causal-cut",
 }
-NOTICED = {"founds-twice"}  # members of two clusters refuse each other when they meet
+NOTICED = {
+    "founds-twice",  # members of two clusters refuse each other when they meet
+    # Members that are not in the same view refuse what the others send, if no law is broken before.
+    "installs-early",
+    "counts-no-proposals",
+    "casts-late",
+}
 SEEDS = range(1, 41)
 
 
@@ -47,4 +58,16 @@ def test_every_law_that_only_clusters_promise_has_a_mutant() -> None:
         "optimistic-causal",
         "ticket-uniqueness",
         "completeness",
+    }
+
+
+def test_every_rule_of_a_change_of_view_has_a_mutant() -> None:
+    bugs = [name for name, family in FAMILY_OF.items() if family == "synchrony"]
+    assert {BREAKS[name] for name in bugs} == {
+        "rest",
+        "safe",
+        "self-delivery",
+        "total-in-view",
+        "view-agreement",
+        "virtual-synchrony",
     }

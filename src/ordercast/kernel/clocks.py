@@ -1,4 +1,4 @@
-"""Logical time: vector clocks as plain tuples, and Lamport's clock.
+"""Logical time: vector clocks as plain tuples, Lamport's clock, and a clock that is patient.
 
 A vector clock is a tuple of integers with one entry a writer. Tuples compare and merge fastest
 in CPython at the lengths that we use (25 entries and fewer), and none can change after it was
@@ -35,3 +35,20 @@ class LogicalClock:
         """A number of another process arrived."""
         if value > self.value:
             self.value = value
+
+
+class PatientClock:
+    """Time as it passes for a member that runs: in steps no longer than its timer was set to."""
+
+    __slots__ = ("_read_at", "time")
+
+    def __init__(self) -> None:
+        self.time = 0  # nanoseconds; it never falls
+        self._read_at: int | None = None  # on the member's own clock, which may jump
+
+    def advance(self, now: int, asleep: int, stalled: int) -> None:
+        """`asleep` is what the timer was set to, `stalled` is what counts if twice that has passed:
+        then the process was stalled."""
+        gone = 0 if self._read_at is None else max(0, now - self._read_at)
+        self.time += stalled if gone > 2 * asleep else gone
+        self._read_at = now

@@ -1,9 +1,9 @@
 """The families that this version can run, by the name that scenarios and levels use."""
 
 from ordercast.kernel.family import Family
-from ordercast.protocol import cluster, fifo, newtop
+from ordercast.protocol import cluster, fifo, newtop, transis
 
-FOLDERS = (fifo, cluster, newtop)
+FOLDERS = (fifo, cluster, newtop, transis)
 
 FAMILIES: dict[str, Family] = {
     family.name: family for folder in FOLDERS for family in folder.FAMILIES

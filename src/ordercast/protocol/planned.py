@@ -1,13 +1,8 @@
 """Families that are planned: what they will promise is known, and no folder has them yet."""
 
-from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Promises
+from ordercast.kernel.family import BASIC_LAWS, Promises
 
 PLANNED: dict[str, Promises] = {
-    "synchrony": Promises(
-        (*BASIC_LAWS, "fifo", "causal", *VIEW_LAWS, "completeness"),
-        source="Amir, Dolev, Kramer, Malki: Membership algorithms for multicast communication "
-        "groups (Transis), 1992",
-    ),
     "feed": Promises(
         (*BASIC_LAWS, "fifo", "completeness"),
         source="Adly, Kumar: HPP, a hierarchical propagation protocol for large scale replication "

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ordercast.kernel.clocks import PatientClock
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.agreement import Agreement
@@ -58,7 +59,6 @@ from ordercast.protocol.newtop.packets import (
     Turn,
 )
 from ordercast.protocol.newtop.stability import Streams
-from ordercast.protocol.newtop.suspicion import PatientClock
 from ordercast.protocol.newtop.views import PendingView, Views
 from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, event_number, label_of
 

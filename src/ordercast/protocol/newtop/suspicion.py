@@ -41,23 +41,6 @@ MOST_WITHHELD = 4096
 """Packets that are withheld of one suspected member; null messages of more than a minute."""
 
 
-class PatientClock:
-    """Time as it passes for a member that runs: in steps no longer than its timer was set to."""
-
-    __slots__ = ("_read_at", "time")
-
-    def __init__(self) -> None:
-        self.time = 0  # nanoseconds; it never falls
-        self._read_at: int | None = None  # on the member's own clock, which may jump
-
-    def advance(self, now: int, asleep: int, stalled: int) -> None:
-        """`asleep` is what the timer was set to, `stalled` is what counts if twice that has passed:
-        then the process was stalled."""
-        gone = 0 if self._read_at is None else max(0, now - self._read_at)
-        self.time += stalled if gone > 2 * asleep else gone
-        self._read_at = now
-
-
 class Suspicions:
     def __init__(self, others: tuple[NodeId, ...]) -> None:
         self.last_heard = dict.fromkeys(others, 0)  # when something new was received; patient time

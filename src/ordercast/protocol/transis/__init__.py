@@ -1,0 +1,56 @@
+"""Transis: virtual synchrony with partitions that merge, and four services in one stream.
+
+options.py        options, with defaults that work
+packets.py        packets of a group
+graph.py          what is admitted, what all have: one vector an event
+services.py       basic, causal, agreed, safe: what is delivered when
+configuration.py  one configuration: what is cast, delivered and acknowledged in it
+flow.py           windows, and events that wait for the next view
+suggestion.py     what the next configuration should be made of, and when it is decided
+change.py         one change: stages, proposals, readiness, limits of time
+patience.py       who is suspected
+acquaintances.py  names that may be in the group
+courting.py       which sides are merged with which
+announcing.py     announcements, answers and candidates
+refusals.py       packets that break the rules
+member.py         the machine: its inputs, and how it goes from view to view
+words.py          the wording of interaction files
+mutants.py        the same without one of the rules
+"""
+
+from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Family, Promises
+from ordercast.protocol.transis.member import build
+from ordercast.protocol.transis.mutants import MUTANTS
+from ordercast.protocol.transis.options import (
+    LARGEST_GROUP,
+    SERVICES,
+    Synchrony,
+    SynchronyOptions,
+)
+from ordercast.protocol.transis.packets import PACKETS
+from ordercast.protocol.transis.words import WORDS
+
+FAMILY = Family(
+    "synchrony",
+    SynchronyOptions,
+    PACKETS,
+    build,
+    level=Synchrony,
+    largest_group=LARGEST_GROUP,
+    largest_batch=lambda options: int(options.window_size),
+    promises=Promises(
+        (
+            *(*BASIC_LAWS, "fifo", "optimistic-causal", "causal-in-view", "total-in-view"),
+            *(*VIEW_LAWS, "safe", "self-delivery", "rest"),
+        ),
+        source="Amir, Dolev, Kramer, Malki: Membership algorithms for multicast communication "
+        "groups (Transis), 1992",
+    ),
+    words=WORDS,
+    mutants=MUTANTS,
+    services=SERVICES,
+    opens=True,
+    founded=False,
+    rejoins=True,
+)
+FAMILIES = (FAMILY,)

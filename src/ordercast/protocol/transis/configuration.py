@@ -1,0 +1,270 @@
+"""One configuration as one of its members has it: what is cast, delivered and acknowledged in it.
+
+Rules.
+ 1. Events are cast while the window has room, and until a proposal of ours. Between two proposals
+    those that wait are cast too, unless we are ready for a decision: then its cut binds us.
+ 2. An acknowledgement that others wait for leaves at once, after all packets that came together,
+    unless an event carries it; the next one `prompt_after` later. One that nobody waits for leaves
+    when a quarter of a window is unacknowledged, or a little later.
+ 3. An idle member sends a heartbeat to its two neighbours, and to nobody else.
+ 4. At the end, what those who come along know together says what belongs to the regular part of
+    the view. The rest comes after a transitional view, and what is beyond the cut is lost.
+
+What it does not do: agree on the end, which is `change.py`, or install the next configuration.
+"""
+
+from __future__ import annotations
+
+from ordercast.kernel.clocks import Vector
+from ordercast.kernel.step import Step
+from ordercast.protocol.transis.change import ConfigurationChange
+from ordercast.protocol.transis.flow import OwnEvents
+from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.options import SynchronyOptions
+from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, Status
+from ordercast.protocol.transis.patience import Patience
+from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.suggestion import Decision
+from ordercast.types import Event, NodeId, View, event_number, view_identity
+
+LOOKS_A_LIMIT = 8
+"""How often a busy member looks who is silent, in a suspicion limit."""
+
+
+class OpenConfiguration:
+    change_type = ConfigurationChange
+    deliveries_type = Deliveries
+
+    def __init__(
+        self,
+        me: NodeId,
+        group: str,
+        options: SynchronyOptions,
+        cid: ConfigurationId,
+        members: tuple[NodeId, ...],
+        own: OwnEvents,
+        time: int,  # patient time, as all times here
+    ) -> None:
+        self.me = me
+        self.group = group
+        self.options = options
+        self.cid = cid
+        self.members = members
+        self.others = tuple(node for node in members if node != me)
+        self.own = own
+        self.graph = CausalGraph(members, me, own.limit)
+        self.deliveries = self.deliveries_type(len(members))
+        self.change = self.change_type(me, cid, members, options)
+        self.patience = Patience(me, members, options, time)
+        self.leaving: dict[NodeId, int] = {}  # who leaves, after so many events
+        self._basic: list[tuple[int, Cast]] = []  # basic events that wait for the installation
+        self._look_at = time + options.suspicion_limit // LOOKS_A_LIMIT
+        self._beat_at = time + options.silence_limit
+        self._status_at: int | None = None  # an acknowledgement to all
+        self._spoke_at = time - options.prompt_after  # to all
+        self._unacknowledged = 0  # events that we have admitted since
+        self._is_awaited = False  # others wait for an acknowledgement of them
+
+    def view(self, came_with: tuple[NodeId, ...]) -> View:
+        identity = view_identity(self.group, *_words(self.cid))
+        return View(self.group, identity, self.members, came_with=came_with)
+
+    # --- own events --------------------------------------------------------------------------
+
+    def cast_waiting(self, step: Step, time: int, everything: bool = False) -> None:
+        """Casts what waits, as far as the window goes."""
+        if not self.may_cast():
+            return
+        own, graph = self.own, self.graph
+        while own.may_cast or (everything and own.waiting):
+            seq, height, vector = graph.next_place()
+            uncast = own.take(seq)
+            cast = Cast(
+                self.group,
+                self.cid,
+                seq,
+                height,
+                vector,
+                uncast.service,
+                uncast.number,
+                uncast.payloads,
+                uncast.size,
+            )
+            graph.admit(graph.me, cast)
+            if self.others:
+                step.send(self.others, cast)
+                self._spoke(time)
+            self._enqueue(step, graph.me, cast)
+
+    def may_cast(self) -> bool:
+        """Whether no cut binds us."""
+        return not self.change.readied
+
+    # --- others' packets ---------------------------------------------------------------------
+
+    def take(self, step: Step, place: int, cast: Cast) -> None:
+        admitted: list[tuple[int, Cast]] = []
+        self.graph.take(place, cast, admitted)
+        self._admitted(step, admitted)
+
+    def take_fetched(self, step: Step, origin: NodeId, cast: Cast) -> None:
+        admitted: list[tuple[int, Cast]] = []
+        self.graph.take_fetched(self.graph.places[origin], cast, admitted)
+        self._admitted(step, admitted)
+
+    def admit_held(self, step: Step) -> None:
+        admitted: list[tuple[int, Cast]] = []
+        self.graph.admit_held(admitted)
+        self._admitted(step, admitted)
+
+    def _admitted(self, step: Step, admitted: list[tuple[int, Cast]]) -> None:
+        for place, cast in admitted:
+            self._unacknowledged += 1
+            if cast.service in ("agreed", "safe"):
+                self._is_awaited = True
+            self._enqueue(step, place, cast)
+
+    def _enqueue(self, step: Step, place: int, cast: Cast) -> None:
+        if cast.service != "basic":
+            self.deliveries.add(place, cast)
+        elif self.change.readied:
+            self._basic.append((place, cast))
+        else:
+            self._deliver(step, place, cast)
+
+    # --- delivery ----------------------------------------------------------------------------
+
+    def follow_up(self, step: Step, time: int) -> None:
+        """All that follows from what was admitted and acknowledged."""
+        own = self.own
+        if not self.change.readied:
+            self._deliver_due(step)
+            while self.graph.held and not self.graph.is_crowded:
+                before = self.graph.held
+                self.admit_held(step)
+                self._deliver_due(step)
+                if self.graph.held == before:
+                    break
+            if own.waiting and self.change.stage < 2:
+                self.cast_waiting(step, time)
+                self._deliver_due(step)
+        self._acknowledge(step, time)
+
+    def _deliver_due(self, step: Step) -> None:
+        graph = self.graph
+        stable = graph.stable()
+        if self.deliveries.waiting:
+            self._run(step, graph.least_high(), stable)
+        done = self.deliveries.done(graph.received)
+        graph.collect(stable, done)
+        self.own.discard_up_to(min(stable[graph.me], done[graph.me]))
+
+    def _run(self, step: Step, least_high: int, stable: Vector) -> None:
+        for place, cast in self.deliveries.take_due(self.graph.received, least_high, stable):
+            self._deliver(step, place, cast)
+
+    def _deliver(self, step: Step, place: int, cast: Cast) -> None:
+        origin = self.members[place]
+        is_ordered = cast.service in ("agreed", "safe")
+        step.deliver(
+            Event(
+                self.group,
+                origin,
+                event_number(origin.incarnation, cast.number),
+                cast.payloads,
+                order=cast.height if is_ordered else None,
+                size=cast.size,
+                service=cast.service,
+            )
+        )
+
+    # --- acknowledgements --------------------------------------------------------------------
+
+    def _acknowledge(self, step: Step, time: int) -> None:
+        if not self._unacknowledged or not self.others:
+            return
+        if self._is_awaited or 4 * self._unacknowledged >= self.options.window:
+            self._status_at = self._spoke_at + self.options.prompt_after
+        elif self._status_at is None:
+            self._status_at = time + self.options.silence_limit // 4
+        if self._status_at <= time:
+            step.send(self.others, self._status())
+            self._spoke(time)
+
+    def _spoke(self, time: int) -> None:
+        """All others have heard what we have admitted."""
+        self._spoke_at = time
+        self._beat_at = time + self.options.silence_limit
+        self._unacknowledged, self._is_awaited, self._status_at = 0, False, None
+
+    def _status(self) -> Status:
+        return Status(self.group, self.cid, *self.graph.status())
+
+    # --- time --------------------------------------------------------------------------------
+
+    def beat(self, step: Step, time: int) -> None:
+        if self._beat_at <= time:
+            if self.patience.neighbours:
+                step.send(self.patience.neighbours, self._status())
+            self._beat_at = time + self.options.silence_limit
+
+    def silent(self, time: int) -> list[NodeId]:
+        """Members that are suspected now, and were not before."""
+        if time < self._look_at:
+            return []
+        soonest = self.patience.watch(self.graph, time)
+        silent = [one for one in self.patience.silent(time) if not self.change.is_failed(one)]
+        later = time + self.options.suspicion_limit // LOOKS_A_LIMIT
+        self._look_at = later
+        if soonest is not None and time < soonest < later:
+            self._look_at = soonest
+        return silent
+
+    def deadline(self, time: int) -> int:
+        """When time itself changes something next."""
+        soonest = min(self._look_at, self._beat_at)
+        for at in (self._status_at, self.change.deadline(time)):
+            if at is not None and at < soonest:
+                soonest = at
+        return soonest
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
+        """Delivers all of the cut. A transitional view says where members are missing."""
+        least_high, stable = self._knowledge(decision, joint)
+        for place, cast in self._basic:
+            self._deliver(step, place, cast)
+        self._run(step, least_high, stable)
+        together = decision.came_with
+        if together != self.members and is_shown:
+            parts = (*_words(decision.id), *_words(self.cid))
+            identity = view_identity(self.group, "transitional", *parts)
+            view = View(self.group, identity, together, came_with=together, transitional=True)
+            step.install(view)
+            for place, cast in self.deliveries.take_rest(self.graph.received):
+                self._deliver(step, place, cast)
+        assert not self.deliveries.waiting, "a view ends when all of its cut was delivered"
+        for place, cast in self.graph.left_over():
+            origin = self.members[place]
+            self.lose(step, origin, cast.number)
+        self.own.install()
+
+    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[int, Vector]:
+        """How far the order is known, and what all have, by what those who come along know
+        together: exactly that, for each of them may know more."""
+        high, acks = [ANY_HEIGHT], [decision.cut]
+        for side in joint:
+            if side.side == self.cid:
+                for one in side.known:
+                    high.append(one.high)
+                    acks.append(one.acks)
+        return min(high), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
+
+    def lose(self, step: Step, origin: NodeId, counter: int) -> None:
+        number = event_number(origin.incarnation, counter)
+        step.note("lose", group=self.group, origin=origin.name, number=number, cause="discarded")
+
+
+def _words(cid: ConfigurationId) -> tuple[object, ...]:
+    return cid.height, cid.rep.name, cid.rep.incarnation, cid.serial

@@ -1,0 +1,394 @@
+"""A member of a group with virtual synchrony: its inputs, and how it goes from view to view.
+
+What it decides: when it proposes, is ready, and installs a view. The rules are those of
+`change.py`; what happens in a view is in `configuration.py`, who is merged with in `courting.py`.
+
+Rules of its own.
+ 1. Packets of another configuration than ours are dropped: a link that was cut brings its backlog
+    after the heal. Only `Hello` starts a merge.
+ 2. Views are shown to the application from the first one on that has as many members as are
+    expected, or in which something is delivered.
+ 3. A member that leaves casts what waits, and says how much it has cast. The others exclude it when
+    they have that. If a cut binds it already, what waits is lost.
+
+What it does not do: persist anything. A new incarnation is a new member.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from ordercast.errors import PeerError, UsageError
+from ordercast.kernel import inputs
+from ordercast.kernel.clocks import PatientClock
+from ordercast.kernel.family import Plan, machine_per_group
+from ordercast.kernel.inputs import Input
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.transis import refusals
+from ordercast.protocol.transis.announcing import Announcer
+from ordercast.protocol.transis.configuration import OpenConfiguration
+from ordercast.protocol.transis.flow import OwnEvents
+from ordercast.protocol.transis.options import SERVICES, Service, SynchronyOptions
+from ordercast.protocol.transis.packets import (
+    PACKETS,
+    Cast,
+    ConfigurationId,
+    Court,
+    Decline,
+    Failed,
+    Fetch,
+    Fetched,
+    Hello,
+    Installed,
+    Joined,
+    Joint,
+    Leave,
+    Proposal,
+    Ready,
+    Status,
+)
+from ordercast.protocol.transis.suggestion import Decision
+from ordercast.types import Event, Merged, NodeId, Payloads, View, Waiting, event_number
+
+TICK = "tick"
+
+
+class SynchronyMember:
+    takes = (inputs.Backpressure, inputs.Acquainted, inputs.Leave)
+    configuration_type = OpenConfiguration
+
+    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+        assert isinstance(plan.options, SynchronyOptions)
+        self.me = me
+        self.group = plan.group
+        self.groups: tuple[str, ...] = (plan.group,)
+        self.options = plan.options
+        self.announcer = Announcer(me, plan, chance.random())
+        self.own = OwnEvents(self.options)
+        self.clock = PatientClock()
+        self.serial = 0  # proposals made in this incarnation
+        self.changes = 0  # views installed
+        self.is_full = False  # the application cannot take more
+        self.expect = max(1, plan.entry.expect) if plan.entry is not None else 1
+        self.has_begun = False  # the application has a view
+        self.has_left = False
+        self.view: View  # of our configuration
+        self._alarm: int | None = None  # when our timer runs out; patient time
+        self._asleep = int(self.options.silence_limit)  # what it was set to
+        self._is_drained = True  # no packet waits for what follows from it
+        members: tuple[NodeId, ...] = (me,)
+        if plan.formed and plan.entry is None and me.incarnation == 0:
+            members = tuple(sorted(NodeId(name, 0) for name in plan.members))
+        # One of several members is above all those that they could have come from.
+        self._enter(ConfigurationId(min(2, len(members)), members[0], 0), members)
+
+    def _enter(self, cid: ConfigurationId, members: tuple[NodeId, ...]) -> None:
+        """A configuration begins, with nothing sent or received."""
+        time = self.clock.time
+        self.current = self.configuration_type(
+            self.me, self.group, self.options, cid, members, self.own, time
+        )
+        self.current.graph.is_full = self.is_full
+        self.announcer.courting.installed(members, time)
+
+    # --- inputs ------------------------------------------------------------------------------
+
+    def start(self, step: Step) -> None:
+        self._advance(step)
+        if self.has_left:  # and comes again, as the same incarnation
+            self.has_left = self.has_begun = self.is_full = False
+            self.serial += 1
+            # Above all that we were in, and all that others may have installed with us.
+            former = (self.current.cid, *self.current.change.readied)
+            height = 1 + max(cid.height for cid in former)
+            self._enter(ConfigurationId(height, self.me, self.serial), (self.me,))
+        self.announcer.courting.announce_soon(self.clock.time)
+        self._show(step, self.current.members)
+        self._follow_up(step)
+
+    def accepts(self, group: str, now: int) -> bool:
+        is_changing = self.current.change.stage == 2
+        return self.has_begun and not self.has_left and self.own.accepts(is_changing)
+
+    def blocked_by(self, group: str) -> str:
+        return "view" if not self.has_begun or self.current.change.stage == 2 else "window"
+
+    def stable_up_to(self, group: str) -> int:
+        stable = self.own.stable_counter
+        return event_number(self.me.incarnation, stable) if stable else 0
+
+    def submit(
+        self, step: Step, group: str, payloads: Payloads, size: int, service: str = ""
+    ) -> Event:
+        assert self.accepts(group, step.now), "the host asks first"
+        if size > self.options.window_size:
+            raise UsageError(
+                f"a batch of {size} bytes does not fit the window of "
+                f"{self.options.window_size} (window_size) of group {group!r}"
+            )
+        chosen = _service(service or self.options.service)
+        self._advance(step)
+        counter = self.own.submit(payloads, size, chosen)
+        number = event_number(self.me.incarnation, counter)
+        self._follow_up(step)
+        return Event(self.group, self.me, number, payloads, size=size, service=chosen)
+
+    def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        """What follows from events and acknowledgements waits for `drain`."""
+        current = self.current
+        if not isinstance(packet, Cast | Status):
+            self.drain(step)
+            self._receive_rare(step, sender, packet)
+            return
+        place = current.graph.places.get(sender)
+        if packet.cid != current.cid or place in current.graph.frozen:
+            return  # of one that does not come along we may have missed something already
+        if place is None:
+            raise PeerError(f"{sender} is not a member of view {current.cid} of {self.group}")
+        if isinstance(packet, Cast):
+            refusals.refuse_cast(current.graph, sender, place, packet)
+        else:
+            refusals.refuse_status(current.graph, sender, place, packet)
+        if self._is_drained:
+            self._advance(step)
+            self._is_drained = False
+        current.patience.heard[sender] = self.clock.time
+        if isinstance(packet, Cast):
+            if not self.has_begun:
+                self._begin(step)
+            current.take(step, place, packet)
+        else:
+            current.graph.acknowledge(place, packet)
+
+    def drain(self, step: Step) -> None:
+        if not self._is_drained:
+            self._is_drained = True
+            self._follow_up(step)
+
+    def expire(self, step: Step, timer: Timer) -> None:
+        assert timer == TICK
+        self._alarm = None
+        self._advance(step)
+        time, current = self.clock.time, self.current
+        self._grow(step, (), (*current.silent(time), *current.change.late(time)))
+        current.beat(step, time)
+        self.announcer.tick(step, current, time)
+        self._follow_up(step)
+
+    def on(self, step: Step, given: Input) -> None:
+        self._advance(step)
+        match given:
+            case inputs.Backpressure(full=full):
+                self.is_full = full
+                self.current.graph.is_full = full
+                self.current.admit_held(step)
+            case inputs.Acquainted(names=names):
+                self.announcer.names.give(names)
+                self.announcer.courting.announce_soon(self.clock.time)
+            case inputs.Leave():
+                self._leave(step)
+                return
+        self._follow_up(step)
+
+    def counters(self, group: str) -> dict[str, int]:
+        current = self.current
+        return {
+            "present": len(current.members),
+            "unstable": self.own.unstable,
+            "waiting": len(self.own.waiting),
+            "held": current.graph.held,
+            "undelivered": current.deliveries.waiting,
+            "proposals": self.serial,
+            "changes": self.changes,
+            "stage": current.change.stage,
+        }
+
+    def _leave(self, step: Step) -> None:
+        current = self.current
+        current.cast_waiting(step, self.clock.time, everything=True)
+        for counter in self.own.give_up():
+            current.lose(step, self.me, counter)
+        if current.others:
+            step.send(current.others, Leave(self.group, current.cid, current.graph.sent))
+        self.has_left = True
+        self._alarm = None
+        step.set_timer(TICK, None)
+
+    # --- packets of changes and meetings -----------------------------------------------------
+
+    def _receive_rare(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        if not isinstance(packet, PACKETS):
+            raise PeerError(f"{sender} sent {type(packet).__name__}, which synchrony does not know")
+        current, announcer = self.current, self.announcer
+        change = current.change
+        refusals.refuse_strangers(announcer.names, sender, packet)
+        if not refusals.counts(packet, sender, current):
+            return
+        refusals.refuse_rare(current.graph, change, sender, packet)
+        self._advance(step)
+        time = self.clock.time
+        if sender in current.patience.heard and not isinstance(packet, Hello | Installed):
+            current.patience.heard[sender] = time
+        match packet:
+            case Hello():
+                self._grow(step, *announcer.receive_hello(step, sender, packet, current, time))
+            case Court():
+                announcer.receive_court(step, packet, current, time)
+            case Decline():
+                announcer.receive_decline(packet, current, time)
+            case Proposal():
+                self._note_suspects(step, change.hear(sender, packet))
+                if change.stage == 2:
+                    change.freeze(current.graph)
+                    current.admit_held(step)
+            case Ready():
+                change.readies[sender] = packet
+            case Installed():
+                decision = change.readied[packet.cid]
+                self._install(step, decision, packet.joint)
+            case Fetch():
+                place = current.graph.places[packet.origin]
+                for cast in current.graph.events(place, packet.first, packet.last):
+                    step.send(sender, Fetched(self.group, packet.origin, cast))
+            case Fetched():
+                if not self.has_begun:
+                    self._begin(step)
+                current.take_fetched(step, packet.origin, packet.cast)
+            case Leave():
+                current.leaving[sender] = packet.sent
+        self._follow_up(step)
+
+    # --- everything that follows from an input -----------------------------------------------
+
+    def _advance(self, step: Step) -> None:
+        self.clock.advance(step.now, self._asleep, self._asleep)
+
+    def _follow_up(self, step: Step) -> None:
+        while self._advance_change(step):
+            pass
+        self.current.follow_up(step, self.clock.time)
+        self._set_alarm(step)
+
+    def _set_alarm(self, step: Step) -> None:
+        """Our one timer is set to what is next. It may run out early, and is set again then."""
+        time = self.clock.time
+        soonest = self.current.deadline(time)
+        soonest = min(soonest, self.announcer.deadline(self.current, time))
+        if self._alarm is None or soonest < self._alarm:
+            self._alarm = soonest
+            after = max(0, soonest - time)
+            self._asleep = max(after, self.options.silence_limit // 4)  # less is no stall
+            step.set_timer(TICK, after)
+
+    # --- changes -----------------------------------------------------------------------------
+
+    def _grow(self, step: Step, joined: Joined, failed: Failed) -> None:
+        if joined or failed:
+            self._note_suspects(step, self.current.change.grow(joined, failed))
+
+    def _note_suspects(self, step: Step, failed: list[NodeId]) -> None:
+        for node in failed:
+            step.note("suspect", group=self.group, peer=node.name)
+
+    def _advance_change(self, step: Step) -> bool:
+        """One more step of the change, if there is one. True: look again."""
+        current, graph = self.current, self.current.graph
+        change = current.change
+        if current.leaving:
+            self._exclude_leavers(step)
+        if change.may_propose(self.clock.time):
+            self._propose(step)
+            return True
+        decision = change.decide()
+        if decision is None:
+            return False
+        if decision.id not in change.readied:
+            if self._is_short(step, decision):
+                return False
+            others = tuple(node for node in decision.members if node != self.me)
+            ready = change.ready(self.group, graph, decision)
+            if others:
+                step.send(others, ready)
+        agreed = change.joint()
+        if agreed is None:
+            return False
+        self._install(step, *agreed)
+        return True
+
+    def _exclude_leavers(self, step: Step) -> None:
+        """Those whose last event we have."""
+        graph, leaving = self.current.graph, self.current.leaving
+        gone = [one for one, sent in leaving.items() if graph.received[graph.places[one]] >= sent]
+        for one in gone:
+            del leaving[one]
+        self._grow(step, (), tuple(gone))
+
+    def _propose(self, step: Step) -> None:
+        current = self.current
+        current.cast_waiting(step, self.clock.time)
+        self.serial += 1
+        if not current.graph.is_ending:
+            current.graph.is_ending = True
+            current.admit_held(step)
+        proposal = current.change.propose(self.group, self.serial, current.graph, self.clock.time)
+        to = dict.fromkeys((*(node for node, _ in proposal.joined), *proposal.failed))
+        to.pop(self.me, None)
+        if to:
+            step.send(tuple(to), proposal)
+
+    def _is_short(self, step: Step, decision: Decision) -> bool:
+        """Whether we lack something of the cut, which we ask for."""
+        current = self.current
+        change, graph = current.change, current.graph
+        if not change.lacking(graph, decision):
+            return False
+        for helper, place, first, last in change.helpers(graph, decision, self.clock.time):
+            origin = current.members[place]
+            step.send(helper, Fetch(self.group, current.cid, origin, first, last))
+        return True
+
+    def _install(self, step: Step, decision: Decision, joint: Joint) -> None:
+        former, time = self.current, self.clock.time
+        failed = tuple(former.change.suggestion.failed)
+        former.end(step, decision, joint, is_shown=self.has_begun)
+        self.changes += 1
+        self._enter(decision.id, decision.members)
+        self.announcer.rest(failed, former, decision.members, time)
+        self._show(step, decision.came_with, tuple(side for _, side in decision.sides))
+        if self.current.others:
+            step.send(self.current.others, Installed(self.group, decision.id, joint))
+        # We have proposed more since then: that is the next change.
+        self._grow(step, (), tuple(node for node in failed if node in decision.members))
+
+    # --- views -------------------------------------------------------------------------------
+
+    def _show(
+        self,
+        step: Step,
+        came_with: tuple[NodeId, ...],
+        sides: tuple[tuple[NodeId, ...], ...] = (),
+    ) -> None:
+        self.view = self.current.view(came_with)
+        count = len(self.view.members)
+        if self.has_begun or count >= self.expect:
+            self._begin(step)
+            if len(sides) > 1:
+                step.notify(Merged(self.group, self.view, sides))
+        else:
+            why = f"{count} of {self.expect} expected members are there"
+            step.notify(Waiting(self.group, (), why, step.now))
+
+    def _begin(self, step: Step) -> None:
+        self.has_begun = True
+        step.install(self.view)
+
+
+def _service(word: str) -> Service:
+    for service in SERVICES:
+        if service == word:
+            return service
+    raise UsageError(f"there is no service {word!r}: give one of {', '.join(SERVICES)}")
+
+
+build = machine_per_group(SynchronyMember)

@@ -1,0 +1,168 @@
+"""Groups with virtual synchrony, each without one of the rules: a law must notice its absence."""
+
+from __future__ import annotations
+
+from ordercast.kernel.clocks import Vector
+from ordercast.kernel.family import Mutant, machine_per_group
+from ordercast.kernel.step import Step
+from ordercast.protocol.transis.change import ConfigurationChange
+from ordercast.protocol.transis.configuration import OpenConfiguration
+from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.member import SynchronyMember
+from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, SideKnowledge
+from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.suggestion import Decision
+
+
+class _WaitsForNobody(ConfigurationChange):
+    def joint(self) -> tuple[Decision, Joint] | None:
+        decision = self.decision
+        if decision is None or self.dirty or decision.id not in self.readied:
+            return None
+        return decision, (SideKnowledge(self.cid, self.readies[self.me].known),)
+
+
+class _WithoutReadiness(OpenConfiguration):
+    change_type = _WaitsForNobody
+
+
+class InstallsEarly(SynchronyMember):
+    """Installs what is decided as soon as it is ready itself."""
+
+    configuration_type = _WithoutReadiness
+
+
+class _Thaws(ConfigurationChange):
+    def freeze(self, graph: CausalGraph) -> None:
+        """Nothing is frozen."""
+
+
+class _WithoutFreezing(OpenConfiguration):
+    change_type = _Thaws
+
+
+class TakesFromTheGone(SynchronyMember):
+    """Takes events of members that do not come along, beyond the cut."""
+
+    configuration_type = _WithoutFreezing
+
+
+class _WithOwnKnowledge(OpenConfiguration):
+    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[int, Vector]:
+        high, acks = [ANY_HEIGHT], [decision.cut]
+        for place, node in enumerate(self.members):
+            if node not in decision.came_with:
+                high.append(self.graph.high_of(place))
+                acks.append(self.graph.acks[place])
+        return min(high), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
+
+
+class KnowsByItself(SynchronyMember):
+    """Ends the regular part of a view by what it knows itself."""
+
+    configuration_type = _WithOwnKnowledge
+
+
+class _Unnumbered(ConfigurationChange):
+    def decide(self) -> Decision | None:
+        if super().decide() is not None:
+            assert self.decision is not None
+            cid = self.decision.id
+            self.decision = self.decision._replace(id=ConfigurationId(cid.height, cid.rep, 0))
+        return self.decision
+
+
+class _WithoutSerials(OpenConfiguration):
+    change_type = _Unnumbered
+
+
+class CountsNoProposals(SynchronyMember):
+    """Names a configuration by its height and its first member alone."""
+
+    configuration_type = _WithoutSerials
+
+
+class _Unbound(OpenConfiguration):
+    def may_cast(self) -> bool:
+        return True
+
+
+class CastsLate(SynchronyMember):
+    """Casts what waits although a cut binds it."""
+
+    configuration_type = _Unbound
+
+
+class _Hopes(Deliveries):
+    def may_deliver(self, place: int, cast: Cast, least_high: int, stable: Vector) -> bool:
+        return cast.height <= least_high
+
+
+class _WithoutSafety(OpenConfiguration):
+    deliveries_type = _Hopes
+
+
+class HopesForTheBest(SynchronyMember):
+    """Delivers safe events like agreed ones."""
+
+    configuration_type = _WithoutSafety
+
+
+class _AsAdmitted(Deliveries):
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._admitted: dict[tuple[int, int], int] = {}  # in which order
+
+    def add(self, place: int, cast: Cast) -> None:
+        self._admitted[place, cast.seq] = len(self._admitted)
+        super().add(place, cast)
+
+    def _first_ordered(self) -> int | None:
+        heads = [
+            (queue[0].height, self._admitted[place, queue[0].seq], place)
+            for place, queue in enumerate(self.queues)
+            if queue and queue[0].service != "causal"
+        ]
+        return min(heads)[2] if heads else None
+
+
+class _WithoutTies(OpenConfiguration):
+    deliveries_type = _AsAdmitted
+
+
+class BreaksTies(SynchronyMember):
+    """Delivers events of one height as it admitted them."""
+
+    configuration_type = _WithoutTies
+
+
+class ForgetsWhatWaits(SynchronyMember):
+    """Casts nothing of what waited for the next view."""
+
+    def _install(self, step: Step, decision: Decision, joint: Joint) -> None:
+        self.own.give_up()
+        super()._install(step, decision, joint)
+
+
+class _Mute(OpenConfiguration):
+    def beat(self, step: Step, time: int) -> None:
+        self._beat_at = time + self.options.silence_limit
+
+
+class NeverBeats(SynchronyMember):
+    """Sends no heartbeats, so idle members suspect each other for ever."""
+
+    configuration_type = _Mute
+
+
+MUTANTS = {
+    "installs-early": Mutant("safe", machine_per_group(InstallsEarly)),
+    "takes-from-the-gone": Mutant("virtual-synchrony", machine_per_group(TakesFromTheGone)),
+    "knows-by-itself": Mutant("virtual-synchrony", machine_per_group(KnowsByItself)),
+    "counts-no-proposals": Mutant("view-agreement", machine_per_group(CountsNoProposals)),
+    "casts-late": Mutant("virtual-synchrony", machine_per_group(CastsLate)),
+    "hopes-for-the-best": Mutant("safe", machine_per_group(HopesForTheBest)),
+    "breaks-ties": Mutant("total-in-view", machine_per_group(BreaksTies)),
+    "forgets-what-waits": Mutant("self-delivery", machine_per_group(ForgetsWhatWaits)),
+    "never-beats": Mutant("rest", machine_per_group(NeverBeats)),
+}

@@ -1,0 +1,60 @@
+"""The options of groups with virtual synchrony. Every default works."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from ordercast.kernel.family import Level
+from ordercast.units import MILLISECOND, Duration, Size, take_units
+
+Service: TypeAlias = Literal["basic", "causal", "agreed", "safe"]
+SERVICES: tuple[Service, ...] = ("basic", "causal", "agreed", "safe")
+LARGEST_GROUP = 50
+"""Members of a view."""
+
+
+class SynchronyOptions(Level, frozen=True, kw_only=True):
+    service: Service = "agreed"  # of messages that ask for none
+    window: Annotated[int, Meta(ge=1, le=100_000)] = 64  # own events that not all have yet
+    window_size: Size = Size(4 << 20)  # and their bytes
+    # Between two acknowledgements that no event carries. The first one leaves at once.
+    prompt_after: Duration = Duration(MILLISECOND // 2)
+    silence_limit: Duration = Duration(330 * MILLISECOND)  # between heartbeats of an idle member
+    # Silence after which a member is excluded. For members with a greater name than ours: three
+    # quarters of it, so that of two members that do not hear each other the same one stays.
+    suspicion_limit: Duration = Duration(1000 * MILLISECOND)
+    stage_limit: Duration = Duration(600 * MILLISECOND)  # for an answer in a view change
+    # Sides that meet wait so long for further sides. Longer than a round trip. paper: alpha
+    court_for: Duration = Duration(15 * MILLISECOND)
+    propose_every: Duration = Duration(2 * MILLISECOND)  # at most; what comes between is gathered
+    # How often a lone member announces itself to members that are not in its view.
+    hello: Duration = Duration(50 * MILLISECOND)  # at first
+    hello_limit: Duration = Duration(200 * MILLISECOND)  # later
+    rest: Duration = Duration(250 * MILLISECOND)  # before an excluded member may come back
+    rest_limit: Duration = Duration(10_000 * MILLISECOND)  # the same after many failures
+
+    def __post_init__(self) -> None:
+        take_units(self)
+        for name in ("prompt_after", "court_for", "propose_every", "hello", "rest"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be longer than nothing")
+        if self.silence_limit < self.prompt_after:
+            raise ValueError("silence_limit must be at least prompt_after")
+        # A heartbeat may be in flight for as long as the receiver waits for the next one.
+        if self.suspicion_limit < 3 * self.silence_limit:
+            raise ValueError("suspicion_limit must be at least three silence_limits")
+        if self.hello_limit < self.hello or self.rest_limit < self.rest:
+            raise ValueError("hello_limit and rest_limit must be at least hello and rest")
+        if self.stage_limit <= 0:
+            raise ValueError("stage_limit must be longer than nothing")
+
+    @property
+    def fresh(self) -> int:
+        """Nanoseconds for which it counts that a member was heard."""
+        return 3 * self.suspicion_limit
+
+
+class Synchrony(SynchronyOptions, frozen=True):
+    """Agreed views that split and merge, four services a message; see docs/synchrony.md."""

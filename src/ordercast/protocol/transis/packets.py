@@ -1,0 +1,171 @@
+"""The packets of groups with virtual synchrony.
+
+All of them but `Hello` travel by link and name the configuration that their sender is in. `Hello`
+travels by datagram, to names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+from ordercast.kernel.packet import Count, Number, Packet, Value
+from ordercast.protocol.transis.options import LARGEST_GROUP, Service
+from ordercast.types import NodeId, Payloads
+
+MOST_LIVES = 4 * LARGEST_GROUP
+"""Incarnations that a suggestion can hold: sides that merge, with those that have failed."""
+Height = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Vector = Annotated[tuple[Count, ...], Meta(max_length=LARGEST_GROUP)]
+"""How many events of each member of a configuration, in the order of its members."""
+
+
+class ConfigurationId(Value, frozen=True, order=True, cache_hash=True):
+    """Ids grow along the way of every process, by their height. No two configurations share one."""
+
+    height: Number
+    rep: NodeId  # the first member
+    serial: Count  # of the representative's proposal that was decided
+
+    def __str__(self) -> str:
+        return f"{self.height}.{self.rep}.{self.serial}"
+
+
+Joined: TypeAlias = Annotated[
+    tuple[tuple[NodeId, ConfigurationId], ...], Meta(max_length=MOST_LIVES)
+]
+"""Who should come along, and from which configuration; sorted."""
+Failed: TypeAlias = Annotated[tuple[NodeId, ...], Meta(max_length=MOST_LIVES)]
+Members: TypeAlias = Annotated[tuple[NodeId, ...], Meta(max_length=LARGEST_GROUP)]
+
+
+class Cast(Packet, frozen=True, tag="synchrony.cast"):
+    """One event, from its origin."""
+
+    cid: ConfigurationId
+    seq: Number  # counts its origin's events in this configuration, from 1
+    height: Annotated[int, Meta(ge=1, lt=1 << 62)]  # above that of all events before it
+    vector: Vector  # how many events of each member its origin had admitted; its own: seq
+    service: Service
+    number: Number  # counts its origin's events, from 1
+    payloads: Payloads
+    size: Count  # bytes of the payloads, counted once by the origin
+
+    def carries(self) -> tuple[int, int, int]:
+        return len(self.payloads), self.size, 2048
+
+
+class Fetched(Packet, frozen=True, tag="synchrony.fetched"):
+    """One event of a member that is gone, from a member that has it."""
+
+    origin: NodeId
+    cast: Cast
+
+    def carries(self) -> tuple[int, int, int]:
+        messages, size, others = self.cast.carries()
+        return messages, size, others + 1024
+
+    def makers(self) -> tuple[str, ...]:
+        return (self.origin.name,)
+
+
+class Status(Packet, frozen=True, tag="synchrony.status"):
+    """An acknowledgement without an event, and a heartbeat."""
+
+    cid: ConfigurationId
+    sent: Count  # events that its sender has sent
+    clock: Height  # all that it sends later is higher
+    vector: Vector
+
+
+class Fetch(Packet, frozen=True, tag="synchrony.fetch"):
+    """Asks for events of a member that is gone."""
+
+    cid: ConfigurationId
+    origin: NodeId
+    first: Number
+    last: Number
+
+
+class Leave(Packet, frozen=True, tag="synchrony.leave"):
+    """The last packet of a member that leaves."""
+
+    cid: ConfigurationId
+    sent: Count
+
+
+class Hello(Packet, frozen=True, tag="synchrony.hello"):
+    """The sender announces itself to a name that is not in its view."""
+
+    cid: ConfigurationId
+    echo: Annotated[tuple[NodeId, ...], Meta(max_length=2 * LARGEST_GROUP)]  # whom it has heard
+    members: Members  # of its view
+
+    def introduces(self) -> Iterable[str]:
+        return [node.name for node in self.members]
+
+
+class Court(Packet, frozen=True, tag="synchrony.court"):
+    """To the members of the sender's view: who might be merged with."""
+
+    cid: ConfigurationId
+    joined: Joined
+
+
+class Decline(Packet, frozen=True, tag="synchrony.decline"):
+    """The sender does not hear a candidate."""
+
+    cid: ConfigurationId
+    candidate: NodeId
+
+
+class Proposal(Packet, frozen=True, tag="synchrony.proposal"):
+    """What the next configuration should be made of. Those whose proposals are equal agree."""
+
+    cid: ConfigurationId
+    serial: Number  # counts the proposals of its sender
+    joined: Joined  # paper: J
+    failed: Failed  # paper: F
+    sent: Count  # events of its sender in this configuration
+    received: Vector  # events that its sender has admitted
+
+
+class GoneMember(Value, frozen=True):
+    """What a member knows of one that does not come along: what it had, and its clock."""
+
+    node: NodeId
+    acks: Vector
+    high: Height
+
+
+class Ready(Packet, frozen=True, tag="synchrony.ready"):
+    """The sender has everything up to the cut of this decision."""
+
+    cid: ConfigurationId
+    decision: ConfigurationId
+    known: Annotated[tuple[GoneMember, ...], Meta(max_length=LARGEST_GROUP)]
+
+
+class SideKnowledge(Value, frozen=True):
+    """What the members of one side know together of those that do not come along."""
+
+    side: ConfigurationId
+    known: Annotated[tuple[GoneMember, ...], Meta(max_length=LARGEST_GROUP)]
+
+
+Joint: TypeAlias = Annotated[tuple[SideKnowledge, ...], Meta(max_length=LARGEST_GROUP)]
+
+
+class Installed(Packet, frozen=True, tag="synchrony.installed"):
+    """The sender has installed this configuration, after what is said here of the former ones."""
+
+    cid: ConfigurationId
+    joint: Joint
+
+
+PACKETS = (
+    *(Cast, Fetched, Status, Fetch, Leave),
+    *(Hello, Court, Decline, Proposal, Ready, Installed),
+)

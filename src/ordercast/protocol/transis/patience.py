@@ -1,0 +1,59 @@
+"""Who is suspected: members that owe something, and neighbours, that are silent for too long.
+
+Rules.
+ 1. A member owes something while it has not acknowledged all that we have, or while somebody has
+    events of it that we lack.
+ 2. We watch the members that owe something and, always, our two neighbours in the sorted ring of
+    members. Idle members send a heartbeat to their neighbours only. If any member is gone, a
+    survivor watches it, and the change that this one starts makes the others noticed.
+ 3. A watched member of which nothing was heard for the suspicion limit is suspected. Members with a
+    greater name than ours have three quarters of that time. So if only the path between two
+    members is cut, the one with the smaller name says so first, and the other one alone goes.
+ 4. Silence is measured on a patient clock: a member that was stalled itself suspects nobody.
+
+What it does not do: probe. A probe could only confirm that the path is cut, and the configuration
+cannot work with it cut.
+"""
+
+from __future__ import annotations
+
+from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.options import SynchronyOptions
+from ordercast.types import NodeId
+
+
+class Patience:
+    def __init__(
+        self, me: NodeId, members: tuple[NodeId, ...], options: SynchronyOptions, time: int
+    ) -> None:
+        place, count = members.index(me), len(members)
+        ring = dict.fromkeys((members[place - 1], members[(place + 1) % count]))
+        self.neighbours = tuple(node for node in ring if node != me)
+        self._limits = {
+            node: options.suspicion_limit if node < me else options.suspicion_limit * 3 // 4
+            for node in members
+            if node != me
+        }
+        self.heard = dict.fromkeys(self._limits, time)  # when, in patient time
+        self._watched = dict.fromkeys(self.neighbours, time)  # since when
+
+    def watch(self, graph: CausalGraph, time: int) -> int | None:
+        """Looks who owes something. Returns when this has to be looked at again; None: never."""
+        soonest: int | None = None
+        for node, limit in self._limits.items():
+            owes = node in self.neighbours or graph.lacks(graph.places[node])
+            if not owes:
+                self._watched.pop(node, None)
+                continue
+            since = max(self._watched.setdefault(node, time), self.heard[node])
+            if soonest is None or since + limit < soonest:
+                soonest = since + limit
+        return soonest
+
+    def silent(self, time: int) -> list[NodeId]:
+        """Those that are suspected now."""
+        return [
+            node
+            for node, since in self._watched.items()
+            if time - max(since, self.heard[node]) >= self._limits[node]
+        ]

@@ -1,0 +1,170 @@
+"""Packets that no member that follows the rules would send.
+
+They are rejected before anything has changed. What an honest backlog can bring is dropped quietly
+instead: packets of former configurations, and of members that do not know yet that they are
+excluded.
+"""
+
+from __future__ import annotations
+
+from ordercast.errors import PeerError
+from ordercast.kernel.packet import Packet
+from ordercast.protocol.transis.acquaintances import KnownNames
+from ordercast.protocol.transis.change import ConfigurationChange
+from ordercast.protocol.transis.configuration import OpenConfiguration
+from ordercast.protocol.transis.graph import WINDOWS_SENT, CausalGraph
+from ordercast.protocol.transis.packets import (
+    Cast,
+    Court,
+    Fetch,
+    Fetched,
+    GoneMember,
+    Hello,
+    Installed,
+    Leave,
+    Proposal,
+    Ready,
+    Status,
+)
+from ordercast.types import NodeId
+
+LARGEST_LEAP = 1 << 40
+"""Heights grow by one an event: no member reaches one so far beyond all that we have seen."""
+
+
+def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> None:
+    """An event that its origin sent."""
+    vector = cast.vector
+    seq, height, number = graph.arrived[place]
+    if len(vector) != len(graph.members) or vector[place] != cast.seq:
+        raise PeerError(f"{sender} sent an event whose vector does not fit its view")
+    if vector[graph.me] > graph.received[graph.me]:
+        raise PeerError(f"{sender} follows what {graph.members[graph.me]} never sent")
+    if cast.seq != seq + 1 or cast.number <= number:
+        raise PeerError(f"{sender} sent event {cast.seq} after event {seq}")
+    if not height < cast.height <= graph.clock + LARGEST_LEAP:
+        raise PeerError(f"{sender} sent an event of height {cast.height} after {height}")
+    if cast.seq > graph.acknowledged[place] + WINDOWS_SENT * graph.window:
+        raise PeerError(f"{sender} sends more than its window")
+
+
+def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status) -> None:
+    vector = status.vector
+    if len(vector) != len(graph.members) or vector[place] != status.sent:
+        raise PeerError(f"{sender} sent an acknowledgement that does not fit its view")
+    if vector[graph.me] > graph.received[graph.me]:
+        raise PeerError(f"{sender} acknowledges what {graph.members[graph.me]} never sent")
+    if status.clock > graph.clock + LARGEST_LEAP:
+        raise PeerError(f"{sender} jumps to the height {status.clock}, far beyond all others")
+    if status.sent < graph.arrived[place][0]:
+        raise PeerError(f"{sender} says that it has sent less than it has")
+
+
+def refuse_rare(
+    graph: CausalGraph, change: ConfigurationChange, sender: NodeId, packet: Packet
+) -> None:
+    """Any other packet of a link, whose configuration was looked at before."""
+    match packet:
+        case Proposal():
+            _refuse_proposal(graph, change, sender, packet)
+        case Fetch():
+            own = change.proposals.get(change.me)
+            if packet.origin not in graph.places or packet.first > packet.last:
+                raise PeerError(f"{sender} asks for events of {packet.origin}, of another view")
+            if own is None or packet.last > own.received[graph.places[packet.origin]]:
+                raise PeerError(f"{sender} asks for what {change.me} did not say it has")
+        case Fetched():
+            _refuse_fetched(graph, change, sender, packet)
+        case Leave():
+            if packet.sent < graph.arrived[graph.places[sender]][0]:
+                raise PeerError(f"{sender} leaves and says that it has sent less than it has")
+        case Ready():
+            proposal = change.proposals.get(sender)
+            if proposal is not None and packet.decision.rep not in dict(proposal.joined):
+                raise PeerError(f"{sender} is ready for a view of {packet.decision.rep}")
+            if packet.cid == change.cid:
+                _refuse_known(graph, sender, packet.known)
+        case Installed():
+            for side in packet.joint:
+                if side.side == change.cid:
+                    _refuse_known(graph, sender, side.known)
+
+
+def _refuse_known(graph: CausalGraph, sender: NodeId, known: tuple[GoneMember, ...]) -> None:
+    count = len(graph.members)
+    for one in known:
+        if one.node not in graph.places or len(one.acks) != count:
+            raise PeerError(f"{sender} knows of {one.node}, which is in another view")
+
+
+def _refuse_proposal(
+    graph: CausalGraph, change: ConfigurationChange, sender: NodeId, packet: Proposal
+) -> None:
+    joined = dict(packet.joined)
+    if joined.get(sender) != packet.cid or sender in packet.failed:
+        raise PeerError(f"{sender} proposes a view without itself")
+    if len(joined) != len(packet.joined) or list(packet.joined) != sorted(packet.joined):
+        raise PeerError(f"{sender} proposes a list that is not sorted")
+    if list(packet.failed) != sorted(set(packet.failed)):
+        raise PeerError(f"{sender} names failed members that are not sorted")
+    before = change.proposals.get(sender)
+    if before is not None and packet.serial <= before.serial:
+        raise PeerError(f"{sender} repeats proposal {packet.serial}")
+    if packet.cid == change.cid:
+        place = graph.places.get(sender)
+        if place is None or len(packet.received) != len(graph.members):
+            raise PeerError(f"{sender} proposes from a view that it is not in")
+        if packet.received[place] != packet.sent:
+            raise PeerError(f"{sender} has received {packet.received[place]} of its own events")
+        if packet.received[graph.me] > graph.sent:
+            raise PeerError(f"{sender} has received what {change.me} never sent")
+
+
+def _refuse_fetched(
+    graph: CausalGraph, change: ConfigurationChange, sender: NodeId, packet: Fetched
+) -> None:
+    cast, place = packet.cast, graph.places.get(packet.origin)
+    if place is None or place == graph.me or len(cast.vector) != len(graph.members):
+        raise PeerError(f"{sender} passes on an event of {packet.origin}, of another view")
+    if cast.vector[place] != cast.seq or cast.vector[graph.me] > graph.sent:
+        raise PeerError(f"{sender} passes on an event whose vector does not fit its view")
+    if not 0 < cast.height <= graph.clock + LARGEST_LEAP:
+        raise PeerError(f"{sender} passes on an event of height {cast.height}")
+
+
+def refuse_strangers(names: KnownNames, sender: NodeId, packet: Packet) -> None:
+    """Of a closed group: who is not in its plan."""
+    if not names.may_be_member(sender.name):
+        raise PeerError(f"{sender} is not a member of {packet.group}")
+    told: list[str] = []
+    if isinstance(packet, Hello):
+        if sender not in packet.members:
+            raise PeerError(f"{sender} is in a view without itself")
+        told = [node.name for node in packet.members]
+    elif isinstance(packet, Proposal | Court):
+        told = [node.name for node, _ in packet.joined]
+    for name in told:
+        if name != names.me and not names.may_be_member(name):
+            raise PeerError(f"{sender} names {name}, which is not a member of {packet.group}")
+
+
+def counts(packet: Packet, sender: NodeId, current: OpenConfiguration) -> bool:
+    """Whether a packet is about our configuration; others are dropped."""
+    change = current.change
+    match packet:
+        case Hello() | Proposal():
+            return True
+        case Ready():
+            is_candidate = change.suggestion.joined.get(sender) == packet.cid
+            return is_candidate and not change.is_failed(sender)
+        case Installed():
+            decision = change.readied.get(packet.cid)
+            return (
+                decision is not None and sender in decision.members and not change.is_failed(sender)
+            )
+    cid = packet.cast.cid if isinstance(packet, Fetched) else getattr(packet, "cid", None)
+    if cid != current.cid:
+        return False
+    if sender not in current.members:
+        raise PeerError(f"{sender} is not a member of view {cid} of {packet.group}")
+    return True

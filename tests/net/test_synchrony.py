@@ -1,0 +1,124 @@
+"""Groups with virtual synchrony between real nodes: merging, splitting, services, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.net.nodes import GROUP, Cluster, data_of, kill, live
+from tests.net.ordered import judged, traced
+
+from ordercast import Group, Merged, Message, Node, Synchrony, UsageError, View
+
+QUICK = Synchrony(
+    silence_limit="50ms", suspicion_limit="400ms", stage_limit="200ms", rest="50ms", hello="20ms"
+)
+NUMBERS = 30
+
+
+async def whole(group: Group, *names: str) -> View:
+    """Reads up to the first regular view of exactly these members."""
+    async for item in group:
+        is_regular = isinstance(item, View) and not item.transitional
+        if is_regular and [member.name for member in item.members] == list(names):
+            return item
+    raise AssertionError("the group has ended")
+
+
+async def merged(*nodes: Node, level: Synchrony = QUICK) -> list[Group]:
+    names = [node.me.name for node in nodes]
+    groups = [node.join(GROUP, level, names) for node in nodes]
+    for group in groups:
+        await whole(group, *names)
+    return groups
+
+
+@live
+async def test_members_that_start_alone_merge_and_read_one_order(cluster: Cluster) -> None:
+    nodes = await traced(cluster, "n1", "n2", "n3")
+    groups = await merged(*nodes)
+
+    async def send(group: Group, mark: bytes) -> None:
+        for number in range(NUMBERS):
+            service = ("agreed", "safe")[number % 2]
+            await group.send(b"%s %d" % (mark, number), service=service)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*map(send, groups, (b"a", b"b", b"c")))
+    heard = [await data_of(group, 3 * NUMBERS) for group in groups]
+    assert heard[0] == heard[1] == heard[2]
+    for node in nodes:
+        node.driver.flush()
+    laws = judged(cluster.folder, "synchrony")
+    assert laws["total-in-view"] == laws["safe"] == laws["virtual-synchrony"] == "holds"
+
+
+@live
+async def test_the_survivors_of_a_crash_go_on_in_a_view_without_it(cluster: Cluster) -> None:
+    nodes = await cluster.nodes("n1", "n2", "n3")
+    first, second, third = await merged(*nodes)
+    await third.send(b"last words", until="stable")
+    await kill(nodes[2])
+    for group in (first, second):
+        view = await whole(group, "n1", "n2")
+        assert view.came_with == (nodes[0].me, nodes[1].me)
+    await first.send(b"next", until="stable")
+    assert (await data_of(second, 1)) == [b"next"]
+
+
+@live
+async def test_an_application_hears_of_sides_that_merge(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes("n1", "n2")
+    first = n1.join(GROUP, QUICK, ["n1", "n2"])
+    alone = await whole(first, "n1")
+    assert alone.came_with == (n1.me,)
+    await first.send(b"to myself")
+    message = await anext(first)
+    assert isinstance(message, Message)
+    assert (message.data, message.service) == (b"to myself", "agreed")
+    second = n2.join(GROUP, QUICK, ["n1", "n2"])
+    view = await whole(first, "n1", "n2")
+    news = await anext(first)
+    assert isinstance(news, Merged)
+    assert (news.view, news.sides) == (view, ((n1.me,), (n2.me,)))
+    assert view.came_with == (n1.me,)
+    await whole(second, "n1", "n2")
+    news = await anext(second)
+    assert isinstance(news, Merged)
+    assert news.sides == ((n2.me,), (n1.me,))
+
+
+@live
+async def test_a_member_that_leaves_may_come_back(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes("n1", "n2")
+    first, second = await merged(n1, n2)
+    await second.send(b"goodbye")
+    await second.leave()
+    assert await data_of(first, 1) == [b"goodbye"]
+    await whole(first, "n1")
+    again = n2.join(GROUP, QUICK, ["n1", "n2"])
+    await whole(first, "n1", "n2")
+    await whole(again, "n1", "n2")
+    await first.send(b"welcome")
+    assert await data_of(again, 1) == [b"welcome"]
+
+
+@live
+async def test_an_open_group_begins_with_as_many_as_are_expected(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1", cluster="c")
+    n2 = await cluster.open("n2", cluster="c", seeds=[f"127.0.0.1:{n1.mesh.port}"])
+    first = n1.join(GROUP, QUICK, expect=2)
+    assert first.view is None
+    second = n2.join(GROUP, QUICK, expect=2)
+    for group in (first, second):
+        view = await group.ready(timeout=20)
+        assert view is not None
+        assert [member.name for member in view.members] == ["n1", "n2"]
+
+
+@live
+async def test_a_service_that_does_not_exist_is_refused(cluster: Cluster) -> None:
+    (n1,) = await cluster.nodes("n1")
+    group = n1.join(GROUP, QUICK, ["n1"])
+    with pytest.raises(UsageError, match="did you mean 'safe'"):
+        await group.send(b"x", service="sure")
