@@ -12,7 +12,7 @@ import pytest
 
 from ordercast.check.laws import check
 from ordercast.check.verdict import Answer, Verdict
-from ordercast.kernel.family import machine_per_group
+from ordercast.kernel.family import Family, machine_per_group
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.fifo.member import FifoMember
@@ -30,8 +30,8 @@ class Restless(FifoMember):
             self._install(step)
 
 
-def verdict_on(name: str, seed: int, **families: object) -> Verdict:
-    run = simulate(SCENARIOS / f"{name}.toml", seed, families={**FAMILIES, **families})  # type: ignore[dict-item]
+def verdict_on(name: str, seed: int, **families: Family) -> Verdict:
+    run = simulate(SCENARIOS / f"{name}.toml", seed, families={**FAMILIES, **families})
     assert run.outcome.error is None
     return check(run.trace, ["rest"])[0]
 
