@@ -4,7 +4,8 @@
 one is noticed by n1, and by each other machine with probability 0.7, up to 32 ms later. `joins`
 merges two to four configurations of four machines, which notice each other at different times; in
 half of the schedules, if asked for, one machine crashes meanwhile, and all others notice that three
-times. Delays are lognormal around 3 ms with sigma 1.
+times. `safe` has n4 send safe messages and crash, and n3 cut off from n1 and n2 at some moment of
+the 30 ms in which they agree on that. Delays are lognormal around 3 ms with sigma 1.
 """
 
 from __future__ import annotations
@@ -66,6 +67,22 @@ def joins(seed: int, *, crash: bool = False, **options: Any) -> dict[str, Any]:
     options = {"sides": sides, "alpha": "6ms", **options}
     load = {"rate": 20, "begins": dict.fromkeys(names, "400ms")}
     return _document(names, options, found, load)
+
+
+def safe(seed: int, **options: Any) -> dict[str, Any]:
+    draw = Random(seed)
+    cut = {"kind": "partition", "sides": [["n1", "n2"], ["n3"]]}
+    found: list[dict[str, Any]] = [
+        {"at": "200ms", "kind": "crash", "nodes": ["n4"]},
+        *(_break(203 + draw.randrange(10), [name], "n4") for name in ("n1", "n2", "n3")),
+        {"at": f"{200 + draw.randrange(30)}ms", **cut},
+        _break(300, ["n1", "n2"], "n3"),
+        _break(300, ["n3"], "n1"),
+        _break(301, ["n3"], "n2"),
+    ]
+    options = {"joins": False, "service": "safe", "prompt_after": "5ms", **options}
+    names = ["n1", "n2", "n3", "n4"]
+    return _document(names, options, found, {"rate": 50, "senders": ["n4"]})
 
 
 def count(make: Callable[[int], dict[str, Any]], seeds: Iterable[int]) -> Counter[str]:

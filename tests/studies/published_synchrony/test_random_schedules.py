@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.studies.published_synchrony.runs import document
-from tests.studies.published_synchrony.schedules import count, faults, joins
+from tests.studies.published_synchrony.runs import document, not_safe, ran, sent
+from tests.studies.published_synchrony.schedules import count, faults, joins, safe
 
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
@@ -102,6 +102,27 @@ def test_only_who_was_given_up_has_other_messages(seed: int, options: dict[str, 
     assert given_up[0].step < installed.step
 
 
+def not_safe_in(seeds: range, flush: str) -> int:
+    runs = (simulate(parse_scenario(safe(seed, flush=flush)), seed) for seed in seeds)
+    return sum(bool(not_safe(run)) for run in runs)
+
+
+@pytest.mark.parametrize("flush", ["waits", "delivers"])
+def test_a_member_lacks_a_safe_message(flush: str) -> None:
+    assert not_safe_in(range(1, 41), flush) == 7
+
+
+def echoes(late: str, seeds: range) -> tuple[int, int]:
+    """The most FA messages of a run, and when the last one of all runs was sent."""
+    runs = [sent(ran("random-faults", seed, wire=True, late=late), "Fault") for seed in seeds]
+    return max(map(len, runs)), max(faults[-1][1] for faults in runs)
+
+
+def test_among_three_with_random_delays_the_echo_dies_out() -> None:
+    assert echoes("counts", range(1, 31)) > (20, 270)
+    assert echoes("ignored", range(1, 31)) < (12, 250)
+
+
 LONG = {
     "faults, a change a set": (scenario("random-faults"), 1000, "view-agreement", 564),
     "faults, a message": (scenario("random-faults", changes="message"), 1000, "any", 0),
@@ -129,3 +150,10 @@ LONG = {
 def test_the_numbers_of_the_page(name: str) -> None:
     make, seeds, what, expected = LONG[name]
     assert count(make, range(1, seeds + 1))[what] == expected
+
+
+@pytest.mark.long
+def test_the_numbers_of_the_page_about_safe_and_echoes() -> None:
+    assert not_safe_in(range(1, 501), "waits") == not_safe_in(range(1, 501), "delivers") == 50
+    assert echoes("counts", range(1, 201)) == (43, 393)
+    assert echoes("ignored", range(1, 201)) == (10, 250)
