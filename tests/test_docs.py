@@ -276,6 +276,13 @@ def test_the_options_of_the_published_ring_are_as_documented(tmp_path: Path) -> 
     assert load_scenario(scenario).name == "ring"
 
 
+def test_the_options_of_the_published_membership_are_as_documented(tmp_path: Path) -> None:
+    options = only_toml("docs/synchrony-published.md")
+    scenario = tmp_path / "membership.toml"
+    scenario.write_text(f'name = "membership"\nprocesses = 3\n{options}', encoding="utf-8")
+    assert load_scenario(scenario).name == "membership"
+
+
 # --- pages are read as written ---------------------------------------------------------------
 
 SAMPLE = """\

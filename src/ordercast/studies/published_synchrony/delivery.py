@@ -68,16 +68,15 @@ class Changes:
         if cast.key in self._pending:
             self._barriers.setdefault(cast.key, False)
 
-    def release_faults(self, faulty: Machines, scope: Machines) -> None:
-        """FA messages of these faults may be delivered."""
+    def release_faults(self, faulty: Machines, scope: Machines | None) -> None:
+        """FA messages of these faults may be delivered. Only machines in `scope` count, if any."""
         for cast in self._of_kind("FA"):
-            named = common(cast.faulty, scope)
-            if self._options.changes == "message":
-                if within(named, faulty):
-                    self._barriers[cast.key] = True
-            elif named == common(faulty, scope):
+            named = cast.faulty if scope is None else common(cast.faulty, scope)
+            if not within(named, faulty):
+                continue
+            if self._options.changes == "message" or named == faulty:
                 self._barriers[cast.key] = True
-            elif within(named, faulty):
+            else:
                 self._done(cast)  # passed over: it counts as delivered, and changes nothing
 
     def release_joins(self, joining: Machines, before: Machines) -> None:

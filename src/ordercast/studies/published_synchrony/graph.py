@@ -104,6 +104,15 @@ class IdealGraph:
             if sender in blocked:
                 del self._asked[asked, sender]
 
+    def needs(self, cast: Cast, blocked: Machines) -> bool:
+        """Whether a message of a machine that is not blocked waits for this one."""
+        place = self._place[cast.sender]
+        return any(
+            waiting.past[place] >= cast.counter
+            for waiting, _ in self._waiting.values()
+            if waiting.sender not in blocked
+        )
+
     def missing(self) -> list[Missing]:
         """What waiting messages need, and what nobody has been asked for yet."""
         found = []

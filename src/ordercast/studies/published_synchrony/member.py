@@ -90,7 +90,8 @@ class PublishedMember:
         if isinstance(packet, Cast):
             self.graph.refuse(packet)
             self._heard[sender.name] = step.now
-            if packet.sender == sender.name and self._is_blocked(packet.sender):
+            blocked = self._blocked()
+            if packet.sender in blocked and not self.graph.needs(packet, blocked):
                 self._counters["discarded"] += 1
                 return
             self._counters["recovered"] += packet.sender != sender.name
@@ -205,14 +206,16 @@ class PublishedMember:
 
     def assent_to_faults(self, faulty: Machines) -> None:
         self._counters["assents"] += 1
-        self.delivery.release_faults(faulty, self.members)
+        # Figure 7 assents to faults within CCS, Figure 3 to F as it is.
+        narrow = self.joins.stage > 0 or self.options.late == "ignored"
+        self.delivery.release_faults(faulty, self.members if narrow else None)
         self.members = without(self.members, faulty)
 
     def assent_to_join(self, joining: Machines, before: Machines, after: Machines) -> None:
         self._counters["assents"] += 1
         self.delivery.release_joins(joining, before)
-        if after:
-            self.delivery.release_faults(united(before, after), joining)
+        # Those of F_before that are no members change nothing, and would hold up the JOIN messages.
+        self.delivery.release_faults(united(before, after), joining)
         self.members = without(without(joining, before), after)
 
     def reject_joins(self, joining: Machines, before: Machines) -> None:
@@ -223,9 +226,13 @@ class PublishedMember:
 
     # --- the environment ------------------------------------------------------------------------
 
-    def _is_blocked(self, name: str) -> bool:
-        leaving = without(self.delivery.members, self.members)
-        return name in self.faults.faulty or name in self.joins.faulty or name in leaving
+    def _blocked(self) -> Machines:
+        """Machines whose messages do not enter the graph. Without joins that is for ever."""
+        if self.options.joins:
+            leaving = without(self.delivery.members, self.members)
+        else:
+            leaving = without(self.graph.names, self.members)
+        return united(united(self.faults.faulty, self.joins.faulty), leaving)
 
     def _broadcast(
         self,
