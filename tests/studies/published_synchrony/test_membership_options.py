@@ -15,6 +15,7 @@ from ordercast.scenario.file import parse_scenario
 from ordercast.studies.published_synchrony import FAMILY
 from ordercast.studies.published_synchrony.packets import PACKETS
 from ordercast.testing import simulate
+from ordercast.units import MILLISECOND
 
 WRONG = [
     ({"alpha": "0ms"}, "alpha, prompt_after and beat must be longer than nothing"),
@@ -72,6 +73,8 @@ def test_machines_find_breaks_and_each_other_by_themselves() -> None:
     for name, first in (("n1", ("n1", "n2")), ("n3", ("n3",))):
         found = [tuple(row.members or ()) for row in rows if row.process == name]
         assert found == [first, ("n1", "n2", "n3"), ("n1", "n3")]
+    merged = next(row for row in rows if len(row.members or ()) == 3)
+    assert merged.at < 200 * MILLISECOND  # before anybody sent a message
 
 
 def test_a_live_node_rejects_the_family_with_the_reason(

@@ -105,6 +105,19 @@ def test_agreed_messages_wait_for_all_and_not_for_those_that_are_out() -> None:
     assert told(stage, "n1") == told(stage, "n2") == expected
 
 
+@pytest.mark.parametrize(("service", "count"), [("agreed", 3), ("safe", 0)])
+def test_safe_messages_wait_for_acknowledgements_too(service: str, count: int) -> None:
+    """Three concurrent messages have one height: their order is known, but nobody has said yet that
+    it has those of the others."""
+    stage = Stage.of(FAMILY, "n1 n2 n3", joins=False, service=service)
+    for name in ("n1", "n2", "n3"):
+        stage.submit(name, [b"at once"])
+    stage.settle()
+    assert told(stage, "n2") == ["n1+n2+n3", "n1:1", "n2:1", "n3:1"][: 1 + count]
+    stage.settle(ticks=1)
+    assert told(stage, "n2") == ["n1+n2+n3", "n1:1", "n2:1", "n3:1"]
+
+
 # --- Figures 4 to 8 ------------------------------------------------------------------------------
 
 
@@ -152,6 +165,17 @@ def test_a_fault_before_the_join_message_is_left_out_of_the_joined_view() -> Non
     # Both suggestions held n2, so its fault is one after the join.
     assert told(stage, "n1") == ["n1+n2", "n1+n2+n3", "n1+n3"]
     assert told(stage, "n3") == ["n3", "n1+n2+n3", "n1+n3"]
+
+
+def test_a_fault_that_is_being_agreed_on_is_carried_over_into_the_join() -> None:
+    stage = merging([["n1", "n2", "n3"], ["n4"]])
+    stage.crash("n3")
+    stage.give("n2", Intercept("g"))
+    breaks(stage, "n1", "n3")
+    deliver(stage, "n2", "n1")
+    joins = machine(stage, "n1").joins
+    assert (joins.stage, joins.before, joins.last_faults["n1"]) == (1, ("n3",), ("n3",))
+    assert machine(stage, "n1").faults.faulty == ()
 
 
 def test_a_break_in_stage_1_is_not_noted() -> None:
