@@ -50,24 +50,3 @@ def sent(run: Simulated, message: str, *, since: int = 0) -> list[tuple[str, int
     ]
     first = {process: peer for process, peer, _ in reversed(found)}
     return [(process, at) for process, peer, at in found if peer == first[process]]
-
-
-def not_safe(run: Simulated) -> list[tuple[str, str, str]]:
-    """What the law `safe` will say: an event, who delivered it as safe in a view, and a member of
-    that view that neither crashed nor ever delivered it."""
-    crashed = {row.process for row in run.trace.rows if row.kind == "crash"}
-    present: dict[str, tuple[str, ...]] = {}
-    delivered: dict[tuple[str, int], dict[str, tuple[str, ...]]] = {}
-    for row in run.trace.rows:
-        if row.kind == "view":
-            present[row.process] = tuple(row.members or ())
-        elif row.kind == "deliver":
-            event = (row.origin or "", row.number or 0)
-            delivered.setdefault(event, {})[row.process] = present[row.process]
-    return [
-        (f"{origin}:{number}", process, member)
-        for (origin, number), holders in delivered.items()
-        for process, members in holders.items()
-        for member in members
-        if member not in crashed and member not in holders
-    ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.studies.published_synchrony.runs import ROOT, laws, not_safe, ran, sent, views
+from tests.studies.published_synchrony.runs import ROOT, laws, ran, sent, views
 
 from ordercast.cli.main import main
 from ordercast.testing import simulate
@@ -225,10 +225,9 @@ def test_one_is_left_alone_and_disturbs_the_others_for_ever() -> None:
 
 @pytest.mark.parametrize("flush", ["waits", "delivers"])
 def test_safe_is_not_with_all(flush: str) -> None:
-    """Neither reading helps. The law `safe` is not there yet: `not_safe` stands for it."""
+    """Neither reading helps."""
     run = ran("safe", flush=flush)
-    assert laws(run) == []
-    assert sorted(not_safe(run)) == [("n4:1", "n1", "n3"), ("n4:1", "n2", "n3")]
+    assert laws(run) == ["safe"]
     delivered = next(row for row in run.trace.rows if row.kind == "deliver")
     first = next(row for row in run.trace.rows if row.kind == "view")
     assert delivered.view == first.view  # in the view of all four
@@ -237,5 +236,5 @@ def test_safe_is_not_with_all(flush: str) -> None:
 
 def test_safe_is_with_all_if_nobody_is_cut_off() -> None:
     found = ran("safe", fault=[])
-    assert not_safe(found) == []
+    assert laws(found) == []
     assert len(found.delivered_by("n3")) == found.outcome.submitted

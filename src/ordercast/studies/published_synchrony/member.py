@@ -82,7 +82,7 @@ class PublishedMember:
         number = event_number(self.me.incarnation, self._events)
         self._broadcast(step, "data", number=number, payloads=payloads, size=size)
         self._deliver(step)
-        return Event(group, self.me, number, payloads, size=size)
+        return Event(group, self.me, number, payloads, size=size, service=self.options.service)
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if self._is_silent:
@@ -280,7 +280,14 @@ class PublishedMember:
                 self._install(step, found)
             else:
                 origin = NodeId(found.sender)
-                event = Event(self.group, origin, found.number, found.payloads, size=found.size)
+                event = Event(
+                    self.group,
+                    origin,
+                    found.number,
+                    found.payloads,
+                    size=found.size,
+                    service=self.options.service,
+                )
                 step.deliver(event)
 
     def _install(self, step: Step, found: Consent) -> None:
