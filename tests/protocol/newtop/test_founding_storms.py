@@ -32,6 +32,13 @@ def test_nor_is_it_founded_twice_if_members_die(first: int) -> None:
         assert len(found.begun) <= 1, f"seed {seed}: {found}"
 
 
+@pytest.mark.parametrize("first", range(2001, 2021, CHUNK))
+def test_nor_if_members_restart_with_their_folders(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        found = founding(seed, restarts=True)
+        assert len(found.begun) <= 1, f"seed {seed}: {found}"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(10_001, 12_001, 50))
 def test_two_thousand_foundings(first: int) -> None:

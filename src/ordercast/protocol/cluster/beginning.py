@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import founders_of, suffices
+from ordercast.kernel.founding import founders_of, lacking, suffices
 from ordercast.protocol.cluster.choosing import Election
 from ordercast.protocol.cluster.packets import MOST_JOINING, MOST_LAST, Ask, Promise
 from ordercast.types import NodeId
@@ -192,7 +192,7 @@ class Votes:
         if known is not None and known.node.incarnation > sender.incarnation:
             self._newcomers[sender.name] = known
             return
-        entry = FoundingRule(expect=ask.expect, last=ask.last)
+        entry = FoundingRule(expect=ask.expect, last=ask.last, of=ask.of, lost=ask.lost)
         newcomer = _Newcomer(sender, ask.favours, entry, ask.promise, self._now)
         self._newcomers[sender.name] = newcomer
         if len(self._newcomers) > MOST_NEWCOMERS:
@@ -259,15 +259,20 @@ class Votes:
         them = (self._newcomers[name] for name in others)
         entries = {one.node.name: one.entry for one in them if self._is_equal(one)}
         entries[self._me.name] = self._entry
-        return self._me.name in founders_of(entries, lambda one, some: suffices(entries[one], some))
+        lost = [name for name, entry in entries.items() if entry.lost]
+        return self._me.name in founders_of(
+            entries, lambda one, some: suffices(entries[one], some, lost)
+        )
 
     def may_begin(self) -> bool:
         return self._entry.founds or self._choice.is_ours(self._promises(), self._is_enough)
 
     def question(self, group: str, state: bool) -> Ask:
         last = self._entry.last[:MOST_LAST] if len(self._entry.last) > 1 else ()
-        promise = self._choice.promise
-        return Ask(group, state, (), self.favours, self._entry.expect, last, promise)
+        promise, entry = self._choice.promise, self._entry
+        return Ask(
+            group, state, (), self.favours, entry.expect, last, promise, entry.of, entry.lost
+        )
 
     def favourite(self) -> tuple[str, ...]:
         if self.favours is None:
@@ -292,8 +297,15 @@ class Votes:
                 "most of them to start"
             )
         if entry.expect:
-            equal = 1 + sum(self._is_equal(one) for one in self._newcomers.values())
-            return here, f"{equal} of {entry.expect} nodes that begin the group are here"
+            equal = [one for one in self._newcomers.values() if self._is_equal(one)]
+            names = [self._me.name, *(one.node.name for one in equal)]
+            lost = [one.node.name for one in equal if one.entry.lost]
+            lost += [self._me.name] if entry.lost else []
+            if len(names) >= entry.expect and not suffices(entry, names, lost):
+                return here, f"nobody here is in the group: {lacking(entry, names, lost)}"
+            return here, f"{len(names)} of {entry.expect} nodes that begin the group are here"
+        if entry.lost:
+            return here, f"nobody here is in the group: {lacking(entry, here)}"
         if entry.founder:
             return (entry.founder,), f"{entry.founder} founds the group, and does not answer"
         if here:

@@ -20,6 +20,7 @@ gathering.py    when a group should be formed, and of which members
 request.py      a request to re-form a group
 presence.py     which members are reachable, in any formation
 entrance.py     how a member of no formation comes into the group: founding, asking, waiting
+bond.py         a founding that a member started in and that failed, as its disk remembers it
 transitions.py  from one formation of a group to the next
 refusals.py     packets that break the rules
 member.py       the machine: its inputs, and delivery over all groups
@@ -45,7 +46,7 @@ from ordercast.protocol.newtop.options import (
     SequencedOptions,
     Total,
 )
-from ordercast.protocol.newtop.packets import PACKETS
+from ordercast.protocol.newtop.packets import PACKETS, FoundingRecord
 from ordercast.protocol.newtop.words import WORDS
 
 _LAWS = (*BASIC_LAWS, "fifo")
@@ -56,7 +57,7 @@ _SOURCE = (
 FAMILY = Family(
     "total",
     NewtopOptions,
-    PACKETS,
+    (*PACKETS, FoundingRecord),
     build,
     level=Total,
     largest_group=50,

@@ -29,6 +29,7 @@ from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.kernel.terms import differences
+from ordercast.protocol.newtop.bond import StartedFounding
 from ordercast.protocol.newtop.entrance import Entrance
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.options import NewtopOptions
@@ -41,7 +42,9 @@ Members = tuple[NodeId, ...]
 
 
 class Gathering:
-    def __init__(self, me: NodeId, plan: Plan, terms: dict[str, str]) -> None:
+    def __init__(
+        self, me: NodeId, plan: Plan, terms: dict[str, str], started: StartedFounding
+    ) -> None:
         assert isinstance(plan.options, NewtopOptions)
         self.me = me
         self.plan = plan
@@ -54,7 +57,8 @@ class Gathering:
         # By joiner: how often a formation failed with it alone, and until when it has to wait.
         self._setbacks: dict[NodeId, tuple[int, int]] = {}
         self._presence = AnnouncedMembers(name for name in plan.members if name != me.name)
-        self._entrance = Entrance(me, plan, self._presence)
+        self.started = started
+        self._entrance = Entrance(me, plan, self._presence, started)
 
     @property
     def is_open(self) -> bool:
@@ -292,8 +296,8 @@ class Gathering:
 
     def has_failed(self, step: Step, epoch: GroupEpoch) -> None:
         """The epoch that we were entering has failed."""
-        if epoch.is_founding and epoch.initiator is not None and epoch.initiator != self.me:
-            self._entrance.bound_to = epoch.initiator.name
+        if epoch.is_founding:
+            self.started.has_failed()
         if epoch.initiator == self.me:
             self.fail_try(step, "not all could start")
         else:
