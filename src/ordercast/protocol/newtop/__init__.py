@@ -21,6 +21,7 @@ request.py      a request to re-form a group
 presence.py     which members are reachable, in any formation
 entrance.py     how a member of no formation comes into the group: founding, asking, waiting
 bond.py         a founding that a member started in and that failed, as its disk remembers it
+admissions.py   how soon a name that comes and goes is taken in again
 transitions.py  from one formation of a group to the next
 refusals.py     packets that break the rules
 member.py       the machine: its inputs, and delivery over all groups

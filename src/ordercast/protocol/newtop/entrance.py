@@ -198,6 +198,9 @@ class Entrance:
             on = (formed.node.name,)
             if formed.here.size >= LARGEST_GROUP:
                 return on, f"{group!r} has {LARGEST_GROUP} members, and can have no more"
+            if formed.here.delays:
+                why = "takes in a node that restarts again and again only after a pause"
+                return on, f"{on[0]} is in {group!r}, and {why}"
             if self.entry is not None:
                 return on, f"{on[0]} is in {group!r}, and was asked to re-form it with us"
             return on, f"{on[0]} is in {group!r}, and re-forms it on request, or by itself"

@@ -315,6 +315,7 @@ class NamedGroup:
 
     def _agree(self, step: Step, voting: Voting) -> None:
         """All have voted yes."""
+        self.gathering.has_agreed(step, voting.members)
         if voting.founds:
             self.started.start(step, voting.initiator, voting.members)
         self._set_timer(step, "vote", None)

@@ -176,6 +176,7 @@ class Here(Packet, frozen=True, tag="total.here"):
     bound_with: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)] = ()
     of: Annotated[int, Meta(ge=0)] = 0  # how many nodes expect that number
     lost: bool = False  # it does not know whether it was in the group
+    delays: bool = False  # it is in the group, and takes in the receiver later: it came and went
 
 
 class FoundingRecord(Packet, frozen=True, tag="total.founding"):
