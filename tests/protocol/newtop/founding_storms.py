@@ -36,6 +36,7 @@ NAMES = "n1 n2 n3 n4 n5"
 class Founding(NamedTuple):
     begun: list[str]  # formations that founded the group, as far as anybody began one
     apart: bool  # members that live are not in one view in the end
+    invited: dict[str, int]  # by founding, begun or not: how many
 
 
 def founding(
@@ -44,7 +45,10 @@ def founding(
     deaths: bool = False,
     rounds: int = 50,
     restarts: bool = False,
+    losses: bool = False,
 ) -> Founding:
+    """`restarts`: members that are in no group yet restart with their folders. `losses`: any
+    restart without, and others know their names."""
     draw = Random(seed)
     stage = open_stage(expecting(3, NAMES), family)
     names = NAMES.split()
@@ -69,6 +73,8 @@ def founding(
             name = draw.choice(names)
             if view_of(stage, name) == ("", ""):  # else it founds it again as one that was in it
                 restart(stage, name)
+        elif chance < 0.15 and losses:
+            restart(stage, draw.choice(names), lost=True)
         elif chance < 0.35:
             _provide(stage)
             living = [name for name in names if stage.actors[name].alive and stage.timers(name)]
@@ -81,7 +87,7 @@ def founding(
     run(stage, rounds)
     living = [name for name in names if stage.actors[name].alive]
     together = {view_of(stage, name) for name in living}
-    return Founding(foundings(stage), len(together) > 1)
+    return Founding(foundings(stage), len(together) > 1, invited_to(stage))
 
 
 def restart(stage: Stage, name: str, *, lost: bool = False, **rule: int) -> None:
@@ -114,12 +120,16 @@ def _provide(stage: Stage) -> None:
             stage.provide(name, b"")
 
 
-def foundings(stage: Stage) -> list[str]:
-    invited = {
-        what.packet.formation: None
+def invited_to(stage: Stage) -> dict[str, int]:
+    return {
+        what.packet.formation: len(what.packet.members)
         for _, what in stage.log
         if isinstance(what, Posted) and isinstance(what.packet, Invite) and what.packet.founds
     }
+
+
+def foundings(stage: Stage) -> list[str]:
+    invited = invited_to(stage)
     begun = {what.formation for _, what in stage.log if isinstance(what, View)}
     return [formation for formation in invited if formation in begun]
 
