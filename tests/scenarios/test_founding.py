@@ -254,3 +254,24 @@ def test_three_nodes_found_the_group_although_they_lost_their_folders(
 def delivered_after(run: Simulated, name: str, seconds: int) -> int:
     rows = [row for row in run.trace.rows if row.kind == "deliver" and row.process == name]
     return sum(row.at > seconds * SECOND for row in rows)
+
+
+INITIATOR_LOST = """
+of = 15
+[[fault]]
+at = "11ms"
+kind = "restart"
+nodes = ["n1"]
+for = "300ms"
+disk = "lost"
+"""
+
+
+def test_fourteen_wait_for_an_initiator_that_lost_its_folder_and_not_for_ever(
+    tmp_path: Path,
+) -> None:
+    """n1 has invited the others; the first view would come at 33 ms."""
+    run = play(tmp_path, 1, "total", 15, 15, INITIATOR_LOST)
+    first = dict(reversed(views_after(run, 0)))
+    assert len(first) == 15
+    assert {len(members.split()) for members in first.values()} == {15}
