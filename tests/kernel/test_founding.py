@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import entry_of, founders_of, remembered, suffices
+from ordercast.kernel.founding import entry_of, founders_of, lacking, remembered, suffices
 from ordercast.types import Joined, Left, NodeId, View
 
 NAMES = tuple(f"n{number}" for number in range(1, 8))
@@ -29,10 +29,48 @@ def test_a_node_that_was_there_with_others_founds_only_with_a_majority_of_them()
     assert suffices(entry, ("n1", "n3"))
 
 
-def test_a_node_whose_name_was_known_never_founds() -> None:
-    for seeds in (False, True):
-        entry = entry_of("n1", seeds=seeds, founder="n1", expect=1, reborn=True)
+def test_a_node_whose_name_was_known_never_founds_alone() -> None:
+    for rule in ({"founder": "n1"}, {"expect": 1}, {}):
+        entry = entry_of("n1", seeds=False, reborn=True, **rule)  # type: ignore[arg-type]
+        assert entry.lost
         assert not suffices(entry, NAMES)
+        assert "delete their data folders" in lacking(entry, NAMES)
+    assert not entry_of("n1", seeds=True, reborn=True).lost, "it would not found anyway"
+    assert not entry_of("n1", seeds=True, founder="n2", reborn=True).lost
+
+
+def test_nodes_that_lost_their_folders_count_if_nobody_can_have_founded_the_group() -> None:
+    three = entry_of("n1", seeds=True, expect=3, of=3, reborn=True)
+    assert suffices(three, ("n1", "n2", "n3"), ("n1", "n2")), "n3 would have been in it"
+    assert suffices(three, ("n1", "n2", "n3"), ("n1", "n2", "n3")), "there are no others"
+    assert not suffices(three, ("n1", "n2"), ("n1",))
+    five = entry_of("n1", seeds=True, expect=3, reborn=True)
+    assert not suffices(five, ("n1", "n2", "n3"), ("n1",)), "n1, n4 and n5 may be in it"
+    assert suffices(five, ("n1", "n2", "n3", "n4"), ("n1",))
+    why = lacking(five, ("n1", "n2", "n3"), ("n1",))
+    assert "n1 lost the data folder" in why
+    assert "takes 3 nodes that did not lose theirs, or all 5" in why
+    assert "of=..." in why
+    assert "of=..." not in lacking(three, ("n1", "n2", "n3"), ("n1",))
+
+
+@given(st.data())
+def test_no_second_group_whoever_lost_its_folder(data: st.DataObject) -> None:
+    """Some founded the group, and some lost their folders since: a second one is founded only by
+    all that expect the number, none of which is in the first."""
+    count = data.draw(st.integers(1, len(NAMES)))
+    nodes = NAMES[:count]
+    expect = data.draw(st.integers(count // 2 + 1, count))
+    founders = data.draw(st.sets(st.sampled_from(nodes), min_size=expect))
+    lost = data.draw(st.sets(st.sampled_from(nodes)))
+    waiting = sorted(lost | (set(nodes) - founders))  # who has its folder is in the group
+    some = [name for name in waiting if data.draw(st.booleans())]
+    of = data.draw(st.sampled_from((0, count)))
+    entries = [
+        entry_of(name, seeds=True, expect=expect, of=of, reborn=name in lost) for name in some
+    ]
+    may = bool(some) and all(suffices(entry, some, lost & set(some)) for entry in entries)
+    assert not may or expect == 1 or set(some) == set(nodes)
 
 
 def test_a_named_founder_founds_and_nobody_else_does() -> None:

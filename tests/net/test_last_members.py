@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
-from tests.net.nodes import Cluster, kill, live, place_of, until
+from tests.net.nodes import GENEROUS, Cluster, kill, live, place_of, until
 from tests.net.test_open import OPEN, enter, found
 
 from ordercast.errors import DiskError, UsageError
 from ordercast.kernel.family import Level
-from ordercast.kernel.step import Step
+from ordercast.kernel.step import Heard, Step
+from ordercast.net import last_members
 from ordercast.net.last_members import MOST_NAMES, LastMembers
 from ordercast.net.node import NodeState
+from ordercast.testing.stage import Stage
 from ordercast.types import Joined, NodeId, View
 
 
@@ -68,52 +69,72 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         members.note("orders", ["n1"])
 
 
+def break_disk(folder: Path) -> None:
+    """Something else is in the place of the file that is written first."""
+    (folder / "groups.tmp").unlink(missing_ok=True)
+    (folder / "groups.tmp").mkdir()
+
+
+def mend_disk(folder: Path) -> None:
+    (folder / "groups.tmp").rmdir()
+
+
 def test_what_cannot_be_written_is_not_dropped(tmp_path: Path) -> None:
     members = LastMembers(tmp_path, failing)
     members.note("orders", ["n1", "n2"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(members, "_write", full)
-        with pytest.raises(DiskError):
-            members.drop("n2")
-        with pytest.raises(DiskError):
-            members.forget()
+    break_disk(tmp_path)
+    with pytest.raises(DiskError):
+        members.drop("n2")
+    with pytest.raises(DiskError):
+        members.forget()
+    mend_disk(tmp_path)
     assert members.of("orders") == ("n1", "n2")
     assert members.drop("n2") == ["orders"]
     assert LastMembers(tmp_path, failing).of("orders") == ("n1",)
 
 
-def told(members: LastMembers, *news: object) -> None:
-    """One step of a machine says this."""
-    step = Step(0)
-    step.outputs.extend(news)  # type: ignore[arg-type]
-    members._observe(SimpleNamespace(), step, None)  # type: ignore[arg-type]
+def told(stage: Stage, *news: Heard) -> None:
+    """One step of the machine of n1 says this."""
+
+    def say(step: Step) -> None:
+        for item in news:
+            step.notify(item)
+
+    stage.act("n1", say)
 
 
-def test_of_a_large_group_without_views_members_are_written_together(tmp_path: Path) -> None:
+def durable(folder: Path) -> tuple[str, ...]:
+    """What another incarnation would find."""
+    return LastMembers(folder, failing).of("orders")
+
+
+def test_of_a_large_group_without_views_members_are_written_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thousand nodes that start at once would wait for their disks for minutes."""
 
     async def story() -> None:
-        members, file = LastMembers(tmp_path, failing), tmp_path / "groups"
-        members.watch("orders", SimpleNamespace())  # type: ignore[arg-type]
-        writes = []
-        write = members._write
-        members._write = lambda: (writes.append(None), write())[1]  # type: ignore[method-assign]
-        told(members, *(Joined("orders", NodeId(f"n{number}")) for number in range(1, 4)))
-        assert len(writes) == 1, "they came in one step"
+        stage, members = Stage.of("fifo", "n1"), LastMembers(tmp_path, failing)
+        members.watch("orders", stage.actors["n1"].host)
+        told(stage, *(Joined("orders", NodeId(f"n{number}")) for number in range(1, 4)))
+        assert durable(tmp_path) == ("n1", "n2", "n3")
         for number in range(4, 9):
-            told(members, Joined("orders", NodeId(f"n{number}")))
-        assert len(writes) == 6, "each at once, of few"
+            told(stage, Joined("orders", NodeId(f"n{number}")))
+            assert len(durable(tmp_path)) == number, "each at once, of few"
         for number in range(10, 60):
-            told(members, Joined("orders", NodeId(f"n{number}")))
-        assert len(writes) == 6
+            told(stage, Joined("orders", NodeId(f"n{number}")))
         assert len(members.of("orders")) == 58
-        assert len(LastMembers(tmp_path, failing).of("orders")) == 8
-        assert members._writing is not None
+        assert len(durable(tmp_path)) == 8
         members.close()
-        assert LastMembers(tmp_path, failing).of("orders") == members.of("orders")
-        file.unlink()
-        told(members, View("orders", 1, (NodeId("n1"), NodeId("n2"))))
-        assert LastMembers(tmp_path, failing).of("orders") == ("n1", "n2"), "a view at once"
+        assert durable(tmp_path) == members.of("orders")
+        told(stage, View("orders", 1, (NodeId("n1"), NodeId("n2"))))
+        assert durable(tmp_path) == ("n1", "n2"), "a view at once"
+        monkeypatch.setattr(last_members, "FEW_NAMES", 2)
+        monkeypatch.setattr(last_members, "GATHERING_SECONDS", 0)
+        told(stage, Joined("orders", NodeId("n3")))
+        assert durable(tmp_path) == ("n1", "n2")
+        async with asyncio.timeout(GENEROUS):
+            await until(lambda: durable(tmp_path) == ("n1", "n2", "n3"))
 
     asyncio.run(story())
 
@@ -121,21 +142,16 @@ def test_of_a_large_group_without_views_members_are_written_together(tmp_path: P
 # --- in a node ---------------------------------------------------------------------------------
 
 
-def full() -> NoReturn:
-    raise DiskError("the disk is full")
-
-
 async def let_nobody_in(cluster: Cluster, level: Level) -> None:
     """As if it was killed then: its folder says that it was alone, and nobody knows better."""
     n1, first = await found(cluster, level)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(n1._last_members, "_write", full)
-        _, second = await enter(cluster, "n2", n1, level)
-        await until(lambda: not first.is_open)
-        assert isinstance(first.ended, DiskError)
+    break_disk(cluster.folder / "n1")
+    _, second = await enter(cluster, "n2", n1, level)
+    await until(lambda: not first.is_open)
+    assert isinstance(first.ended, DiskError)
     assert LastMembers(cluster.folder / "n1", failing).of("orders") == ("n1",)
     assert n1.state is NodeState.BROKEN
-    assert "n1 stops: the disk is full" in cluster.log.text
+    assert "groups cannot be written: Is a directory" in cluster.log.text
     assert "broke" not in cluster.log.text, "it is no bug of a machine"
     with pytest.raises(TimeoutError):
         await second.ready(timeout=1)
@@ -156,10 +172,9 @@ async def test_a_member_of_an_ordered_group_that_cannot_remember_another_stops(
     n1, first = await found(cluster, OPEN["total"])
     other = n1.join("prices", OPEN["fifo"])
     await other.ready()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(n1._last_members, "_write", full)
-        _, second = await enter(cluster, "n2", n1, OPEN["total"])
-        await until(lambda: not first.is_open and not other.is_open)
+    break_disk(cluster.folder / "n1")
+    _, second = await enter(cluster, "n2", n1, OPEN["total"])
+    await until(lambda: not first.is_open and not other.is_open)
     assert isinstance(first.ended, DiskError)
     assert isinstance(other.ended, DiskError)
     assert n1.state is NodeState.BROKEN

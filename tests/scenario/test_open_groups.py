@@ -30,7 +30,13 @@ def assert_told(text: str, what: str, families: Mapping[str, Family]) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"expect": 2}, {"founder": "n3"}, {"anchors": ["n1", "n2"], "expect": 2}],
+    [
+        {},
+        {"expect": 2},
+        {"expect": 2, "of": 3},
+        {"founder": "n3"},
+        {"anchors": ["n1", "n2"], "expect": 2},
+    ],
 )
 def test_an_open_group_has_anchors_and_a_founder_or_a_number_that_is_expected(
     more: dict[str, Any],
@@ -59,6 +65,15 @@ NOT_OPEN = [
     (
         'open = true\nanchors = ["n1"]\nexpect = 3 # here',
         "expect is 3, but 2 run the group",
+    ),
+    ("of = 2 # here", "group 'a': of is for open groups: add open = true"),
+    (
+        'open = true\nanchors = ["n1"]\nexpect = 2\nof = 4 # here',
+        "of is 4, and expect 2, which must be more than half of it",
+    ),
+    (
+        'open = true\nanchors = ["n1"]\nof = 2 # here',
+        "of is 2, and expect 0, which must be more than half of it",
     ),
     (
         'open = true\nanchors = ["n1"]\nfounder = "n1"\nexpect = 2 # here',

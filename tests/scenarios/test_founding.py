@@ -267,3 +267,109 @@ def test_in_a_storm_of_restarts_members_begin_again_and_all_deliver(
     text = restarts(seed, processes)
     run = play(tmp_path, seed, "causal", processes, expect, text, seconds=15)
     assert not silent_after(run, 12, processes)
+
+
+# --- nodes without their folders ------------------------------------------------------------------
+
+RESTARTED_FIRST = """
+of = 3
+[[fault]]
+at = "1s"
+kind = "restart"
+nodes = ["n1"]
+for = "200ms"
+disk = "lost"
+[[fault]]
+at = "3s"
+kind = "join"
+nodes = ["n3"]
+group = "orders"
+"""
+ONE_BY_ONE = """
+of = 3
+[[fault]]
+at = "4s"
+kind = "restart"
+nodes = ["n1"]
+for = "200ms"
+disk = "lost"
+[[fault]]
+at = "4205ms"
+kind = "restart"
+nodes = ["n2"]
+for = "200ms"
+disk = "lost"
+[[fault]]
+at = "4210ms"
+kind = "restart"
+nodes = ["n3"]
+for = "200ms"
+disk = "lost"
+"""
+
+
+def last_words(run: Simulated, name: str) -> str:
+    """Why it waits."""
+    return [item.why for item in run.heard[name] if isinstance(item, Waiting)][-1]
+
+
+@pytest.mark.parametrize("family", ["causal", "total"])
+def test_nodes_that_lost_their_folders_say_what_helps(family: str, tmp_path: Path) -> None:
+    """Without `of` five nodes may expect three: n1 may be in the group with two that are away."""
+    text = RESTARTED_FIRST.replace("of = 3", "")
+    run = play(tmp_path, 1, family, 3, 3, text)
+    assert not run.delivered_by("n2")
+    for name in ("n1", "n2"):
+        why = last_words(run, name)
+        assert "n1 lost the data folder, and may have been in the group" in why
+        assert "if fewer than 5 nodes give expect, say how many at each of them (of=...)" in why
+
+
+def is_reborn(run: Simulated, name: str) -> bool:
+    """Whether it took a number that is not drawn, in its last start: others knew its name."""
+    last = [row for row in run.trace.rows if row.kind == "start" and row.process == name][-1]
+    return 0 < last.incarnation < 100
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        *((family, RESTARTED_FIRST) for family in ("fifo", "causal", "total", "atomic")),
+        # Each is back in a causal cluster at once.
+        *((family, ONE_BY_ONE) for family in ("fifo", "total", "sequenced")),
+    ],
+)
+def test_three_nodes_found_the_group_although_they_lost_their_folders(
+    family: str, text: str, tmp_path: Path
+) -> None:
+    """n1 lost it before the group was founded, or all of them one after the other."""
+    for seed in range(1, 4):
+        run = play(tmp_path, seed, family, 3, 3, text)
+        assert is_reborn(run, "n1"), "others knew its name"
+        assert min(delivered_after(run, name, 8) for name in ("n1", "n2", "n3")) > 0, seed
+
+
+def delivered_after(run: Simulated, name: str, seconds: int) -> int:
+    rows = [row for row in run.trace.rows if row.kind == "deliver" and row.process == name]
+    return sum(row.at > seconds * SECOND for row in rows)
+
+
+INITIATOR_LOST = """
+of = 15
+[[fault]]
+at = "11ms"
+kind = "restart"
+nodes = ["n1"]
+for = "300ms"
+disk = "lost"
+"""
+
+
+def test_fourteen_wait_for_an_initiator_that_lost_its_folder_and_not_for_ever(
+    tmp_path: Path,
+) -> None:
+    """n1 has invited the others; the first view would come at 33 ms."""
+    run = play(tmp_path, 1, "total", 15, 15, INITIATOR_LOST)
+    first = dict(reversed(views_after(run, 0)))
+    assert len(first) == 15
+    assert {len(members.split()) for members in first.values()} == {15}

@@ -14,6 +14,8 @@ from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.schema import GroupSettings
 from ordercast.types import Joined, Left, NodeId, View
 
+LOST = FoundingRule(lost=True)
+
 
 class Joiner(Probe):
     """Logs how it may come in, and whom it is told of."""
@@ -114,7 +116,7 @@ def test_a_lost_folder_remembers_nothing_and_who_was_known_never_founds() -> Non
     faults = [fault("restart", 3 * SECOND, "n1", disk="lost"), fault("restart", 5 * SECOND, "n1")]
     stage = stage_of(faults)
     stage.at(SECOND, "n1", view("n1")).at(2 * SECOND, "n1", say("n2", "here", DATAGRAM)).run()
-    assert entries("n1") == [FoundingRule(founds=True), FoundingRule(), FoundingRule()]
+    assert entries("n1") == [FoundingRule(founds=True), LOST, LOST]
     assert known("n1") == [(), ("n2", "n3"), ("n2", "n3")], "they have it as a seed"
 
 
@@ -140,7 +142,7 @@ def test_an_anchor_that_founded_again_abandons_itself_when_it_meets_who_knew_it(
     """Cut off, it could not know better; what it founded ends with its incarnation."""
     stage = founded_while_cut_off()
     stage.run()
-    assert entries("n1") == [FoundingRule(founds=True), FoundingRule(founds=True), FoundingRule()]
+    assert entries("n1") == [FoundingRule(founds=True), FoundingRule(founds=True), LOST]
     assert [row.cause for row in stage.rows_of("crash")] == [None, "abandoned"]
     assert {heard.sender.incarnation for heard in stage.heard} == {
         0,
@@ -154,7 +156,7 @@ def test_it_does_so_after_a_restart_with_its_folder_too() -> None:
     )
     stage.at(2500 * MILLISECOND, "n1", view("n1")).run()
     assert entries("n1")[2] == FoundingRule(founds=True, last=("n1",), asks=True)
-    assert entries("n1")[3] == FoundingRule()
+    assert entries("n1")[3] == LOST
     assert [row.cause for row in stage.rows_of("crash")] == [None, None, "abandoned"]
 
 
@@ -162,7 +164,7 @@ def test_it_is_not_heard_while_it_cannot_be_told() -> None:
     stage = founded_while_cut_off(cut(3 * SECOND, "n2 n3 | n1", 5 * SECOND, "one-way"))
     stage.run()
     assert [heard.at // SECOND for heard in stage.heard if heard.by.name == "n2"] == [1]
-    assert entries("n1")[-1] == FoundingRule(), "at 9 s it is told"
+    assert entries("n1")[-1] == LOST, "at 9 s it is told"
 
 
 def test_a_founder_that_restarts_stays_the_founder_for_who_knew_its_last_incarnation() -> None:

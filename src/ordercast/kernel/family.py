@@ -52,6 +52,9 @@ class FoundingRule(NamedTuple):
     founder: str = ""  # only this name founds
     last: tuple[str, ...] = ()  # the members when this name was last in the group, if it was
     asks: bool = False  # it founds only if nobody whom it reaches within a while is in the group
+    of: int = 0  # how many nodes expect that number; 0: as many as it can be more than half of
+    # Its folder was lost, so it may have been in the group. Otherwise it would found it, or count.
+    lost: bool = False
 
 
 class Plan(NamedTuple):
@@ -85,13 +88,15 @@ def machine_per_group(kind: Callable[[NodeId, Plan, Random], Machine]) -> Build:
     return build
 
 
-def machine_for_all(kind: Callable[[NodeId, tuple[Plan, ...]], Machine]) -> Build:
+def machine_for_all(
+    kind: Callable[[NodeId, tuple[Plan, ...], Sequence[Packet]], Machine],
+) -> Build:
     """Builds one machine for all groups of a process, for families whose groups have one order."""
 
     def build(
         me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
     ) -> list[Machine]:
-        return [kind(me, plans)]
+        return [kind(me, plans, records)]
 
     return build
 

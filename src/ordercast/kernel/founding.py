@@ -5,7 +5,8 @@ The first line that fits decides.
     is in it. The others may have gone on without it, if it was cut off from them: so it asks first.
  2. It was in the group with others: it never founds alone. It joins who is in it, or founds with a
     majority of those others, all there and in no group.
- 3. A peer knew its name, so an earlier incarnation may have been in the group: it never founds.
+ 3. A peer knew its name, so an earlier incarnation may have been in the group: it never founds
+    alone. With others that expect a number it counts as line 5 says.
  4. A founder is named: it founds if that is its own name.
  5. A number is expected: the first by name of so many nodes, all of them in no group, founds.
  6. It has no seeds: it founds.
@@ -16,13 +17,20 @@ entry does not allow it does not count, for it knows of others that may have the
 keep those from founding that may. It joins them afterwards.
 
 What it rests on: folders, which remember line 1 and 2, and an expected number that is more than
-half of the nodes that may start before the group exists. A node that lost its folder and meets
-nobody who knows its name counts once more.
+half of the nodes that give it. A node that lost its folder and meets nobody who knows its name
+counts once more.
+
+Nodes that lost their folders, with a number k that n nodes expect. The group was founded by k of
+the n, if it was at all. A node that has its folder, and was never in the group, was not one of
+them. So if more than n - k such nodes are there, fewer than k are left: nobody has founded the
+group, and those that lost their folders may found it with them. If all n are there and in no group,
+they may found it in any case: nobody is in it, but for members that joined later and expect
+nothing. n is at most 2k - 1, and who says nothing else means that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ordercast.kernel.family import FoundingRule
 from ordercast.types import Joined, Left, View
@@ -33,6 +41,7 @@ def entry_of(
     *,
     seeds: bool,
     expect: int = 0,
+    of: int = 0,
     founder: str = "",
     reborn: bool = False,
     last: tuple[str, ...] = (),
@@ -40,12 +49,22 @@ def entry_of(
     """How `me` may come into the group. Reborn: its folder was lost, and a peer knew its name."""
     if last == (me,):
         return FoundingRule(founds=True, expect=expect, founder=founder, last=last, asks=True)
-    if last or reborn:
-        return FoundingRule(founds=False, expect=0, founder=founder, last=last)
+    if last:
+        return FoundingRule(founder=founder, last=last)
+    first = _first_entry(me, seeds, expect, of, founder)
+    if not reborn:
+        return first
+    if first.founds:
+        return FoundingRule(founder=founder, lost=True)
+    return first._replace(lost=first.expect > 0)
+
+
+def _first_entry(me: str, seeds: bool, expect: int, of: int, founder: str) -> FoundingRule:
+    """Of a node that was never in the group."""
     if founder:
         return FoundingRule(founds=founder == me, founder=founder)
     if expect:
-        return FoundingRule(founds=expect == 1, expect=expect)
+        return FoundingRule(founds=expect == 1, expect=expect, of=of)
     return FoundingRule(founds=not seeds)
 
 
@@ -65,13 +84,49 @@ def remembered(last: tuple[str, ...], news: object) -> tuple[str, ...]:
     return last
 
 
-def suffices(entry: FoundingRule, present: tuple[str, ...]) -> bool:
-    """Whether these names, all there and in no group, may found it; our own is among them."""
+def suffices(entry: FoundingRule, present: Collection[str], lost: Collection[str] = ()) -> bool:
+    """Whether these names, all there and in no group, may found it; our own is among them.
+
+    `lost`: those of them that do not know whether they were in the group.
+    """
     if entry.founds:
         return True
     if len(entry.last) > 1:
         return 2 * len(set(entry.last) & set(present)) > len(entry.last)
-    return 0 < entry.expect <= len(present)
+    if not 0 < entry.expect <= len(present):
+        return False
+    sure = len(set(present) - set(lost))
+    return sure > _most(entry) - entry.expect or len(present) >= _most(entry)
+
+
+def _most(entry: FoundingRule) -> int:
+    """How many nodes there can be that expect the number."""
+    return entry.of or 2 * entry.expect - 1
+
+
+def lacking(entry: FoundingRule, present: Collection[str], lost: Collection[str] = ()) -> str:
+    """Why these do not suffice, and what helps, in a sentence without a group."""
+    if len(entry.last) > 1:
+        return f"founding it again takes more than half of {' '.join(entry.last)}"
+    if entry.expect and len(present) >= entry.expect:
+        most, names = _most(entry), " ".join(sorted(lost))
+        more = f"; if fewer than {most} nodes give expect, say how many at each of them (of=...)"
+        return (
+            f"{names} lost the data folder, and may have been in the group: founding it takes "
+            f"{most - entry.expect + 1} nodes that did not lose theirs, or all {most}"
+            f"{'' if entry.of else more}"
+        )
+    if entry.expect:
+        return f"{entry.expect} are expected, and {len(present)} are there"
+    if entry.lost:
+        return (
+            "this node lost its data folder, and may have been in the group: it does not found it "
+            "again. If nobody is in it any more, stop all nodes that wait for it, delete their "
+            "data folders, and start them"
+        )
+    if entry.founder:
+        return f"{entry.founder} founds it"
+    return "give expect, members or a founder"
 
 
 def founders_of(names: Iterable[str], may: Callable[[str, tuple[str, ...]], bool]) -> set[str]:

@@ -118,6 +118,14 @@ class Acquainted(Input):
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten(Input):
+    """The operator says that the node of this name is in no group, and will not come back."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Form(Input):
     """The application wants the group re-formed, of all members that are there, or of these.
 

@@ -106,3 +106,11 @@ class Blocking(Machine, Protocol):
         `view`: there is no view to send in. `rule`: what we sent in another group has no place in
         the order yet, and what comes now must come after it.
         """
+
+
+@runtime_checkable
+class Remembering(Machine, Protocol):
+    """Machines that may wait for a node until the operator says that it is gone (`Forgotten`)."""
+
+    def remembers(self, group: str, name: str) -> bool:
+        """Whether this one is waited for. Changes nothing."""

@@ -72,6 +72,7 @@ class GroupPlan(_JsonLine, frozen=True):
     open: bool = False  # nobody is told the members: they run the group, and know the anchors
     anchors: list[str] = []
     expect: int = 0
+    of: int = 0
     founder: str = ""
 
 
@@ -209,6 +210,7 @@ class LiveMember:
             level,
             members,
             expect=plan.expect or None,
+            of=plan.of or None,
             founder=plan.founder or None,
         )
         session = self._sessions[name] = Session(group)

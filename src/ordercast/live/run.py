@@ -75,6 +75,7 @@ def _group(scenario: Scenario, number: int) -> GroupPlan:
         open=group.open,
         anchors=group.anchors,
         expect=group.expect,
+        of=group.of,
         founder=group.founder,
     )
     family, options = asked_for(plan)[1]

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ordercast.kernel.family import Plan
+from ordercast.kernel.founding import lacking
 from ordercast.net.contact import Contact
 
 MOST_NAMES = 8
@@ -98,6 +99,9 @@ class Absence:
             where = "; ".join(self._refusals(self._refused_by)) or where
             return Absent((), f"{where}, and this node may not found {plan.group!r} by itself")
         names = tuple(sorted(present)) or tuple(connected)
+        if entry.lost:
+            why = lacking(entry, (self._me, *present), (self._me,))
+            return Absent(names, f"nobody here is in {plan.group!r}: {why}")
         if entry.expect:
             return Absent(names, f"{1 + len(present)} of {entry.expect} expected nodes are there")
         if entry.founder:

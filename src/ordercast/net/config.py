@@ -51,6 +51,7 @@ class GroupRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     options: dict[str, Any] = {}
     members: list[Name] | None = None  # these and no others: the group is closed
     expect: Annotated[int, Meta(ge=1)] | None = None  # an open one is founded by so many nodes
+    of: Annotated[int, Meta(ge=1)] | None = None  # and so many nodes, at most, expect that number
     founder: Name | None = None  # an open one is founded by this node
     may_send: list[Name] | None = None
 

@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from ordercast.errors import DiskError, OrdercastError, PeerError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
-from ordercast.kernel.inputs import Input, Join
-from ordercast.kernel.machine import Machine
+from ordercast.kernel.inputs import Forgotten, Input, Join
+from ordercast.kernel.machine import Machine, Remembering
 from ordercast.kernel.machines import seat_of
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Sent, Timer
@@ -164,6 +164,17 @@ class Driver:
             return True
         seat = self.host.seats.get(group)  # None: this incarnation is over
         return seat is None or self.host.give(seat, given, time.monotonic_ns())
+
+    def forget(self, name: str) -> bool:
+        """The operator knows that this node is gone for good. Whether a machine waits for it."""
+        waiting = [
+            group
+            for group, seat in self.host.seats.items()
+            if isinstance(seat.machine, Remembering) and seat.machine.remembers(group, name)
+        ]
+        for group in waiting:
+            self.give(group, Forgotten(group, name))
+        return bool(waiting)
 
     def after(self, group: str, then: Callable[[], None]) -> None:
         """Calls `then` once all inputs that were given to the group so far have taken effect."""

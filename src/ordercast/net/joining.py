@@ -31,6 +31,7 @@ class Wanted(NamedTuple):
     members: list[str] | None = None  # exactly these: the group is closed
     expect: int | None = None
     founder: str | None = None
+    of: int | None = None  # how many nodes, at most, give `expect`
 
 
 class Remembered(NamedTuple):
@@ -68,6 +69,7 @@ def plan_of(
         rules.members if wanted.members is None else wanted.members,
         rules.expect if wanted.expect is None else wanted.expect,
         rules.founder if wanted.founder is None else wanted.founder,
+        rules.of if wanted.of is None else wanted.of,
     )
     _check_wanted(name, family, wanted)
     if unfit := family.objection(name, options, wanted.members):
@@ -91,12 +93,17 @@ def plan_of(
     if entry is None and not wanted.members:
         terms["members"] = BY_PEERS
     if wanted.expect:
-        terms["expect"] = str(wanted.expect)
+        terms["expect"] = f"{wanted.expect} of {wanted.of}" if wanted.of else str(wanted.expect)
     return JoinPlan(family, plan, terms)
 
 
 def _check_wanted(name: str, family: Family, wanted: Wanted) -> None:
-    members, expect, founder = wanted
+    members, expect, founder, of = wanted
+    if of is not None and (expect is None or not expect <= of < 2 * expect):
+        raise UsageError(
+            f"{name!r}: of says how many nodes give expect, which must be more than half of them: "
+            f"it cannot be {of} with expect={expect}"
+        )
     if expect is None and founder is None:
         return
     what = "expect" if founder is None else "founder"
@@ -127,6 +134,7 @@ def _entry(config: Config, wanted: Wanted, past: Remembered) -> FoundingRule:
         config.name,
         seeds=past.seeds or bool(config.peers),
         expect=wanted.expect or 0,
+        of=wanted.of or 0,
         founder=wanted.founder or "",
         reborn=past.reborn,
         last=past.last,
@@ -154,7 +162,7 @@ def _checked_wanted(name: str, wanted: Wanted) -> Wanted:
         raise UsageError(
             f"{name!r}: members: give at least one name, or leave members out: the group is open"
         )
-    return Wanted(rules.members, rules.expect, rules.founder)
+    return Wanted(rules.members, rules.expect, rules.founder, rules.of)
 
 
 def _converted(given: dict[str, Any], kind: type[T], title: str) -> T:

@@ -351,7 +351,7 @@ class Node:
         if name == self.me.name:
             raise UsageError(f"{name} is this node")
         was_known, groups = self.mesh.forget(name), self._last_members.drop(name)
-        if not (was_known or groups):
+        if not (self.driver.forget(name) or was_known or groups):
             raise UsageError(f"{name} is not known here")
         log.warning("%s forgets %s, as its operator wants", self.me, name)
         joined = [self.groups[group] for group in groups if group in self.groups]
@@ -366,6 +366,7 @@ class Node:
         members: list[str] | None = None,
         *,
         expect: int | None = None,
+        of: int | None = None,
         founder: str | None = None,
         snapshot: Callable[[], bytes] | None = None,
         restore: Callable[[bytes], None] | None = None,
@@ -376,7 +377,7 @@ class Node:
 
         `members` closes the group: exactly these names. In an open group any node of the cluster
         may join at any time. Who begins it must be clear: with `expect` the first view waits until
-        so many nodes are there, which must be more than half of those that may start at first;
+        so many nodes are there: more than half of the nodes that give it, which are `of` at most;
         `founder` names the only node that may found it. With none of these a node without seeds
         founds it, and a node with seeds waits for a member. If a node has only `peers`, and nothing
         is said about members, they are its members.
@@ -397,7 +398,7 @@ class Node:
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         hooks = Hooks(snapshot, restore, vote, read)
-        wanted = Wanted(members, expect, founder)
+        wanted = Wanted(members, expect, founder, of)
         past = Remembered(self._last_members.of(name), self.is_reborn, bool(self._seeds))
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
         machine = self._machines.take(family, plan)

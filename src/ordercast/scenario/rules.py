@@ -177,7 +177,7 @@ def _groups(
 def _open_group(group: GroupSettings, family: Family, where: Where) -> Iterator[Finding]:
     name, anchors = f"group {group.name!r}", set(group.anchors)
     if not group.open:
-        for key in ("anchors", "expect", "founder"):
+        for key in ("anchors", "expect", "of", "founder"):
             if getattr(group, key):
                 yield (*where, key), f"{name}: {key} is for open groups: add open = true"
         return
@@ -197,6 +197,9 @@ def _open_group(group: GroupSettings, family: Family, where: Where) -> Iterator[
     if group.expect > len(group.members):
         what = f"expect is {group.expect}, but {len(group.members)} run the group"
         yield (*where, "expect"), f"{name}: {what}"
+    if group.of and not group.expect <= group.of < 2 * group.expect:
+        what = f"of is {group.of}, and expect {group.expect}, which must be more than half of it"
+        yield (*where, "of"), f"{name}: {what}"
     if group.expect and group.founder:
         yield (*where, "expect"), f"{name} has a founder, so it waits for no number: leave out one"
     if len(anchors) > 1 and family.founded and not group.expect and not group.founder:

@@ -69,6 +69,7 @@ class GroupSettings(Part, frozen=True):
     open: bool = False
     anchors: list[str] = []  # whom all of them know from the beginning
     expect: Annotated[int, Meta(ge=0, le=100_000)] = 0  # founding waits for so many
+    of: Annotated[int, Meta(ge=0, le=100_000)] = 0  # and so many, at most, expect that number
     founder: str = ""  # only this one founds
 
 

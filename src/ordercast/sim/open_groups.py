@@ -30,6 +30,7 @@ class OpenGroups:
             process.name,
             seeds=any(anchor != process.name for anchor in group.anchors),
             expect=group.expect,
+            of=group.of,
             founder=group.founder,
             reborn=process.disk.reborn,
             last=process.disk.members.get(plan.group, ()),

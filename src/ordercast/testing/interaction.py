@@ -305,7 +305,7 @@ def _values(arguments: Sequence[str]) -> dict[str, Any]:
     }
 
 
-@command("open", "FAMILY NAME... [seed=NAME] [founder=NAME] [expect=COUNT] [option=value]")
+@command("open", "FAMILY NAME... [seed=NAME] [founder=NAME] [expect=N] [of=N] [option=value]")
 def _open(play: Play, name: str, *arguments: str) -> None:
     """An open group that these may enter. All but the seed have one, and the seed founds it."""
     if play.started is not None:
@@ -313,7 +313,7 @@ def _open(play: Play, name: str, *arguments: str) -> None:
     if name not in play.families:
         raise Unfit(unknown_word("family", name, play.families))
     given = _values(arguments)
-    rule = {word: given.pop(word) for word in ("founder", "expect") if word in given}
+    rule = {word: given.pop(word) for word in ("founder", "expect", "of") if word in given}
     seed = given.pop("seed", "")
     members = [word for word in arguments if "=" not in word]
     entries = {member: entry_of(member, seeds=member != seed, **rule) for member in members}

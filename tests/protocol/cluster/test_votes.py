@@ -51,6 +51,31 @@ def test_the_first_by_name_of_so_many_begins() -> None:
     assert founders(n1, n2, n3) == ["n1"]
 
 
+@pytest.mark.parametrize("lost", ["n1", "n3", "n1 n2", "n1 n2 n3"])
+def test_nodes_that_lost_their_folders_begin_with_all_that_expect_the_number(lost: str) -> None:
+    rules = {
+        name: FoundingRule(expect=3, of=3, lost=name in lost.split()) for name in ("n1", "n2", "n3")
+    }
+    n1, n2, n3 = (
+        Votes(NodeId(name), rule, PATIENCE, Election(NodeId(name), 3))
+        for name, rule in rules.items()
+    )
+    meet(n2, n3)
+    assert founders(n1, n2, n3) == []
+    meet(n3, n2, n1)
+    assert founders(n1, n2, n3) == ["n1"]
+
+
+def test_one_that_lost_its_folder_does_not_count_where_others_may_have_the_cluster() -> None:
+    lost = Votes(NodeId("n1"), FoundingRule(expect=3, lost=True), PATIENCE, Election(NodeId("n1")))
+    n2, n3, n4 = votes("n2"), votes("n3"), votes("n4")
+    meet(lost, n2, n3)
+    assert founders(lost, n2, n3) == []
+    assert "n1 lost the data folder" in n2.waits_for()[1]
+    meet(lost, n2, n3, n4)
+    assert len(founders(lost, n2, n3, n4)) == 1
+
+
 def test_who_favours_one_favours_no_other_until_that_one_does() -> None:
     n1, n2, n3, n4 = votes("n1"), votes("n2"), votes("n3"), votes("n4")
     meet(n2, n3, n4, rounds=EARLY)

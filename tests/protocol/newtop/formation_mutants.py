@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ordercast.kernel.family import Build, Family, Plan, machine_for_all
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Agreed
@@ -92,8 +95,8 @@ MUTANTS: dict[str, type[Transitions]] = {
 def moving_by(kind: type[Transitions]) -> Build:
     """Builds members that move from formation to formation like this."""
 
-    def mutated(me: NodeId, plans: tuple[Plan, ...]) -> NewtopMember:
-        member = NewtopMember(me, plans)
+    def mutated(me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet]) -> NewtopMember:
+        member = NewtopMember(me, plans, records)
         member.transitions.__class__ = kind
         return member
 

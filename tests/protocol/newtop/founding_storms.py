@@ -5,6 +5,7 @@ Five members expect three: there must never be two foundings, whatever arrives w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -13,9 +14,13 @@ from tests.protocol.newtop.forming_table import part, run, view_of
 from tests.protocol.newtop.open_table import expecting, open_stage
 
 from ordercast.kernel.family import Build, Family, FoundingRule, Plan, machine_for_all
+from ordercast.kernel.founding import entry_of, remembered
+from ordercast.kernel.machine import Machine
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Entering
+from ordercast.protocol.newtop.bond import FREE
 from ordercast.protocol.newtop.entrance import Demand, Entrance
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.member import NewtopMember
@@ -23,7 +28,7 @@ from ordercast.protocol.newtop.packets import Invite, Vote
 from ordercast.protocol.newtop.transitions import Transitions
 from ordercast.testing.actor import Posted
 from ordercast.testing.stage import Stage
-from ordercast.types import StateWanted, View
+from ordercast.types import NodeId, StateWanted, View
 
 NAMES = "n1 n2 n3 n4 n5"
 
@@ -31,11 +36,19 @@ NAMES = "n1 n2 n3 n4 n5"
 class Founding(NamedTuple):
     begun: list[str]  # formations that founded the group, as far as anybody began one
     apart: bool  # members that live are not in one view in the end
+    invited: dict[str, int]  # by founding, begun or not: how many
 
 
 def founding(
-    seed: int, family: Family = FAMILY, deaths: bool = False, rounds: int = 50
+    seed: int,
+    family: Family = FAMILY,
+    deaths: bool = False,
+    rounds: int = 50,
+    restarts: bool = False,
+    losses: bool = False,
 ) -> Founding:
+    """`restarts`: members that are in no group yet restart with their folders. `losses`: any
+    restart without, and others know their names."""
     draw = Random(seed)
     stage = open_stage(expecting(3, NAMES), family)
     names = NAMES.split()
@@ -56,6 +69,12 @@ def founding(
             name = draw.choice(names)
             if stage.actors[name].alive:
                 stage.crash(name)
+        elif chance < 0.16 and restarts:
+            name = draw.choice(names)
+            if view_of(stage, name) == ("", ""):  # else it founds it again as one that was in it
+                restart(stage, name)
+        elif chance < 0.15 and losses:
+            restart(stage, draw.choice(names), lost=True)
         elif chance < 0.35:
             _provide(stage)
             living = [name for name in names if stage.actors[name].alive and stage.timers(name)]
@@ -68,7 +87,22 @@ def founding(
     run(stage, rounds)
     living = [name for name in names if stage.actors[name].alive]
     together = {view_of(stage, name) for name in living}
-    return Founding(foundings(stage), len(together) > 1)
+    return Founding(foundings(stage), len(together) > 1, invited_to(stage))
+
+
+def restart(stage: Stage, name: str, *, lost: bool = False, **rule: int) -> None:
+    """With its folder, which remembers its last view, or without."""
+    if stage.actors[name].alive:
+        stage.crash(name)
+    if lost:
+        stage.actors[name].disk.erase()
+    views = [what for who, what in stage.log if who.name == name and isinstance(what, View)]
+    last = () if lost or not views else remembered((), views[-1])
+    entry = entry_of(name, seeds=True, **{"expect": 3, **rule}, reborn=lost, last=last)
+    stage.plans = tuple(
+        plan._replace(entry=entry) if plan.members == (name,) else plan for plan in stage.plans
+    )
+    stage.enter(name, *(other for other in NAMES.split() if other != name))
 
 
 def _deliver_some(stage: Stage, draw: Random) -> None:
@@ -86,12 +120,16 @@ def _provide(stage: Stage) -> None:
             stage.provide(name, b"")
 
 
-def foundings(stage: Stage) -> list[str]:
-    invited = {
-        what.packet.formation: None
+def invited_to(stage: Stage) -> dict[str, int]:
+    return {
+        what.packet.formation: len(what.packet.members)
         for _, what in stage.log
         if isinstance(what, Posted) and isinstance(what.packet, Invite) and what.packet.founds
     }
+
+
+def foundings(stage: Stage) -> list[str]:
+    invited = invited_to(stage)
     begun = {what.formation for _, what in stage.log if isinstance(what, View)}
     return [formation for formation in invited if formation in begun]
 
@@ -101,7 +139,7 @@ def foundings(stage: Stage) -> list[str]:
 
 def cut_before_the_last_vote(family: Family = FAMILY) -> Stage:
     """n1 and n2 have all votes, and n3 lacks that of n1. Then n3 meets two others."""
-    stage = _three_of_five(family)
+    stage = three_of_five(family)
     for _ in range(200):
         if any(isinstance(one.packet, Vote) for one in stage.underway("n1", "n3")):
             return _divided(stage)
@@ -111,13 +149,13 @@ def cut_before_the_last_vote(family: Family = FAMILY) -> Stage:
 
 def cut_before_the_state(family: Family = FAMILY) -> Stage:
     """All three have started, and n3 does not get the state. Then it meets two others."""
-    stage = _three_of_five(family)
+    stage = three_of_five(family)
     stage.settle()
     assert any(isinstance(what, StateWanted) for _, what in stage.log)
     return _divided(stage)
 
 
-def _three_of_five(family: Family) -> Stage:
+def three_of_five(family: Family) -> Stage:
     stage = open_stage(expecting(3, NAMES), family)
     for name in ("n3", "n2", "n1"):
         stage.enter(name, *(other for other in ("n1", "n2", "n3") if other != name))
@@ -141,7 +179,7 @@ class Consents(Entrance):
 
     @property
     def _demand(self) -> Demand:
-        return Demand(FoundingRule(expect=2), "")
+        return Demand(FoundingRule(expect=2), FREE)
 
 
 class FoundsWithAnybody(NewtopMember):
@@ -167,8 +205,15 @@ class Forgets(Transitions):
     def advance(self, step: Step) -> bool:
         moved = super().advance(step)
         for named in self._named.values():
-            named.gathering._entrance.bound_to = ""
+            named.started.bond = FREE
         return moved
+
+
+def has_no_disk(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
+) -> list[Machine]:
+    """Builds members that do not remember foundings over a restart."""
+    return FAMILY.build(me, plans, chance, ())
 
 
 MUTANTS: dict[str, Build] = {

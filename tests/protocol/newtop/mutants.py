@@ -23,8 +23,8 @@ class LooksAtOneGroup(NewtopMember):
 
     breaks = "total"
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         self.order = _Greatest(self.joined)
         for epoch in self.joined.values():
             epoch.order = self.order
@@ -45,8 +45,8 @@ class BreaksTiesByArrival(NewtopMember):
 
     breaks = "total"
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         self.order.queue = _AsTheyCame()
 
 
@@ -64,8 +64,8 @@ class AsksNobody(NewtopMember):
 
     breaks = "virtual-synchrony"
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         for epoch in self.joined.values():
             epoch.agreement.suspicions = _Lone(tuple(epoch.agreement.suspicions.last_heard))
 
@@ -83,8 +83,8 @@ class CountsItsViews(NewtopMember):
 
     breaks = "view-agreement"
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         for epoch in self.joined.values():
             epoch.views = _Counted(epoch.name, me, epoch.views.members)
 
@@ -99,8 +99,8 @@ class EverybodyOrders(NewtopMember):
 
     breaks = "total-in-view"
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         for epoch in self.joined.values():
             if isinstance(epoch.placement, BySequencer):
                 epoch.placement.sequencer = me
@@ -120,8 +120,8 @@ class ConfirmsForAll(NewtopMember):
 
     breaks = "virtual-synchrony"
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         for epoch in self.joined.values():
             if isinstance(epoch.placement, Unordered):
                 epoch.placement.__class__ = _Hasty
@@ -141,8 +141,8 @@ class WaitsForTheDead(NewtopMember):
 
     breaks = "completeness"
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         for epoch in self.joined.values():
             if isinstance(epoch.placement, Unordered):
                 epoch.placement.__class__ = _Separate

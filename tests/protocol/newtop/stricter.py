@@ -6,7 +6,10 @@ fails, deliver in one order. None of them gives that, and all are slower than no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ordercast.kernel.family import Family, Plan, machine_for_all
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import SEQUENCED
 from ordercast.protocol.newtop.agreement import Agreement
@@ -82,8 +85,8 @@ class _NotesReports(Agreement):
 def by_rule(rule: type[BySequencer]) -> Family:
     """The family with this rule in its groups with a sequencer."""
 
-    def strict(me: NodeId, plans: tuple[Plan, ...]) -> NewtopMember:
-        member = NewtopMember(me, plans)
+    def strict(me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet]) -> NewtopMember:
+        member = NewtopMember(me, plans, records)
         for epoch in member.joined.values():
             if isinstance(epoch.placement, BySequencer):
                 epoch.placement.__class__ = rule

@@ -8,6 +8,7 @@ bundle can leave open for a moment is left open all the time, and the laws still
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,8 +35,8 @@ MOST = 4  # packets in a bundle
 class Postpones(NewtopMember):
     """Drains before every other input, and when a few packets have come."""
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
-        super().__init__(me, plans)
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+        super().__init__(me, plans, records)
         self.taken = 0
         self.together = 0  # the most so far
 
@@ -74,8 +75,8 @@ class Postpones(NewtopMember):
 built: list[Postpones] = []
 
 
-def postpones(me: NodeId, plans: tuple[Plan, ...]) -> Postpones:
-    built.append(Postpones(me, plans))
+def postpones(me: NodeId, plans: tuple[Plan, ...], records: Any) -> Postpones:
+    built.append(Postpones(me, plans, records))
     return built[-1]
 
 

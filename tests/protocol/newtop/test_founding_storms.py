@@ -32,6 +32,24 @@ def test_nor_is_it_founded_twice_if_members_die(first: int) -> None:
         assert len(found.begun) <= 1, f"seed {seed}: {found}"
 
 
+@pytest.mark.parametrize("first", range(2001, 2021, CHUNK))
+def test_nor_if_members_restart_with_their_folders(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        found = founding(seed, restarts=True)
+        assert len(found.begun) <= 1, f"seed {seed}: {found}"
+
+
+@pytest.mark.parametrize("first", range(3001, 3021, CHUNK))
+def test_members_that_lost_their_folders_found_a_second_group_only_if_all_are_there(
+    first: int,
+) -> None:
+    """All five that expect three: nobody is left that could be in the first one."""
+    for seed in range(first, first + CHUNK):
+        found = founding(seed, losses=True)
+        sizes = [found.invited[formation] for formation in found.begun]
+        assert sizes[1:] == [5] * len(sizes[1:]), f"seed {seed}: {found}"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(10_001, 12_001, 50))
 def test_two_thousand_foundings(first: int) -> None:

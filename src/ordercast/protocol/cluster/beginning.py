@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from ordercast.kernel.family import FoundingRule
+from ordercast.kernel.founding import founders_of, lacking, suffices
 from ordercast.protocol.cluster.choosing import Election
 from ordercast.protocol.cluster.packets import MOST_JOINING, Ask, Promise
 from ordercast.types import NodeId
@@ -165,7 +166,9 @@ class _Newcomer(NamedTuple):
 
     node: NodeId
     favours: NodeId | None
-    expect: int  # with how many it would found the group
+    entry: (
+        FoundingRule  # with how many it would found the group, and whether it may have been in it
+    )
     promise: Promise | None
     at: int  # round of ours
 
@@ -190,7 +193,8 @@ class Votes:
         if known is not None and known.node.incarnation > sender.incarnation:
             self._newcomers[sender.name] = known
             return
-        newcomer = _Newcomer(sender, ask.favours, ask.expect, ask.promise, self._now)
+        entry = FoundingRule(expect=ask.expect, of=ask.of, lost=ask.lost)
+        newcomer = _Newcomer(sender, ask.favours, entry, ask.promise, self._now)
         self._newcomers[sender.name] = newcomer
         if len(self._newcomers) > MOST_NEWCOMERS:
             del self._newcomers[next(iter(self._newcomers))]
@@ -213,7 +217,7 @@ class Votes:
 
     def _is_alike(self, other: _Newcomer) -> bool:
         """Whether it may found the group with us."""
-        return other.favours is not None and other.expect == self._entry.expect
+        return other.favours is not None and other.entry.expect == self._entry.expect
 
     def round(self) -> None:
         self._now += 1
@@ -241,14 +245,20 @@ class Votes:
         return {name: one.promise for name, one in them if one.promise is not None}
 
     def _is_enough(self, others: list[str]) -> bool:
-        alike = sum(self._is_alike(self._newcomers[name]) for name in others)
-        return 0 < self._entry.expect <= 1 + alike
+        them = (self._newcomers[name] for name in others)
+        entries = {one.node.name: one.entry for one in them if self._is_alike(one)}
+        entries[self._me.name] = self._entry
+        lost = [name for name, entry in entries.items() if entry.lost]
+        return self._me.name in founders_of(
+            entries, lambda one, some: suffices(entries[one], some, lost)
+        )
 
     def may_begin(self) -> bool:
         return self._entry.founds or self._choice.is_ours(self._promises(), self._is_enough)
 
     def question(self, group: str, state: bool) -> Ask:
-        return Ask(group, state, (), self.favours, self._entry.expect, (), self._choice.promise)
+        promise, entry = self._choice.promise, self._entry
+        return Ask(group, state, (), self.favours, entry.expect, (), promise, entry.of, entry.lost)
 
     def favourite(self) -> tuple[str, ...]:
         if self.favours is None:
@@ -267,8 +277,15 @@ class Votes:
             silent = "" if chosen in self._newcomers else ", and does not answer"
             return (chosen,), f"{chosen} was chosen to begin the group{silent}"
         if entry.expect:
-            equal = 1 + sum(self._is_alike(one) for one in self._newcomers.values())
-            return here, f"{equal} of {entry.expect} nodes that begin the group are here"
+            equal = [one for one in self._newcomers.values() if self._is_alike(one)]
+            names = [self._me.name, *(one.node.name for one in equal)]
+            lost = [one.node.name for one in equal if one.entry.lost]
+            lost += [self._me.name] if entry.lost else []
+            if len(names) >= entry.expect and not suffices(entry, names, lost):
+                return here, f"nobody here is in the group: {lacking(entry, names, lost)}"
+            return here, f"{len(names)} of {entry.expect} nodes that begin the group are here"
+        if entry.lost:
+            return here, f"nobody here is in the group: {lacking(entry, here)}"
         if entry.founder:
             return (entry.founder,), f"{entry.founder} founds the group, and does not answer"
         if here:

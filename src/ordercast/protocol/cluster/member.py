@@ -234,7 +234,8 @@ class GossipMember(Spreader[Rumour]):
         # Others that must be there before we are in.
         self._others_needed = 0
         if plan.entry is not None and not plan.entry.founds:
-            self._others_needed = max(1, plan.entry.expect - 1)
+            expect = 0 if plan.entry.lost else plan.entry.expect  # it may have been in it before
+            self._others_needed = max(1, expect - 1)
 
     def start(self, step: Step) -> None:
         super().start(step)

@@ -224,6 +224,8 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
     expect: Count = 0
     last: Annotated[tuple[Name, ...], Meta(max_length=MOST_LAST)] = ()
     promise: Promise | None = None
+    of: Count = 0  # how many nodes expect that number
+    lost: bool = False  # it does not know whether it was in the cluster
 
 
 class Welcome(Packet, frozen=True, tag="causal.welcome"):

@@ -2,9 +2,10 @@
 
 Rules.
  1. A member that may found the group (`kernel/founding.py`) has a view as soon as those are present
-    that founding takes, none of which has one. If it was in the group before, alone, it asks for
-    the suspicion limit whether others are in it now. Views are opinions here, so two foundings do
-    no harm: the groups merge when their members meet.
+    that founding takes, none of which has one. If it was in the group before, alone, or lost its
+    folder and may have been, it asks for the suspicion limit whether others are in it now. Views
+    are opinions here, so two foundings do no harm: the groups merge when their members meet. So one
+    that lost its folder counts like any other where a number is expected.
  2. Any other member waits until a member that has a view has welcomed it, that is, names it in its
     roster; and until all members that this one names are present and their streams have begun, or
     the suspicion limit is over. So a member that has a view misses nothing of the members in it;
@@ -16,7 +17,7 @@ What it does not do: send anything, or remember anything about peers.
 from __future__ import annotations
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import suffices
+from ordercast.kernel.founding import lacking, suffices
 from ordercast.protocol.fifo.peers import PRESENT, Peer, Peers, Standing
 from ordercast.types import NodeId, Waiting
 
@@ -31,7 +32,7 @@ class FirstView:
         self.group = group
         self.entry = entry
         self.since = 0  # when we began to wait, on our own clock
-        self.ticks_to_ask = ticks if entry.asks else 0
+        self.ticks_to_ask = ticks if entry.asks or entry.lost else 0
         self._shown: tuple[tuple[str, ...], str] | None = None  # what the application was shown
         self._shown_for = 0  # own heartbeats
 
@@ -96,9 +97,8 @@ class FirstView:
         if awaited:
             return tuple(awaited[:NAMES_SHOWN]), f"members of {group} that have not answered yet"
         if self.ticks_to_ask:
-            return known[:NAMES_SHOWN], (
-                f"it was the only member of {group}, and asks whether others are in it"
-            )
+            was = "lost its data folder" if entry.lost else f"was the only member of {group}"
+            return known[:NAMES_SHOWN], f"it {was}, and asks whether others are in it"
         if len(entry.last) > 1:
             here = [name for name in entry.last if name in there or name == self.me.name]
             missing = tuple(name for name in entry.last if name not in here)
@@ -109,6 +109,10 @@ class FirstView:
         if entry.expect:
             here_now = f"{len(there) + 1} of {entry.expect} expected members of {group} are here"
             return (), here_now
+        if entry.lost:
+            return tuple(there[:NAMES_SHOWN]), f"nobody here is in {group}: {lacking(entry, there)}"
+        if entry.founder:
+            return (entry.founder,), f"{entry.founder} founds {group}, and is not in it yet"
         if there:
             return tuple(there[:NAMES_SHOWN]), (
                 f"none of them is in {group} either: one must found it, so give it `expect`, "

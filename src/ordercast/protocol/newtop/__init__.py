@@ -20,6 +20,8 @@ gathering.py    when a group should be formed, and of which members
 request.py      a request to re-form a group
 presence.py     which members are reachable, in any formation
 entrance.py     how a member of no formation comes into the group: founding, asking, waiting
+bond.py         a founding that a member started in and that failed, as its disk remembers it
+admissions.py   how soon a name that comes and goes is taken in again
 transitions.py  from one formation of a group to the next
 refusals.py     packets that break the rules
 member.py       the machine: its inputs, and delivery over all groups
@@ -45,7 +47,7 @@ from ordercast.protocol.newtop.options import (
     SequencedOptions,
     Total,
 )
-from ordercast.protocol.newtop.packets import PACKETS
+from ordercast.protocol.newtop.packets import PACKETS, FoundingRecord
 from ordercast.protocol.newtop.words import WORDS
 
 _LAWS = (*BASIC_LAWS, "fifo")
@@ -56,7 +58,7 @@ _SOURCE = (
 FAMILY = Family(
     "total",
     NewtopOptions,
-    PACKETS,
+    (*PACKETS, FoundingRecord),
     build,
     level=Total,
     largest_group=50,

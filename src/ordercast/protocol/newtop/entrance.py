@@ -13,29 +13,31 @@ Rules of open groups, whose members are not listed. The entry in the plan says w
  3. An invited member votes yes only if these suffice for its own entry too.
  4. A founding begins only if all invited members have started in it, so one that has not started is
     free to found the group with others. One that has started, and has not got the state, cannot
-    know whether it begun: it founds the group only together with the initiator, which knows.
+    know whether it has begun, and is bound by that, over a restart too (`bond.py`).
  5. If somebody is in the group, the member asks it to re-form the group, once a round.
 
 A closed group is founded by all members that the plan lists, invited by the first of them.
 
-What it does not do: remember a failed founding over a restart.
+What it does not do: decide what others than we demand of a founding: they announce it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ordercast.kernel.family import FoundingRule, Plan
-from ordercast.kernel.founding import founders_of, suffices
+from ordercast.kernel.founding import founders_of, lacking, suffices
 from ordercast.kernel.step import Step
+from ordercast.protocol.newtop.bond import Bond, StartedFounding
 from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please
 from ordercast.protocol.newtop.presence import AnnouncedMembers
 from ordercast.types import NodeId, Waiting
 
 Members = tuple[NodeId, ...]
+AWAY = "if it is gone for good and in no group, let this node forget it: ordercast forget NAME"
 ROUNDS_ASKED = 3
 """Rounds of announcements in which one that was alone in the group asks who is in it now."""
 
@@ -44,22 +46,26 @@ class Demand(NamedTuple):
     """With whom a member would found the group."""
 
     entry: FoundingRule
-    bound_to: str
+    bond: Bond
 
-    def allows(self, present: tuple[str, ...]) -> bool:
-        return suffices(self.entry, present) and (not self.bound_to or self.bound_to in present)
+    def allows(self, present: tuple[str, ...], lost: tuple[str, ...]) -> bool:
+        return suffices(self.entry, present, lost) and self.bond.allows(present, lost)
 
 
-def _rule(here: Here) -> FoundingRule:
-    return FoundingRule(expect=here.expect, last=here.last)
+def _demand_of(here: Here) -> Demand:
+    rule = FoundingRule(expect=here.expect, last=here.last, of=here.of, lost=here.lost)
+    return Demand(rule, Bond(here.bound_to, here.bound_with))
 
 
 class Entrance:
-    def __init__(self, me: NodeId, plan: Plan, presence: AnnouncedMembers) -> None:
+    def __init__(
+        self, me: NodeId, plan: Plan, presence: AnnouncedMembers, started: StartedFounding
+    ) -> None:
         self.me = me
         self.plan = plan
         self.presence = presence
-        self.bound_to = ""  # who initiated a founding that we started in, if that failed here
+        self.started = started
+        self.entry = plan.entry
         self._enough_since: int | None = None  # the round since which those that are there suffice
         self._declined: Members = ()  # who did not found the group with us at the last try
         self._told: tuple[tuple[str, ...], str] | None = None  # for whom we wait, and why
@@ -68,7 +74,7 @@ class Entrance:
 
     def founders(self) -> Members | None:
         """Whom to invite, if it is our turn to found the group. At most once a round."""
-        entry = self.plan.entry
+        entry = self.entry
         if entry is None:
             return self._all_of_plan()
         if entry.founds and not entry.asks:
@@ -91,9 +97,11 @@ class Entrance:
         """Those that are there and may found the group with us; none: we may not."""
         others = {one.node: one.here for one in self.presence.unformed()}
         some = sorted(one for one in others if one not in without)[: LARGEST_GROUP - 1]
-        rules = {one.name: Demand(_rule(others[one]), others[one].bound_to) for one in some}
-        rules[self.me.name] = self._demand
-        names = founders_of(rules, lambda name, present: rules[name].allows(present))
+        demands = {one.name: _demand_of(others[one]) for one in some}
+        demands[self.me.name] = self._demand
+        names = founders_of(
+            demands, lambda name, present: demands[name].allows(present, _lost(demands, present))
+        )
         if self.me.name not in names:
             return ()
         return tuple(one for one in sorted((self.me, *some)) if one.name in names)
@@ -114,30 +122,43 @@ class Entrance:
     @property
     def _is_asking(self) -> bool:
         """Whether those that may be in the group have not had the time to answer."""
-        entry = self.plan.entry
+        entry = self.entry
         return entry is not None and entry.asks and self.presence.ticks <= ROUNDS_ASKED
 
     @property
     def _demand(self) -> Demand:
-        assert self.plan.entry is not None
-        return Demand(self.plan.entry, self.bound_to)
+        assert self.entry is not None
+        return Demand(self.entry, self.started.bond)
 
     def declared(self, here: Here) -> Here:
         """The announcement, with what our entry demands."""
-        if self.plan.entry is None:
+        if self.entry is None:
             return here
-        entry, bound_to = self._demand
-        expect = 1 if entry.founds else entry.expect
-        last = entry.last[:LARGEST_GROUP] if len(entry.last) > 1 else ()
-        return replace(here, expect=expect, last=last, bound_to=bound_to)
+        entry, bond = self._demand
+        return replace(
+            here,
+            expect=1 if entry.founds else entry.expect,
+            last=entry.last[:LARGEST_GROUP] if len(entry.last) > 1 else (),
+            bound_to=bond.initiator,
+            bound_with=bond.members,
+            of=entry.of,
+            lost=entry.lost,
+        )
+
+    def _lost_of(self, members: Sequence[NodeId]) -> tuple[str, ...]:
+        """Who of these does not know whether it was in the group, as far as they announced it."""
+        known = {one.node: _demand_of(one.here) for one in self.presence.unformed()}
+        demands = {one.name: demand for one, demand in known.items() if one in members}
+        demands[self.me.name] = self._demand
+        return _lost(demands, [one.name for one in members])
 
     def _may_found(self, members: Sequence[NodeId]) -> bool:
-        return self._demand.allows(tuple(one.name for one in members))
+        return self._demand.allows(tuple(one.name for one in members), self._lost_of(members))
 
     def objection(self, members: Sequence[NodeId]) -> str | None:
         """Why we do not found the group with these."""
-        formed = None if self.plan.entry is None else self.presence.largest_view()
-        if self.plan.entry is None:
+        formed = None if self.entry is None else self.presence.largest_view()
+        if self.entry is None:
             return f"{self.me} has joined a closed group"
         if formed is not None:
             return f"{formed.node} is in the group already"
@@ -152,7 +173,7 @@ class Entrance:
     def ask(self, step: Step) -> None:
         """Asks a member to take us in, if we know of one. At most once a round."""
         found = self.presence.largest_view()
-        if self.plan.entry is None or found is None or found.here.size >= LARGEST_GROUP:
+        if self.entry is None or found is None or found.here.size >= LARGEST_GROUP:
             return
         if self.presence.take_turn():
             step.send(found.node, Please(self.plan.group))
@@ -167,7 +188,8 @@ class Entrance:
             step.notify(Waiting(self.plan.group, on, why, step.now))
 
     def has_begun(self) -> None:
-        self._told, self.bound_to = None, ""
+        self._told = None
+        self.started.has_begun()
 
     def _wait(self) -> tuple[tuple[str, ...], str]:
         group, presence = self.plan.group, self.presence
@@ -176,11 +198,14 @@ class Entrance:
             on = (formed.node.name,)
             if formed.here.size >= LARGEST_GROUP:
                 return on, f"{group!r} has {LARGEST_GROUP} members, and can have no more"
-            if self.plan.entry is not None:
+            if formed.here.delays:
+                why = "takes in a node that restarts again and again only after a pause"
+                return on, f"{on[0]} is in {group!r}, and {why}"
+            if self.entry is not None:
                 return on, f"{on[0]} is in {group!r}, and was asked to re-form it with us"
             return on, f"{on[0]} is in {group!r}, and re-forms it on request, or by itself"
         silent = presence.silent()
-        if self.plan.entry is None:
+        if self.entry is None:
             if silent:
                 return silent, f"{' '.join(silent)} did not answer"
             return tuple(presence.others), f"all members of {group!r} are there, and form it"
@@ -190,6 +215,9 @@ class Entrance:
         if able:
             return tuple(one.name for one in able if one != self.me), "these found the group"
         there = sorted((self.me, *(one.node for one in presence.unformed())))
+        bound_by = self._bound_by(there)
+        if bound_by:
+            return bound_by, f"nobody is in {group!r} yet: {self._lacking(there)}"
         if not presence.others:
             return (), f"nobody is known who may be in {group!r}"
         others = tuple(name for name in presence.others if name not in silent)
@@ -199,16 +227,28 @@ class Entrance:
 
     def _lacking(self, members: Sequence[NodeId]) -> str:
         """Why these may not found the group."""
-        entry = self.plan.entry
-        assert entry is not None
-        if self.bound_to and self.bound_to not in [one.name for one in members]:
-            return f"{self.bound_to} may have founded it"
-        if self._may_found(members):
+        entry, bond = self._demand
+        names, lost = [one.name for one in members], self._lost_of(members)
+        missing = self._bound_by(members)
+        if missing == (bond.initiator,):
+            return f"{missing[0]} may have founded it; {AWAY}"
+        if missing:
+            who = f"{bond.initiator} lost its data folder, and" if bond.initiator else "this node"
+            return f"{who} may have founded it with {' '.join(missing)}; {AWAY}"
+        if suffices(entry, names, lost):
             return "some of these wait for others that may have it"
-        if len(entry.last) > 1:
-            return f"founding it again takes more than half of {' '.join(entry.last)}"
-        if entry.expect:
-            return f"{entry.expect} are expected, and {len(members)} are there"
-        if entry.founder:
-            return f"{entry.founder} founds it"
-        return "give expect, members or a founder"
+        return lacking(entry, names, lost)
+
+    def _bound_by(self, members: Sequence[NodeId]) -> tuple[str, ...]:
+        """Who is missing, if a founding that we started in keeps us from another with these."""
+        initiator, invited = bond = self.started.bond
+        names, lost = [one.name for one in members], self._lost_of(members)
+        if bond.allows(names, lost):
+            return ()
+        if initiator and initiator not in lost:
+            return (initiator,)
+        return tuple(name for name in invited if name not in names)
+
+
+def _lost(demands: Mapping[str, Demand], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in demands and demands[name].entry.lost)

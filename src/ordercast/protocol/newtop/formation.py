@@ -24,12 +24,13 @@ for the state. `transitions.py` starts the epochs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias
 
 from ordercast.errors import PeerError
 from ordercast.kernel import inputs
 from ordercast.kernel.family import Plan
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.kernel.terms import differences, terms_of
 from ordercast.protocol.newtop.attempt import (
@@ -40,6 +41,7 @@ from ordercast.protocol.newtop.attempt import (
     OtherFormations,
     Voting,
 )
+from ordercast.protocol.newtop.bond import StartedFounding
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.flow import retained_limit
 from ordercast.protocol.newtop.gathering import Gathering
@@ -70,7 +72,13 @@ bytes are limited like those of a stream that is retained."""
 class NamedGroup:
     """One group name at one member: the formation that it is in, and the way to the next one."""
 
-    def __init__(self, me: NodeId, plan: Plan, placement: type[Placement]) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        placement: type[Placement],
+        records: Sequence[Packet] = (),  # of all groups
+    ) -> None:
         assert isinstance(plan.options, NewtopOptions)
         self.me = me
         self.plan = plan
@@ -79,7 +87,9 @@ class NamedGroup:
         self.terms = terms_of(placement.kind, plan, PERSONAL)
         self.current: GroupEpoch | None = None  # None: we are in no formation
         self.attempt: Attempt = Idle()
-        self.gathering = Gathering(me, plan, self.terms)
+        last = () if plan.entry is None else plan.entry.last
+        self.started = StartedFounding(me.name, plan.group, last, records)
+        self.gathering = Gathering(me, plan, self.terms, self.started)
         self.counter = 0  # formations that we initiated in this incarnation
         self.events = 0  # events that we submitted in this incarnation
         # The state of an epoch that we initiated, and who may still need it though it was left out.
@@ -122,7 +132,9 @@ class NamedGroup:
         if isinstance(self.attempt, Voting):
             self._vote(step, self.attempt, False, "it left the group")
         self.gathering.stop(step)
-        for what in ("vote", "state"):
+        if self.current is not None:
+            self.started.is_over(step)
+        for what in ("vote", "state", "founded"):
             self._set_timer(step, what, None)
 
     # --- when to form the group: `gathering.py` ------------------------------------------------
@@ -303,6 +315,9 @@ class NamedGroup:
 
     def _agree(self, step: Step, voting: Voting) -> None:
         """All have voted yes."""
+        self.gathering.has_agreed(step, voting.members)
+        if voting.founds:
+            self.started.start(step, voting.initiator, voting.members)
         self._set_timer(step, "vote", None)
         self._set_timer(step, "state", STATE_LIMITS * self.options.suspicion_limit)
         early = [(sender, one) for sender, sent in voting.early.items() for one in sent]
@@ -338,6 +353,8 @@ class NamedGroup:
             self._others.end(self.current.formation)
         self.current, self.attempt = epoch, Idle()
         self.gathering.has_begun(step, epoch)
+        if self.started.record is not None:
+            self._set_timer(step, "founded", self.options.suspicion_limit)
         if epoch.initiator != self.me:
             self.provided = None
         keep = STATE_LIMITS * self.options.suspicion_limit if self.provided else None
@@ -360,6 +377,8 @@ class NamedGroup:
     ) -> None:
         """Our application has provided the state of the epoch that we initiated, or could not."""
         epoch = entering.epoch
+        if epoch.is_founding:
+            self.started.cast(step, sorted((self.me, *epoch.live)))
         epoch.cast_state(step, state, entering.history, entering.along, failure)
         if entering.along:
             self.provided = Copy(self.plan.group, epoch.formation, state, failure)
@@ -384,6 +403,15 @@ class NamedGroup:
         """Every member that needed it has it, or is gone."""
         self.provided = None
 
+    def _note_founded(self, step: Step) -> None:
+        """The epoch in which we are began a while ago: no founding keeps us any more."""
+        if self.current is not None:
+            self.started.is_over(step)
+
+    def _forget(self, step: Step, name: str) -> None:
+        """The operator says that this one is gone for good."""
+        self.started.forget(step, name)
+
     def _exclude_initiator(self, step: Step) -> None:
         """It has not provided the state."""
         epoch = self.entering
@@ -403,6 +431,8 @@ _ALWAYS: dict[Hashable, Cell] = {
     Invite: NamedGroup._consider,
     Need: NamedGroup._answer_need,
     inputs.Acquainted: NamedGroup._acquaint,
+    inputs.Forgotten: NamedGroup._forget,
+    "founded": NamedGroup._note_founded,
 }
 TABLE: dict[type, dict[Hashable, Cell]] = {
     Idle: {

@@ -14,7 +14,7 @@ Rules.
     so does that one; the last does it in any case. It needs no answer of its view: who is not there
     is about to be excluded. The formation fails rather than leave one of its view behind. After a
     failure it takes in one at a time, and one with which that fails waits ever longer: so none
-    keeps the others out.
+    keeps the others out. Nor does one that restarts again and again (`admissions.py`).
 
 What it does not do: invite. Methods that decide so return the members to invite, or None; the
 caller (`formation.py`) knows whether a vote is under way. The current epoch is given to the calls
@@ -25,10 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.kernel.terms import differences
+from ordercast.protocol.newtop.admissions import Admissions
+from ordercast.protocol.newtop.bond import StartedFounding
 from ordercast.protocol.newtop.entrance import Entrance
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.options import NewtopOptions
@@ -41,7 +45,9 @@ Members = tuple[NodeId, ...]
 
 
 class Gathering:
-    def __init__(self, me: NodeId, plan: Plan, terms: dict[str, str]) -> None:
+    def __init__(
+        self, me: NodeId, plan: Plan, terms: dict[str, str], started: StartedFounding
+    ) -> None:
         assert isinstance(plan.options, NewtopOptions)
         self.me = me
         self.plan = plan
@@ -53,8 +59,10 @@ class Gathering:
         self._taking_in: Members = ()  # those of them that we have invited
         # By joiner: how often a formation failed with it alone, and until when it has to wait.
         self._setbacks: dict[NodeId, tuple[int, int]] = {}
+        self._admissions = Admissions(plan.options.suspicion_limit)
         self._presence = AnnouncedMembers(name for name in plan.members if name != me.name)
-        self._entrance = Entrance(me, plan, self._presence)
+        self.started = started
+        self._entrance = Entrance(me, plan, self._presence, started)
 
     @property
     def is_open(self) -> bool:
@@ -115,7 +123,10 @@ class Gathering:
         if presence.is_old(sender):
             return None
         if here.asks:
-            step.send(sender, self._here(current, asks=False), DATAGRAM)
+            answer = self._here(current, asks=False)
+            if current is not None and not self.may_come(step, sender):
+                answer = replace(answer, delays=True)
+            step.send(sender, answer, DATAGRAM)
         what = "" if here.terms == self.terms else differences(self.terms, here.terms)
         if what:
             if current is None and presence.is_new_objection(sender):
@@ -158,6 +169,8 @@ class Gathering:
             return
         view = current.views.members
         if sender in view or view[0] != self.me or not self._presence.is_largest(view):
+            return
+        if not self.may_come(step, sender):
             return
         self.request = Request(None, from_application=False)
         self._try_after(step, self.options.suspicion_limit << min(self.failures, 4))
@@ -248,13 +261,21 @@ class Gathering:
         if not self.options.gives_state and place + 1 < len(view):
             step.send(view[place + 1], Please(self.plan.group, joiner))
             return
-        if step.now < self._setbacks.get(joiner, (0, 0))[1]:
+        if step.now < self._setbacks.get(joiner, (0, 0))[1] or not self.may_come(step, joiner):
             return
         if len(self.joiners) < LARGEST_GROUP:
             self.joiners[joiner.name] = joiner
         if self.request is None:
             self.request = Request(None, from_application=False, is_join=True)
             self._try_after(step, self.options.silence_limit << min(self.failures, 4))
+
+    def has_agreed(self, step: Step, members: Members) -> None:
+        """All have voted for a formation of these."""
+        self._admissions.note(step.now, members)
+
+    def may_come(self, step: Step, node: NodeId) -> bool:
+        """Whether to re-form the group for it now: one that restarts in a loop has to wait."""
+        return self._admissions.may_come(step.now, node)
 
     def _note_setback(self, step: Step) -> None:
         """A formation failed. If it was for one joiner alone, that one may be the cause."""
@@ -292,8 +313,8 @@ class Gathering:
 
     def has_failed(self, step: Step, epoch: GroupEpoch) -> None:
         """The epoch that we were entering has failed."""
-        if epoch.is_founding and epoch.initiator is not None and epoch.initiator != self.me:
-            self._entrance.bound_to = epoch.initiator.name
+        if epoch.is_founding:
+            self.started.has_failed()
         if epoch.initiator == self.me:
             self.fail_try(step, "not all could start")
         else:

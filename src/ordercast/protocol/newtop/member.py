@@ -4,12 +4,13 @@ What it decides: when an event is delivered and a view installed, over all group
 rules of the order are in `ordering.py`, those of one group in `epoch.py`, those of invitations in
 `formation.py`, and those of moving to the next formation in `transitions.py`.
 
-What it does not do: persist anything, or merge the states of the sides of a partition.
+What it does not do: persist anything but foundings (`bond.py`), or merge the states of the sides of
+a partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
@@ -26,6 +27,7 @@ from ordercast.protocol.newtop.ordering import Ordering
 from ordercast.protocol.newtop.packets import (
     PACKETS,
     Data,
+    FoundingRecord,
     Null,
     Numbered,
     OfFormations,
@@ -45,14 +47,19 @@ class NewtopMember:
         inputs.Backpressure,
         inputs.Join,
         inputs.Acquainted,
+        inputs.Forgotten,
         inputs.Form,
         inputs.Vote,
         inputs.StateProvided,
         inputs.Leave,
     )
 
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...]) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         self.me = me
+        # Of groups that we are not in: foundings that we started in.
+        self._records: dict[str, Packet] = {
+            record.group: record for record in records if isinstance(record, FoundingRecord)
+        }
         self.groups = tuple(plan.group for plan in plans)
         self.joined: dict[str, GroupEpoch] = {}  # the epochs that we are in, by label
         self.order = Ordering(self.joined)
@@ -70,7 +77,9 @@ class NewtopMember:
 
     def _add(self, plan: Plan) -> NamedGroup:
         assert isinstance(plan.options, NewtopOptions) and plan.group not in self.named
-        named = NamedGroup(self.me, plan, placement_of(plan.options))
+        record = self._records.pop(plan.group, None)
+        records = () if record is None else (record,)
+        named = NamedGroup(self.me, plan, placement_of(plan.options), records)
         self.named[plan.group] = named
         return named
 
@@ -94,6 +103,8 @@ class NewtopMember:
                 self._join(step, plan)
             case inputs.Acquainted(group, names):
                 self._give(step, group, inputs.Acquainted, names)
+            case inputs.Forgotten(group, name):
+                self._give(step, group, inputs.Forgotten, name)
             case inputs.Form(group, members):
                 self._give(step, group, inputs.Form, members, True)
             case inputs.Vote(group, formation, yes, why):
@@ -141,6 +152,10 @@ class NewtopMember:
         if epoch is None:
             return "view"
         return "window" if epoch.window.is_full or epoch.is_full else "rule"
+
+    def remembers(self, group: str, name: str) -> bool:
+        named = self.named.get(group)
+        return named is not None and named.started.remembers(name)
 
     def stable_up_to(self, group: str) -> int:
         named = self.named.get(group)
@@ -250,6 +265,8 @@ class NewtopMember:
             self._advance_clocks(step)
             named.leave(step)
             self._counters[group] = named.counter, named.events
+            if named.started.record is not None:
+                self._records[group] = named.started.record
             for epoch in self._epochs_of(group):
                 self.transitions.depart(step, epoch)
             self.groups = tuple(self.named)

@@ -9,6 +9,7 @@ Packets about formations have no numbers. `Here` travels by datagram, the others
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta
@@ -171,7 +172,22 @@ class Here(Packet, frozen=True, tag="total.here"):
     expect: Annotated[int, Meta(ge=0)] = 0  # with so many
     # With more than half of these.
     last: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)] = ()
-    bound_to: Word = ""  # only with this one
+    bound_to: Word = ""  # only with this one, or with all of the next
+    bound_with: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)] = ()
+    of: Annotated[int, Meta(ge=0)] = 0  # how many nodes expect that number
+    lost: bool = False  # it does not know whether it was in the group
+    delays: bool = False  # it is in the group, and takes in the receiver later: it came and went
+
+
+class FoundingRecord(Packet, frozen=True, tag="total.founding"):
+    """On disk: the last founding that we started in, until it has begun. Nobody sends it."""
+
+    initiator: Word
+    members: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)]  # none: it is over
+    is_cast: bool = False  # we initiated it, and the others may have the state
+
+    def slot(self) -> Hashable:
+        return self.group
 
 
 class Please(Packet, frozen=True, tag="total.please"):
