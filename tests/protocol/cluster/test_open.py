@@ -286,10 +286,4 @@ def test_under_chaos_one_cluster_is_founded(seed: int, monkeypatch: pytest.Monke
     assert done.outcome.error is None
     assert not done.broken
     assert len(founded) == 1
-    if seed == 4:  # the founder, then the only lease replica, dies for good: the others are told
-        for name in ("n2", "n3", "n4", "n5", "n6"):
-            told = [item for item in done.heard[name] if isinstance(item, Waiting)]
-            assert told[-1].on == ("n1",)
-            assert "no ticket can be had" in told[-1].why
-    else:
-        assert sum(row.kind == "deliver" for row in done.trace.rows) > 1000
+    assert sum(row.kind == "deliver" for row in done.trace.rows) > 1000

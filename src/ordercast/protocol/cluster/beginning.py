@@ -12,8 +12,9 @@ large groups too.
            fewer. An only updater begins by itself: what others could have is its own.
   open     Nobody lists members. One that may found by itself does so at once. Those that may found
            together, because a number is expected (kernel/founding.py), favour one of them, the
-           first by name that they hear of. When enough of them favour it, it asks them to choose
-           it (choosing.py), and begins when they have. Who favours one favours no other until that
+           first by name that they hear of; one that lost its folder comes after all others. When
+           enough of them favour it, it asks them to choose it (choosing.py), and begins when they
+           have. Who favours one favours no other until that
            one favours another itself, is replaced by its next incarnation, or is silent for long.
            Favours only decide who asks: two that ask at once are not both chosen. Members that
            were in the cluster before are another matter (returning.py).
@@ -208,7 +209,8 @@ class Votes:
                 self.favours = self._me  # it restarted, and knows of no votes
             elif ask.favours is not None and ask.favours != sender:
                 self._favour(ask.favours)
-        if self.favours == self._me and sender.name < self._me.name and self._is_alike(newcomer):
+        is_before = (ask.lost, sender.name) < (self._entry.lost, self._me.name)
+        if self.favours == self._me and is_before and self._is_alike(newcomer):
             self._favour(sender)
 
     def _favour(self, node: NodeId) -> None:
