@@ -151,6 +151,17 @@ def test_a_message_under_load_costs_a_packet_for_each_other_member() -> None:
     assert run.outcome.packets / run.outcome.submitted < 2 * 7
 
 
+@pytest.mark.parametrize("count", [4, 12])
+def test_a_lone_message_costs_three_packets_for_each_other_member(count: int) -> None:
+    """Small groups acknowledge to all, which is as cheap there; large ones to the sender, which
+    tells all."""
+    lone = {"senders": ["n1"], "rate": 5, "service": "safe"}
+    with_load = lawful(simulate(scenario(count, workload=lone), 1)).outcome
+    idle = simulate(scenario(count, workload={"senders": 0}), 1).outcome
+    cost = (with_load.packets - idle.packets) / with_load.submitted
+    assert cost < 3.5 * (count - 1)
+
+
 # --- one order -------------------------------------------------------------------------------
 
 
