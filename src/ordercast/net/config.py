@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.errors import UsageError
+from ordercast.settings import Source, read_source
 from ordercast.types import NODE_NAME, objection_to_group
 from ordercast.units import SECOND, Duration, Size
 
@@ -77,6 +79,19 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in self.group:
             if objection := objection_to_group(name):
                 raise ValueError(objection)
+
+
+def config_of(settings: str | Path | Config | None, more: Mapping[str, object]) -> Config:
+    """What `ordercast.open` is given: a file or a `Config`, and keywords that overrule a file."""
+    if isinstance(settings, Config):
+        if more:
+            raise UsageError("give a Config or keywords, not both")
+        return settings
+    if settings is None:
+        return Source("ordercast.open", "", dict(more)).struct(Config, "a node")
+    source = read_source(Path(settings), "a node's settings")
+    merged = source._replace(document={**source.document, **more})
+    return merged.struct(Config, "a node")
 
 
 def data_folder(config: Config) -> Path:

@@ -32,7 +32,7 @@ from ordercast.net.absence import Absence
 from ordercast.net.asking import begin
 from ordercast.net.committer import Committer
 from ordercast.net.condition import Condition
-from ordercast.net.config import Config, data_folder, former_folder
+from ordercast.net.config import Config, config_of, data_folder, former_folder
 from ordercast.net.control import Control
 from ordercast.net.datagrams import Datagrams
 from ordercast.net.directory import Directory, OwnGroup
@@ -50,7 +50,6 @@ from ordercast.net.own_place import seeds_elsewhere
 from ordercast.net.protection import Protection, is_loopback, protection_of
 from ordercast.net.security import may
 from ordercast.protocol.families import FAMILIES
-from ordercast.settings import Source, read_source
 from ordercast.store.file import FileStore
 from ordercast.trace.log import RowLog
 from ordercast.types import NodeId, View
@@ -490,12 +489,4 @@ def open_node(
     The keywords are the keys of the file (docs/node.md), and overrule it. `families` are those
     whose groups it can join, if they are not those of this version.
     """
-    if isinstance(settings, Config):
-        if more:
-            raise UsageError("give a Config or keywords, not both")
-        return Node(settings, families)
-    if settings is None:
-        return Node(Source("ordercast.open", "", dict(more)).struct(Config, "a node"), families)
-    source = read_source(Path(settings), "a node's settings")
-    merged = source._replace(document={**source.document, **more})
-    return Node(merged.struct(Config, "a node"), families)
+    return Node(config_of(settings, more), families)
