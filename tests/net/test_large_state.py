@@ -22,14 +22,14 @@ from ordercast.units import MILLISECOND
 STATE = bytes(range(256)) * (20 << 12)  # 20 MiB
 LEVELS = {
     "causal": Causal(updaters=["n1"], round="10ms", state=True),
-    "total": Total(suspicion_limit="20s"),
+    "total": Total(),
 }
 
 
 @contextmanager
 def slow_line() -> Iterator[None]:
     """Whoever has read a large piece reads on at somebody's next ping, so that a state takes some
-    eighty of them. A connection is idle after five, dead after twenty, and none is kept idle."""
+    eighty of them. A connection is idle after five, dead after fifty, and none is kept idle."""
     reads, pings, waiting = Connection.data_received, Keepalive._ping, []
 
     def read(self: Connection, data: bytes) -> None:
@@ -48,8 +48,8 @@ def slow_line() -> Iterator[None]:
         patch.setattr(Connection, "data_received", read)
         patch.setattr(Keepalive, "_ping", ping)
         patch.setattr(keepalive, "PING_SECONDS", 0.02)
-        patch.setattr(keepalive, "SILENCE", 400 * MILLISECOND)
-        patch.setattr(contact, "LIVE", 400 * MILLISECOND)
+        patch.setattr(keepalive, "SILENCE", 1000 * MILLISECOND)
+        patch.setattr(contact, "LIVE", 1000 * MILLISECOND)
         patch.setattr(links, "IDLE", 100 * MILLISECOND)
         patch.setattr(links, "GREETED", 100 * MILLISECOND)
         patch.setattr(links, "FEW_LINKS", 0)

@@ -59,6 +59,7 @@ from ordercast.protocol.newtop.packets import (
     Turn,
 )
 from ordercast.protocol.newtop.stability import Streams
+from ordercast.protocol.newtop.state_parts import ReceivedParts, send_in_parts
 from ordercast.protocol.newtop.views import PendingView, Views
 from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, event_number, label_of
 
@@ -138,6 +139,7 @@ class GroupEpoch:
         self.previous: GroupEpoch | None = None  # where we come from, until this one has begun
         self.awaits_copy = False  # we asked the initiator for the state that it had left out
         self.copy: Copy | None = None  # its answer
+        self.parts = ReceivedParts()  # of a state that is on its way
         self.moving_to: tuple[str, NodeId] | None = None  # the formation that we enter, and whose
         self.waiting_views: list[View] = []  # views without members that have gone ahead to it
 
@@ -201,10 +203,17 @@ class GroupEpoch:
         """
         message = State(self.name, *self.head(), state, history, failure=failure)
         left_out = tuple(one for one in self.live if one in along)
-        self.cast(step, message, tuple(one for one in self.live if one not in along))
+        self.cast(step, message, ())
+        send_in_parts(step, tuple(one for one in self.live if one not in along), message)
         if left_out:
             step.send(left_out, msgspec.structs.replace(message, state=None, is_left_out=True))
         self._queue_state(self.me, message)
+
+    def take_part(self, sender: NodeId, part: bytes) -> None:
+        """A part of the state arrived: the initiator is there, though what it sends is slow."""
+        if sender in self.live and sender == self.initiator:
+            self.parts.add(sender, part)
+            self.agreement.suspicions.last_heard[sender] = self.patience.time
 
     def _queue_state(self, sender: NodeId, message: State) -> None:
         self.phase = Phase.STATE_QUEUED

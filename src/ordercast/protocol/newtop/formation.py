@@ -55,11 +55,13 @@ from ordercast.protocol.newtop.packets import (
     Numbered,
     OfFormations,
     Please,
+    StatePart,
     Vote,
     application_bytes,
 )
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.refusals import refuse_invitation
+from ordercast.protocol.newtop.state_parts import send_in_parts
 from ordercast.types import Invitation, NodeId
 
 STATE_LIMITS = 30
@@ -391,13 +393,19 @@ class NamedGroup:
             return
         if sender in self._may_need:
             del self._may_need[sender]
-            step.send(sender, provided)
+            send_in_parts(step, (sender,), provided)
 
     def _take_copy(self, step: Step, sender: NodeId, packet: Copy) -> None:
         epoch = self.entering
         assert epoch is not None
         if (sender, packet.formation) == (epoch.initiator, epoch.formation) and epoch.awaits_copy:
-            epoch.copy = epoch.copy or packet
+            epoch.copy = epoch.copy or epoch.parts.complete(sender, packet)
+
+    def _take_part(self, step: Step, sender: NodeId, packet: StatePart) -> None:
+        epoch = self.entering
+        assert epoch is not None
+        if packet.formation == epoch.formation:
+            epoch.take_part(sender, packet.part)
 
     def _forget_state(self, step: Step) -> None:
         """Every member that needed it has it, or is gone."""
@@ -441,6 +449,7 @@ TABLE: dict[type, dict[Hashable, Cell]] = {
         inputs.Vote: "that vote is over",
         Vote: NamedGroup._note_vote,
         Copy: "we have begun, or have left that formation",
+        StatePart: "we have begun, or have left that formation",
         Numbered: "we have not been invited to that formation",
         "here": NamedGroup._announce,
         "gather": NamedGroup._probe,
@@ -453,6 +462,7 @@ TABLE: dict[type, dict[Hashable, Cell]] = {
         inputs.Vote: NamedGroup._answer,
         Vote: NamedGroup._count,
         Copy: "we have begun, or have left that formation",
+        StatePart: "we have begun, or have left that formation",
         Numbered: NamedGroup._note_early,
         "here": NamedGroup._announce,
         "gather": "a request waits for the outcome of the vote",
@@ -465,6 +475,7 @@ TABLE: dict[type, dict[Hashable, Cell]] = {
         inputs.Vote: "that vote is over",
         Vote: NamedGroup._note_vote,
         Copy: NamedGroup._take_copy,
+        StatePart: NamedGroup._take_part,
         Numbered: "we have not been invited to that formation",
         "here": "we announce ourselves again if the epoch fails",
         "gather": "a request waits until the epoch has begun or failed",

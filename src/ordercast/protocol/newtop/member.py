@@ -208,6 +208,8 @@ class NewtopMember:
                 self._give(step, packet.group, Numbered, sender, packet)
                 return
             refuse_invalid(epoch, sender, packet)
+            if isinstance(packet, State):
+                packet = epoch.parts.complete(sender, packet)
             self._advance_clocks(step)
             epoch.receive(step, sender, packet)
             self._follow_up(step)

@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
+from ordercast.kernel.inputs import LARGEST_STATE
 from ordercast.kernel.packet import Count, Failure, Number, Packet, Value
 from ordercast.types import NodeId, Payloads, label_of
 
@@ -23,6 +24,9 @@ Word = Annotated[str, Meta(max_length=100)]
 Terms = Annotated[dict[Word, Word], Meta(max_length=30)]
 """What must be the same at all members of a group: its kind and its options, as text."""
 FormationId = Annotated[str, Meta(max_length=150)]
+PART_BYTES = 256 << 10
+"""Of a state that is larger, so much is sent in one packet."""
+StateParts = Annotated[int, Meta(ge=0, le=LARGEST_STATE // PART_BYTES)]
 
 
 class Numbered(Packet, frozen=True):
@@ -148,6 +152,7 @@ class State(Numbered, frozen=True, tag="total.state"):
     history: DeliveryDigest | None = None
     is_left_out: bool = False  # the state is not in this copy
     failure: Failure = ""  # why the application of the initiator gave none
+    parts: StateParts = 0  # so many packets before this one carried the state
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"")
@@ -229,17 +234,28 @@ class Copy(Packet, frozen=True, tag="total.copy"):
     formation: FormationId
     state: bytes | None
     failure: Failure = ""
+    parts: StateParts = 0  # so many packets before this one carried the state
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"")
 
 
+class StatePart(Packet, frozen=True, tag="total.state-part"):
+    """The next part of a large state, which a `State` or a `Copy` follows (state_parts.py)."""
+
+    formation: FormationId
+    part: Annotated[bytes, Meta(min_length=1, max_length=PART_BYTES)]
+
+    def carries(self) -> tuple[int, int, int]:
+        return 0, 0, 1024 + len(self.part)
+
+
 Relayed: TypeAlias = Start | State | Move | Data | Turn | Null | Suspect | Retract | Confirm | Leave
 Message: TypeAlias = Relayed | Refute
-OfFormations: TypeAlias = Here | Please | Invite | Vote | Need | Copy
+OfFormations: TypeAlias = Here | Please | Invite | Vote | Need | Copy | StatePart
 PACKETS = (
     *(Data, Turn, Null, Suspect, Retract, Refute, Confirm, Leave, Start, State, Move),
-    *(Here, Please, Invite, Vote, Need, Copy),
+    *(Here, Please, Invite, Vote, Need, Copy, StatePart),
 )
 
 

@@ -48,6 +48,8 @@ def _refuse_content(
                 raise PeerError(f"{sender} orders events of {message.origin} in {epoch.label}")
         case packets.Start() if not epoch.formation:
             raise PeerError(f"{sender} starts {epoch.label}, which existed from the beginning")
+        case packets.State(parts=parts) if parts and sender != source:
+            raise PeerError(f"{sender} relays a state of {source} without its parts")
         case packets.State() if source != epoch.initiator:
             raise PeerError(f"{sender} sent a state of {source}, which did not initiate the group")
         case packets.Suspect() | packets.Retract() | packets.Refute() if (
