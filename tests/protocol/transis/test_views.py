@@ -111,6 +111,16 @@ def test_members_begin_alone_and_merge() -> None:
         assert views(run, name)[0].at < SECOND
 
 
+def test_members_of_an_open_group_find_each_other_again_without_an_anchor() -> None:
+    """Each knew n1 alone at first. They have met since, so they merge although n1 is gone."""
+    group = {"name": "orders", "members": ["n1", "n2", "n3"], "open": True, "anchors": ["n1"]}
+    faults = {"at": "1s", "kind": "crash", "nodes": ["n1"]}, cut("2s", "3s", "n2", "n3")
+    run = lawful(simulate(scenario(3, *faults, group=[group]), 1))
+    for name in ("n2", "n3"):
+        seen = [row.members for row in views(run, name, 2 * SECOND)]
+        assert seen[-2:] == [(name,), ("n2", "n3")]
+
+
 # --- time and cost ---------------------------------------------------------------------------
 
 

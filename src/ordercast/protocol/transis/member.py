@@ -92,6 +92,7 @@ class SynchronyMember:
         )
         self.current.graph.is_full = self.is_full
         self.announcer.courting.installed(members, time)
+        self.announcer.names.tell(node.name for node in members)  # we may be split from them
 
     # --- inputs ------------------------------------------------------------------------------
 
