@@ -190,9 +190,10 @@ class Primary(msgspec.Struct, frozen=True):
 
 
 class Secured(msgspec.Struct, frozen=True):
-    """Our own events up to this number are in the state of every later primary view."""
+    """Our own events with numbers from `first` to `up_to` are in every later primary view."""
 
     group: str
+    first: int
     up_to: int
 
 

@@ -54,6 +54,7 @@ REQUIRED = {
     "join": ("group",),
     "leave": ("group",),
     "view": ("group", "view", "members"),
+    "primary": ("group", "view", "members", "order", "cause"),
     "ticket": ("group", "cause"),
     "suspect": ("peer",),
 }

@@ -32,7 +32,7 @@ class Machines:
     def __init__(
         self,
         me: NodeId,
-        records: Callable[[str], Sequence[Packet]],  # the persisted records of a group
+        records: Callable[[str | None], Sequence[Packet]],  # the persisted ones of a group, or all
         chance: Callable[[Family, Plan | None], Random],  # None: for a machine that groups share
     ) -> None:
         self._me = me
@@ -76,7 +76,8 @@ class Machines:
 
     def _take_shared(self, family: Family, plan: Plan) -> Machine:
         if family.build not in self._shared:
-            (machine,) = family.build(self._me, (), self._chance(family, None), ())
+            records = self._records(None)
+            (machine,) = family.build(self._me, (), self._chance(family, None), records)
             assert Join in machine.takes
             self.share(family, machine)
         shared = self._shared[family.build]

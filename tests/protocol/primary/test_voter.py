@@ -68,7 +68,7 @@ def test_all_members_of_a_view_form_it_and_persist_the_attempt_first() -> None:
         assert isinstance(second, VoterRecord)
         assert first.standing == VoterStanding(1, ABC, (PrimaryView(1, ("a", "b", "c")),))
         assert second.standing == VoterStanding(1, PrimaryView(1, ("a", "b", "c")))
-        assert voter.is_primary_in(view(1, A, B, C))
+        assert voter.is_primary_in("", (A, B, C))
         (news,) = [one for one in step.outputs if isinstance(one, Primary)]
         assert news.is_primary
         assert news.number == 1

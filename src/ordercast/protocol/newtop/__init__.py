@@ -47,6 +47,7 @@ from ordercast.protocol.newtop.options import (
 )
 from ordercast.protocol.newtop.packets import PACKETS
 from ordercast.protocol.newtop.words import WORDS
+from ordercast.protocol.primary.packets import RECORDS
 
 _LAWS = (*BASIC_LAWS, "fifo")
 _SOURCE = (
@@ -56,13 +57,13 @@ _SOURCE = (
 FAMILY = Family(
     "total",
     NewtopOptions,
-    PACKETS,
+    (*PACKETS, *RECORDS),
     build,
     level=Total,
     largest_group=50,
     largest_batch=lambda options: int(options.window_size),
     promises=Promises(
-        (*_LAWS, "causal", "total", *VIEW_LAWS, "completeness"),
+        (*_LAWS, "causal", "total", *VIEW_LAWS, "one-primary", "completeness"),
         source=_SOURCE,
     ),
     words=WORDS,
@@ -84,7 +85,7 @@ SEQUENCED = FAMILY._replace(
     options=SequencedOptions,
     settled={"by": "sequencer"},
     promises=Promises(
-        (*_LAWS, "total-in-view", *VIEW_LAWS, "completeness"),
+        (*_LAWS, "total-in-view", *VIEW_LAWS, "one-primary", "completeness"),
         when_nothing_fails=("causal", "total"),
         source=_SOURCE,
     ),
@@ -93,6 +94,6 @@ ATOMIC = FAMILY._replace(
     name="atomic",
     options=AtomicOptions,
     level=Atomic,
-    promises=Promises((*_LAWS, *VIEW_LAWS, "completeness"), source=_SOURCE),
+    promises=Promises((*_LAWS, *VIEW_LAWS, "one-primary", "completeness"), source=_SOURCE),
 )
 FAMILIES = (FAMILY, SEQUENCED, ATOMIC)

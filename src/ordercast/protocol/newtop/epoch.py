@@ -64,6 +64,7 @@ from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, ev
 
 if TYPE_CHECKING:
     from ordercast.protocol.newtop.placement import Placement
+    from ordercast.protocol.primary.voter import Voter
 
 
 class Phase(Enum):
@@ -101,6 +102,7 @@ class GroupEpoch:
         formation: str = "",
         initiator: NodeId | None = None,
         founding: str = "",
+        voter: Voter | None = None,
     ) -> None:
         assert isinstance(plan.options, NewtopOptions) and me in members
         options = plan.options
@@ -112,6 +114,7 @@ class GroupEpoch:
         self.options = options
         self.order = order
         self.placement = placement
+        self.voter = voter  # None: no view is the primary one
         self.members = frozenset(members)  # all that ever belonged to it; never iterated
         others = tuple(one for one in members if one != me)
         shown = founding if options.reform == "ask" else ""
@@ -199,7 +202,8 @@ class GroupEpoch:
 
         The members `along` come from where we come from, with this history: it is left out.
         """
-        message = State(self.name, *self.head(), state, history, failure=failure)
+        report = None if self.voter is None else self.voter.report
+        message = State(self.name, *self.head(), state, history, failure=failure, voter=report)
         left_out = tuple(one for one in self.live if one in along)
         self.cast(step, message, tuple(one for one in self.live if one not in along))
         if left_out:
@@ -250,7 +254,11 @@ class GroupEpoch:
         """The state is delivered at its place in the order, and the first view with it."""
         if self.phase is Phase.FAILED:
             return
-        assert self.phase is Phase.STATE_QUEUED
+        assert self.phase is Phase.STATE_QUEUED and self.initiator is not None
+        if self.voter is not None and not self.voter.may_take(self.initiator, message.voter):
+            self.phase = Phase.FAILED
+            step.notify(Refused(self.name, f"{self.initiator} lacks the state of a primary view"))
+            return
         if self.initiator != self.me and not self._has_same(message):
             given = self.copy or message
             if given.failure:
@@ -259,19 +267,21 @@ class GroupEpoch:
             step.give_state(self.name, given.state)
         self.phase = Phase.BEGUN
         self.previous = self.copy = None
-        step.install(self.views.current())
+        if self.voter is not None:
+            self.voter.take(message.voter, self.is_founding, self.views.members)
+        self.show(step, self.views.current())
         self.placement.begin(self, step)
 
     # --- sending -----------------------------------------------------------------------------
 
     def submit(self, step: Step, payloads: Payloads, size: int) -> Event:
-        number = self.window.counter + 1
-        data = Data(self.name, *self.head(), self.me, number, payloads, size)
+        data = Data(self.name, *self.head(), self.me, self.window.counter + 1, payloads, size)
         self.cast(step, data)
         self.window.append(data.order, size)
         return self.event(data, self.placement.place_own(self, step, data))
 
     def leave(self, step: Step) -> None:
+        self.is_full = True  # we deliver nothing more, and must not report it as delivered
         self.cast(step, Leave(self.name, *self.head()))
 
     def move(self, step: Step, to: str) -> None:
@@ -384,13 +394,8 @@ class GroupEpoch:
         return moved
 
     def lose(self, step: Step, event: Data | Turn) -> None:
-        step.note(
-            "lose",
-            group=self.label,
-            origin=event.origin.name,
-            number=self.number_of(event),
-            cause="discarded",
-        )
+        origin, number = event.origin.name, self.number_of(event)
+        step.note("lose", group=self.label, origin=origin, number=number, cause="discarded")
 
     def install_next(self, step: Step) -> tuple[View, PendingView]:
         """Installs a view, and notifies the application of members that it lost."""
@@ -403,7 +408,7 @@ class GroupEpoch:
             self.waiting_views.append(view)
             return view, pending
         self._show_views(step)
-        step.install(view)
+        self.show(step, view)
         lost = tuple(one for one in pending.gone if one not in self.departed)
         if lost:
             step.notify(Subgroup(self.name, view, lost))
@@ -423,8 +428,13 @@ class GroupEpoch:
 
     def _show_views(self, step: Step) -> None:
         for view in self.waiting_views:
-            step.install(view)
+            self.show(step, view)
         self.waiting_views = []
+
+    def show(self, step: Step, view: View) -> None:
+        step.install(view)
+        if self.voter is not None:
+            self.voter.install(step, view)
 
     # --- time, stability, null messages ------------------------------------------------------
 

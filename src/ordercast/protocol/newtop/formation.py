@@ -58,6 +58,7 @@ from ordercast.protocol.newtop.packets import (
 )
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.refusals import refuse_invitation
+from ordercast.protocol.primary.voter import Voter
 from ordercast.types import Invitation, NodeId
 
 STATE_LIMITS = 30
@@ -70,7 +71,9 @@ bytes are limited like those of a stream that is retained."""
 class NamedGroup:
     """One group name at one member: the formation that it is in, and the way to the next one."""
 
-    def __init__(self, me: NodeId, plan: Plan, placement: type[Placement]) -> None:
+    def __init__(
+        self, me: NodeId, plan: Plan, placement: type[Placement], voter: Voter | None = None
+    ) -> None:
         assert isinstance(plan.options, NewtopOptions)
         self.me = me
         self.plan = plan
@@ -79,7 +82,9 @@ class NamedGroup:
         self.terms = terms_of(placement.kind, plan, PERSONAL)
         self.current: GroupEpoch | None = None  # None: we are in no formation
         self.attempt: Attempt = Idle()
-        self.gathering = Gathering(me, plan, self.terms)
+        self.voter = voter  # None: every view may submit
+        self.secured = 0  # how far the application was notified that our events are secured
+        self.gathering = Gathering(me, plan, self.terms, voter)
         self.counter = 0  # formations that we initiated in this incarnation
         self.events = 0  # events that we submitted in this incarnation
         # The state of an epoch that we initiated, and who may still need it though it was left out.
@@ -98,8 +103,16 @@ class NamedGroup:
 
     @property
     def open_epoch(self) -> GroupEpoch | None:
-        """The epoch in which events may be submitted."""
+        """The epoch in which events may be submitted, if its view is the primary one."""
         return None if isinstance(self.attempt, Entering) else self.current
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether our view may submit. Without a quorum every one may."""
+        epoch, voter = self.current, self.voter
+        if voter is None or epoch is None:
+            return voter is None
+        return voter.is_primary_in(epoch.formation, epoch.views.members)
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -152,7 +165,7 @@ class NamedGroup:
         """A member that is in no formation asks us to re-form the group with it."""
         if self.current is None:
             return
-        if self.plan.entry is not None:
+        if self.plan.entry is not None and not packet.yields:
             self.gathering.welcome(step, sender, packet, self.current)
         elif self.gathering.request is None:
             self.give(step, inputs.Form, None, False)
@@ -180,7 +193,8 @@ class NamedGroup:
             self._agree(step, voting)
             return
         group, invited = self.plan.group, list(members)
-        step.send(others, Invite(group, formation, invited, self.terms, founds, founding))
+        report = None if self.voter is None else self.voter.report
+        step.send(others, Invite(group, formation, invited, self.terms, founds, founding, report))
         self._set_timer(step, "vote", self.options.suspicion_limit)
 
     def _consider(self, step: Step, sender: NodeId, packet: Invite) -> None:
@@ -215,6 +229,8 @@ class NamedGroup:
             return f"{self.me} is moving to {attempt.epoch.formation}"
         if isinstance(attempt, Voting) and (attempt.initiator != self.me or self.me < sender):
             return f"{self.me} votes on {attempt.formation}"
+        if self.voter is not None and not self.voter.may_take(sender, packet.voter):
+            return f"{self.me} has the state of primary view {self.voter.rank}, which it lacks"
         if packet.founds:
             return self.gathering.objection_to_founding(packet.members, self.current)
         return None

@@ -17,7 +17,7 @@ MOST_MEMBERS = 100
 MOST_ATTEMPTS = 64
 """Attempts of which a member does not know what became. With so many it makes no further one."""
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
-ViewId = Annotated[int, Meta(ge=0, lt=1 << 63)]
+ViewId = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class PrimaryView(Value, frozen=True):

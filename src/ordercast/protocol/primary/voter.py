@@ -64,8 +64,12 @@ class Voter:
         self._reports: dict[str, tuple[NodeId, PrimaryReport]] = {}  # the newest, by name
         self._attempts: dict[str, tuple[NodeId, PrimaryAttempt]] = {}
 
-    def is_primary_in(self, view: View) -> bool:
-        return self.phase is VoterPhase.PRIMARY and self.view is not None and self.view == view
+    def is_primary_in(self, formation: str, members: tuple[NodeId, ...]) -> bool:
+        """Whether the view of these is the primary one, as far as we know."""
+        if self.phase is not VoterPhase.PRIMARY:
+            return False
+        view = self.view
+        return view is not None and view.formation == formation and view.members == members
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -78,13 +82,23 @@ class Voter:
     def report(self) -> VoterReport:
         return VoterReport(self.standing, self.coverage)
 
-    def may_take(self, giver: NodeId, theirs: VoterReport) -> bool:
-        """Whether we may give up our state for that of another member."""
-        return rules.may_replace(giver.name, theirs, self.coverage)
+    @property
+    def rank(self) -> int:
+        """The number of the last primary view that our state covers, as far as we know."""
+        return max(one.number for one in (self.coverage.last, *self.coverage.attempts))
 
-    def take(self, theirs: VoterReport) -> None:
-        """We have the state of another member now."""
+    def may_take(self, giver: NodeId, theirs: VoterReport | None) -> bool:
+        """Whether we may give up our state for that of another member."""
+        return theirs is not None and rules.may_replace(giver.name, theirs, self.coverage)
+
+    def take(
+        self, theirs: VoterReport | None, founds: bool = False, members: tuple[NodeId, ...] = ()
+    ) -> None:
+        """We have the state of another member now, or found an open group with these."""
+        assert theirs is not None, "`may_take` was asked"
         self.coverage = theirs.coverage
+        if founds:
+            self.found(tuple(one.name for one in members))
 
     def install(self, step: Step, view: View) -> None:
         """We are in this view from now on."""
@@ -96,9 +110,14 @@ class Voter:
             step.send(others, report)
         self._go_on(step)
 
-    def leave(self) -> None:
-        """We are in no view any more, and our application has no state."""
-        self.view, self.phase, self.coverage = None, VoterPhase.UNDECIDED, _NOTHING
+    def depart(self, formation: str) -> None:
+        """We are not in the views of this formation any more."""
+        if self.view is not None and self.view.formation == formation:
+            self.view, self.phase = None, VoterPhase.UNDECIDED
+
+    def forget_state(self) -> None:
+        """We leave the group: our application has no state of it any more."""
+        self.coverage = _NOTHING
 
     def receive(self, step: Step, sender: NodeId, packet: PrimaryReport | PrimaryAttempt) -> None:
         if isinstance(packet, PrimaryReport):
