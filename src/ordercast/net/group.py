@@ -30,6 +30,7 @@ from ordercast.kernel.outbox import AS_PLANNED, Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
 from ordercast.net.message import LARGEST_BATCH, Ejected, Handover, Hooks, StateMissing, as_bytes
+from ordercast.net.primary_view import PrimaryStatus
 from ordercast.net.progress import Progress
 from ordercast.net.readiness import Readiness, waiting_text
 from ordercast.net.receipt import Receipt, Until, check_until
@@ -44,7 +45,9 @@ from ordercast.types import (
     Left,
     NodeId,
     Payloads,
+    Primary,
     Refused,
+    Secured,
     StateWanted,
     Updating,
     View,
@@ -100,7 +103,8 @@ class Group:
         self.reads = hooks.reads
         self._leaving = False
         self.departure = Departure(family, plan)
-        self._progress = progress = Progress(self.name, family.tells_stability)
+        quorum = family.quorum if family.has_quorum(plan) else None
+        self._progress = progress = Progress(self.name, family.tells_stability, quorum is not None)
         self.queue = SendQueue(
             progress, min(family.largest_batch(plan.options), LARGEST_BATCH), self
         )
@@ -127,13 +131,18 @@ class Group:
         self.formations: Formations | None = None
         if family.formation is not None:
             self.formations = Formations(progress, node.driver, hooks.vote, self._refused)
+        self.primary: PrimaryStatus | None = None
+        if quorum is not None:
+            waits = quorum.waits(plan.options)
+            self.primary = PrimaryStatus(node.me, progress, self.queue, waits)
         # Whether something may be wrong with any send: it is closed, or not everybody may.
-        self._guarded = self.permit is not None or not self.may_send
+        self._guarded = bool(self.permit or self.primary) or not self.may_send
 
     # --- sending -----------------------------------------------------------------------------
 
     async def send(self, data: bytes, *, until: Until = "queued") -> Receipt:
-        """Sends to every member. Returns when the message is queued, delivered here, or stable."""
+        """Sends to every member. Returns when the message is queued, delivered here, or stable, or
+        with a quorum when a majority has it."""
         if type(data) is not bytes:
             data = as_bytes(data)
         if self._guarded or until != "queued":
@@ -171,6 +180,8 @@ class Group:
             raise self._only_reads()
         if self.permit is not None:
             self.permit.refuse()
+        if self.primary is not None:
+            self.primary.refuse()
         check_until(until, self._progress)
 
     def _only_reads(self) -> UsageError:
@@ -182,6 +193,8 @@ class Group:
             raise self._progress.ended
         if self.permit is not None:
             self.permit.refuse(waited=True)
+        if self.primary is not None:
+            self.primary.refuse()
         return batch
 
     # --- what the queue asks -----------------------------------------------------------------
@@ -203,6 +216,8 @@ class Group:
             batch.receipt.number = self._progress.submitted_up_to = event.number
             if self.formations is not None:
                 self.formations.sent(event, batch.receipt)
+            if self.primary is not None:
+                self.primary.sent(batch.receipt)
         except Exception as error:
             self.failed(error)  # reaches whoever sends or waits, and not the event loop
 
@@ -255,9 +270,20 @@ class Group:
         elif isinstance(item, View | Waiting | Joined | Left):
             if isinstance(item, View) and self.formations is not None:
                 self.formations.installed(item)
+            if isinstance(item, View) and self.primary is not None:
+                self.primary.installed(item)
             is_read = self.readiness.heard(item)
             self._progress.changed.notify()
             if not is_read:
+                return
+        elif isinstance(item, Primary | Secured):
+            assert self.primary is not None
+            if isinstance(item, Primary):
+                self.primary.decided(item)
+            else:
+                self.primary.secured(item)
+            self._progress.changed.notify()
+            if isinstance(item, Secured):
                 return
         elif isinstance(item, Invitation | Refused):
             assert self.formations is not None
@@ -385,6 +411,7 @@ class Group:
             "waiting_in": self.stream.inbox.count,
             "waiting_out": len(self.queue.outbox),
             "throttled": self.monitor.is_throttled,
+            "primary": self.primary.news.is_primary if self.primary and self.primary.news else None,
             "updating": self.permit.status() if self.permit is not None else None,
             "delivered_up_to": self._progress.delivered_up_to,
             "stable_up_to": self._progress.stable_up_to,

@@ -138,6 +138,19 @@ def test_a_majority_that_lost_its_state_waits_for_those_who_may_have_it() -> Non
     assert not decide({"a": lost, "b": has}).why
 
 
+def test_a_member_of_a_primary_view_that_lost_its_record_does_not_count() -> None:
+    formed = VoterStanding(4, PrimaryView(4, ("a", "b", "c")))
+    has = VoterReport(formed, Coverage(formed.last))
+    lost = VoterReport(VoterStanding(0, ABC), NOTHING)
+    found = decide({"b": has, "c": lost})
+    assert (found.missing, found.why) == (
+        ("a",),
+        "1 of 3 members are missing, and c lost the record of it",
+    )
+    assert not decide({"a": has, "b": has, "c": lost}).why
+    assert not decide({"b": lost, "c": lost}).why, "a group that begins"
+
+
 def test_a_state_is_given_up_for_one_that_covers_it() -> None:
     later = Coverage(PrimaryView(5, ("a", "b")))
     earlier = VoterReport(VoterStanding(4, ABC), Coverage(PrimaryView(4, ("a", "b", "c"))))

@@ -34,6 +34,7 @@ from ordercast.kernel.family import (
     Family,
     Formation,
     Promises,
+    Quorum,
     StateTransfer,
 )
 from ordercast.protocol.newtop.member import build
@@ -73,6 +74,10 @@ FAMILY = Family(
     formation=Formation(
         asks=lambda options: options.invitations == "ask",
         asking=lambda options: msgspec.structs.replace(options, invitations="ask"),
+    ),
+    quorum=Quorum(
+        needed=lambda options: options.quorum == "majority",
+        waits=lambda options: options.when_split == "wait",
     ),
     state=StateTransfer(
         needed=lambda options: False,

@@ -12,15 +12,17 @@ Rules.
     by name is a majority.
  3. An attempt is void if one of its members that reports did not make it, and formed nothing later:
     nobody can have formed it. It is void, too, if all its members report and none formed it.
- 4. An attempt has a number above all that its members have attempted.
+ 4. A member of a primary view that has no record has lost it, and its vote: it counts in later
+    views only. That a member lost an attempt nobody can see: folders must not be lost.
+ 5. An attempt has a number above all that its members have attempted.
 
 These rules make the primary views of a group one chain, in which each has a majority of the one
 before it. One more concerns what the application has.
 
- 5. All members of a view share one state, which covers what any of them reports that it covers. A
+ 6. All members of a view share one state, which covers what any of them reports that it covers. A
     view may be attempted if its state covers each of the views of rule 2, or if all members of such
     a view are there: they have restarted, and the group with them.
- 6. A member gives up its state for another one only if that covers what its own does.
+ 7. A member gives up its state for another one only if that covers what its own does.
 
 What it does not do: send, or persist.
 """
@@ -74,10 +76,13 @@ def decide(reports: Mapping[str, VoterReport]) -> Eligibility:
     found = Eligibility(number, last, void, binding)
     # Of number 0 there may be two, if an open group was founded twice: then no side goes on alone.
     equal = dict.fromkeys(view for view in lasts if view.number == last.number and view.members)
+    voting = [name for name, one in standings.items() if one.number or not last.number]
     for view in (*(equal or (last,)), *binding):
         missing = tuple(name for name in view.members if name not in reports)
-        if not has_majority(view.members, reports):
+        if not has_majority(view.members, reports if view in binding else voting):
             why = f"{len(missing)} of {len(view.members)} members are missing"
+            if forgot := [one for one in view.members if one in reports and one not in voting]:
+                why = f"{why}, and {' '.join(forgot)} lost the record of it"
             return found._replace(lacks=view, missing=missing, why=why)
         if missing and not any(covers(one, view) for one in coverages):
             why = "nobody here has the state of that view"
@@ -98,7 +103,7 @@ def covers(coverage: Coverage, view: PrimaryView) -> bool:
 
 
 def may_replace(giver: str, theirs: VoterReport, ours: Coverage) -> bool:
-    """Rule 6. An attempt that the giver should have made, and did not, is void."""
+    """Rule 7. An attempt that the giver should have made, and did not, is void."""
     return covers(theirs.coverage, ours.last) and all(
         covers(theirs.coverage, view) or _is_void(view, {giver: theirs.standing})
         for view in ours.attempts
