@@ -26,6 +26,7 @@ from ordercast.net.group import Group
 from ordercast.net.message import Ejected, GroupClosed, Message
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
+from ordercast.net.primary_view import NoQuorum
 from ordercast.net.receipt import Receipt
 from ordercast.net.send_permit import TicketLost
 from ordercast.net.together import Together
@@ -40,6 +41,7 @@ from ordercast.types import (
     Left,
     Merged,
     NodeId,
+    Primary,
     SnapshotFailed,
     Subgroup,
     Updating,
@@ -68,11 +70,13 @@ __all__ = [
     "Message",
     "Mismatch",
     "NameTaken",
+    "NoQuorum",
     "Node",
     "NodeId",
     "NotFormed",
     "OrdercastError",
     "PeerError",
+    "Primary",
     "Receipt",
     "Reformed",
     "Size",

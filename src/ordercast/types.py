@@ -189,6 +189,30 @@ class Updating(msgspec.Struct, frozen=True):
         return self.cause in ("acquired", "resumed")
 
 
+class Primary(msgspec.Struct, frozen=True):
+    """Whether this view is the primary one, in a group with `quorum = "majority"`.
+
+    It follows the view, once its members have found out. Until then nothing is sent.
+    """
+
+    group: str
+    view: View
+    is_primary: bool
+    number: int  # of the primary view; else of the one of which there is no majority
+    # If it is not: who was in that one, who of them is not here, and the rest of the sentence.
+    last: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Secured(msgspec.Struct, frozen=True):
+    """Our own events with numbers from `first` to `up_to` are in every later primary view."""
+
+    group: str
+    first: int
+    up_to: int
+
+
 class GroupTimes(NamedTuple):
     """How long things take in a group, in nanoseconds; None: its family has no such thing."""
 

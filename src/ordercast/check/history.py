@@ -59,6 +59,7 @@ REQUIRED = {
     "join": ("group",),
     "leave": ("group",),
     "view": ("group", "view", "members"),
+    "primary": ("group", "view", "members", "order", "cause"),
     "ticket": ("group", "cause"),
     "suspect": ("peer",),
 }

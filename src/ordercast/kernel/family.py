@@ -144,6 +144,13 @@ class Permit(NamedTuple):
     bootstrap_node: Callable[[Plan], str]
 
 
+class Quorum(NamedTuple):
+    """Only the primary view of a group may send: its machines notify of `Primary`, `Secured`."""
+
+    needed: Callable[[Any], bool]  # by options: whether the group has one
+    waits: Callable[[Any], bool]  # by options: whether sends wait outside of the primary view
+
+
 class Formation(NamedTuple):
     """Groups form by invitations, and re-form under one name: its machines take `Form`."""
 
@@ -213,6 +220,7 @@ class Family(NamedTuple):
     round: Callable[[Any], int] | None = None  # by options: nanoseconds, where there are rounds
     permit: Permit | None = None
     formation: Formation | None = None
+    quorum: Quorum | None = None
     state: StateTransfer | None = None
 
     def round_of(self, options: Any) -> int | None:
@@ -221,6 +229,9 @@ class Family(NamedTuple):
     def times_in(self, options: Any) -> GroupTimes:
         lease = None if self.permit is None else self.permit.lease(options)
         return GroupTimes(self.round_of(options), lease)
+
+    def has_quorum(self, plan: Plan) -> bool:
+        return self.quorum is not None and self.quorum.needed(plan.options)
 
     def needs_permit(self, plan: Plan) -> bool:
         return self.permit is not None and self.permit.needed(plan)

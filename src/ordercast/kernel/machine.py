@@ -101,10 +101,11 @@ class Blocking(Machine, Protocol):
     """Machines that can say why they do not accept a batch."""
 
     def blocked_by(self, group: str) -> str:
-        """Why `accepts` says no, as the trace has it: `window`, `view` or `rule`.
+        """Why `accepts` says no, as the trace has it: `window`, `view`, `quorum` or `rule`.
 
-        `view`: there is no view to send in. `rule`: what we sent in another group has no place in
-        the order yet, and what comes now must come after it.
+        `view`: there is no view to send in. `quorum`: that view is not the primary one. `rule`:
+        what we sent in another group has no place in the order yet, and what comes now must come
+        after it.
         """
 
 

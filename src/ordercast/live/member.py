@@ -44,6 +44,7 @@ from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
 from ordercast.net.message import GroupClosed
 from ordercast.net.node import Node, open_node
+from ordercast.net.primary_view import NoQuorum
 from ordercast.net.receipt import Receipt
 from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
@@ -320,7 +321,7 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
             backlog = 0
         if backlog < BACKLOG_LIMIT:
             service = draw.choice(load.services) if load.services else ""
-            with suppress(TicketLost):
+            with suppress(TicketLost, NoQuorum):
                 receipt = await group.send_many(messages, service=service)
                 backlog += load.batch
 

@@ -38,6 +38,7 @@ from ordercast.net.message import (
     as_bytes,
     no_service,
 )
+from ordercast.net.primary_view import PrimaryStatus
 from ordercast.net.progress import Progress
 from ordercast.net.readiness import Readiness, waiting_text
 from ordercast.net.receipt import Receipt, Until, check_until
@@ -52,7 +53,9 @@ from ordercast.types import (
     Left,
     NodeId,
     Payloads,
+    Primary,
     Refused,
+    Secured,
     StateWanted,
     Updating,
     View,
@@ -108,10 +111,10 @@ class Group:
         self.reads = hooks.reads
         self._leaving = False
         self.departure = Departure(family, plan)
-        self._progress = progress = Progress(self.name, family.tells_stability)
-        self.queue = SendQueue(
-            progress, min(family.largest_batch(plan.options), LARGEST_BATCH), self
-        )
+        quorum = family.quorum if family.has_quorum(plan) else None
+        self._progress = progress = Progress(self.name, family.tells_stability, quorum is not None)
+        largest = min(family.largest_batch(plan.options), LARGEST_BATCH)
+        self.queue = SendQueue(progress, largest, self)
         self._handover = Handover(hooks, self._give)
         self.stream = GroupStream(node.arrivals, self._handover, progress)
         self.monitor = SlowConsumerMonitor(
@@ -129,22 +132,22 @@ class Group:
         self.permit: SendPermit | None = None
         if family.permit is not None and family.needs_permit(plan):
             self.permit = SendPermit(progress, self.queue, node.driver, self.departure)
-        self._no_permit = (
-            "all may send" if family.permit is None else "its updaters are named for ever"
-        )
+        named = "its updaters are named for ever"
+        self._no_permit = "all may send" if family.permit is None else named
         self.formations: Formations | None = None
         if family.formation is not None:
             self.formations = Formations(progress, node.driver, hooks.vote, self._refused)
+        self.primary: PrimaryStatus | None = None
+        if quorum is not None:
+            self.primary = PrimaryStatus(node.me, progress, self.queue, quorum.waits(plan.options))
         # Whether something may be wrong with any send: it is closed, or not everybody may.
-        self._guarded = self.permit is not None or not self.may_send
+        self._guarded = bool(self.permit or self.primary) or not self.may_send
 
     # --- sending -----------------------------------------------------------------------------
 
     async def send(self, data: bytes, *, until: Until = "queued", service: str = "") -> Receipt:
-        """Sends to every member. Returns when the message is queued, delivered here, or stable.
-
-        `service` is for families that have several; without it the message has the group's own.
-        """
+        """Sends to every member. Returns when the message is queued, delivered here, or stable, or
+        with a quorum when a majority has it. `service`: in families that have several."""
         if type(data) is not bytes:
             data = as_bytes(data)
         if self._guarded or service or until != "queued":
@@ -184,6 +187,8 @@ class Group:
             raise self._only_reads()
         if self.permit is not None:
             self.permit.refuse()
+        if self.primary is not None:
+            self.primary.refuse()
         check_until(until, self._progress)
         if service and service not in self._services:
             raise no_service(service, self.name, self.family, self._services)
@@ -197,6 +202,8 @@ class Group:
             raise self._progress.ended
         if self.permit is not None:
             self.permit.refuse(waited=True)
+        if self.primary is not None:
+            self.primary.refuse()
         return batch
 
     # --- what the queue asks -----------------------------------------------------------------
@@ -219,6 +226,8 @@ class Group:
             batch.receipt.number = self._progress.submitted_up_to = event.number
             if self.formations is not None:
                 self.formations.sent(event, batch.receipt)
+            if self.primary is not None:
+                self.primary.sent(batch.receipt)
         except Exception as error:
             self.failed(error)  # reaches whoever sends or waits, and not the event loop
 
@@ -271,9 +280,17 @@ class Group:
         elif isinstance(item, View | Waiting | Joined | Left):
             if isinstance(item, View) and self.formations is not None:
                 self.formations.installed(item)
+            if isinstance(item, View) and self.primary is not None:
+                self.primary.installed(item)
             is_read = self.readiness.heard(item)
             self._progress.changed.notify()
             if not is_read:
+                return
+        elif isinstance(item, Primary | Secured):
+            assert self.primary is not None
+            self.primary.heard(item)
+            self._progress.changed.notify()
+            if isinstance(item, Secured):
                 return
         elif isinstance(item, Invitation | Refused):
             assert self.formations is not None
@@ -404,6 +421,7 @@ class Group:
             "waiting_in": self.stream.inbox.count,
             "waiting_out": len(self.queue.outbox),
             "throttled": self.monitor.is_throttled,
+            "primary": self.primary.news.is_primary if self.primary and self.primary.news else None,
             "updating": self.permit.status() if self.permit is not None else None,
             "delivered_up_to": self._progress.delivered_up_to,
             "stable_up_to": self._progress.stable_up_to,
@@ -472,10 +490,8 @@ class Group:
         self._give(Backpressure(self.name, full))
 
     def _eject(self) -> None:
-        why = (
-            f"{self._me} is ejected from {self.name!r}: its queue was full, and its application "
-            "read nothing for eject_after. Read the group all the time, or join with read=False"
-        )
+        why = f"{self._me} is ejected from {self.name!r}: its queue was full, and its application "
+        why += "read nothing for eject_after. Read the group all the time, or join with read=False"
         self.node.end(self, Ejected(why))
 
     def _refused(self, why: UsageError) -> None:

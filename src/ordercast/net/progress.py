@@ -13,18 +13,22 @@ class Progress:
         "delivered_up_to",
         "ended",
         "group",
+        "has_quorum",
         "knows_stability",
         "reason",
+        "secured_up_to",
         "stable_up_to",
         "submitted_up_to",
     )
 
-    def __init__(self, group: str, knows_stability: bool) -> None:
+    def __init__(self, group: str, knows_stability: bool, has_quorum: bool = False) -> None:
         self.group = group
         self.knows_stability = knows_stability  # whether members know who has what
+        self.has_quorum = has_quorum  # whether only the primary view may send
         self.submitted_up_to = 0  # the number of our last event
         self.delivered_up_to = 0  # the number of our last event that was delivered here
         self.stable_up_to = 0  # our events up to this number are with every present member
+        self.secured_up_to = 0  # and up to this one in the state of every later primary view
         self.ended: Exception | None = None  # why the group is closed
         # For whom it waits, and why: the end of a sentence that says that something took too long.
         self.reason: Callable[[], str] = str

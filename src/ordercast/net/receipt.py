@@ -9,8 +9,8 @@ from typing import Literal
 from ordercast.errors import OrdercastError, UsageError, unknown_word
 from ordercast.net.progress import Progress
 
-Until = Literal["queued", "delivered", "stable"]
-UNTIL = ("queued", "delivered", "stable")
+Until = Literal["queued", "delivered", "stable", "majority"]
+UNTIL = ("queued", "delivered", "stable", "majority")
 
 
 def check_until(until: str, progress: Progress) -> None:
@@ -21,12 +21,17 @@ def check_until(until: str, progress: Progress) -> None:
             f"{progress.group!r} is a cluster, in which nobody knows who has what: wait until "
             "'delivered', there is no 'stable'"
         )
+    if until == "majority" and not progress.has_quorum:
+        raise UsageError(
+            f"{progress.group!r} has no quorum, so a majority of its view may be a minority of "
+            "its members: join with quorum='majority', or wait until 'stable'"
+        )
 
 
 class Receipt:
     """What became of a send. Shared by the messages of one batch, which share their fate."""
 
-    __slots__ = ("_hurry", "_progress", "failure", "number")
+    __slots__ = ("_hurry", "_progress", "doubt", "failure", "number")
 
     def __init__(
         self, progress: Progress, hurry: Callable[[], None], number: int | None = None
@@ -35,6 +40,7 @@ class Receipt:
         self._hurry = hurry  # the open batch, because somebody waits for it
         self.number = number  # of the event, once it was submitted
         self.failure: OrdercastError | None = None  # why it was not, and will not be
+        self.doubt: OrdercastError | None = None  # why nobody knows who has it
 
     def __repr__(self) -> str:
         return f"Receipt(group={self._progress.group!r}, number={self.number})"
@@ -50,9 +56,27 @@ class Receipt:
         known = self.number is not None and self.failure is None
         return known and (self.number or 0) <= self._progress.stable_up_to
 
+    @property
+    def secured(self) -> bool:
+        """A majority has it: it is in the state of every later primary view."""
+        known = self.number is not None and self.failure is None and self.doubt is None
+        return known and (self.number or 0) <= self._progress.secured_up_to
+
+    def _is(self, until: Until) -> bool:
+        match until:
+            case "queued":
+                return True
+            case "delivered":
+                return self.delivered
+            case "stable":
+                return self.stable
+            case "majority":
+                return self.secured
+
     async def wait(self, until: Until = "stable", timeout: float | None = None) -> Receipt:
         """Waits until it is so. GroupClosed if the group ends before, TicketLost if our right to
-        send does, Reformed if the group is re-formed. TimeoutError says for whom it waits."""
+        send does, Reformed if the group is re-formed, NoQuorum if a majority was waited for and
+        this member is not in the primary view. TimeoutError says for whom it waits."""
         check_until(until, self._progress)
         if self.number is None:
             self._hurry()
@@ -71,7 +95,9 @@ class Receipt:
         return self
 
     async def _until(self, until: Until) -> None:
-        while until != "queued" and not (self.stable if until == "stable" else self.delivered):
+        while not self._is(until):
             if self.failure is not None:
                 raise self.failure
+            if self.doubt is not None and until == "majority":
+                raise self.doubt
             await self._progress.change()

@@ -28,7 +28,9 @@ import numpy as np
 from ordercast.spark.columns import DELIVER, LOSE, SUBMIT, Columns, Vector
 from ordercast.types import COUNTER_BITS
 
-MEMBERSHIP_KINDS = ("stop", "crash", "join", "leave", "view", "ticket", "exclude", "suspect")
+MEMBERSHIP_KINDS = (
+    *("stop", "crash", "join", "leave", "view", "primary", "ticket", "exclude", "suspect"),
+)
 """The kinds that are read row by row; there are few of them."""
 
 SPARSE = 4

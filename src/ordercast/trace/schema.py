@@ -1,4 +1,4 @@
-"""Rows, kinds and the header of a run: the trace contract, version 2.
+"""Rows, kinds and the header of a run: the trace contract, version 3.
 
 A trace is what a run leaves behind. The simulator and the live runtime write the same kind of
 rows, and nothing that reads them can tell which of the two it was. docs/trace.md says what
@@ -13,8 +13,8 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import msgspec
 
-SCHEMA_VERSION = 2
-READABLE_TRACES = (1, 2)
+SCHEMA_VERSION = 3
+READABLE_TRACES = (1, 2, 3)
 """Versions that can be read: what a newer one has more, an older trace does not hold."""
 
 
@@ -28,6 +28,7 @@ class RowKind(StrEnum):
     DELIVER = "deliver"
     LOSE = "lose"
     VIEW = "view"
+    PRIMARY = "primary"
     TICKET = "ticket"
     EXCLUDE = "exclude"
     SUSPECT = "suspect"
@@ -46,10 +47,11 @@ SERVICES = ("basic", "causal", "agreed", "safe")
 
 CAUSES = {
     "join": ("state",),
+    "primary": ("attempted", "formed"),
     "lose": ("obsolete", "unrecovered", "overflow", "discarded"),
     "ticket": ("wanted", "refused", "acquired", "renewed", "released", "disconnected"),
     "recover": ("asked", "answered", "failed"),
-    "blocked": ("window", "view", "rule"),
+    "blocked": ("window", "view", "rule", "quorum"),
     "submit": SERVICES,
     "deliver": SERVICES,
     "view": ("transitional",),

@@ -52,7 +52,7 @@ _UNNAMED_GROUP = "g"  # that of rows that name none
 LINE_NS = 1_000_000
 
 _WITH_EVENT = frozenset({"submit", "deliver", "lose", "recover"})
-_WITH_GROUP = _WITH_EVENT | {"join", "leave", "view", "ticket", "exclude"}
+_WITH_GROUP = _WITH_EVENT | {"join", "leave", "view", "primary", "ticket", "exclude"}
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIMES = (*TIMES, "start", "end")
 _TYPES = COLUMN_TYPES | dict.fromkeys(("family", "version", "ending", "level"), "string")

@@ -47,6 +47,7 @@ class Ledgers:
         self.begun: dict[str, dict[NodeId, list[str]]] = {}  # by formation: with what each began
         self.last_view: dict[tuple[NodeId, str], View] = {}
         self.vetoed = 0
+        self.world: Simulation  # in which they are
 
     def hear(self, node: NodeId, what: Heard) -> bytes | bool | None:
         known = self.known.setdefault((node, what.group), [])
@@ -97,6 +98,8 @@ def storm(
     vetoes: float = 0.0,
     seconds: int = 4,
     round_trip: bool = False,
+    options: dict[str, Any] | None = None,
+    keep: type[Ledgers] = Ledgers,
 ) -> Storm:
     """Groups that exist or have to form, members that restart, requests to re-form.
 
@@ -134,6 +137,7 @@ def storm(
             "suspicion_limit": draw.choice(("250ms", "500ms")),
             "reform": reform or draw.choice(("ask", "auto")),
             "invitations": "ask" if vetoes else "accept",
+            **(options or {}),
         },
         "workload": {"rate": draw.choice((3, 10, 40))},
         "network": {
@@ -149,7 +153,7 @@ def storm(
     for each in document["group"] if len(of) > 1 else ():
         each["family"], each["options"] = draw.choice(of), document["options"]
     scenario = parse_scenario(document)
-    sink, ledgers = MemorySink(), Ledgers(draw, vetoes)
+    sink, ledgers = MemorySink(), keep(draw, vetoes)
     world = Simulation(
         scenario,
         seed,
@@ -158,12 +162,14 @@ def storm(
         application=ledgers.hear,
         round_trip=round_trip,
     )
+    ledgers.world = world
     outcome = world.run()
     trace = Trace(outcome.header, sink.rows)
     verdicts = check(trace)
     broken = [f"{one.law}: {one.why}" for one in verdicts if one.answer != "holds"]
     broken += [outcome.error] if outcome.error else []
-    unordered = {group.name for group in scenario.groups() if group.family == "atomic"}
+    kinds_of = {group.name: group.family or of[0] for group in scenario.groups()}
+    unordered = {name for name, kind in kinds_of.items() if kind == "atomic"}
     broken += [*differences(ledgers, unordered), *losses(ledgers, sink.rows), *repetitions(ledgers)]
     if scenario.options["reform"] == "auto":
         broken += separations(world)

@@ -36,6 +36,7 @@ from ordercast.kernel.family import (
     Family,
     Formation,
     Promises,
+    Quorum,
     StateTransfer,
 )
 from ordercast.protocol.newtop.member import build
@@ -49,6 +50,7 @@ from ordercast.protocol.newtop.options import (
 )
 from ordercast.protocol.newtop.packets import PACKETS, FoundingRecord
 from ordercast.protocol.newtop.words import WORDS
+from ordercast.protocol.primary.packets import RECORDS
 
 _LAWS = (*BASIC_LAWS, "fifo")
 _SOURCE = (
@@ -58,13 +60,13 @@ _SOURCE = (
 FAMILY = Family(
     "total",
     NewtopOptions,
-    (*PACKETS, FoundingRecord),
+    (*PACKETS, FoundingRecord, *RECORDS),
     build,
     level=Total,
     largest_group=50,
     largest_batch=lambda options: int(options.window_size),
     promises=Promises(
-        (*_LAWS, "causal", "total", *VIEW_LAWS, "completeness"),
+        (*_LAWS, "causal", "total", *VIEW_LAWS, "one-primary", "completeness"),
         source=_SOURCE,
     ),
     words=WORDS,
@@ -74,6 +76,10 @@ FAMILY = Family(
     formation=Formation(
         asks=lambda options: options.invitations == "ask",
         asking=lambda options: msgspec.structs.replace(options, invitations="ask"),
+    ),
+    quorum=Quorum(
+        needed=lambda options: options.quorum == "majority",
+        waits=lambda options: options.when_split == "wait",
     ),
     state=StateTransfer(
         needed=lambda options: False,
@@ -86,7 +92,7 @@ SEQUENCED = FAMILY._replace(
     options=SequencedOptions,
     settled={"by": "sequencer"},
     promises=Promises(
-        (*_LAWS, "total-in-view", *VIEW_LAWS, "completeness"),
+        (*_LAWS, "total-in-view", *VIEW_LAWS, "one-primary", "completeness"),
         when_nothing_fails=("causal", "total"),
         source=_SOURCE,
     ),
@@ -95,6 +101,6 @@ ATOMIC = FAMILY._replace(
     name="atomic",
     options=AtomicOptions,
     level=Atomic,
-    promises=Promises((*_LAWS, *VIEW_LAWS, "completeness"), source=_SOURCE),
+    promises=Promises((*_LAWS, *VIEW_LAWS, "one-primary", "completeness"), source=_SOURCE),
 )
 FAMILIES = (FAMILY, SEQUENCED, ATOMIC)

@@ -65,6 +65,7 @@ from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, ev
 
 if TYPE_CHECKING:
     from ordercast.protocol.newtop.placement import Placement
+    from ordercast.protocol.primary.voter import Voter
 
 
 class Phase(Enum):
@@ -102,6 +103,7 @@ class GroupEpoch:
         formation: str = "",
         initiator: NodeId | None = None,
         founding: str = "",
+        voter: Voter | None = None,
     ) -> None:
         assert isinstance(plan.options, NewtopOptions) and me in members
         options = plan.options
@@ -113,6 +115,7 @@ class GroupEpoch:
         self.options = options
         self.order = order
         self.placement = placement
+        self.voter = voter  # None: no view is the primary one
         self.members = frozenset(members)  # all that ever belonged to it; never iterated
         others = tuple(one for one in members if one != me)
         shown = founding if options.reform == "ask" else ""
@@ -201,7 +204,8 @@ class GroupEpoch:
 
         The members `along` come from where we come from, with this history: it is left out.
         """
-        message = State(self.name, *self.head(), state, history, failure=failure)
+        report = None if self.voter is None else self.voter.report
+        message = State(self.name, *self.head(), state, history, failure=failure, voter=report)
         left_out = tuple(one for one in self.live if one in along)
         self.cast(step, message, ())
         send_in_parts(step, tuple(one for one in self.live if one not in along), message)
@@ -209,10 +213,8 @@ class GroupEpoch:
             step.send(left_out, msgspec.structs.replace(message, state=None, is_left_out=True))
         self._queue_state(self.me, message)
 
-    def take_part(self, sender: NodeId, part: bytes) -> None:
-        """A part of the state arrived: the initiator is there, though what it sends is slow."""
-        if sender in self.live and sender == self.initiator:
-            self.parts.add(sender, part)
+    def hear(self, sender: NodeId) -> None:
+        if sender in self.live:
             self.agreement.suspicions.last_heard[sender] = self.patience.time
 
     def _queue_state(self, sender: NodeId, message: State) -> None:
@@ -220,11 +222,10 @@ class GroupEpoch:
         self.order.queue.push(sender, message)
 
     def _receive_state(self, sender: NodeId, message: State) -> None:
-        if self.phase is Phase.AWAITING_STATE:
-            if message.order <= self.floor:
-                self.phase = Phase.FAILED  # its initiator did not wait for our start
-            else:
-                self._queue_state(sender, message)
+        if self.phase is Phase.AWAITING_STATE and message.order > self.floor:
+            self._queue_state(sender, message)
+        elif self.phase is Phase.AWAITING_STATE:
+            self.phase = Phase.FAILED  # its initiator did not wait for our start
 
     def _has_same(self, message: State) -> bool:
         """Whether we have delivered, where we come from, what the initiator has."""
@@ -259,7 +260,11 @@ class GroupEpoch:
         """The state is delivered at its place in the order, and the first view with it."""
         if self.phase is Phase.FAILED:
             return
-        assert self.phase is Phase.STATE_QUEUED
+        assert self.phase is Phase.STATE_QUEUED and self.initiator is not None
+        if self.voter is not None and not self.voter.may_take(self.initiator, message.voter):
+            self.phase = Phase.FAILED
+            step.notify(Refused(self.name, f"{self.initiator} lacks the state of a primary view"))
+            return
         if self.initiator != self.me and not self._has_same(message):
             given = self.copy or message
             if given.failure:
@@ -268,19 +273,21 @@ class GroupEpoch:
             step.give_state(self.name, given.state)
         self.phase = Phase.BEGUN
         self.previous = self.copy = None
-        step.install(self.views.current())
+        if self.voter is not None:
+            self.voter.take(message.voter, self.is_founding, self.views.members)
+        self.show(step, self.views.current())
         self.placement.begin(self, step)
 
     # --- sending -----------------------------------------------------------------------------
 
     def submit(self, step: Step, payloads: Payloads, size: int) -> Event:
-        number = self.window.counter + 1
-        data = Data(self.name, *self.head(), self.me, number, payloads, size)
+        data = Data(self.name, *self.head(), self.me, self.window.counter + 1, payloads, size)
         self.cast(step, data)
         self.window.append(data.order, size)
         return self.event(data, self.placement.place_own(self, step, data))
 
     def leave(self, step: Step) -> None:
+        self.is_full = True  # we deliver nothing more, and must not report it as delivered
         self.cast(step, Leave(self.name, *self.head()))
 
     def move(self, step: Step, to: str) -> None:
@@ -308,16 +315,8 @@ class GroupEpoch:
         return event_number(message.origin.incarnation, before + message.number)
 
     def event(self, data: Data, order: int | None) -> Event:
-        number = self.number_of(data)
-        return Event(
-            self.name,
-            data.origin,
-            number,
-            data.payloads,
-            order=order,
-            size=data.size,
-            formation=self.formation,
-        )
+        made = self.name, data.origin, self.number_of(data), data.payloads
+        return Event(*made, order=order, size=data.size, formation=self.formation)
 
     def deliver(self, step: Step, data: Data, order: int | None) -> None:
         if self.waiting_views:
@@ -393,13 +392,8 @@ class GroupEpoch:
         return moved
 
     def lose(self, step: Step, event: Data | Turn) -> None:
-        step.note(
-            "lose",
-            group=self.label,
-            origin=event.origin.name,
-            number=self.number_of(event),
-            cause="discarded",
-        )
+        origin, number = event.origin.name, self.number_of(event)
+        step.note("lose", group=self.label, origin=origin, number=number, cause="discarded")
 
     def install_next(self, step: Step) -> tuple[View, PendingView]:
         """Installs a view, and notifies the application of members that it lost."""
@@ -412,7 +406,7 @@ class GroupEpoch:
             self.waiting_views.append(view)
             return view, pending
         self._show_views(step)
-        step.install(view)
+        self.show(step, view)
         lost = tuple(one for one in pending.gone if one not in self.departed)
         if lost:
             step.notify(Subgroup(self.name, view, lost))
@@ -432,8 +426,13 @@ class GroupEpoch:
 
     def _show_views(self, step: Step) -> None:
         for view in self.waiting_views:
-            step.install(view)
+            self.show(step, view)
         self.waiting_views = []
+
+    def show(self, step: Step, view: View) -> None:
+        step.install(view)
+        if self.voter is not None:
+            self.voter.install(step, view)
 
     # --- time, stability, null messages ------------------------------------------------------
 

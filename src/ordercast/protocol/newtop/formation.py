@@ -62,6 +62,7 @@ from ordercast.protocol.newtop.packets import (
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.refusals import refuse_invitation
 from ordercast.protocol.newtop.state_parts import send_in_parts
+from ordercast.protocol.primary.voter import Voter
 from ordercast.types import Invitation, NodeId
 
 STATE_LIMITS = 30
@@ -80,6 +81,7 @@ class NamedGroup:
         plan: Plan,
         placement: type[Placement],
         records: Sequence[Packet] = (),  # of all groups
+        voter: Voter | None = None,
     ) -> None:
         assert isinstance(plan.options, NewtopOptions)
         self.me = me
@@ -91,7 +93,9 @@ class NamedGroup:
         self.attempt: Attempt = Idle()
         last = () if plan.entry is None else plan.entry.last
         self.started = StartedFounding(me.name, plan.group, last, records)
-        self.gathering = Gathering(me, plan, self.terms, self.started)
+        self.gathering = Gathering(me, plan, self.terms, self.started, voter)
+        self.voter = voter  # None: every view may submit
+        self.secured = 0  # how far the application was notified that our events are secured
         self.counter = 0  # formations that we initiated in this incarnation
         self.events = 0  # events that we submitted in this incarnation
         # The state of an epoch that we initiated, and who may still need it though it was left out.
@@ -110,8 +114,16 @@ class NamedGroup:
 
     @property
     def open_epoch(self) -> GroupEpoch | None:
-        """The epoch in which events may be submitted."""
+        """The epoch in which events may be submitted, if its view is the primary one."""
         return None if isinstance(self.attempt, Entering) else self.current
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether our view may submit. Without a quorum every one may."""
+        epoch, voter = self.current, self.voter
+        if voter is None or epoch is None:
+            return voter is None
+        return voter.is_primary_in(epoch.formation, epoch.views.members)
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -166,7 +178,7 @@ class NamedGroup:
         """A member that is in no formation asks us to re-form the group with it."""
         if self.current is None:
             return
-        if self.plan.entry is not None:
+        if self.plan.entry is not None and not packet.yields:
             self.gathering.welcome(step, sender, packet, self.current)
         elif self.gathering.request is None:
             self.give(step, inputs.Form, None, False)
@@ -194,7 +206,8 @@ class NamedGroup:
             self._agree(step, voting)
             return
         group, invited = self.plan.group, list(members)
-        step.send(others, Invite(group, formation, invited, self.terms, founds, founding))
+        report = None if self.voter is None else self.voter.report
+        step.send(others, Invite(group, formation, invited, self.terms, founds, founding, report))
         self._set_timer(step, "vote", self.options.suspicion_limit)
 
     def _consider(self, step: Step, sender: NodeId, packet: Invite) -> None:
@@ -229,6 +242,8 @@ class NamedGroup:
             return f"{self.me} is moving to {attempt.epoch.formation}"
         if isinstance(attempt, Voting) and (attempt.initiator != self.me or self.me < sender):
             return f"{self.me} votes on {attempt.formation}"
+        if self.voter is not None and not self.voter.may_take(sender, packet.voter):
+            return f"{self.me} has the state of primary view {self.voter.rank}, which it lacks"
         if packet.founds:
             return self.gathering.objection_to_founding(packet.members, self.current)
         return None
@@ -395,17 +410,16 @@ class NamedGroup:
             del self._may_need[sender]
             send_in_parts(step, (sender,), provided)
 
-    def _take_copy(self, step: Step, sender: NodeId, packet: Copy) -> None:
+    def _take_state(self, step: Step, sender: NodeId, packet: Copy | StatePart) -> None:
         epoch = self.entering
         assert epoch is not None
-        if (sender, packet.formation) == (epoch.initiator, epoch.formation) and epoch.awaits_copy:
+        if (sender, packet.formation) != (epoch.initiator, epoch.formation):
+            return
+        if isinstance(packet, StatePart):
+            epoch.parts.add(sender, packet.part)
+            epoch.hear(sender)  # the initiator is there, though what it sends is slow
+        elif epoch.awaits_copy:
             epoch.copy = epoch.copy or epoch.parts.complete(sender, packet)
-
-    def _take_part(self, step: Step, sender: NodeId, packet: StatePart) -> None:
-        epoch = self.entering
-        assert epoch is not None
-        if packet.formation == epoch.formation:
-            epoch.take_part(sender, packet.part)
 
     def _forget_state(self, step: Step) -> None:
         """Every member that needed it has it, or is gone."""
@@ -474,8 +488,8 @@ TABLE: dict[type, dict[Hashable, Cell]] = {
         inputs.Form: NamedGroup._note_request,
         inputs.Vote: "that vote is over",
         Vote: NamedGroup._note_vote,
-        Copy: NamedGroup._take_copy,
-        StatePart: NamedGroup._take_part,
+        Copy: NamedGroup._take_state,
+        StatePart: NamedGroup._take_state,
         Numbered: "we have not been invited to that formation",
         "here": "we announce ourselves again if the epoch fails",
         "gather": "a request waits until the epoch has begun or failed",

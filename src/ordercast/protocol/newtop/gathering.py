@@ -8,7 +8,9 @@ Rules.
  4. With `reform = "auto"` the members of a view announce themselves to members outside of it. The
     first member of the view requests to re-form the group when it hears of one, if it hears of no
     larger view.
- 5. In an open group a member of no formation asks one that is in the group. That one tells the
+ 5. With a quorum the state counts first: a member yields to one whose state covers a later primary
+    view, whichever side is larger.
+ 6. In an open group a member of no formation asks one that is in the group. That one tells the
     first of its view, which re-forms the group with its view and all that have asked meanwhile,
     whatever `reform` is. If it has no state to give, it passes that on to the next of its view, and
     so does that one; the last does it in any case. It needs no answer of its view: who is not there
@@ -39,6 +41,7 @@ from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please
 from ordercast.protocol.newtop.presence import AnnouncedMembers
 from ordercast.protocol.newtop.request import MOST_ROUNDS, Probe, Request
+from ordercast.protocol.primary.voter import Voter
 from ordercast.types import NodeId, Refused
 
 Members = tuple[NodeId, ...]
@@ -46,13 +49,19 @@ Members = tuple[NodeId, ...]
 
 class Gathering:
     def __init__(
-        self, me: NodeId, plan: Plan, terms: dict[str, str], started: StartedFounding
+        self,
+        me: NodeId,
+        plan: Plan,
+        terms: dict[str, str],
+        started: StartedFounding,
+        voter: Voter | None = None,
     ) -> None:
         assert isinstance(plan.options, NewtopOptions)
         self.me = me
         self.plan = plan
         self.options = plan.options
         self.terms = terms
+        self._voter = voter  # None: the largest view re-forms the group, whatever its state
         self.request: Request | None = None  # None: the group need not be re-formed
         self.failures = 0  # requests of our own that failed in a row
         self.joiners: dict[str, NodeId] = {}  # who has asked to be taken in, oldest first
@@ -114,7 +123,12 @@ class Gathering:
             here = Here(self.plan.group, None, 0, "", self.terms, asks)
             return self._entrance.declared(here)
         view = current.views.members
-        return Here(self.plan.group, current.formation, len(view), view[0].name, self.terms, asks)
+        group, first, rank = self.plan.group, view[0].name, self._rank
+        return Here(group, current.formation, len(view), first, self.terms, asks, rank=rank)
+
+    @property
+    def _rank(self) -> int:
+        return 0 if self._voter is None else self._voter.rank
 
     def hear(
         self, step: Step, sender: NodeId, here: Here, current: GroupEpoch | None, may_invite: bool
@@ -168,7 +182,7 @@ class Gathering:
         if self.options.reform != "auto" or self.request is not None:
             return
         view = current.views.members
-        if sender in view or view[0] != self.me or not self._presence.is_largest(view):
+        if sender in view or view[0] != self.me or not self._presence.is_largest(view, self._rank):
             return
         if not self.may_come(step, sender):
             return
@@ -213,6 +227,9 @@ class Gathering:
         elif current is None and formed is not None:
             step.send(formed, Please(self.plan.group))
             self.fail_try(step, f"{formed.name} did not re-form it")
+        elif current is not None and (better := self._yields_to(probe, request.tries)) is not None:
+            step.send(better, Please(self.plan.group, yields=True))
+            self.fail_try(step, f"{better.name} has a later state, and did not re-form it")
         elif current is None and self.is_open and (why := self._entrance.objection(members)):
             self.fail_try(step, why)
         elif (
@@ -224,6 +241,20 @@ class Gathering:
         else:
             return members
         return None
+
+    def _yields_to(self, probe: Probe, tries: int) -> NodeId | None:
+        """With a quorum: who should re-form the group instead of us, if anybody.
+
+        A member whose state covers a later primary view. At every second try any other one: states
+        may differ so that only a member that knows both can tell which of them is void.
+        """
+        if self._voter is None or not probe.answers:
+            return None
+        best = max(probe.answers.values(), key=lambda answer: answer[1].rank)
+        if best[1].rank > self._rank:
+            return best[0]
+        others = sorted(one for one, here in probe.answers.values() if here.size)
+        return others[tries // 2 % len(others)] if tries % 2 and others else None
 
     def fail_try(self, step: Step, why: str) -> None:
         """The group was not formed. Tries again later, or gives up."""

@@ -4,18 +4,20 @@ What it decides: when an event is delivered and a view installed, over all group
 rules of the order are in `ordering.py`, those of one group in `epoch.py`, those of invitations in
 `formation.py`, and those of moving to the next formation in `transitions.py`.
 
-What it does not do: persist anything but foundings (`bond.py`), or merge the states of the sides of
-a partition.
+What it does not do: merge the states of the sides of a partition. It persists nothing but foundings
+(`bond.py`), and its vote in groups with a quorum (`protocol/primary`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from random import Random
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
-from ordercast.kernel.family import Plan, machine_for_all
+from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.newtop.attempt import Agreed, Entering
@@ -36,7 +38,9 @@ from ordercast.protocol.newtop.packets import (
 )
 from ordercast.protocol.newtop.refusals import refuse_invalid
 from ordercast.protocol.newtop.transitions import Transitions
-from ordercast.types import Event, NodeId, Payloads, event_number
+from ordercast.protocol.primary.packets import PrimaryAttempt, PrimaryReport, VoterRecord
+from ordercast.protocol.primary.voter import Voter
+from ordercast.types import Event, NodeId, Payloads, Secured, event_number
 
 FREQUENT = (Data, Turn, Null)
 """Packets of which many arrive together."""
@@ -60,6 +64,9 @@ class NewtopMember:
         self._records: dict[str, Packet] = {
             record.group: record for record in records if isinstance(record, FoundingRecord)
         }
+        # Of earlier incarnations, by group; and the votes of this one, also in groups that it left.
+        self._votes = {one.group: one for one in records if isinstance(one, VoterRecord)}
+        self._voters: dict[str, Voter] = {}
         self.groups = tuple(plan.group for plan in plans)
         self.joined: dict[str, GroupEpoch] = {}  # the epochs that we are in, by label
         self.order = Ordering(self.joined)
@@ -72,23 +79,32 @@ class NewtopMember:
             named = self._add(plan)
             if plan.formed and plan.entry is None and me.incarnation == 0:
                 members = tuple(sorted(NodeId(name, 0) for name in plan.members))
-                epoch = GroupEpoch(me, plan, members, self.order, named.placement(me, members))
+                placement = named.placement(me, members)
+                epoch = GroupEpoch(me, plan, members, self.order, placement, voter=named.voter)
                 self.joined[epoch.label] = named.current = epoch
 
     def _add(self, plan: Plan) -> NamedGroup:
         assert isinstance(plan.options, NewtopOptions) and plan.group not in self.named
         record = self._records.pop(plan.group, None)
         records = () if record is None else (record,)
-        named = NamedGroup(self.me, plan, placement_of(plan.options), records)
+        voter = self._voter(plan) if plan.options.quorum == "majority" else None
+        named = NamedGroup(self.me, plan, placement_of(plan.options), records, voter)
         self.named[plan.group] = named
         return named
+
+    def _voter(self, plan: Plan) -> Voter:
+        group = plan.group
+        if group not in self._voters:
+            first = plan.members if plan.entry is None else ()
+            self._voters[group] = Voter(self.me, group, first, self._votes.get(group))
+        return self._voters[group]
 
     # --- inputs ------------------------------------------------------------------------------
 
     def start(self, step: Step) -> None:
         for named in self.named.values():
             if named.current is not None:
-                step.install(named.current.views.current())
+                named.current.show(step, named.current.views.current())
         for named in self.named.values():
             named.start(step)
             if isinstance(named.attempt, Agreed):
@@ -133,6 +149,8 @@ class NewtopMember:
         # Others retain our events until we report them too, which we do not while we are full.
         if epoch is None or epoch.window.is_full or epoch.is_full:
             return False
+        if not self.named[group].is_primary:
+            return False
         return not self._is_blocked(epoch)
 
     def _open_epoch(self, group: str) -> GroupEpoch | None:
@@ -151,6 +169,8 @@ class NewtopMember:
         epoch = self._open_epoch(group)
         if epoch is None:
             return "view"
+        if not self.named[group].is_primary:
+            return "quorum"
         return "window" if epoch.window.is_full or epoch.is_full else "rule"
 
     def remembers(self, group: str, name: str) -> bool:
@@ -202,6 +222,9 @@ class NewtopMember:
     def _receive_rare(self, step: Step, sender: NodeId, packet: Packet) -> None:
         if not isinstance(packet, PACKETS):
             raise PeerError(f"{sender} sent {type(packet).__name__}, which total does not know")
+        if isinstance(packet, PrimaryReport | PrimaryAttempt):
+            self._receive_vote(step, sender, packet)
+            return
         if isinstance(packet, Numbered):
             epoch = self.joined.get(packet.label)
             if epoch is None:
@@ -219,6 +242,17 @@ class NewtopMember:
         if named is not None:  # else we have left the group
             named.receive(step, sender, packet)
             self._conclude(step, named)
+
+    def _receive_vote(
+        self, step: Step, sender: NodeId, packet: PrimaryReport | PrimaryAttempt
+    ) -> None:
+        named = self.named.get(packet.group)
+        if named is None or named.voter is None:
+            return  # we have left the group
+        if not named.gathering.may_be_member(sender):
+            raise PeerError(f"{sender} is not a member of {packet.group}")
+        named.voter.receive(step, sender, packet)
+        self._conclude(step, named)
 
     def expire(self, step: Step, timer: Timer) -> None:
         if isinstance(timer, tuple):
@@ -271,6 +305,8 @@ class NewtopMember:
                 self._records[group] = named.started.record
             for epoch in self._epochs_of(group):
                 self.transitions.depart(step, epoch)
+            if named.voter is not None:
+                named.voter.forget_state()
             self.groups = tuple(self.named)
             self._follow_up(step)
 
@@ -304,6 +340,22 @@ class NewtopMember:
         head, bound = self.order.head(), self.order.deliverable_up_to()
         for epoch in self.joined.values():
             epoch.maintain(step, head, bound)
+        if self._voters:
+            self._secure(step)
+
+    def _secure(self, step: Step) -> None:
+        """In a primary view all of whose members are there, what is stable is secured: each later
+        primary view has a member of this one, and so its state."""
+        for named in self.named.values():
+            epoch = named.current
+            if named.voter is None or epoch is None or epoch.views.pending or not named.is_primary:
+                continue
+            above = epoch.starts.get(self.me, 0)
+            up_to = above + epoch.window.stable_counter
+            if epoch.window.stable_counter and up_to > named.secured:
+                named.secured = up_to
+                numbers = (event_number(self.me.incarnation, one) for one in (above + 1, up_to))
+                step.notify(Secured(named.plan.group, *numbers))
 
     def _deliver(self, step: Step) -> bool:
         order = self.order
@@ -335,5 +387,8 @@ class NewtopMember:
             moved = True
 
 
-build = machine_for_all(NewtopMember)
-"""What can be delivered depends on all groups. The families of this folder share it."""
+def build(
+    me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
+) -> list[Machine]:
+    """What can be delivered depends on all groups. The families of this folder share it."""
+    return [NewtopMember(me, plans, records)]

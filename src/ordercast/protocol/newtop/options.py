@@ -9,7 +9,7 @@ from msgspec import Meta
 from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
-PERSONAL = frozenset({"invitations", "gives_state"})
+PERSONAL = frozenset({"invitations", "gives_state", "when_split"})
 """Options that need not be the same at all members."""
 
 
@@ -26,6 +26,10 @@ class NewtopOptions(Level, frozen=True, kw_only=True):
     invitations: Literal["accept", "ask"] = "accept"
     # Whether the application can give its state to members that join.
     gives_state: bool = True
+    # Where events may be submitted: on each side of a partition, or in the primary view only.
+    quorum: Literal["none", "majority"] = "none"
+    # What becomes of a send outside of the primary view.
+    when_split: Literal["raise", "wait"] = "raise"
 
     def __post_init__(self) -> None:
         take_units(self)

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from ordercast.kernel.inputs import LARGEST_STATE
 from ordercast.kernel.packet import Count, Failure, Number, Packet, Value
+from ordercast.protocol.primary import packets as primary
 from ordercast.types import NodeId, Payloads, label_of
 
 Order = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -153,9 +154,10 @@ class State(Numbered, frozen=True, tag="total.state"):
     is_left_out: bool = False  # the state is not in this copy
     failure: Failure = ""  # why the application of the initiator gave none
     parts: StateParts = 0  # so many packets before this one carried the state
+    voter: primary.VoterReport | None = None  # with a quorum: what this state covers
 
     def carries(self) -> tuple[int, int, int]:
-        return 0, 0, 1024 + len(self.state or b"")
+        return 0, 0, 1024 + len(self.state or b"") + (self.voter.size if self.voter else 0)
 
 
 class Move(Numbered, frozen=True, tag="total.move"):
@@ -181,6 +183,7 @@ class Here(Packet, frozen=True, tag="total.here"):
     bound_with: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)] = ()
     of: Annotated[int, Meta(ge=0)] = 0  # how many nodes expect that number
     lost: bool = False  # it does not know whether it was in the group
+    rank: Count = 0  # with a quorum: the number of the last primary view that its state covers
     delays: bool = False  # it is in the group, and takes in the receiver later: it came and went
 
 
@@ -202,6 +205,8 @@ class Please(Packet, frozen=True, tag="total.please"):
     """
 
     joiner: NodeId | None = None  # None: the sender
+    # The sender is in a formation as well, and takes over the state of the receiver.
+    yields: bool = False
 
 
 class Invite(Packet, frozen=True, tag="total.invite"):
@@ -212,6 +217,7 @@ class Invite(Packet, frozen=True, tag="total.invite"):
     terms: Terms
     founds: bool = False  # nobody is in an open group yet: these found it
     founding: FormationId = ""  # else the formation that founded the open group of the sender
+    voter: primary.VoterReport | None = None  # with a quorum: what the sender's state covers
 
 
 class Vote(Packet, frozen=True, tag="total.vote"):
@@ -256,6 +262,7 @@ OfFormations: TypeAlias = Here | Please | Invite | Vote | Need | Copy | StatePar
 PACKETS = (
     *(Data, Turn, Null, Suspect, Retract, Refute, Confirm, Leave, Start, State, Move),
     *(Here, Please, Invite, Vote, Need, Copy, StatePart),
+    *primary.PACKETS,
 )
 
 

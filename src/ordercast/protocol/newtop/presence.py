@@ -87,22 +87,22 @@ class AnnouncedMembers:
     def largest_view(self) -> Known | None:
         """A reachable member of the largest view of which we have heard."""
         views = [
-            (-known.here.size, known.here.first, known.node, known)
+            (-known.here.rank, -known.here.size, known.here.first, known.node, known)
             for known in self._fresh()
             if known.here.size
         ]
-        return min(views, key=lambda view: view[:3])[3] if views else None
+        return min(views, key=lambda view: view[:4])[4] if views else None
 
     def silent(self) -> tuple[str, ...]:
         """Names that have not answered lately."""
         fresh = {known.node.name for known in self._fresh()}
         return tuple(name for name in self.others if name not in fresh)
 
-    def is_largest(self, view: tuple[NodeId, ...]) -> bool:
+    def is_largest(self, view: tuple[NodeId, ...], rank: int = 0) -> bool:
         """Whether we have heard of no larger view, nor of an earlier one of the same size."""
         others = [
-            (-known.here.size, known.here.first)
+            (-known.here.rank, -known.here.size, known.here.first)
             for known in self._fresh()
             if known.here.size and known.node not in view
         ]
-        return (-len(view), view[0].name) <= min(others, default=(0, ""))
+        return (-rank, -len(view), view[0].name) <= min(others, default=(0, 0, ""))

@@ -10,6 +10,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
 from ordercast.protocol.newtop import packets
 from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.primary.voter import refuse_report
 from ordercast.types import NodeId
 
 LARGEST_LEAP = 1 << 40
@@ -52,6 +53,8 @@ def _refuse_content(
             raise PeerError(f"{sender} relays a state of {source} without its parts")
         case packets.State() if source != epoch.initiator:
             raise PeerError(f"{sender} sent a state of {source}, which did not initiate the group")
+        case packets.State(voter=report) if report is not None:
+            refuse_report(source, report)
         case packets.Suspect() | packets.Retract() | packets.Refute() if (
             message.peer not in epoch.members
         ):
@@ -81,6 +84,8 @@ def refuse_invitation(plan: Plan, me: NodeId, sender: NodeId, packet: packets.In
         raise PeerError(f"{sender} sent an invalid list of members for {group}: {names}")
     if plan.entry is None and any(name not in plan.members for name in names):
         raise PeerError(f"{sender} invites nodes to {group} that are not in its plan")
+    if packet.voter is not None:
+        refuse_report(sender, packet.voter)
     maker, _, number = packet.formation.rpartition(".")
     if maker != f"{sender.name}.{sender.incarnation}" or not number.isdecimal():
         raise PeerError(

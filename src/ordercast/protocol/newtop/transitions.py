@@ -51,7 +51,15 @@ class Transitions:
         current = named.current
         placement = named.placement(self._me, members)
         epoch = GroupEpoch(
-            self._me, named.plan, members, self._order, placement, formation, initiator, founding
+            self._me,
+            named.plan,
+            members,
+            self._order,
+            placement,
+            formation,
+            initiator,
+            founding,
+            named.voter,
         )
         epoch.is_full = current is not None and current.is_full
         epoch.is_founding, epoch.previous = founds, current
@@ -126,6 +134,8 @@ class Transitions:
     def depart(self, step: Step, epoch: GroupEpoch) -> None:
         """We leave an epoch: the group, or for the next formation of it."""
         epoch.leave(step)
+        if epoch.voter is not None:
+            epoch.voter.depart(epoch.formation)
         del self._joined[epoch.label]
         self._order.queue.forget(epoch.label)
         step.set_timer(epoch.label, None)
