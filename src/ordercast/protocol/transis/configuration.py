@@ -125,12 +125,16 @@ class OpenConfiguration:
             self._enqueue(step, place, cast)
 
     def _enqueue(self, step: Step, place: int, cast: Cast) -> None:
-        if cast.service != "basic":
-            self.deliveries.add(place, cast)
-        elif self.change.readied:
+        service, is_bound = cast.service, bool(self.change.readied)
+        if service == "basic" and is_bound:
             self._basic.append((place, cast))
-        else:
+        elif service == "basic" or (
+            # All that it follows is admitted, and nothing that is admitted waits.
+            service == "causal" and not is_bound and not self.deliveries.waiting
+        ):
             self._deliver(step, place, cast)
+        else:
+            self.deliveries.add(place, cast)
 
     # --- delivery ----------------------------------------------------------------------------
 
