@@ -268,22 +268,14 @@ def test_the_theorems_hold_in_many_more_storms() -> None:
 
 
 def test_the_storms_contain_what_the_theorems_are_about() -> None:
-    """Failures, merges of several sides, decisions that were adopted, and changes that the end of
-    the faults finds under way: or the above says little."""
+    """Failures, merges of several sides, and changes that the end of the faults finds under way: or
+    the above says little."""
     records = [record_of(storm(seed)) for seed in SEEDS]
     all_stays = [stay for record in records for own in record.stays.values() for stay in own]
-    logs = [log for record in records for log in record.storm.machines.values()]
     assert sum(stay.together is not None for stay in all_stays) > 200
     assert sum(bool(stay.rest) for stay in all_stays) > 10
     assert sum(len(stay.sides) > 1 for stay in all_stays) > 200
     assert sum(len(stay.sides) > 2 for stay in all_stays) > 20
-    adopted = [
-        step
-        for log in logs
-        for step in log.installed
-        if any(node in step.own.failed for node in step.decision.members)
-    ]
-    assert adopted
     assert sum(1 for record in records for _ in unended(record)) > 100
 
 
