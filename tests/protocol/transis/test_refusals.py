@@ -263,3 +263,29 @@ def test_the_liar_draws_every_packet() -> None:
     kinds = {type(liar.packet(machine)) for _ in range(400)}
     assert len(kinds) == 11
     assert {Cast, Proposal} <= kinds
+
+
+# --- groups that it is not in ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_liar_changes_nothing_in_groups_that_it_is_not_in(seed: int) -> None:
+    """n3 lies in its own group, and says anything to the other one, which has only n1 and n2."""
+    ours, theirs = staged(), Stage.of("synchrony", "n1 n2")
+    ours.crash("n3")
+    theirs.submit("n2", [b"a"])
+    theirs.settle(ticks=2)
+    machine: Any = theirs.machine("n1")
+    before = fingerprint(machine)
+    draw, counted = Random(seed), {"refused": 0, "taken": 0}
+    attack(ours, draw, counted)
+    liar = RandomPackets(draw, N3, ("n1", "n2", "n3"))
+    dropped = 0
+    for _ in range(300):
+        try:
+            theirs.inject(N3, "n1", liar.packet(machine), LINK)
+            dropped += 1  # of another view than this one
+        except PeerError:
+            counted["refused"] += 1
+        assert fingerprint(machine) == before
+    assert counted["refused"] > 10 * dropped
