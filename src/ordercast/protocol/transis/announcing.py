@@ -71,7 +71,9 @@ class Announcer:
         older = [node for node in current.members if node.name == sender.name and node < sender]
         if older:
             return tuple(courting.candidates((sender,), time)), tuple(older)
-        if current.change.stage == 0:
+        change, wait = current.change, self.options.court_for // 2
+        is_early = change.court_until is not None and time + wait <= change.court_until
+        if change.stage == 0 or is_early:  # those who decline it need time to say so
             self._court(step, [sender], current, time)
         return (), ()
 
@@ -80,7 +82,8 @@ class Announcer:
     def _court(
         self, step: Step, nodes: list[NodeId], current: OpenConfiguration, time: int
     ) -> None:
-        candidates = self.courting.candidates(nodes, time)
+        courted = current.change.suggestion.joined
+        candidates = self.courting.candidates(nodes, time, courted)
         if candidates and current.change.court(candidates, time + self.options.court_for):
             self._tell(step, current)
 
@@ -103,11 +106,26 @@ class Announcer:
             if not self.courting.is_heard(node, time):
                 step.send(current.others, Decline(self.group, current.cid, node))
                 self.courting.set_back(node, time)
-            elif not self.courting.rests(node, time):
+            elif not self.courting.rests(node, time) and self._outdo(step, node, current, time):
                 wanted.append((node, cid))
         was_idle = change.stage == 0
         if change.court(wanted, time + self.options.court_for) and was_idle:
             self._tell(step, current)
+
+    def _outdo(self, step: Step, node: NodeId, current: OpenConfiguration, time: int) -> bool:
+        """Of candidates that do not hear each other the one with the smallest name stays. Whether
+        this one does."""
+        rivals = [
+            other
+            for other in current.change.suggestion.joined
+            if other not in current.members and not self.courting.may_meet(node, other)
+        ]
+        stays = not rivals or node < min(rivals)
+        for rival in rivals if stays else [node]:
+            step.send(current.others, Decline(self.group, current.cid, rival))
+            if current.change.decline(rival):
+                self.courting.set_back(rival, time)
+        return stays
 
     def receive_decline(self, decline: Decline, current: OpenConfiguration, time: int) -> None:
         if current.change.decline(decline.candidate):

@@ -12,7 +12,9 @@ Rules.
     and views do not flap.
  4. Candidates are told to all members of our view, and one that does not hear a candidate declines
     it. Nothing is proposed before that, so a doubtful candidate costs no view.
- 5. An incarnation that failed in a change, or was declined, rests: longer each time, until it has
+ 5. Sides are courted together if they hear each other as well. Of two that do not, the one with the
+    greater name waits. A side that is heard early enough in stage 1 is courted along.
+ 6. An incarnation that failed in a change, or was declined, rests: longer each time, until it has
     been in a view with us. A member that was excluded rests for a short time.
 
 What it does not do: decide a change.
@@ -38,7 +40,8 @@ class Announced(NamedTuple):
     echo: frozenset[NodeId]  # never iterated
     hears_us: bool  # all members of our view are in its echo
     members: tuple[NodeId, ...]
-    at: int  # patient time
+    since: int  # from when on it was heard without a long pause; patient time
+    at: int  # when it was heard last
 
 
 class Courting:
@@ -103,10 +106,13 @@ class Courting:
         else:
             hello_cid, members = hello.cid, hello.members
         hears_us = self._hears_us(node, echo)
-        self.heard[node.name] = Announced(node, hello_cid, echo, hears_us, members, time)
+        since, is_new = time, True
+        if found is not None and found.node == node and found.at >= time - self.options.fresh:
+            since, is_new = found.since, False
+        self.heard[node.name] = Announced(node, hello_cid, echo, hears_us, members, since, time)
         if len(self.heard) > MOST_HEARD:
             del self.heard[next(iter(self.heard))]
-        return found is None or found.node != node or found.at < time - self.options.fresh
+        return is_new
 
     def is_heard(self, node: NodeId, time: int) -> bool:
         found = self.heard.get(node.name)
@@ -123,16 +129,30 @@ class Courting:
 
     # --- candidates --------------------------------------------------------------------------
 
+    def may_meet(self, one: NodeId, other: NodeId) -> bool:
+        """Whether two incarnations outside of our view hear each other, as far as we know. One that
+        announced itself a while after we first heard the other had the time to hear it too."""
+        ours, its = self.heard.get(one.name), self.heard.get(other.name)
+        if ours is None or its is None or one.name == other.name or ours.cid == its.cid:
+            return True
+        a_while = 2 * self.options.hello
+        deaf = its.node not in ours.echo and ours.at >= its.since + a_while
+        return not deaf and (ours.node in its.echo or its.at < ours.since + a_while)
+
     def candidates(
-        self, nodes: Iterable[NodeId], time: int
+        self, nodes: Iterable[NodeId], time: int, courted: Iterable[NodeId] = ()
     ) -> list[tuple[NodeId, ConfigurationId]]:
-        """Those of these incarnations that are courted: with them the others of their sides."""
+        """Those of these incarnations that are courted: with them the others of their sides. They
+        hear each other, and those that are `courted` already."""
         found: dict[NodeId, ConfigurationId] = {}
+        others = [node for node in courted if node != self.me and node not in self.members]
         for node in nodes:
             side = self.heard[node.name].members
             if self._count + len(side) > LARGEST_GROUP:
                 continue
-            if all(self._is_mutual(one, time) and not self.rests(one, time) for one in side):
+            if not all(self._is_mutual(one, time) and not self.rests(one, time) for one in side):
+                continue
+            if all(self.may_meet(one, other) for one in side for other in (*others, *found)):
                 for one in side:
                     found[one] = self.heard[one.name].cid
         return list(found.items())

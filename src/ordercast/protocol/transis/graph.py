@@ -63,7 +63,7 @@ class CausalGraph:
         # that did not reach the cut would be excluded for being slow.
         self.is_ending = False
         self.acknowledged = [0] * count  # by member: events of it that we have said we have
-        # By member, of what came by its own link: the last seq, height and number.
+        # By member, of what came by its own link: the last seq, height (or clock) and number.
         self.arrived: list[tuple[int, int, int]] = [(0, 0, 0)] * count
         self.told = [0] * count  # by member: events of it that somebody has, as far as we know
 
@@ -172,6 +172,8 @@ class CausalGraph:
     def take_status(self, place: int, status: Status) -> None:
         self.acknowledge(place, status.sent, status.clock, status.vector)
         self._note_told(status.vector)
+        seq, height, number = self.arrived[place]
+        self.arrived[place] = seq, max(height, status.clock), number
 
     def take_summary(self, summary: Summary) -> bool:
         """What one member knows of all. Whether all have everything that we have."""

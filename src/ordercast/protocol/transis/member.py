@@ -231,6 +231,7 @@ class SynchronyMember:
         refusals.refuse_strangers(announcer.names, sender, packet)
         if not refusals.counts(packet, sender, current):
             return
+        refusals.refuse_climbers(current.cid.height, sender, packet)
         refusals.refuse_rare(current.graph, change, sender, packet)
         self._advance(step)
         time = self.clock.time

@@ -3,11 +3,15 @@
 They are rejected before anything has changed. What an honest backlog can bring is dropped quietly
 instead: packets of former configurations, and of members that do not know yet that they are
 excluded.
+
+A member that tells two others different things is not found out: only what a packet says against
+what its own sender said before is looked at, so that nobody is refused for the lies of a third one.
 """
 
 from __future__ import annotations
 
 from ordercast.errors import PeerError
+from ordercast.kernel.clocks import Vector
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.transis.acquaintances import KnownNames
 from ordercast.protocol.transis.change import ConfigurationChange
@@ -15,6 +19,7 @@ from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.graph import WINDOWS_SENT, CausalGraph
 from ordercast.protocol.transis.packets import (
     Cast,
+    ConfigurationId,
     Court,
     Fetch,
     Fetched,
@@ -31,6 +36,9 @@ from ordercast.types import NodeId
 
 LARGEST_LEAP = 1 << 40
 """Heights grow by one an event: no member reaches one so far beyond all that we have seen."""
+LARGEST_CLIMB = 1 << 32
+"""The same for configurations, whose heights grow by one a change. Their greatest one counts, so
+without this limit a member at the end of all numbers would take everybody along."""
 
 
 def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> None:
@@ -47,6 +55,17 @@ def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> N
         raise PeerError(f"{sender} sent an event of height {cast.height} after {height}")
     if cast.seq > graph.acknowledged[place] + WINDOWS_SENT * graph.window:
         raise PeerError(f"{sender} sends more than its window")
+    _refuse_reach(graph, sender, vector)
+
+
+def _refuse_reach(graph: CausalGraph, sender: NodeId, vector: Vector) -> None:
+    """No member has more of a stream than its origin could send without our acknowledgement."""
+    more = WINDOWS_SENT * graph.window
+    if max(vector) <= min(graph.acknowledged) + more:
+        return  # as it is nearly always
+    for node, up_to, acknowledged in zip(graph.members, vector, graph.acknowledged, strict=True):
+        if up_to > acknowledged + more:
+            raise PeerError(f"{sender} has {up_to} events of {node}, more than it can have sent")
 
 
 def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status) -> None:
@@ -57,8 +76,9 @@ def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status
         raise PeerError(f"{sender} acknowledges what {graph.members[graph.me]} never sent")
     if status.clock > graph.clock + LARGEST_LEAP:
         raise PeerError(f"{sender} jumps to the height {status.clock}, far beyond all others")
-    if status.sent < graph.arrived[place][0]:
+    if status.sent < graph.arrived[place][0] or status.clock < graph.arrived[place][1]:
         raise PeerError(f"{sender} says that it has sent less than it has")
+    _refuse_reach(graph, sender, vector)
 
 
 def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None:
@@ -118,6 +138,8 @@ def _refuse_proposal(
         raise PeerError(f"{sender} proposes a list that is not sorted")
     if list(packet.failed) != sorted(set(packet.failed)):
         raise PeerError(f"{sender} names failed members that are not sorted")
+    if not all(node in joined for node in packet.failed):
+        raise PeerError(f"{sender} says that a member failed which nobody wanted")
     before = change.proposals.get(sender)
     if before is not None and packet.serial <= before.serial:
         raise PeerError(f"{sender} repeats proposal {packet.serial}")
@@ -129,6 +151,9 @@ def _refuse_proposal(
             raise PeerError(f"{sender} has received {packet.received[place]} of its own events")
         if packet.received[graph.me] > graph.sent:
             raise PeerError(f"{sender} has received what {change.me} never sent")
+        if packet.sent < graph.arrived[place][0]:
+            raise PeerError(f"{sender} proposes and says that it has sent less than it has")
+        _refuse_reach(graph, sender, packet.received)
 
 
 def _refuse_fetched(
@@ -137,10 +162,25 @@ def _refuse_fetched(
     cast, place = packet.cast, graph.places.get(packet.origin)
     if place is None or place == graph.me or len(cast.vector) != len(graph.members):
         raise PeerError(f"{sender} passes on an event of {packet.origin}, of another view")
+    if place not in graph.frozen:  # we ask for nothing else
+        raise PeerError(f"{sender} passes on an event of {packet.origin}, which comes along")
     if cast.vector[place] != cast.seq or cast.vector[graph.me] > graph.sent:
         raise PeerError(f"{sender} passes on an event whose vector does not fit its view")
     if not 0 < cast.height <= graph.clock + LARGEST_LEAP:
         raise PeerError(f"{sender} passes on an event of height {cast.height}")
+    _refuse_reach(graph, sender, cast.vector)
+
+
+def refuse_climbers(height: int, sender: NodeId, packet: Packet) -> None:
+    """Configurations far above ours, which no number of changes leads to."""
+    named: list[ConfigurationId] = []
+    if isinstance(packet, Hello | Proposal):
+        named.append(packet.cid)
+    if isinstance(packet, Proposal | Court):
+        named += [cid for _, cid in packet.joined]
+    for cid in named:
+        if cid.height > height + LARGEST_CLIMB:
+            raise PeerError(f"{sender} names the view {cid}, far above all others")
 
 
 def refuse_strangers(names: KnownNames, sender: NodeId, packet: Packet) -> None:
@@ -151,6 +191,10 @@ def refuse_strangers(names: KnownNames, sender: NodeId, packet: Packet) -> None:
     if isinstance(packet, Hello):
         if sender not in packet.members:
             raise PeerError(f"{sender} is in a view without itself")
+        if list(packet.members) != sorted(set(packet.members)):
+            raise PeerError(f"{sender} names members that are not sorted")
+        if packet.cid.rep != packet.members[0]:
+            raise PeerError(f"{sender} is in a view of {packet.cid.rep}, which is not its first")
         told = [node.name for node in packet.members]
     elif isinstance(packet, Proposal | Court):
         told = [node.name for node, _ in packet.joined]

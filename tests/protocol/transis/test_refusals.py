@@ -1,0 +1,292 @@
+"""Lies in the middle of a view and of a change: refused whole, and old packets dropped quietly.
+
+`test_lies.py` has the plain ones. Here the machine is compared as a whole, by the fingerprint that
+the explorer knows states by: a refused packet leaves no trace in it, not even in its clock.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.protocol.transis.liar import RandomPackets
+from tests.protocol.transis.test_lies import (
+    CID,
+    LIES,
+    N1,
+    N2,
+    N3,
+    OF_FORMER_VIEWS,
+    OLD,
+    STRANGER,
+    cast,
+    proposal,
+    staged,
+    tell,
+)
+
+from ordercast.errors import PeerError
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import LINK
+from ordercast.protocol.fifo.packets import Leave as FifoLeave
+from ordercast.protocol.transis.packets import (
+    PACKETS,
+    Cast,
+    ConfigurationId,
+    Court,
+    Fetch,
+    Fetched,
+    GoneMember,
+    Hello,
+    Installed,
+    Proposal,
+    Ready,
+    SideKnowledge,
+    Status,
+)
+from ordercast.sim.explore.fingerprint import fingerprint
+from ordercast.testing.stage import Stage
+from ordercast.types import NodeId
+
+FAR = (1 << 40) - 1
+FAR_ABOVE = ConfigurationId(FAR, N2, 0)
+LATER_N2 = NodeId("n2", 1)
+
+
+def changing() -> Stage:
+    """n2 has proposed a view without n3, and n1 has too; nothing is decided between them."""
+    stage = staged()
+    stage.inject(N2, "n1", proposal(serial=4), LINK)
+    machine: Any = stage.machine("n1")
+    assert machine.current.change.stage == 2
+    assert machine.current.graph.frozen == {2: 0}
+    return stage
+
+
+def refused(stage: Stage, sender: NodeId, packet: Packet, why: str | None = None) -> None:
+    machine: Any = stage.machine("n1")
+    before = fingerprint(machine)
+    with pytest.raises(PeerError, match=why):
+        tell(machine, sender, packet)
+    assert fingerprint(machine) == before
+
+
+# --- in a view -------------------------------------------------------------------------------
+
+MORE_LIES: dict[str, Packet] = {
+    "an event after what no third member can have sent": cast(vector=(0, 2, 129)),
+    "an acknowledgement of what no third member can have sent": Status("g", CID, 1, 1, (0, 1, 129)),
+    "a proposal with what no third member can have sent": proposal(received=(0, 1, 129)),
+    "a proposal that takes events back": proposal(sent=0, received=(0, 0, 0)),
+    "a proposal that excludes a member twice": proposal(failed=(N3, N3)),
+    "a proposal that excludes whom nobody wanted": proposal(failed=(LATER_N2, N3)),
+    "a proposal that excludes a stranger": proposal(failed=(N3, STRANGER)),
+    "a proposal with a member from far above": proposal(
+        joined=((N1, CID), (N2, CID), (N3, FAR_ABOVE))
+    ),
+    "candidates from far above": Court("g", CID, ((N3, FAR_ABOVE),)),
+    "an announcement from far above": Hello("g", FAR_ABOVE, (), (N2,)),
+    "an announcement that is not sorted": Hello("g", OLD, (), (N3, N2)),
+    "an announcement with a member twice": Hello("g", OLD, (), (N2, N2)),
+    "an announcement of another's view": Hello("g", CID, (), (N2, N3)),
+    "an event that a member which is there did not send": Fetched(
+        "g", N3, cast(seq=1, vector=(0, 0, 1), number=1)
+    ),
+    "a packet of another family": FifoLeave("g"),
+}
+
+
+@pytest.mark.parametrize("what", [*LIES, *MORE_LIES])
+def test_a_lie_leaves_no_trace(what: str) -> None:
+    refused(staged(), N2, {**LIES, **MORE_LIES}[what])
+
+
+def test_a_packet_is_refused_for_what_it_says_and_not_for_its_neighbours() -> None:
+    """The same packets without the lie are taken: or the tests above would show nothing."""
+    honest: list[Packet] = [
+        cast(),
+        cast(vector=(0, 2, 128)),
+        Status("g", CID, 1, 1, (0, 1, 128)),
+        proposal(),
+        Court("g", CID, ((N3, CID),)),
+        Hello("g", OLD, (), (N2,)),
+    ]
+    for packet in honest:
+        machine: Any = staged().machine("n1")
+        before = fingerprint(machine)
+        tell(machine, N2, packet)
+        assert fingerprint(machine) != before, packet
+
+
+def test_an_event_is_not_below_the_clock_that_its_sender_told() -> None:
+    """Others have delivered up to that clock: an event below it would come out of order."""
+    stage = staged()
+    stage.inject(N2, "n1", Status("g", CID, 1, 9, (0, 1, 0)), LINK)
+    refused(stage, N2, cast(height=9), "height 9 after 9")
+    refused(stage, N2, Status("g", CID, 1, 8, (0, 1, 0)), "less")
+    stage.inject(N2, "n1", cast(height=10), LINK)
+
+
+def test_a_former_incarnation_of_a_member_and_a_later_one_are_no_members_of_its_view() -> None:
+    for packet in (cast(), Status("g", CID, 1, 1, (0, 1, 0))):
+        refused(staged(), LATER_N2, packet, "not a member of view")
+
+
+# --- in a change -----------------------------------------------------------------------------
+
+LIES_IN_A_CHANGE: dict[str, Packet] = {
+    "the same proposal again": proposal(serial=4),
+    "a proposal before the last one": proposal(serial=3),
+    "readiness for a view of a stranger": Ready("g", CID, ConfigurationId(3, STRANGER, 1), ()),
+    "readiness with knowledge of a stranger": Ready(
+        "g", CID, ConfigurationId(3, N1, 1), (GoneMember(STRANGER, (0, 0, 0), 0),)
+    ),
+    "readiness with knowledge of another length": Ready(
+        "g", CID, ConfigurationId(3, N1, 1), (GoneMember(N3, (0,), 0),)
+    ),
+    "a fetch of more than was offered": Fetch("g", CID, N2, 1, 2),
+    "a fetch that ends before it begins": Fetch("g", CID, N2, 2, 1),
+    "an event of ours that another passes on": Fetched("g", N1, cast(seq=1, vector=(1, 1, 0))),
+    "an event that one which comes along sent": Fetched("g", N2, cast()),
+    "a passed on event with a wrong vector": Fetched("g", N3, cast(seq=1, vector=(0, 1, 2))),
+    "a passed on event of no height": Fetched(
+        "g", N3, cast(seq=1, vector=(0, 1, 1), height=1 << 50)
+    ),
+    "a passed on event after too much": Fetched("g", N3, cast(seq=1, vector=(0, 300, 1))),
+}
+
+
+@pytest.mark.parametrize("what", LIES_IN_A_CHANGE)
+def test_a_lie_in_a_change_leaves_no_trace(what: str) -> None:
+    refused(changing(), N2, LIES_IN_A_CHANGE[what])
+
+
+def test_an_installation_that_knows_of_strangers_is_refused() -> None:
+    stage = changing()
+    machine: Any = stage.machine("n1")
+    stage.inject(N2, "n1", proposal(serial=5), LINK)
+    [decided] = machine.current.change.readied
+    for known in (GoneMember(STRANGER, (0, 0, 0), 0), GoneMember(N3, (0,), 0)):
+        refused(stage, N2, Installed("g", decided, (SideKnowledge(CID, (known,)),)), "another view")
+    stage.inject(N2, "n1", Installed("g", decided, ()), LINK)
+    assert machine.current.cid == decided
+
+
+FORGED: list[Packet] = [
+    Installed("g", ConfigurationId(9, STRANGER, 1), ()),
+    Installed("g", ConfigurationId(3, N1, 77), ()),
+    Installed("g", CID, ()),
+    Ready("g", OLD, ConfigurationId(3, N1, 1), ()),
+]
+
+
+# A link brings an older proposal before a newer one.
+OLDER = [packet for packet in OF_FORMER_VIEWS if not isinstance(packet, Proposal)]
+
+
+@pytest.mark.parametrize("packet", [*OLDER, *FORGED], ids=lambda packet: type(packet).__name__)
+def test_what_a_backlog_can_bring_is_dropped_in_a_change_too(packet: Packet) -> None:
+    """A configuration that we are not ready for is one that went on without us, or a forgery."""
+    stage = changing()
+    machine: Any = stage.machine("n1")
+    cid, state = machine.current.cid, machine.current.change.proposals.copy()
+    step = tell(machine, N2, packet)
+    assert not [one for one in step.outputs if not isinstance(one, str)]
+    assert machine.current.cid == cid
+    assert machine.current.change.proposals == state
+
+
+def test_what_an_excluded_member_still_sends_is_dropped_quietly() -> None:
+    stage = changing()
+    machine: Any = stage.machine("n1")
+    for packet in (
+        cast(seq=1, number=1, height=2, vector=(0, 1, 1)),
+        cast(seq=7, number=7, height=9, vector=(0, 1, 7)),  # we may have missed some
+        Status("g", CID, 1, 2, (0, 1, 1)),
+        Ready("g", CID, ConfigurationId(3, N1, 1), ()),
+    ):
+        tell(machine, N3, packet)
+    assert machine.current.graph.received == [0, 1, 0]
+    assert machine.current.graph.held == 0
+    assert N3 not in machine.current.change.readies
+
+
+# --- anything --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_no_packet_breaks_a_member_and_the_others_go_on(first: int) -> None:
+    """n3 says anything, to n1 and to n2 apart, while they work; then it stops. Whatever it said is
+    refused without a trace or believed, and in the end n1 and n2 are together and work."""
+    counted = {"refused": 0, "taken": 0}
+    for seed in range(first, first + 10):
+        stage = staged()
+        stage.crash("n3")  # what follows is said in its name
+        attack(stage, Random(seed), counted)
+        stage.settle(ticks=150)
+        machines: list[Any] = [stage.machine(name) for name in ("n1", "n2")]
+        views = {machine.current.cid: machine.current.members for machine in machines}
+        assert list(views.values()) == [(N1, N2)], f"seed {seed}: {views}"
+        assert stage.submit("n1", [b"last"], service="safe") is not None, f"seed {seed}"
+        stage.settle(ticks=4)
+        for node in (N1, N2):
+            payloads = [what.payloads for who, what in stage.log if who == node and is_event(what)]
+            assert payloads[-1] == [b"last"], f"seed {seed}"
+    assert counted["refused"] > 300 < counted["taken"]
+
+
+def attack(stage: Stage, draw: Random, counted: dict[str, int]) -> None:
+    liar = RandomPackets(draw, N3, ("n1", "n2", "n3"))
+    for _ in range(80):
+        name = draw.choice(["n1", "n2"])
+        machine: Any = stage.machine(name)
+        packet = liar.packet(machine)
+        before = fingerprint(machine)
+        try:
+            stage.inject(N3, name, packet, LINK)
+            counted["taken"] += 1
+        except PeerError:
+            counted["refused"] += 1
+            assert fingerprint(machine) == before, packet
+        if draw.random() < 0.2:
+            stage.submit(draw.choice(["n1", "n2"]), [b"meanwhile"])
+            stage.settle(ticks=draw.randrange(3))
+
+
+def is_event(what: Any) -> bool:
+    return type(what).__name__ == "Event"
+
+
+def test_the_liar_draws_every_packet() -> None:
+    machine: Any = staged().machine("n1")
+    liar = RandomPackets(Random(1), N3, ("n1", "n2", "n3"))
+    kinds = {type(liar.packet(machine)) for _ in range(400)}
+    assert len(kinds) == len(PACKETS)
+    assert {Cast, Proposal} <= kinds
+
+
+# --- groups that it is not in ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_liar_changes_nothing_in_groups_that_it_is_not_in(seed: int) -> None:
+    """n3 lies in its own group, and says anything to the other one, which has only n1 and n2."""
+    ours, theirs = staged(), Stage.of("synchrony", "n1 n2")
+    ours.crash("n3")
+    theirs.submit("n2", [b"a"])
+    theirs.settle(ticks=2)
+    machine: Any = theirs.machine("n1")
+    before = fingerprint(machine)
+    draw, counted = Random(seed), {"refused": 0, "taken": 0}
+    attack(ours, draw, counted)
+    liar = RandomPackets(draw, N3, ("n1", "n2", "n3"))
+    dropped = 0
+    for _ in range(300):
+        try:
+            theirs.inject(N3, "n1", liar.packet(machine), LINK)
+            dropped += 1  # of another view than this one
+        except PeerError:
+            counted["refused"] += 1
+        assert fingerprint(machine) == before
+    assert counted["refused"] > 10 * dropped
