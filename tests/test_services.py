@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.net.nodes import Cluster, introduce, live, messages_of, until
+from tests.net.nodes import Cluster, introduce, limit, live, messages_of, until
 
 import ordercast
 from ordercast import Fifo, Merged, UsageError, View
@@ -159,9 +159,9 @@ async def test_what_is_left_of_a_batch_keeps_its_service(cluster: Cluster) -> No
 @live
 async def test_senders_that_wait_for_credit_keep_their_service(cluster: Cluster) -> None:
     first, second = await two_groups(cluster)
-    largest = b"x" * (first.queue.outbox.limits.credit_bytes - 1)
+    limit(first, credit_count=1)  # so each waits for the one before
     for word in ("safe", "basic", "causal"):
-        await first.send(largest, service=word)
+        await first.send(b"x", service=word)
     read = [message.service for message in await messages_of(second, 3)]
     assert sorted(read) == ["basic", "causal", "safe"]
 

@@ -95,7 +95,7 @@ def test_rewriting_puts_the_outputs_right_and_keeps_the_rest(
     ("line", "said"),
     [
         ("sumbit n1 a", "unknown command 'sumbit': did you mean 'submit'?"),
-        ("submit n1", "write `submit NAME MESSAGE...`"),
+        ("submit n1", "write `submit NAME [SERVICE:] MESSAGE...`"),
         ("submit n9 a", "there is no process 'n9'"),
         ("crash", "write `crash NAME`"),
         ("deliver n1 n2 Data", "nothing such (Data) is underway from n1 to n2"),

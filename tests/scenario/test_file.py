@@ -179,10 +179,10 @@ def test_the_example_above_leaves_no_key_out() -> None:
     ):
         keys = {field.encode_name for field in msgspec.structs.fields(kind)}
         said = {key for table in tables for key in table}
-        # fifo has no rounds, and its groups do not form: see tests/sim/test_reform.py. Open groups
-        # have a file of their own: test_open_groups.py.
+        # fifo has no rounds and no services (tests/test_services.py), and its groups do not form:
+        # see tests/sim/test_reform.py. Open groups have a file of their own: test_open_groups.py.
         open_keys = {"open", "anchors", "expect", "founder"}
-        assert keys - said <= {"per_round", "formed", "group"} | open_keys
+        assert keys - said <= {"per_round", "service", "formed", "group"} | open_keys
 
 
 def test_a_name_is_enough() -> None:

@@ -16,10 +16,12 @@ import msgspec
 import pytest
 from pyarrow import parquet
 from tests.check.mutations import MUTATIONS, renumbered
+from tests.check.service_oracles import with_services
 from tests.check.small_groups import SmallGroups
 from tests.check.sound_runs import SoundRun
 from tests.check.spoilt_runs import spoilt as spoilt_anyhow
 from tests.check.test_oracles import random_tickets, random_trace
+from tests.check.test_service_laws import MUTATIONS as SERVED
 
 from ordercast.check.law import Law
 from ordercast.check.laws import LAWS, check
@@ -109,13 +111,16 @@ def spoilt(law: str, count: int) -> list[Trace]:
     """A handwritten history that breaks the law, and sound runs that were spoilt."""
     path = HISTORIES / f"broken-{law}.history"
     traces = [parse_history(path.read_text(encoding="utf-8"), path.name)]
-    ways = [one for name, one in MUTATIONS if name == law]
+    ways = [one for name, one in (*MUTATIONS, *SERVED) if name == law]
     seed = ALL.index(law)
     while len(traces) <= count:
         run = sound(seed)
         if law == "virtual-synchrony":
             run = SoundRun(seed, faults=True, size=80).trace()
-        rows = ways[seed % len(ways)](run.rows, Random(seed))
+        way = ways[seed % len(ways)]
+        if (law, way) in SERVED:
+            run = with_services(run)
+        rows = way(run.rows, Random(seed))
         seed += 1
         if rows is not None:
             traces.append(Trace(run.header, renumbered(rows)))
