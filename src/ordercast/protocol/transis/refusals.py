@@ -25,6 +25,7 @@ from ordercast.protocol.transis.packets import (
     Proposal,
     Ready,
     Status,
+    Summary,
 )
 from ordercast.types import NodeId
 
@@ -58,6 +59,16 @@ def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status
         raise PeerError(f"{sender} jumps to the height {status.clock}, far beyond all others")
     if status.sent < graph.arrived[place][0]:
         raise PeerError(f"{sender} says that it has sent less than it has")
+
+
+def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None:
+    count, me = len(graph.members), graph.me
+    if not len(summary.sent) == len(summary.clocks) == len(summary.stable) == count:
+        raise PeerError(f"{sender} sent a summary that does not fit its view")
+    if max(summary.sent[me], summary.stable[me]) > graph.sent:
+        raise PeerError(f"{sender} has what {graph.members[me]} never sent")
+    if max(summary.clocks) > graph.clock + LARGEST_LEAP:
+        raise PeerError(f"{sender} tells of a height far beyond all others")
 
 
 def refuse_rare(
