@@ -51,7 +51,6 @@ class Agency(Replica):
         self.margin_percent = margin_percent
         self.sold: list[str] = []  # tickets that were given to passengers, by this incarnation
         self.refused: list[str] = []
-        self.shares: dict[tuple[int, str], int] = {}  # all that were taken: by period and agency
         self.told: list[str] = []  # passengers who have no seat, in the order in which it was found
 
     def sell(self, passenger: str) -> list[bytes]:
@@ -81,9 +80,10 @@ class Agency(Replica):
             if self.free() > 0:
                 page[key] = [*what, None]
             return
-        apart = [one for one in page.values() if isinstance(one, list) and one[1] == page["period"]]
+        period = page.get("period")
+        apart = [one for one in page.values() if isinstance(one, list) and one[1] == period]
         if len(apart) < page.get("share", 0):
-            page[key] = [*what, page["period"]]
+            page[key] = [*what, period]
 
     def done(self, key: str, what: list[Any]) -> None:
         (self.sold if key in self.page else self.refused).append(what[0])
@@ -106,7 +106,7 @@ class Agency(Replica):
         for name in here:
             page = self.pages[name]
             if "period" in page and "share" not in page:
-                page["share"] = self.shares[page["period"], name] = share
+                page["share"] = share
                 if name == self.me.name:
                     self.news.append(f"may sell {share} of {self.free()} seats")
 

@@ -15,6 +15,7 @@ do the work to the end, and the network heals.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -35,7 +36,7 @@ class Worker(Replica):
         self.portions: dict[str, list[str]] = {}  # dealt out to the members of this view
         self.answered: list[str] = []  # our tasks that are completed: the client has the result
         self.reclaimed: list[tuple[str, list[str], list[str]]] = []  # who, completed, left
-        self.twice: list[str] = []  # completed on two sides
+        self.twice: list[str] = []  # completed by two workers, as far as is known
 
     def completed(self) -> set[str]:
         return {task for page in self.pages.values() for task in page}
@@ -61,6 +62,7 @@ class Worker(Replica):
     def decide(self, name: str, key: str, what: list[Any]) -> None:
         task, result = what
         self.pages[name][task] = result
+        self._tell_twice()  # it may have waited through the merge of two sides
 
     def done(self, key: str, what: list[Any]) -> None:
         self.answered.append(what[0])
@@ -84,16 +86,16 @@ class Worker(Replica):
                     f"{name} is gone: it completed {len(completed)} of {len(portion)} tasks,"
                     f" and {len(left)} are dealt out again"
                 )
-        twice = [
-            task
-            for task in map(str, range(self.tasks))
-            if sum(task in page for page in self.pages.values()) > 1
-        ]
-        if twice != self.twice:
-            self.news.append(f"completed on both sides: {', '.join(twice)}")
-        self.twice = twice
+        self._tell_twice()
         left = self.left()
         self.portions = {name: left[place :: len(here)] for place, name in enumerate(here)}
+
+    def _tell_twice(self) -> None:
+        times = Counter(task for page in self.pages.values() for task in page)
+        twice = [task for task in map(str, range(self.tasks)) if times[task] > 1]
+        if twice != self.twice:
+            self.twice = twice
+            self.news.append(f"completed by two workers: {', '.join(twice)}")
 
 
 NAMES = ("n1", "n2", "n3", "n4")

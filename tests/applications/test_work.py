@@ -15,7 +15,7 @@ from ordercast.units import MILLISECOND
 work = example("work")
 WORKERS = 5
 TASKS = 200
-SEEDS = range(1, 31)
+SEEDS = [*range(1, 31), 1027, 1050]  # in the last two, results came after a merge
 
 
 class Shop:
