@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.applications.driven import Driven, crashes, example, stormy
 
-from ordercast import NodeId
+from ordercast import Message, NodeId, View
 
 consensus = example("consensus")
 MEMBERS = 5
@@ -75,3 +75,79 @@ class DecidesAgain(consensus.Consensus):  # type: ignore[name-defined,misc]
 def test_a_member_that_breaks_a_rule_is_found(broken: type[Any]) -> None:
     with pytest.raises(AssertionError, match="two decisions"):
         decisions_of(broken)
+
+
+# --- why members promise before they work: no storm has found it, so it is played by hand ---------
+
+VOTERS = {name: NodeId(name) for name in "abcde"}
+
+
+class DoesNotPromise(consensus.Consensus):  # type: ignore[name-defined,misc]
+    """It works as soon as all have reported."""
+
+    def _take_report(self, sender: NodeId, report: dict[str, Any]) -> list[bytes]:
+        if super()._take_report(sender, report):
+            self.ready = list(self.view.members)
+            self.rank = [self.promised, 0]
+            self.begin()
+        return []
+
+
+class Stage:
+    """Cores without a network: views, and messages that the test delivers."""
+
+    def __init__(self, member: type[Any], values: dict[str, str]) -> None:
+        every = VOTERS.values()
+        self.cores = {name: member(VOTERS[name], every, values[name]) for name in VOTERS}
+
+    def enter(self, number: int, names: str) -> list[Message]:
+        view = View("g", number, tuple(VOTERS[name] for name in names))
+        return self._sent({name: self.cores[name].take(view) for name in names})
+
+    def split(self, number: int, names: str) -> None:
+        """What these members deliver from now on comes after their transitional view."""
+        view = View("g", -number, tuple(VOTERS[name] for name in names), transitional=True)
+        for name in names:
+            self.cores[name].take(view)
+
+    def deliver(self, names: str, messages: list[Message]) -> list[Message]:
+        return self._sent(
+            {
+                name: [one for message in messages for one in self.cores[name].take(message)]
+                for name in names
+            }
+        )
+
+    def _sent(self, answers: dict[str, list[bytes]]) -> list[Message]:
+        pairs = [(VOTERS[name], data) for name, some in answers.items() for data in some]
+        return [Message(sender, data, "g", 0) for sender, data in pairs]
+
+
+def decisions_after_two_attempts(member: type[Any], rounds: int) -> set[str]:
+    """View 1 is complete for e alone, and view 2 is final for a alone. Both are then missing in
+    turns: view 3 has c, which was in both."""
+    stage = Stage(member, {"a": "x", "b": "y", "c": "x", "d": "y", "e": "y"})
+    reports = stage.enter(1, "cde")
+    stage.split(1, "e")
+    stage.deliver("e", reports)
+    stage.split(1, "cd")
+    stage.deliver("cd", reports[:2])
+    messages = stage.enter(2, "acd")
+    for _ in range(rounds - 1):
+        messages = stage.deliver("acd", messages)
+    stage.deliver("a", messages)
+    stage.split(2, "cd")
+    stage.deliver("cd", messages)
+    messages = stage.enter(3, "bce")
+    for _ in range(rounds):
+        messages = stage.deliver("bce", messages)
+    assert stage.cores["a"].decision == "x"
+    return {core.decision for core in stage.cores.values()} - {None}
+
+
+def test_two_views_never_take_the_same_epoch() -> None:
+    assert decisions_after_two_attempts(consensus.Consensus, rounds=2) == {"x"}
+
+
+def test_without_the_promise_there_are_two_decisions() -> None:
+    assert decisions_after_two_attempts(DoesNotPromise, rounds=1) == {"x", "y"}

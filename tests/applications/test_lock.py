@@ -110,9 +110,16 @@ class TakesItsOwnState(lock.Lock):  # type: ignore[name-defined,misc]
         return messages
 
 
+class IsAlwaysFinal(lock.Lock):  # type: ignore[name-defined,misc]
+    """It takes what comes after a transitional view for final."""
+
+    is_final = property(lambda self: True, lambda self, value: None)
+
+
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
+        (IsAlwaysFinal, "two holders"),
         (HoldsOnEverySide, "two holders"),
         (ForgetsTheToken, "wrote after a later"),
         (TakesItsOwnState, "two holders"),
