@@ -75,7 +75,7 @@ def test_over_sales_of_an_airline_that_overbooks_are_bounded_found_and_told() ->
     assert most > SEATS
 
 
-class TakesAll(airline.Agency):  # type: ignore[name-defined,misc]
+class TakesAll(airline.Agency):
     """Its share is that of everybody."""
 
     def settled(self) -> None:
@@ -87,12 +87,12 @@ class TakesAll(airline.Agency):  # type: ignore[name-defined,misc]
         super().settled()
 
 
-class ForgetsItsJournal(airline.Agency):  # type: ignore[name-defined,misc]
+class ForgetsItsJournal(airline.Agency):
     def journal(self) -> bytes:
         return b"{}"
 
 
-class TellsNobody(airline.Agency):  # type: ignore[name-defined,misc]
+class TellsNobody(airline.Agency):
     def over_sold(self) -> list[str]:
         return super().over_sold()[1:]
 

@@ -79,17 +79,17 @@ def test_money_is_neither_made_nor_lost_nor_overdrawn_beyond_the_bound() -> None
     assert lowest_in(atm.Machine) < -atm.ALLOWANCE // 2  # sides did pay from one account
 
 
-class PaysAnything(atm.Machine):  # type: ignore[name-defined,misc]
+class PaysAnything(atm.Machine):
     def _allowance(self, name: str, account: str) -> int:
         return 1_000_000
 
 
-class DecidesTooEarly(atm.Machine):  # type: ignore[name-defined,misc]
+class DecidesTooEarly(atm.Machine):
     def may_decide(self, sender: NodeId) -> bool:
         return True
 
 
-class ForgetsItsJournal(atm.Machine):  # type: ignore[name-defined,misc]
+class ForgetsItsJournal(atm.Machine):
     def journal(self) -> bytes:
         return b"{}"
 

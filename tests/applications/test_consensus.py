@@ -59,11 +59,11 @@ def test_there_is_one_decision() -> None:
     assert decisions_of(consensus.Consensus) == {"a", "b", "c"}
 
 
-class DecidesOnEverySide(consensus.Consensus):  # type: ignore[name-defined,misc]
+class DecidesOnEverySide(consensus.Consensus):
     is_primary = True
 
 
-class DecidesAgain(consensus.Consensus):  # type: ignore[name-defined,misc]
+class DecidesAgain(consensus.Consensus):
     """It decides by the values of the view, though there was a decision."""
 
     def begin(self) -> None:
@@ -82,7 +82,7 @@ def test_a_member_that_breaks_a_rule_is_found(broken: type[Any]) -> None:
 VOTERS = {name: NodeId(name) for name in "abcde"}
 
 
-class DoesNotPromise(consensus.Consensus):  # type: ignore[name-defined,misc]
+class DoesNotPromise(consensus.Consensus):
     """It works as soon as all have reported."""
 
     def _take_report(self, sender: NodeId, report: dict[str, Any]) -> list[bytes]:

@@ -91,16 +91,16 @@ def test_there_is_one_history_of_holders_and_writes() -> None:
     assert at_once > 1  # a holder that is cut off does not know it yet: its writes do not count
 
 
-class HoldsOnEverySide(lock.Lock):  # type: ignore[name-defined,misc]
+class HoldsOnEverySide(lock.Lock):
     is_primary = True
 
 
-class ForgetsTheToken(lock.Lock):  # type: ignore[name-defined,misc]
+class ForgetsTheToken(lock.Lock):
     def _may_write(self, name: str, token: int, number: int) -> bool:
         return number > self.state["numbers"].get(name, 0)
 
 
-class TakesItsOwnState(lock.Lock):  # type: ignore[name-defined,misc]
+class TakesItsOwnState(lock.Lock):
     """It does not take the newest state when views change."""
 
     def _take_report(self, sender: NodeId, report: dict[str, Any]) -> list[bytes]:
@@ -110,7 +110,7 @@ class TakesItsOwnState(lock.Lock):  # type: ignore[name-defined,misc]
         return messages
 
 
-class IsAlwaysFinal(lock.Lock):  # type: ignore[name-defined,misc]
+class IsAlwaysFinal(lock.Lock):
     """It takes what comes after a transitional view for final."""
 
     is_final = property(lambda self: True, lambda self, value: None)

@@ -84,7 +84,7 @@ def test_every_task_is_completed_and_what_the_missing_have_completed_is_known() 
     assert found["twice"] > 0
 
 
-class AnswersTooEarly(work.Worker):  # type: ignore[name-defined,misc]
+class AnswersTooEarly(work.Worker):
     """Its client has the result before the group has."""
 
     def finish(self, task: str) -> list[bytes]:
@@ -94,7 +94,7 @@ class AnswersTooEarly(work.Worker):  # type: ignore[name-defined,misc]
     def done(self, key: str, what: list[Any]) -> None: ...
 
 
-class DealsOutOnce(work.Worker):  # type: ignore[name-defined,misc]
+class DealsOutOnce(work.Worker):
     """It does not take over what a member that is gone has left."""
 
     dealt: dict[str, list[str]] | None = None
@@ -107,7 +107,7 @@ class DealsOutOnce(work.Worker):  # type: ignore[name-defined,misc]
             self.portions = self.dealt
 
 
-class MergesNothing(work.Worker):  # type: ignore[name-defined,misc]
+class MergesNothing(work.Worker):
     def merged(self, name: str) -> dict[str, Any]:
         return self.pages[name]
 
