@@ -1,0 +1,112 @@
+"""examples/airline.py: no more tickets than shares and margin allow, and over-sales are told."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.applications.driven import Driven, crashes, example, stormy
+
+from ordercast import NodeId
+from ordercast.units import MILLISECOND
+
+airline = example("airline")
+AGENCIES = 4
+SEATS = 120
+PAPER = airline.MARGIN_PERCENT
+SEEDS = range(1, 31)
+
+
+def sales(agency: type[Any], margin_percent: int, seed: int) -> Driven:
+    scenario = stormy(AGENCIES, *crashes(seed, AGENCIES, back=2))
+
+    def make(me: NodeId, voters: tuple[NodeId, ...], journal: bytes) -> Any:
+        return agency(me, scenario.names, SEATS, margin_percent, journal)
+
+    def sell(agency: Any, draw: Random) -> list[bytes]:
+        return agency.sell(f"{agency.me}-{agency.asked + 1}")
+
+    run = Driven(make, scenario, seed)
+    run.act(250 * MILLISECOND, sell)
+    run.go()
+    return run
+
+
+def sold_apart(run: Driven) -> dict[int, int]:
+    """By period: how many tickets were sold while agencies were missing."""
+    found: dict[int, int] = {}
+    for _, period in run.alive()[0].tickets().values():
+        if period is not None:
+            found[period] = found.get(period, 0) + 1
+    return found
+
+
+def most_sold(agency: type[Any], margin_percent: int) -> tuple[int, int]:
+    """In any run, and apart in any period. Every run is judged."""
+    most = apart = 0
+    bound = SEATS * (100 - margin_percent) // 100  # of the shares, if all seats are free
+    for seed in SEEDS:
+        run = sales(agency, margin_percent, seed)
+        sold = sorted(one for each in run.cores.values() for one in each.sold)
+        agencies = run.alive()
+        assert len(agencies) == AGENCIES
+        for each in agencies:
+            known = sorted(passenger for passenger, _ in each.tickets().values())
+            assert known == sold, f"seed {seed}, {each.me}: not the tickets that were sold"
+            assert each.over_sold() == agencies[0].over_sold()
+            assert len(each.over_sold()) == max(0, len(sold) - SEATS), f"seed {seed}"
+            assert {*each.over_sold()} <= {*each.told}, f"seed {seed}: somebody is not told"
+        most = max(most, len(sold))
+        apart = max(apart, *sold_apart(run).values())
+        assert len(sold) <= max(SEATS, bound), f"seed {seed}: {len(sold)} are too many"
+    assert apart <= bound
+    return most, apart
+
+
+def test_with_the_margin_of_the_paper_no_seat_is_sold_twice() -> None:
+    most, apart = most_sold(airline.Agency, PAPER)
+    assert most > SEATS * 9 // 10
+    assert apart > SEATS // 4
+
+
+def test_over_sales_of_an_airline_that_overbooks_are_bounded_found_and_told() -> None:
+    most, _ = most_sold(airline.Agency, -50)
+    assert most > SEATS
+
+
+class TakesAll(airline.Agency):
+    """Its share is that of everybody."""
+
+    def settled(self) -> None:
+        names, self.names = self.names, self.names[:1]
+        is_whole = self.view is not None and len(self.view.members) == len(names)
+        if not is_whole:
+            self._take_shares([member.name for member in self.view.members])
+        self.names = names
+        super().settled()
+
+
+class ForgetsItsJournal(airline.Agency):
+    def journal(self) -> bytes:
+        return b"{}"
+
+
+class TellsNobody(airline.Agency):
+    def over_sold(self) -> list[str]:
+        return super().over_sold()[1:]
+
+
+@pytest.mark.parametrize(
+    ("broken", "margin_percent", "why"),
+    [
+        (TakesAll, PAPER, "too many"),
+        (ForgetsItsJournal, PAPER, "not the tickets that were sold"),
+        (TellsNobody, -50, "seed"),
+    ],
+)
+def test_an_agency_that_breaks_a_rule_is_found(
+    broken: type[Any], margin_percent: int, why: str
+) -> None:
+    with pytest.raises(AssertionError, match=why):
+        most_sold(broken, margin_percent)
