@@ -46,7 +46,7 @@ class Sender:
             self.graph.take(place, packet, self.admitted)
         else:
             refuse_status(self.graph, NODES[place], place, packet)
-            self.graph.acknowledge(place, packet)
+            self.graph.take_status(place, packet)
 
 
 def past_of(cast: tuple[int, int], parents: dict[tuple[int, int], list[tuple[int, int]]]) -> set:

@@ -26,6 +26,7 @@ from ordercast.protocol.transis.packets import (
     Ready,
     SideKnowledge,
     Status,
+    Summary,
 )
 from ordercast.testing.stage import Stage
 from ordercast.types import NodeId
@@ -69,6 +70,9 @@ LIES: dict[str, Packet] = {
     "an acknowledgement of what we never sent": Status("g", CID, 1, 1, (1, 1, 0)),
     "a status that takes events back": Status("g", CID, 0, 1, (0, 0, 0)),
     "a clock far beyond all": Status("g", CID, 1, 1 << 50, (0, 1, 0)),
+    "a summary of another length": Summary("g", CID, (0, 1), (0, 0), (0, 1)),
+    "a summary of what we never sent": Summary("g", CID, (1, 1, 0), (0, 0, 0), (0, 1, 0)),
+    "a summary far beyond all": Summary("g", CID, (0, 1, 0), (0, 1 << 50, 0), (0, 1, 0)),
     "a proposal without its sender": proposal(joined=((N1, CID), (N3, CID))),
     "a proposal from elsewhere": proposal(joined=((N1, CID), (N2, OLD), (N3, CID))),
     "a proposal that excludes its sender": proposal(failed=(N2,)),
@@ -130,6 +134,7 @@ def test_a_stranger_is_refused_in_a_closed_group() -> None:
 OF_FORMER_VIEWS: list[Packet] = [
     cast(cid=OLD, vector=(7,)),
     Status("g", OLD, 9, 9, (9, 9)),
+    Summary("g", OLD, (9, 9), (9, 9), (9, 9)),
     Fetch("g", OLD, N3, 1, 9),
     Fetched("g", N3, cast(cid=OLD)),
     Leave("g", OLD, 4),

@@ -111,6 +111,16 @@ def test_members_begin_alone_and_merge() -> None:
         assert views(run, name)[0].at < SECOND
 
 
+def test_members_of_an_open_group_find_each_other_again_without_an_anchor() -> None:
+    """Each knew n1 alone at first. They have met since, so they merge although n1 is gone."""
+    group = {"name": "orders", "members": ["n1", "n2", "n3"], "open": True, "anchors": ["n1"]}
+    faults = {"at": "1s", "kind": "crash", "nodes": ["n1"]}, cut("2s", "3s", "n2", "n3")
+    run = lawful(simulate(scenario(3, *faults, group=[group]), 1))
+    for name in ("n2", "n3"):
+        seen = [row.members for row in views(run, name, 2 * SECOND)]
+        assert seen[-2:] == [(name,), ("n2", "n3")]
+
+
 # --- time and cost ---------------------------------------------------------------------------
 
 
@@ -149,6 +159,17 @@ def test_a_message_under_load_costs_a_packet_for_each_other_member() -> None:
     """Where all members send, events acknowledge, and there is little else."""
     run = lawful(simulate(scenario(8, workload={"rate": 2000}, duration="300ms", quiet="2s"), 1))
     assert run.outcome.packets / run.outcome.submitted < 2 * 7
+
+
+@pytest.mark.parametrize("count", [4, 12])
+def test_a_lone_message_costs_three_packets_for_each_other_member(count: int) -> None:
+    """Small groups acknowledge to all, which is as cheap there; large ones to the sender, which
+    tells all."""
+    lone = {"senders": ["n1"], "rate": 5, "service": "safe"}
+    with_load = lawful(simulate(scenario(count, workload=lone), 1)).outcome
+    idle = simulate(scenario(count, workload={"senders": 0}), 1).outcome
+    cost = (with_load.packets - idle.packets) / with_load.submitted
+    assert cost < 3.5 * (count - 1)
 
 
 # --- one order -------------------------------------------------------------------------------

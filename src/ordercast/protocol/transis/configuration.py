@@ -6,6 +6,9 @@ Rules.
  2. An acknowledgement that others wait for leaves at once, after all packets that came together,
     unless an event carries it; the next one `prompt_after` later. One that nobody waits for leaves
     when a quarter of a window is unacknowledged, or a little later.
+    In a large group it goes to the senders of what it acknowledges only. A sender that knows that
+    all have its event tells all of them: so a message costs three packets for each member, and not
+    one for each two of them. If that does not come, the acknowledgement goes to all.
  3. An idle member sends a heartbeat to its two neighbours, and to nobody else.
  4. At the end, what those who come along know together says what belongs to the regular part of
     the view. The rest comes after a transitional view, and what is beyond the cut is lost.
@@ -21,12 +24,20 @@ from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.graph import CausalGraph
 from ordercast.protocol.transis.options import SynchronyOptions
-from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, Status
+from ordercast.protocol.transis.packets import (
+    Cast,
+    ConfigurationId,
+    Joint,
+    Status,
+    Summary,
+)
 from ordercast.protocol.transis.patience import Patience
 from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, NodeId, View, event_number, view_identity
 
+LARGE = 8
+"""Groups with more members gather acknowledgements at the sender of a message."""
 LOOKS_A_LIMIT = 8
 """How often a busy member looks who is silent, in a suspicion limit."""
 
@@ -64,6 +75,12 @@ class OpenConfiguration:
         self._spoke_at = time - options.prompt_after  # to all
         self._unacknowledged = 0  # events that we have admitted since
         self._is_awaited = False  # others wait for an acknowledgement of them
+        self._is_large = len(members) > LARGE
+        self._senders: dict[NodeId, None] = {}  # of what we have not acknowledged
+        self._untold_at: int | None = None  # when all hear what only the senders have heard so far
+        self._was_told = False  # members have acknowledged to us, perhaps to nobody else
+        self._stable = 0  # own events that all have
+        self._summarised = 0  # of them, those that all know of
 
     def view(self, came_with: tuple[NodeId, ...]) -> View:
         identity = view_identity(self.group, *_words(self.cid))
@@ -107,6 +124,14 @@ class OpenConfiguration:
         self.graph.take(place, cast, admitted)
         self._admitted(step, admitted)
 
+    def take_status(self, place: int, status: Status) -> None:
+        self.graph.take_status(place, status)
+        self._was_told = True
+
+    def take_summary(self, summary: Summary) -> None:
+        if self.graph.take_summary(summary):  # then everybody knows what we have
+            self._are_told()
+
     def take_fetched(self, step: Step, origin: NodeId, cast: Cast) -> None:
         admitted: list[tuple[int, Cast]] = []
         self.graph.take_fetched(self.graph.places[origin], cast, admitted)
@@ -120,6 +145,7 @@ class OpenConfiguration:
     def _admitted(self, step: Step, admitted: list[tuple[int, Cast]]) -> None:
         for place, cast in admitted:
             self._unacknowledged += 1
+            self._senders[self.members[place]] = None
             if cast.service in ("agreed", "safe"):
                 self._is_awaited = True
             self._enqueue(step, place, cast)
@@ -161,7 +187,8 @@ class OpenConfiguration:
             self._run(step, graph.least_high(), stable)
         done = self.deliveries.done(graph.received)
         graph.collect(stable, done)
-        self.own.discard_up_to(min(stable[graph.me], done[graph.me]))
+        self._stable = stable[graph.me]
+        self.own.discard_up_to(min(self._stable, done[graph.me]))
 
     def _run(self, step: Step, least_high: int, stable: Vector) -> None:
         for place, cast in self.deliveries.take_due(self.graph.received, least_high, stable):
@@ -185,21 +212,42 @@ class OpenConfiguration:
     # --- acknowledgements --------------------------------------------------------------------
 
     def _acknowledge(self, step: Step, time: int) -> None:
+        if self._is_large and self._was_told and self._stable > self._summarised:
+            # Those that have told it to us alone need not tell it to others.
+            self._was_told, self._summarised = False, self._stable
+            step.send(self.others, Summary(self.group, self.cid, *self.graph.summary()))
+            self._spoke(time)
+        elif self._untold_at is not None and self._untold_at <= time:
+            step.send(self.others, self._status())
+            self._spoke(time)
         if not self._unacknowledged or not self.others:
             return
         if self._is_awaited or 4 * self._unacknowledged >= self.options.window:
             self._status_at = self._spoke_at + self.options.prompt_after
         elif self._status_at is None:
             self._status_at = time + self.options.silence_limit // 4
-        if self._status_at <= time:
+        if self._status_at > time:
+            return
+        if self._is_large:
+            step.send(tuple(self._senders), self._status())
+            untold_at = self._untold_at or time + self.options.silence_limit // 2
+            self._are_told()
+            self._spoke_at, self._untold_at = time, untold_at
+        else:
             step.send(self.others, self._status())
             self._spoke(time)
 
     def _spoke(self, time: int) -> None:
-        """All others have heard what we have admitted."""
+        """To all others."""
         self._spoke_at = time
         self._beat_at = time + self.options.silence_limit
+        self._are_told()
+
+    def _are_told(self) -> None:
+        """Others have heard what we have admitted."""
         self._unacknowledged, self._is_awaited, self._status_at = 0, False, None
+        self._untold_at = None
+        self._senders.clear()
 
     def _status(self) -> Status:
         return Status(self.group, self.cid, *self.graph.status())
@@ -227,7 +275,7 @@ class OpenConfiguration:
     def deadline(self, time: int) -> int:
         """When time itself changes something next."""
         soonest = min(self._look_at, self._beat_at)
-        for at in (self._status_at, self.change.deadline(time)):
+        for at in (self._status_at, self._untold_at, self.change.deadline(time)):
             if at is not None and at < soonest:
                 soonest = at
         return soonest

@@ -28,7 +28,7 @@ from operator import le
 
 from ordercast.kernel.buffers import Limit, Retained
 from ordercast.kernel.clocks import Vector, merge
-from ordercast.protocol.transis.packets import Cast, Status
+from ordercast.protocol.transis.packets import Cast, Status, Summary
 from ordercast.types import NodeId
 
 WINDOWS_RETAINED = 4
@@ -160,21 +160,34 @@ class CausalGraph:
     def _count_held(self) -> None:
         self.held = sum(map(len, self.hold))
 
-    def acknowledge(self, place: int, status: Status) -> bool:
-        """A status of a member. Whether it says anything new."""
-        acks = merge(self.acks[place], status.vector)
-        news = acks != self.acks[place]
-        self.acks[place] = acks
+    def acknowledge(self, place: int, sent: int, clock: int, vector: Vector) -> None:
+        """A member has sent so many events, all later ones are higher, and it has these."""
+        self.acks[place] = merge(self.acks[place], vector)
+        if clock > self.high[place]:
+            if self.received[place] >= sent:
+                self.high[place] = clock
+            elif place not in self.frozen and clock > self._later[place][1]:
+                self._later[place] = sent, clock
+
+    def take_status(self, place: int, status: Status) -> None:
+        self.acknowledge(place, status.sent, status.clock, status.vector)
         self._note_told(status.vector)
         seq, height, number = self.arrived[place]
         self.arrived[place] = seq, max(height, status.clock), number
-        if status.clock > self.high[place]:
-            if self.received[place] >= status.sent:
-                self.high[place] = status.clock
-                news = True
-            elif place not in self.frozen:
-                self._later[place] = status.sent, status.clock
-        return news
+
+    def take_summary(self, summary: Summary) -> bool:
+        """What one member knows of all. Whether all have everything that we have."""
+        for place, (sent, clock) in enumerate(zip(summary.sent, summary.clocks, strict=True)):
+            if place != self.me:
+                self.acknowledge(place, sent, clock, summary.stable)
+        self._note_told(summary.sent)
+        return all(map(le, self.received, summary.stable))
+
+    def summary(self) -> tuple[Vector, Vector, Vector]:
+        """What we know of all."""
+        self.high[self.me] = self.clock
+        self.acknowledged = list(self.received)
+        return tuple(self.received), tuple(self.high), self.stable()
 
     def _note_told(self, vector: Vector) -> None:
         self.told = list(map(max, self.told, vector))

@@ -47,6 +47,7 @@ from ordercast.protocol.transis.packets import (
     Proposal,
     Ready,
     Status,
+    Summary,
 )
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, Merged, NodeId, Payloads, View, Waiting, event_number
@@ -91,6 +92,7 @@ class SynchronyMember:
         )
         self.current.graph.is_full = self.is_full
         self.announcer.courting.installed(members, time)
+        self.announcer.names.tell(node.name for node in members)  # we may be split from them
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -137,7 +139,7 @@ class SynchronyMember:
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         """What follows from events and acknowledgements waits for `drain`."""
         current = self.current
-        if not isinstance(packet, Cast | Status):
+        if not isinstance(packet, Cast | Status | Summary):
             self.drain(step)
             self._receive_rare(step, sender, packet)
             return
@@ -148,8 +150,10 @@ class SynchronyMember:
             raise PeerError(f"{sender} is not a member of view {current.cid} of {self.group}")
         if isinstance(packet, Cast):
             refusals.refuse_cast(current.graph, sender, place, packet)
-        else:
+        elif isinstance(packet, Status):
             refusals.refuse_status(current.graph, sender, place, packet)
+        else:
+            refusals.refuse_summary(current.graph, sender, packet)
         if self._is_drained:
             self._advance(step)
             self._is_drained = False
@@ -158,8 +162,10 @@ class SynchronyMember:
             if not self.has_begun:
                 self._begin(step)
             current.take(step, place, packet)
+        elif isinstance(packet, Status):
+            current.take_status(place, packet)
         else:
-            current.graph.acknowledge(place, packet)
+            current.take_summary(packet)
 
     def drain(self, step: Step) -> None:
         if not self._is_drained:

@@ -80,6 +80,15 @@ class Status(Packet, frozen=True, tag="synchrony.status"):
     vector: Vector
 
 
+class Summary(Packet, frozen=True, tag="synchrony.summary"):
+    """What the sender knows of all members, so that they need not tell each other."""
+
+    cid: ConfigurationId
+    sent: Vector  # by member: of its events the sender has so many,
+    clocks: Annotated[tuple[Height, ...], Meta(max_length=LARGEST_GROUP)]  # later ones are higher
+    stable: Vector  # by member: so many of its events all members have
+
+
 class Fetch(Packet, frozen=True, tag="synchrony.fetch"):
     """Asks for events of a member that is gone."""
 
@@ -166,6 +175,6 @@ class Installed(Packet, frozen=True, tag="synchrony.installed"):
 
 
 PACKETS = (
-    *(Cast, Fetched, Status, Fetch, Leave),
+    *(Cast, Fetched, Status, Summary, Fetch, Leave),
     *(Hello, Court, Decline, Proposal, Ready, Installed),
 )

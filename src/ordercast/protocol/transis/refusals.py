@@ -10,6 +10,8 @@ what its own sender said before is looked at, so that nobody is refused for the 
 
 from __future__ import annotations
 
+from operator import le
+
 from ordercast.errors import PeerError
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.packet import Packet
@@ -30,6 +32,7 @@ from ordercast.protocol.transis.packets import (
     Proposal,
     Ready,
     Status,
+    Summary,
 )
 from ordercast.types import NodeId
 
@@ -78,6 +81,19 @@ def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status
     if status.sent < graph.arrived[place][0] or status.clock < graph.arrived[place][1]:
         raise PeerError(f"{sender} says that it has sent less than it has")
     _refuse_reach(graph, sender, vector)
+
+
+def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None:
+    count, me = len(graph.members), graph.me
+    if not len(summary.sent) == len(summary.clocks) == len(summary.stable) == count:
+        raise PeerError(f"{sender} sent a summary that does not fit its view")
+    if max(summary.sent[me], summary.stable[me]) > graph.sent:
+        raise PeerError(f"{sender} has what {graph.members[me]} never sent")
+    if max(summary.clocks) > graph.clock + LARGEST_LEAP:
+        raise PeerError(f"{sender} tells of a height far beyond all others")
+    if not all(map(le, summary.stable, graph.received)):
+        raise PeerError(f"{sender} says that all have what {graph.members[me]} lacks")
+    _refuse_reach(graph, sender, summary.sent)
 
 
 def refuse_rare(

@@ -62,6 +62,10 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
         f"in {packet.cid}, sent {packet.sent}, clock {packet.clock}, "
         f"has {value_text(list(packet.vector))}"
     ),
+    packets.Summary: lambda packet: (
+        f"in {packet.cid}, sent {value_text(list(packet.sent))}, "
+        f"clocks {value_text(list(packet.clocks))}, all have {value_text(list(packet.stable))}"
+    ),
     packets.Fetch: lambda packet: f"{packet.origin}: {packet.first} to {packet.last}",
     packets.Leave: lambda packet: f"{packet.cid} after {packet.sent}",
     packets.Hello: lambda packet: (
