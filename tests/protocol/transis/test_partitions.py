@@ -187,6 +187,10 @@ def halves(count: int, seconds: int = 4) -> dict[str, Any]:
 def test_a_large_group_splits_in_halves_and_merges(count: int) -> None:
     """The case of the paper's introduction: two halves of 25 that become one group of 50."""
     run = lawful(simulate(parse_scenario(halves(count)), 1))
+    sides = parse_scenario(halves(count)).fault[0].sides
+    for row in run.trace.rows:
+        if row.kind == "suspect":
+            assert not any(row.process in side and row.peer in side for side in sides), row
     for name in run.heard:
         assert [len(row.members or ()) for row in views(run, name)] == [count, count // 2, count]
         assert merges(run, name) == [2]

@@ -9,7 +9,9 @@ Rules.
  3. A watched member of which nothing was heard for the suspicion limit is suspected. Members with a
     greater name than ours have three quarters of that time. So if only the path between two
     members is cut, the one with the smaller name says so first, and the other one alone goes.
- 4. Silence is measured on a patient clock: a member that was stalled itself suspects nobody.
+ 4. In large groups a member acknowledges to senders, who tell all. So one whose acknowledgements
+    grow is there, even if it does not speak to us.
+ 5. Silence is measured on a patient clock: a member that was stalled itself suspects nobody.
 
 What it does not do: probe. A probe could only confirm that the path is cut, and the configuration
 cannot work with it cut.
@@ -17,6 +19,7 @@ cannot work with it cut.
 
 from __future__ import annotations
 
+from ordercast.kernel.clocks import Vector
 from ordercast.protocol.transis.graph import CausalGraph
 from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.types import NodeId
@@ -36,6 +39,7 @@ class Patience:
         }
         self.heard = dict.fromkeys(self._limits, time)  # when, in patient time
         self._watched = dict.fromkeys(self.neighbours, time)  # since when
+        self._acks: dict[NodeId, Vector] = {}  # what each had at the last look
 
     def watch(self, graph: CausalGraph, time: int) -> int | None:
         """Looks who owes something. Returns when this has to be looked at again; None: never."""
@@ -45,6 +49,10 @@ class Patience:
             if not owes:
                 self._watched.pop(node, None)
                 continue
+            acks = graph.acks[graph.places[node]]
+            if node not in self.neighbours and acks != self._acks.get(node):
+                self._watched[node] = time  # it was heard by somebody who told us
+            self._acks[node] = acks
             since = max(self._watched.setdefault(node, time), self.heard[node])
             if soonest is None or since + limit < soonest:
                 soonest = since + limit

@@ -10,6 +10,8 @@ what its own sender said before is looked at, so that nobody is refused for the 
 
 from __future__ import annotations
 
+from operator import le
+
 from ordercast.errors import PeerError
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.packet import Packet
@@ -89,6 +91,9 @@ def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None
         raise PeerError(f"{sender} has what {graph.members[me]} never sent")
     if max(summary.clocks) > graph.clock + LARGEST_LEAP:
         raise PeerError(f"{sender} tells of a height far beyond all others")
+    if not all(map(le, summary.stable, graph.received)):
+        raise PeerError(f"{sender} says that all have what {graph.members[me]} lacks")
+    _refuse_reach(graph, sender, summary.sent)
 
 
 def refuse_rare(
