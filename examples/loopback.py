@@ -30,7 +30,6 @@ LEVEL = ordercast.Synchrony(
     hello="20ms",
 )
 PATIENCE_SECONDS = 30.0
-logging.getLogger("ordercast.net").setLevel(logging.ERROR)  # connections fail here on purpose
 
 
 class Loopback:
@@ -45,6 +44,9 @@ class Loopback:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Loopback":
+        log = logging.getLogger("ordercast.net")
+        self._stack.callback(log.setLevel, log.level)
+        log.setLevel(logging.ERROR)  # connections fail here on purpose
         self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         for name in self.names:
             await self._open(name)

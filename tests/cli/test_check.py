@@ -13,7 +13,7 @@ from ordercast.check.laws import LAWS
 from ordercast.trace.log import RowLog
 from ordercast.trace.parquet import ParquetSink
 from ordercast.trace.row_files import read_row_files
-from ordercast.trace.schema import Row
+from ordercast.trace.schema import SCHEMA_VERSION, Row
 from ordercast.trace.text import parse_history
 
 HISTORIES = Path(__file__).resolve().parents[1] / "histories"
@@ -91,8 +91,9 @@ def without_parts(folder: Path) -> None:
 def of_another_version(folder: Path) -> None:
     header = next(folder.glob("*/run.json"))
     told = header.read_text()
-    assert '"schema_version": 2' in told
-    header.write_text(told.replace('"schema_version": 2', '"schema_version": 99'))
+    ours = f'"schema_version": {SCHEMA_VERSION}'
+    assert ours in told
+    header.write_text(told.replace(ours, '"schema_version": 99'))
 
 
 def without_anything(folder: Path) -> None:

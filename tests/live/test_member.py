@@ -26,7 +26,7 @@ def test_an_application_joins_again_when_its_incarnation_is_abandoned(tmp_path: 
             member = LiveMember(settings, node)
             member._start(BOUND_SECONDS, frozenset())
             await until(lambda: has_delivered(0))
-            node._abandon(6)
+            node._abandon([6])
             await until(lambda: has_delivered(7))
             tasks = list(member._tasks)  # a member never closes its node: it would die of that
             for task in tasks:

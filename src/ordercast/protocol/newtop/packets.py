@@ -246,7 +246,7 @@ class Copy(Packet, frozen=True, tag="total.copy"):
         return 0, 0, 1024 + len(self.state or b"")
 
 
-class StatePart(Packet, frozen=True, tag="total.state-part"):
+class StatePart(Packet, frozen=True, tag="total.part"):
     """The next part of a large state, which a `State` or a `Copy` follows (state_parts.py)."""
 
     formation: FormationId
