@@ -105,8 +105,13 @@ def test_every_option_has_a_default_that_works(family: Family) -> None:
 
 @EVERY_FAMILY
 def test_a_tag_is_the_family_or_a_part_of_it_and_a_name(family: Family) -> None:
-    # Who decides about tickets has rooms of its own; what shares a machine shares its packets.
-    parts = {"causal": ("tickets", "ring"), "sequenced": ("total",), "atomic": ("total",)}
+    # Tickets and primary views have packages of their own; what shares a machine shares its packets.
+    parts = {
+        "causal": ("tickets", "ring"),
+        "total": ("primary",),
+        "sequenced": ("total", "primary"),
+        "atomic": ("total", "primary"),
+    }
     tags = [str(kind.__struct_config__.tag) for kind in family.packets]
     assert len(set(tags)) == len(tags)
     for tag in tags:

@@ -247,10 +247,12 @@ class NewtopMember:
         self, step: Step, sender: NodeId, packet: PrimaryReport | PrimaryAttempt
     ) -> None:
         named = self.named.get(packet.group)
-        if named is None or named.voter is None:
+        if named is None:
             return  # we have left the group
         if not named.gathering.may_be_member(sender):
             raise PeerError(f"{sender} is not a member of {packet.group}")
+        if named.voter is None:
+            raise PeerError(f"{sender} votes in {packet.group}, which has no quorum")
         named.voter.receive(step, sender, packet)
         self._conclude(step, named)
 
