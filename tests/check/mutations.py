@@ -293,3 +293,13 @@ def stamp_alike(rows: list[Row], chance: Random) -> list[Row] | None:
     one, other = chance.choice(pairs)
     alike = change(rows[other], index=rows[one].index, stamp=rows[one].stamp)
     return [*rows[:other], alike, *rows[other + 1 :]]
+
+
+@breaks("one-primary")
+def form_two_primary_views_of_one_number(rows: list[Row], chance: Random) -> list[Row] | None:
+    views = places(rows, "view")
+    if not views:
+        return None
+    view = rows[chance.choice(views)]
+    first = change(view, kind="primary", order=1, cause="formed", members=("n1", "n2"))
+    return [*rows, first, change(first, members=("n2", "n3"))]

@@ -105,7 +105,7 @@ def test_every_option_has_a_default_that_works(family: Family) -> None:
 
 @EVERY_FAMILY
 def test_a_tag_is_the_family_or_a_part_of_it_and_a_name(family: Family) -> None:
-    # Tickets and primary views have packages of their own; what shares a machine shares its packets.
+    # Tickets and primary views have packages of their own; one machine has one set of packets.
     parts = {
         "causal": ("tickets", "ring"),
         "total": ("primary",),

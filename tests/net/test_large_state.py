@@ -19,7 +19,7 @@ from ordercast.net.connection import Connection
 from ordercast.net.keepalive import Keepalive
 from ordercast.units import MILLISECOND
 
-STATE = bytes(range(256)) * (20 << 12)  # 20 MiB
+STATE = bytes(range(256)) * (8 << 12)  # 8 MiB
 LEVELS = {
     "causal": Causal(updaters=["n1"], round="10ms", state=True),
     "total": Total(),
@@ -29,7 +29,7 @@ LEVELS = {
 @contextmanager
 def slow_line() -> Iterator[None]:
     """Whoever has read a large piece reads on at somebody's next ping, so that a state takes some
-    eighty of them. A connection is idle after five, dead after fifty, and none is kept idle."""
+    thirty of them. A connection is idle after five, dead after fifty, and none is kept idle."""
     reads, pings, waiting = Connection.data_received, Keepalive._ping, []
 
     def read(self: Connection, data: bytes) -> None:

@@ -22,7 +22,7 @@ from ordercast.protocol.transis.packets import ConfigurationId, Joined
 from ordercast.types import Event, Merged, NodeId, View
 from ordercast.units import SECOND
 
-SEEDS = range(70_001, 70_041)
+SEEDS = range(70_001, 70_017)
 Key = tuple[NodeId, int]
 """Origin and number of an event."""
 
@@ -272,9 +272,9 @@ def test_the_storms_contain_what_the_theorems_are_about() -> None:
     the above says little."""
     records = [record_of(storm(seed)) for seed in SEEDS]
     all_stays = [stay for record in records for own in record.stays.values() for stay in own]
-    assert sum(stay.together is not None for stay in all_stays) > 200
+    assert sum(stay.together is not None for stay in all_stays) > 100
     assert sum(bool(stay.rest) for stay in all_stays) > 10
-    assert sum(len(stay.sides) > 1 for stay in all_stays) > 200
+    assert sum(len(stay.sides) > 1 for stay in all_stays) > 100
     assert sum(len(stay.sides) > 2 for stay in all_stays) > 20
     assert sum(1 for record in records for _ in unended(record)) > 100
 

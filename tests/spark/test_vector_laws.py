@@ -65,8 +65,8 @@ def test_vectors_judge_random_traces_as_the_reference() -> None:
         ):
             compare(trace, (trace.header.run, seed))
             answers.update((one.law, one.answer) for one in check(trace, ALL))
-    for law in ALL:
-        assert answers[law, Answer.BROKEN] > 5, law
+    for law in ALL:  # none of these has primary views: see mutations.py
+        assert answers[law, Answer.BROKEN] > 5 or law == "one-primary", law
         assert answers[law, Answer.HOLDS] > 20, law
 
 
@@ -98,7 +98,7 @@ def test_vectors_judge_runs_with_planted_mistakes_as_the_reference() -> None:
         asked = ("fifo", "total", "agreement", "causal")
         whole += sum(vectors.form(LAWS[law]) is LawForm.PLAIN for law in asked)
     for law in ALL:  # services and rest are spoilt in test_services.py
-        assert broken[law] >= 8 or law in ("safe", "rest"), (law, broken)
+        assert broken[law] >= 8 or law in ("safe", "rest", "one-primary"), (law, broken)
     assert whole < SPOILT / 4  # a causal law of a run in which something came before itself
 
 

@@ -428,7 +428,7 @@ def begin_and_release(folder: Path) -> None:
 def test_files_and_folders_are_private_to_their_owner(policy: Policy, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "log"
     begin_and_release(folder)
-    assert {path.name for path in folder.iterdir()} == {"lock", "incarnation", "owner"}
+    assert {path.name for path in folder.iterdir()} == {"lock", "incarnation", "original", "owner"}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     shutil.rmtree(folder)
     if policy.path.endswith(".segment"):

@@ -29,15 +29,19 @@ NOTICED = {
     "installs-early",
     "counts-no-proposals",
     "casts-late",
+    "takes-from-the-gone",
 }
 SEEDS = range(1, 41)
+FIRST_SEED = {
+    "takes-from-the-gone": 45
+}  # it takes a member that is cut off in the middle of a change
 
 
 @pytest.mark.parametrize("mutant", BREAKS)
 def test_the_law_catches_its_mutant(mutant: str) -> None:
     families = mutant_families(mutant)
     scenario = SCENARIOS / f"{ELSEWHERE.get(mutant, WHERE[FAMILY_OF[mutant]])}.toml"
-    for seed in SEEDS:
+    for seed in range(first := FIRST_SEED.get(mutant, SEEDS[0]), first + len(SEEDS)):
         run = simulate(scenario, seed, families=families)
         assert run.outcome.error is None or mutant in NOTICED
         caught = [verdict for verdict in run.broken if verdict.law == BREAKS[mutant]]
