@@ -22,7 +22,7 @@ from ordercast.protocol.transis.packets import ConfigurationId, Joined
 from ordercast.types import Event, Merged, NodeId, View
 from ordercast.units import SECOND
 
-SEEDS = range(70_001, 70_017)
+SEEDS = range(70_001, 70_025)
 Key = tuple[NodeId, int]
 """Origin and number of an event."""
 
