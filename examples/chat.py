@@ -4,8 +4,8 @@
     python examples/chat.py ben 127.0.0.1:7131
     python examples/chat.py cid 127.0.0.1:7131
 
-Run each in its own terminal, and type. Whoever comes later reads first what was said before, though
-nobody has heard of them. With `--order total` all see the same lines in the same order; with
+Run each in its own terminal, and type. A person who comes later reads first what was said before,
+though nobody has heard of that name. With `--order total` all see the same lines in the same order; with
 `--order causal`, the default, an answer never comes before what it answers.
 """
 

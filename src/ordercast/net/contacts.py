@@ -3,7 +3,7 @@
 Rules.
  1. A contact is *configured* (by whoever operates this node), *greeted* us, or was *told* by
     another node. Configured ones are never forgotten, and no limit counts them.
- 2. A contact is in use for a while after a machine has sent to it. What is in use is not forgotten.
+ 2. A contact is in use for a while after a machine has sent to it. One in use is not forgotten.
  3. Told ones: a few a teller and a few hundred in all, of which the oldest give way. They are
     forgotten after three failed dials in a row, if nothing waits for them, and after ten minutes
     without use. A node of which we have only datagrams is told too, by itself.

@@ -1,7 +1,7 @@
 """The active set: the members that gossip is sent to by connections.
 
 Rules.
- 1. What is too long for a datagram goes by connection, and so does everything where `transport` is
+ 1. A packet too long for a datagram goes by connection, and so does every one where `transport` is
     status. The sampler chooses among all members in the course of time, so without a bound a member
     would be connected with each of them in turn, and again soon after. By connection it sends to at
     most `links` members, and to `fan_out` at the least, again and again.

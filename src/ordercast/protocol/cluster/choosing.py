@@ -4,18 +4,19 @@ It is single-decree Paxos (Lamport: The part-time parliament, 1998). Its packets
 newcomer tells with each question what it has promised, and others take over what is newer.
 
 Rules.
- 1. Who is favoured by enough opens a ballot, higher than any that it knows. Whoever hears of it
-    promises to accept nothing in a lower one, and tells whom it accepted last.
- 2. When enough have promised its ballot, who opened it accepts in it whom they accepted last, in
-    the highest ballot of those; or itself, if they have accepted nobody.
- 3. Whoever hears that another has accepted in a ballot accepts the same in it, unless it has
-    promised a higher one.
- 4. Who finds that enough have accepted it, in one ballot, begins the cluster. Any two sets that are
-    enough have a member in common, so every later ballot chooses the same.
+ 1. A newcomer that enough others favour opens a ballot, higher than any that it knows. A newcomer
+    that hears of a ballot promises to accept nothing in a lower one, and tells whom it accepted
+    last.
+ 2. When enough have promised its ballot, its opener accepts in it the name that they accepted last,
+    in the highest ballot of those; or itself, if they have accepted nobody.
+ 3. A newcomer that hears that another has accepted in a ballot accepts the same in it, unless it
+    has promised a higher one.
+ 4. A newcomer that finds itself accepted by enough, in one ballot, begins the cluster. Any two sets
+    that are enough have a member in common, so every later ballot chooses the same.
  5. A promise is on disk before anybody hears of it. An old one that arrives late is true still, so
     no partition, delay or restart makes two begin.
 
-Who is chosen is a name: its next incarnation has its disk, so it knows whether it has begun, and
+The choice is a name: its next incarnation has its disk, so it knows whether it has begun, and
 begins if not. If it never returns, nobody begins in its place: it may have begun, unheard.
 """
 

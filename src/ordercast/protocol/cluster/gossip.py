@@ -170,7 +170,7 @@ class SeenRumours:
     """Which events of whom have come: exactly, as far as that can be remembered.
 
     For each name there is the newest incarnation, its newest number, and a bit for each number
-    before. What is older than that counts as having come: it is too late for it. So nothing is ever
+    before. An older event counts as having come: it is too late for it. So nothing is ever
     taken twice, as long as no more than MOST_MAKERS names are used.
     """
 

@@ -5,7 +5,7 @@ Rules.
     `eager` an own event leaves for the first time at once.
  2. A member makes at most so many events a round as a message holds: more would only drive the
     older ones out. Then its application waits.
- 3. What is too long for a datagram goes by status, and so does everything where that is set: to
+ 3. A packet too long for a datagram goes by status, and so does every one where that is set: to
     members of the active set (active_set.py), for it needs connections.
  4. A member whose application cannot take more gives up what comes meanwhile, and reports it: a
     slow consumer of gossip slows no other.

@@ -4,7 +4,7 @@ What `Lpbcast` and `Cyclon` have in common. They differ in how names move betwee
 
 Rules.
  1. A name travels with an age: how many rounds ago the member itself last sent. Ages grow by one a
-    round wherever they are stored. What is older than `expiry` is dropped: no message comes from a
+    round wherever they are stored. A name older than `expiry` is dropped: no message comes from a
     crashed member, so it is forgotten everywhere.
  2. A member that left is remembered for longer than its name can travel, so its name does not bring
     it back (of more than forty that left within that time, the first may return for the rest of

@@ -5,8 +5,8 @@ configurable levels of consistency, 2011, section 5: every process buffers the l
 saw; what a process misses it asks for once, from the event's maker or from k random members.
 
 Rules.
- 1. The buffer has a limit. What goes first is what came first, or what had travelled furthest, for
-    of that there are most copies.
+ 1. The buffer has a limit. The event that came first goes first, or the one that had travelled
+    furthest, of which there are most copies.
  2. An event is asked for once. A member that still lacks it when it receives a digest again may ask
     again, as the sender of the digest must have it, or have had it.
  3. Beyond its `floor` a buffer has everything that its member delivered: from there a newcomer can

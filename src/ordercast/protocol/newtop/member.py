@@ -392,5 +392,5 @@ class NewtopMember:
 def build(
     me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
 ) -> list[Machine]:
-    """What can be delivered depends on all groups. The families of this folder share it."""
+    """One machine for all groups: what it may deliver in one depends on the others."""
     return [NewtopMember(me, plans, records)]

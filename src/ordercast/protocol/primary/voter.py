@@ -74,7 +74,7 @@ class Voter:
     # --- inputs ------------------------------------------------------------------------------
 
     def found(self, members: tuple[str, ...]) -> None:
-        """These found an open group. Who has been in it before knows better."""
+        """These found an open group. A member that was in it before knows better."""
         if not self.standing.number and not self.standing.last.members:
             self.standing = VoterStanding(0, PrimaryView(0, tuple(sorted(members))))
 
