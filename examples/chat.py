@@ -5,8 +5,8 @@
     python examples/chat.py cid 127.0.0.1:7131
 
 Run each in its own terminal, and type. A person who comes later reads first what was said before,
-though nobody has heard of that name. With `--order total` all see the same lines in the same order; with
-`--order causal`, the default, an answer never comes before what it answers.
+though nobody has heard of that name. With `--order total` all see the same lines in the same order;
+with `--order causal`, the default, an answer never comes before what it answers.
 """
 
 import argparse

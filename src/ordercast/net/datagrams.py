@@ -247,7 +247,8 @@ class Datagrams:
         made and that we have not seen, which it sends on from another address before the peer's
         own copy comes. It gets what we send to that one peer, which it cannot open, until the
         next datagram of the peer itself, for that one is newer. One that it held back does
-        nothing, for only the newest counts. An attacker that can drop datagrams on the way can do as much.
+        nothing, for only the newest counts. To drop datagrams on
+        the way does as much.
 
         Where they are plain anybody can pretend anything. The port must be the one that the peer
         named in its greeting: against mistakes, not against enemies. And we must be permitted to

@@ -1,6 +1,6 @@
 """How soon a name that comes and goes is taken in again.
 
-Whoever is taken in stops its group for a moment: the group is re-formed. If it crashes then, it
+A newcomer stops its group for a moment: the group is re-formed. If the newcomer crashes then, it
 stops the group for a suspicion limit more. A member that crashes in a loop would stop its group for
 most of the time.
 
