@@ -62,9 +62,16 @@ class EventQueue:
         left, begun, late = at_most, 0, self._late
         try:
             while True:
-                if late or not self._today:
-                    self._turn_page()
+                if late:
+                    self._fit_in()
                 today = self._today
+                if not today:  # on to the next slot that has entries
+                    del self.slots[self._number]
+                    self._number = number = heappop(self._order)
+                    self._today = today = self.slots[number]
+                    self.slots[number] = late
+                    if len(today) > 1:
+                        today.sort(reverse=True)
                 if left <= len(today):  # the last ones are counted
                     if not left and today[-1][2] is not _end:
                         return False
@@ -91,17 +98,6 @@ class EventQueue:
         self.slots[number] = slot
         heappush(self._order, number)
         return slot
-
-    def _turn_page(self) -> None:
-        """Goes on to the next slot that has entries, if this one has no more."""
-        if self._late:
-            self._fit_in()
-        if not self._today:
-            del self.slots[self._number]
-            self._number = number = heappop(self._order)
-            self._today, self.slots[number] = self.slots[number], self._late
-            if len(self._today) > 1:
-                self._today.sort(reverse=True)
 
     def _fit_in(self) -> None:
         self._today += self._late

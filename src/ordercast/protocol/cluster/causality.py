@@ -208,7 +208,9 @@ class CausalOrder:
         before = self.clock[index]
         self.clock[index] = entry
         self._stamp = None
-        if entry - before == 1 or not self._held:
+        if not self._held:
+            return []
+        if entry - before == 1:
             return self._held.satisfy(entry << INDEX_BITS | index)
         # Entries were jumped over: events that wait for one of them wait no more, and those of them
         # that wait themselves are obsolete.
