@@ -126,7 +126,7 @@ class Waiting(msgspec.Struct, frozen=True):
     since: int  # nanoseconds, on this node's clock
 
 
-class Joined(msgspec.Struct, frozen=True):
+class Joined(msgspec.Struct, frozen=True, gc=False):
     """A member is in a group without views, as far as this member knows.
 
     Of ourselves: we are in, and have what we need to go on.
@@ -136,7 +136,7 @@ class Joined(msgspec.Struct, frozen=True):
     member: NodeId
 
 
-class Left(msgspec.Struct, frozen=True):
+class Left(msgspec.Struct, frozen=True, gc=False):
     """A member of a group without views is gone, as far as this member knows."""
 
     group: str

@@ -92,26 +92,26 @@ class Bounded(Generic[T]):
 
     # An OrderedDict and not a dict, which takes ever longer to find its first key when keys
     # are deleted at the front.
-    __slots__ = ("_keys", "capacity", "evicted")
+    __slots__ = ("capacity", "evicted", "keys")
 
     def __init__(self, capacity: int) -> None:
         assert capacity > 0, "a history remembers something"
         self.capacity = capacity
         self.evicted = 0  # how many keys made room for others so far
-        self._keys: OrderedDict[T, None] = OrderedDict()
+        self.keys: OrderedDict[T, None] = OrderedDict()  # the oldest first
 
     def add(self, key: T) -> bool:
         """Remembers a key. True if it is new; a known key keeps its age."""
-        if key in self._keys:
+        if key in self.keys:
             return False
-        self._keys[key] = None
-        if len(self._keys) > self.capacity:
-            self._keys.popitem(last=False)
+        self.keys[key] = None
+        if len(self.keys) > self.capacity:
+            self.keys.popitem(last=False)
             self.evicted += 1
         return True
 
     def __contains__(self, key: object) -> bool:
-        return key in self._keys
+        return key in self.keys
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self.keys)

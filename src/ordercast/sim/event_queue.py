@@ -26,7 +26,7 @@ class _Over(Exception):
 
 
 class EventQueue:
-    __slots__ = ("_late", "_number", "_order", "_slots", "_ticket", "_today", "done", "now")
+    __slots__ = ("_late", "_number", "_order", "_ticket", "_today", "done", "now", "slots")
 
     def __init__(self) -> None:
         self.now = 0  # nanoseconds of true virtual time
@@ -35,58 +35,69 @@ class EventQueue:
         self._number = 0  # of the slot that is on
         self._today: list[QueueEntry] = []  # what is left of it, the next one last
         self._late: list[QueueEntry] = []  # what was added to it since it was put in order
-        self._slots: dict[int, list[QueueEntry]] = {0: self._late}  # by number: this and later ones
+        self.slots: dict[int, list[QueueEntry]] = {0: self._late}  # by number: this and later ones
         self._order: list[int] = []  # a heap of the numbers of later slots
 
     def add(self, at: int, act: Callable[[T], None], argument: T) -> None:
         """Lets something happen, now or later."""
         self._ticket = ticket = self._ticket + 1
-        slot = self._slots.get(at >> SLOT_BITS)
+        slot = self.slots.get(at >> SLOT_BITS)
         if slot is None:
-            slot = self._new_slot(at >> SLOT_BITS)
+            slot = self.new_slot(at >> SLOT_BITS)
         slot.append((at, ticket, act, argument))
+
+    def tickets(self, count: int) -> int:
+        """The last of those that were used, for a caller that adds up to so many entries itself."""
+        last = self._ticket
+        self._ticket += count
+        return last
 
     def run(self, until: int, at_most: int) -> bool:
         """Lets everything up to `until` happen. False if `at_most` entries were not enough."""
         until = int(until)  # it becomes `now`, which packets may carry: a Duration could not be
-        slot = self._slots.get(until >> SLOT_BITS)
+        slot = self.slots.get(until >> SLOT_BITS)
         if slot is None:
-            slot = self._new_slot(until >> SLOT_BITS)
+            slot = self.new_slot(until >> SLOT_BITS)
         slot.append((until, LAST_TICKET, _end, None))
-        left = at_most
+        left, begun, late = at_most, 0, self._late
         try:
             while True:
-                self._turn_page()
-                today, late = self._today, self._late
-                while today:
+                if late:
+                    self._fit_in()
+                today = self._today
+                if not today:  # on to the next slot that has entries
+                    del self.slots[self._number]
+                    self._number = number = heappop(self._order)
+                    self._today = today = self.slots[number]
+                    self.slots[number] = late
+                    if len(today) > 1:
+                        today.sort(reverse=True)
+                if left <= len(today):  # the last ones are counted
                     if not left and today[-1][2] is not _end:
                         return False
+                    today = [today.pop()]
+                begun = len(today)
+                while today:
                     self.now, _, act, argument = today.pop()
                     act(argument)
-                    left -= 1
                     if late:
-                        self._fit_in()
+                        break
+                left -= begun - len(today)
+                begun = 0
         except _Over:
             return True
         finally:
+            if begun:  # what raised has not happened
+                left -= begun - len(today) - 1
             self.done += at_most - left
 
-    def _new_slot(self, number: int) -> list[QueueEntry]:
+    def new_slot(self, number: int) -> list[QueueEntry]:
+        """A slot that has no entries yet."""
         assert number > self._number, "nothing happens in the past"
         slot: list[QueueEntry] = []
-        self._slots[number] = slot
+        self.slots[number] = slot
         heappush(self._order, number)
         return slot
-
-    def _turn_page(self) -> None:
-        """Goes on to the next slot that has entries, if this one has no more."""
-        if self._late:
-            self._fit_in()
-        if not self._today:
-            del self._slots[self._number]
-            self._number = number = heappop(self._order)
-            self._today, self._slots[number] = self._slots[number], self._late
-            self._today.sort(reverse=True)
 
     def _fit_in(self) -> None:
         self._today += self._late

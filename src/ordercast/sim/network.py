@@ -23,7 +23,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import LARGEST_DATAGRAM, Address, Channel, Sent, Step
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings
-from ordercast.sim.event_queue import EventQueue
+from ordercast.sim.event_queue import SLOT_BITS, EventQueue
 from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 from ordercast.wire.codec import Codec
@@ -117,24 +117,22 @@ class Network:
             if self._plain and calm and not source.wire_rows:
                 self._scatter(source.node, to, packet, size)
                 return
+        node, now = source.node, self._queue.now
         for address, token in zip(to, tokens, strict=True):
-            name = address if isinstance(address, str) else address.name
+            name, wanted = (address, None) if isinstance(address, str) else (address.name, address)
             target = self.processes[name]
             if source.wire_rows:
                 source.note_sent(name, packet, size)
-            leaves = self._leaves(source, size)
-            wanted = None if isinstance(address, str) else address
-            message = (source.node, wanted, packet, size)
+            leaves = now if self.settings.bandwidth is None else self._leaves(source, size)
+            message = (node, wanted, packet, size)
             if channel.answered:
                 self._ask(source, target, message, leaves, seat, token)
-                continue
-            assert wanted is not None or channel.fleeting, (
-                "a link joins two incarnations, not two names"
-            )
-            if leaves > self._queue.now:
+            elif leaves > now:
                 self._queue.add(leaves, self._depart, (source, target, message, channel))
+            elif channel.fleeting:
+                self._datagram(source, target, message)
             else:
-                self._depart((source, target, message, channel))
+                self._link(source, target, message)
 
     def _depart(self, departure: tuple[Process, Process, InFlight, Channel]) -> None:
         """The last byte is on the line, unless the sender died with it in its buffers."""
@@ -144,31 +142,38 @@ class Network:
         if channel.fleeting:
             self._datagram(source, target, message)
         else:
-            assert message[1] is not None
-            self._link(source, target, message[1], message)
+            self._link(source, target, message)
 
     def _scatter(self, node: NodeId, to: tuple[Address, ...], packet: Packet, size: int) -> None:
         """What `_datagram` does where it has little to ask: the busiest path of a run."""
-        receivers, loss, random = self._receivers, self.settings.loss, self._chance.random
-        now, add = self._queue.now, self._queue.add
-        quantiles, bits = self._quantiles, self._bits
+        queue, receivers, loss, random = (
+            self._queue,
+            self._receivers,
+            self.settings.loss,
+            self._chance.random,
+        )
+        now, slots, quantiles, bits = queue.now, queue.slots, self._quantiles, self._bits
+        ticket = queue.tickets(len(to))
         to_a_name = (node, None, packet, size)
         for address in to:
             if loss and random() < loss:
                 continue
             at = now + quantiles[bits(QUANTILE_BITS)]
+            slot = slots.get(at >> SLOT_BITS)  # as `EventQueue.add` does it
+            if slot is None:
+                slot = queue.new_slot(at >> SLOT_BITS)
+            ticket += 1
             if isinstance(address, str):
-                add(at, receivers[address], to_a_name)
+                slot.append((at, ticket, receivers[address], to_a_name))
             else:
-                add(at, receivers[address.name], (node, address, packet, size))
+                one = (node, address, packet, size)
+                slot.append((at, ticket, receivers[address.name], one))
 
     def _leaves(self, source: Process, size: int) -> int:
         """When the last byte is on the line: bytes cost time where bandwidth is limited."""
-        now = self._queue.now
         bandwidth = self.settings.bandwidth
-        if bandwidth is None:
-            return now
-        source.busy_until = max(now, source.busy_until) + size * SECOND // bandwidth
+        assert bandwidth is not None
+        source.busy_until = max(self._queue.now, source.busy_until) + size * SECOND // bandwidth
         return source.busy_until
 
     def _datagram(self, source: Process, target: Process, message: InFlight) -> None:
@@ -176,16 +181,18 @@ class Network:
             return
         if self._is_lost(source, target):
             return
-        settings, now = self.settings, self._queue.now
-        at = now + self._delay(source, target)
-        if settings.reorder and self._chance.random() < settings.reorder:
+        settings, queue, random = self.settings, self._queue, self._chance.random
+        receiver = self._receivers[target.name]
+        at = queue.now + self._delay(source, target)
+        if settings.reorder and random() < settings.reorder:
             at += 4 * self._delay(source, target)
-        self._queue.add(at, self._receivers[target.name], message)
-        if settings.duplicate and self._chance.random() < settings.duplicate:
-            again = now + 2 * self._delay(source, target)
-            self._queue.add(again, self._receivers[target.name], message)
+        queue.add(at, receiver, message)
+        if settings.duplicate and random() < settings.duplicate:
+            queue.add(queue.now + 2 * self._delay(source, target), receiver, message)
 
-    def _link(self, source: Process, target: Process, to: NodeId, message: InFlight) -> None:
+    def _link(self, source: Process, target: Process, message: InFlight) -> None:
+        to = message[1]
+        assert to is not None, "a link joins two incarnations, not two names"
         link = source.links.get(to)
         if link is None:
             link = source.links[to] = SimulatedLink(source.node, to, target)
@@ -276,7 +283,11 @@ class Network:
             at = self.slow_at
             delay = round(delay * max(at.get(source.name, 1.0), at.get(target.name, 1.0)))
         if self.settings.spread:
-            delay = round(delay * self._distance(source.name, target.name))
+            # As far as it was found when it was first asked for, this way or the other.
+            distance = self._distances.get((source.name, target.name))
+            if distance is None:
+                distance = self._distance(source.name, target.name)
+            delay = round(delay * distance)
         return delay
 
     def _distance(self, source: str, target: str) -> float:
@@ -286,6 +297,7 @@ class Network:
         if distance is None:
             draw = chance.stream(self._seed, "topology", *pair)
             distance = self._distances[pair] = draw.lognormvariate(0, self.settings.spread)
+        self._distances[source, target] = distance
         return distance
 
     # --- faults ------------------------------------------------------------------------------

@@ -332,10 +332,10 @@ class Process:
             self.on_news(output)
         if self._application is not None:
             answer = self._application(self.node, output)
-        if isinstance(output, StateWanted):
+        if type(output) is StateWanted:
             state = answer if isinstance(answer, bytes) else None
             self._answer(seat, StateProvided(output.group, output.token, state))
-        elif isinstance(output, Invitation):
+        elif type(output) is Invitation:
             self._answer(seat, Vote(output.group, output.formation, answer is not False))
 
     def _answer(self, seat: Seat, given: Input) -> None:

@@ -187,7 +187,7 @@ class CausalMember(Spreader[Update]):
                 self._announce(step)
             self._present(step, sender)
             return
-        if not isinstance(packet, Membership):
+        if self.presence is not None and not isinstance(packet, Membership):
             self._present(step, sender)
         self.ownership.compare_epochs(step)
 

@@ -110,7 +110,9 @@ class CausalOrder:
         ahead = list(compress(self._places, map(gt, stamp, clock)))
         before = update.predecessor
         if len(ahead) == 1 and before <= clock[index]:
-            return self._run([HeldUpdate(update, hops)])
+            delivered = [OrderedUpdate(update, hops)]
+            released = self._move(index, update.entry)
+            return delivered + self._run(released) if released else delivered
         waits = [stamp[place] << INDEX_BITS | place for place in ahead if place != index]
         if before > clock[index]:
             waits.append(before << INDEX_BITS | index)
@@ -206,7 +208,9 @@ class CausalOrder:
         before = self.clock[index]
         self.clock[index] = entry
         self._stamp = None
-        if entry - before == 1 or not self._held:
+        if not self._held:
+            return []
+        if entry - before == 1:
             return self._held.satisfy(entry << INDEX_BITS | index)
         # Entries were jumped over: events that wait for one of them wait no more, and those of them
         # that wait themselves are obsolete.

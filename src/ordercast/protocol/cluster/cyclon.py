@@ -87,8 +87,9 @@ class Cyclon(PartialView):
         for name in [name for name, (at, _, _) in self._asked.items() if at <= self._now - WAITING]:
             del self._asked[name]
         letters = self._subscribe(self._contacts.silence(self._view))
-        for oldest in self._view.oldest_of(self._view.names())[:1]:
-            self._view.pop(oldest)
+        oldest = self._view.oldest()
+        if oldest is not None:
+            del self._view[oldest]
             letters += self._ask(oldest, 1)
         for name in self._contacts.strangers(self._view):
             if name not in self._asked:
@@ -126,7 +127,8 @@ class Cyclon(PartialView):
         # Its age stays: it says when the name was given out, and the oldest is asked next. But
         # a member that knows no other takes any.
         if known is not None:
-            self._learn(sender, known[1])
+            if known[0] is not sender:  # else nothing is new about it
+                self._learn(sender, known[1])
         elif not self._view:
             self._learn(sender, self._now)
 
@@ -162,17 +164,18 @@ class Cyclon(PartialView):
 
     def _take(self, here: list[tuple[NodeId, int]], sent: list[str]) -> None:
         """Puts names into the view: first where there is room, then in place of what was sent."""
-        replaceable = [name for name in sent if name in self._view]
+        view, now, limit = self._view, self._now, self._places()
+        replaceable = [name for name in sent if name in view]
         for node, age in here:
-            if node.name in self._view:
-                self._learn(node, self._now - age)
-            elif replaceable or not self._full():
-                given_up = self._view.pop(replaceable[-1]) if self._full() else None
-                if self._learn(node, self._now - age):
+            if node.name in view:
+                self._learn(node, now - age)
+            elif replaceable or len(view) < limit:
+                given_up = view.pop(replaceable[-1]) if len(view) >= limit else None
+                if self._learn(node, now - age):
                     if given_up is not None:
                         replaceable.pop()
                 elif given_up is not None:
-                    self._view.learn(*given_up)
+                    view.learn(*given_up)
 
     # --- coming and going --------------------------------------------------------------------
 
@@ -201,7 +204,7 @@ class Cyclon(PartialView):
         if self._full() and names:
             name = self._chance.choice(names)
             given_up = self._view.aged(self._now, [name])
-            self._view.pop(name)
+            del self._view[name]
         self._learn(node, self._now)
         return [(node.name, self._roster(RosterKind.WELCOME, given_up))] if given_up else []
 
@@ -211,14 +214,17 @@ class Cyclon(PartialView):
         self._absent.leaves(node, since)
         known = self._view.get(node.name)
         if known is not None and known[0].incarnation <= node.incarnation:
-            self._view.pop(node.name)
+            del self._view[node.name]
 
     # --- the view ----------------------------------------------------------------------------
 
     def _full(self) -> bool:
-        """Whether there is no room. The places of asked members wait for their answers."""
-        waiting = sum(places for _, _, places in self._asked.values())
-        return len(self._view) + waiting >= self._view_size
+        """Whether there is no room."""
+        return len(self._view) >= self._places()
+
+    def _places(self) -> int:
+        """How many the view may hold now. The places of asked members wait for their answers."""
+        return self._view_size - sum([places for _, _, places in self._asked.values()])
 
     def _learn(self, node: NodeId, spoke: int) -> bool:
         """Takes a name in, or learns more of it. True if it is new in the view."""

@@ -96,17 +96,18 @@ class Spreading(Generic[T]):
 
     def news(self, entries: list[tuple[T, int]]) -> News[T]:
         """What is new in what came by gossip. Changes nothing: it may still be refused."""
-        active, history, oldest = self._active, self._history, self._keep_oldest
+        active, history, oldest = self._active, self._history.keys, self._keep_oldest
         fresh: dict[Hashable, tuple[T, int]] = {}
         changed: list[tuple[T, int]] = []
         for entry in entries:
             item, age = entry
-            known = active.get(item.key)
+            key = item.key
+            known = active.get(key)
             if known is None:
-                if item.key not in history:
-                    first = fresh.setdefault(item.key, entry)
+                if key not in history:
+                    first = fresh.setdefault(key, entry)
                     if age > first[1] if oldest else age < first[1]:
-                        fresh[item.key] = entry
+                        fresh[key] = entry
             elif age > known[1] if oldest else age < known[1]:
                 changed.append(entry)
         unknown = list(fresh.values())
@@ -116,16 +117,18 @@ class Spreading(Generic[T]):
         """Spreads what was new from now on, and lets ages count that changed."""
         active, hops = self._active, self._hops
         for item, age in news.changed:
-            known = active.get(item.key)  # it may have come twice in one message
+            key = item.key
+            known = active.get(key)  # it may have come twice in one message
             if known is None:
                 continue
             if age > hops:
-                del active[item.key]
+                del active[key]
             elif age > known[1] if self._keep_oldest else age < known[1]:
-                active[item.key] = (known[0], age)  # only the age of the copy was checked
+                active[key] = (known[0], age)  # only the age of the copy was checked
         for item, age in news.unknown:
-            if self._history.add(item.key) and age <= hops:
-                active[item.key] = (item, age)
+            key = item.key
+            if self._history.add(key) and age <= hops:
+                active[key] = (item, age)
         self.again += news.again
 
     def remember(self, key: Hashable) -> None:

@@ -93,7 +93,7 @@ class Lpbcast(PartialView):
         was_known = name in self._view
         super().failed(name)
         if was_known and name not in self._view:
-            self._advertised.pop(name)
+            self._advertised.pop(name, None)
 
     def _welcome(self, sender: NodeId) -> list[Letter]:
         names = [name for name in self._view.names() if name != sender.name]
@@ -123,9 +123,7 @@ class Lpbcast(PartialView):
         """Back to the limits. Members that the view loses are named to others (rule 1)."""
         names = self._view.names()
         for name in self._chance.sample(names, max(0, len(names) - self._view_size)):
-            evicted = self._view.pop(name)
-            assert evicted is not None
-            self._advertised.learn(*evicted)
+            self._advertised.learn(*self._view.pop(name))
         excess = len(self._advertised) - self._named
         if excess > 0:
             names = self._advertised.names()

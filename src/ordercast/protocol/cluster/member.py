@@ -186,19 +186,26 @@ class Spreader(Generic[E]):
 
     def _receive_roster(self, step: Step, sender: NodeId, roster: Roster) -> None:
         self._post(step, self.sampler.receive(sender, roster))
-        if self.presence is not None:
-            self._tell(step, self.presence.heard([(sender, 0), *roster.here]))
-            self._tell(step, self.presence.left(roster.gone))
+        presence = self.presence
+        if presence is not None:
+            self._present(step, sender)
+            news = presence.heard(roster.here)
+            if news:
+                self._tell(step, news)
+            if roster.gone:
+                self._tell(step, presence.left(roster.gone))
 
     def _present(self, step: Step, sender: NodeId) -> None:
-        """Any packet but a roster came from this member."""
-        if self.presence is not None and not self.presence.has_heard(sender):
-            self._tell(step, self.presence.heard([(sender, 0)]))
+        """A packet came from this member."""
+        if self.presence is not None:
+            news = self.presence.spoke(sender)
+            if news:
+                self._tell(step, news)
 
     def _tell(self, step: Step, news: Iterable[Joined | Left]) -> None:
+        told = step.notify if self._is_in else _to_nobody
         for one in news:
-            if self._is_in:
-                step.notify(one)
+            told(one)
 
     def _enter(self, step: Step) -> None:
         """We are in the group, and can tell who else is."""
@@ -243,8 +250,6 @@ class GossipMember(Spreader[Rumour]):
 
     def _enter_once(self, step: Step) -> None:
         """We are in, unless we are to find others first and have not found enough."""
-        if self._is_in:
-            return
         there = len(self.presence) if self.presence is not None else 0
         if there >= self._others_needed:
             self._enter(step)
@@ -280,7 +285,8 @@ class GossipMember(Spreader[Rumour]):
             self._receive_roster(step, sender, packet.roster)
         else:
             raise PeerError(f"{sender} sent {type(packet).__name__}, which gossip does not know")
-        self._enter_once(step)
+        if not self._is_in:
+            self._enter_once(step)
 
     def _take(self, step: Step, rumour: Rumour, age: int) -> None:
         if rumour.origin == self.me or not self.seen.first_time(rumour.origin, rumour.number):
@@ -360,6 +366,10 @@ def _filled(entries: list[tuple[E, int]], room: int) -> list[list[tuple[E, int]]
         found[-1].append(entry)
         left -= size
     return found
+
+
+def _to_nobody(news: Joined | Left) -> None:
+    """A member that is not in yet tells nobody who comes and goes."""
 
 
 build = machine_per_group(GossipMember)

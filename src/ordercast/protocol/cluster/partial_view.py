@@ -32,52 +32,45 @@ FAILURES = 3
 """Failed sends in a row after which a member is taken for dead."""
 
 
-class Incarnations:
+class Incarnations(dict[str, tuple[NodeId, int]]):
     """One incarnation a name, each with the round, of our own, in which it last sent itself.
 
     That round instead of an age, because it need not be counted up. It may lie before our first.
+    A dict by name, because it is asked several times a packet.
     """
 
-    __slots__ = ("_spoke",)
-
-    def __init__(self) -> None:
-        self._spoke: dict[str, tuple[NodeId, int]] = {}
+    __slots__ = ()
 
     def learn(self, node: NodeId, spoke: int) -> bool:
         """Records when a member sent, if that is later than what is known. True: a new name."""
-        known = self._spoke.get(node.name)
-        if known is None or (node.incarnation, spoke) > (known[0].incarnation, known[1]):
-            self._spoke[node.name] = (node, spoke)
-        return known is None
-
-    def get(self, name: str) -> tuple[NodeId, int] | None:
-        return self._spoke.get(name)
-
-    def pop(self, name: str) -> tuple[NodeId, int] | None:
-        return self._spoke.pop(name, None)
+        known = self.get(node.name)
+        if known is None:
+            self[node.name] = (node, spoke)
+            return True
+        if (node.incarnation, spoke) > (known[0].incarnation, known[1]):
+            self[node.name] = (node, spoke)
+        return False
 
     def expire(self, before: int) -> None:
         """Drops all members that did not send since."""
-        for name in [name for name, (_, spoke) in self._spoke.items() if spoke < before]:
-            del self._spoke[name]
+        for name in [name for name, (_, spoke) in self.items() if spoke < before]:
+            del self[name]
 
     def oldest_of(self, names: Iterable[str]) -> list[str]:
         """These names, the longest silent first; equals as they come."""
-        return sorted(names, key=lambda name: self._spoke[name][1])
+        return sorted(names, key=lambda name: self[name][1])
+
+    def oldest(self) -> str | None:
+        """The first of those."""
+        return min(self, key=lambda name: self[name][1], default=None)
 
     def names(self) -> list[str]:
-        return list(self._spoke)
+        return list(self)
 
     def aged(self, now: int, names: Iterable[str] | None = None) -> list[tuple[NodeId, int]]:
         """These members, or all, with their ages."""
-        wanted = self._spoke.values() if names is None else [self._spoke[name] for name in names]
+        wanted = self.values() if names is None else [self[name] for name in names]
         return [(node, now - spoke) for node, spoke in wanted]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._spoke
-
-    def __len__(self) -> int:
-        return len(self._spoke)
 
 
 class FormerMembers:
@@ -89,6 +82,9 @@ class FormerMembers:
         self._capacity = capacity
         self.left = Incarnations()
         self._failed: dict[str, tuple[NodeId, int, int]] = {}  # incarnation, last failure, how many
+
+    def __bool__(self) -> bool:
+        return bool(self._failed) or bool(self.left)
 
     def refuses(self, node: NodeId, spoke: int) -> bool:
         """Whether this age of a member does not count. A later one than the failures ends them."""
@@ -120,7 +116,8 @@ class FormerMembers:
         self._failed.pop(node.name, None)
 
     def expire(self, before: int) -> None:
-        self.left.expire(before)
+        if self.left:
+            self.left.expire(before)
         for name in [name for name, (_, last, _) in self._failed.items() if last < before]:
             del self._failed[name]
 
@@ -209,7 +206,7 @@ class PartialView:
     def failed(self, name: str) -> None:
         known = self._view.get(name)
         if known is not None and self._absent.fails(known[0], self._now):
-            self._view.pop(name)
+            del self._view[name]
 
     def leave(self) -> list[Letter]:
         farewell = Roster(RosterKind.FAREWELL, [], [(self._me, 0)])
@@ -229,5 +226,5 @@ class PartialView:
         return (
             node.name == self._me.name
             or spoke < self._now - self._expiry
-            or self._absent.refuses(node, spoke)
+            or (bool(self._absent) and self._absent.refuses(node, spoke))
         )

@@ -17,7 +17,7 @@ What it does not do: doubt what members send. Invented names count until they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from ordercast.types import Joined, Left, NodeId
@@ -42,55 +42,69 @@ class Presence:
         self._group = group
         self._silence = silence
         self._now = 0
-        self._spoke: dict[str, tuple[NodeId, int]] = {}  # in which round, of ours
+        # By name the incarnation, and of each in which round, of ours, it last spoke. Two tables of
+        # values that exist anyway: a member of a large group holds thousands.
+        self._present: dict[str, NodeId] = {}
+        self._spoke: dict[NodeId, int] = {}
         self._gone: dict[str, tuple[NodeId, int]] = {}
 
     def __len__(self) -> int:
         """Ourselves not included."""
-        return len(self._spoke)
+        return len(self._present)
 
     def members(self) -> list[NodeId]:
         """Ourselves not included."""
-        return [node for node, _ in self._spoke.values()]
+        return list(self._present.values())
 
-    def has_heard(self, node: NodeId) -> bool:
-        """Whether this member spoke in this round: that it spoke again changes nothing."""
-        known = self._spoke.get(node.name)
-        return known is not None and known[1] == self._now and known[0] is node
+    def spoke(self, node: NodeId) -> Sequence[Joined | Left]:
+        """This member, just now. Of one that is known there is no news: most packets cost that."""
+        if node not in self._spoke:
+            return self.heard([(node, 0)])
+        self._spoke[node] = self._now
+        return ()
 
-    def heard(self, here: Iterable[tuple[NodeId, int]]) -> list[Joined | Left]:
+    def heard(self, here: Iterable[tuple[NodeId, int]]) -> Sequence[Joined | Left]:
         """These members, so many rounds ago."""
         now, spoke_in = self._now, self._spoke
         news: list[Joined | Left] = []
         for node, age in here:
-            name, spoke = node.name, now - age
-            known = spoke_in.get(name)
+            before = spoke_in.get(node)
+            if before is not None:
+                if now - age > before:
+                    spoke_in[node] = now - age
+                continue
+            known = self._present.get(node.name)
             if known is None:
-                if self._is_news(node, spoke):
-                    spoke_in[name] = (node, spoke)
-                    news.append(Joined(self._group, node))
-            elif node.incarnation > known[0].incarnation:
-                spoke_in[name] = (node, spoke)
-                news += Left(self._group, known[0], "replaced"), Joined(self._group, node)
-            elif spoke > known[1] and node == known[0]:
-                spoke_in[name] = (node, spoke)
+                if not self._is_news(node, now - age):
+                    continue
+            elif node.incarnation > known.incarnation:
+                del spoke_in[known]
+                news.append(Left(self._group, known, "replaced"))
+            else:
+                continue
+            self._present[node.name] = node
+            spoke_in[node] = now - age
+            news.append(Joined(self._group, node))
         return news
 
     def _is_news(self, node: NodeId, spoke: int) -> bool:
-        if node.name == self._me.name or len(self._spoke) >= MOST_PRESENT:
+        present = len(self._spoke)
+        if node.name == self._me.name or present >= MOST_PRESENT:
             return False
-        if spoke < self._now - self._patience():
+        # Most come as young as any member may be, and need no closer look.
+        if self._now - spoke > self._silence and self._now - spoke > self._patience():
             return False
+        if not self._gone:
+            return True
         gone = self._gone.get(node.name)
         return gone is None or (node.incarnation, spoke) > (gone[0].incarnation, gone[1])
 
     def left(self, gone: Iterable[tuple[NodeId, int]]) -> Iterator[Left]:
         """These members said farewell, so many rounds ago."""
         for node, age in gone:
-            known = self._spoke.get(node.name)
+            spoke = self._spoke.get(node)
             # One that came again after it had left has spoken since.
-            left_at = self._now - age + UNDERWAY
-            if known is not None and known[0] == node and known[1] <= left_at:
+            if spoke is not None and spoke <= self._now - age + UNDERWAY:
                 yield self._goes(node, "left")
 
     def round(self) -> Iterator[Left]:
@@ -98,15 +112,15 @@ class Presence:
         if self._now % max(1, self._silence // 8):
             return
         before = self._now - self._patience()
-        for node, spoke in list(self._spoke.values()):
-            if spoke < before:
+        for node in self.members():
+            if self._spoke[node] < before:
                 yield self._goes(node, "silent")
 
     def _patience(self) -> int:
         return max(self._silence, CERTAINTY * len(self._spoke) // NEWS_A_ROUND)
 
     def _goes(self, node: NodeId, why: Literal["left", "silent"]) -> Left:
-        del self._spoke[node.name]
+        del self._present[node.name], self._spoke[node]
         self._gone.pop(node.name, None)
         # What it sent last may still be underway.
         self._gone[node.name] = (node, self._now + (UNDERWAY if why == "left" else 0))

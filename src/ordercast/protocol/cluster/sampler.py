@@ -36,6 +36,10 @@ class RosterKind(IntEnum):
     FAREWELL = 6  # its sender leaves
 
 
+ALL_KINDS = tuple(RosterKind)
+"""By number."""
+
+
 class Roster(Value, frozen=True):
     """What members send each other about who is there."""
 
@@ -137,7 +141,7 @@ def check_roster(
         raise PeerError(f"{sender} bears our name")
     if roster.kind not in kinds:
         raise PeerError(f"{sender} sent a roster of kind {roster.kind}, which is not used here")
-    kind = RosterKind(roster.kind)
+    kind = ALL_KINDS[roster.kind]
     for listed in (roster.here, roster.gone):
         if len(listed) > MOST_NAMED:
             raise PeerError(f"{sender} names {len(listed)} members; {MOST_NAMED} are the most")

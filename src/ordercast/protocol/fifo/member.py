@@ -124,16 +124,16 @@ class FifoMember:
         if peer is None:
             raise PeerError(f"{sender} is not a member of {self.group}")
         # Of the events of others all are taken that are the next ones.
-        if not isinstance(packet, Data) or packet.origin == self.me:
+        if type(packet) is not Data or packet.origin == self.me:
             self._refuse_invalid(sender, packet)
         if peer.node != sender:
             if peer.node is not None and sender.incarnation < peer.node.incarnation:
                 return
             peer = self._meet(step, peer, sender)
         peer.silent = 0
-        if isinstance(packet, Data):
+        if type(packet) is Data:
             self._receive_data(step, peer, packet)
-        elif isinstance(packet, Alive):
+        elif type(packet) is Alive:
             self._receive_alive(step, peer, packet)
         elif isinstance(packet, Start):
             self._receive_start(step, peer, packet)
@@ -185,14 +185,15 @@ class FifoMember:
 
     def _refuse_invalid(self, sender: NodeId, packet: Packet) -> None:
         """What no member that follows the rules would send."""
-        if isinstance(packet, Data):
+        if type(packet) is Data:
             if packet.origin == self.me and packet.number > self.own.received_up_to:
                 raise PeerError(f"{sender} relays what {self.me} never sent")
-        elif isinstance(packet, Alive):
+        elif type(packet) is Alive:
+            by_name = self.peers.by_name
             for origin, up_to in packet.received:
                 if origin == self.me and up_to > self.own.received_up_to:
                     raise PeerError(f"{sender} acknowledges what {self.me} never sent")
-                if not self._may_report(origin.name):
+                if origin.name not in by_name and not self._may_report(origin.name):
                     raise PeerError(f"{sender} reports {origin}, which is not in {self.group}")
         elif isinstance(packet, Start):
             if len(self.losses) >= MOST_UNREPORTED:

@@ -116,10 +116,11 @@ class Peer:
 
         Beyond `most` streams only the last `each` incarnations of every name are remembered.
         """
+        known = self.received
         for origin, up_to in received:
-            if up_to >= self.received.get(origin, 0):
-                self.received[origin] = up_to
-        if len(self.received) > most:
+            if up_to >= known.get(origin, 0):
+                known[origin] = up_to
+        if len(known) > most:
             remembered: dict[NodeId, int] = {}
             seen: Counter[str] = Counter()
             for origin in sorted(self.received, reverse=True):
