@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.net.nodes import Cluster, live, place_of, until
 
-from ordercast import Fifo, Group, Message, Mismatch, Node, UsageError
+from ordercast import (
+    Causal,
+    Fifo,
+    Group,
+    Message,
+    Mismatch,
+    Node,
+    OrdercastError,
+    Total,
+    UsageError,
+)
 
 LEVEL = Fifo(heartbeat="10ms", suspicion_limit="400ms", state=True)
 LINES = 200
@@ -87,6 +98,22 @@ async def test_newcomers_whose_state_nobody_can_make_end_no_healthy_member(
     await until(lambda: first.lines == ["a"] == second.lines)
     for log in (first, second):
         await log.close()
+
+
+@live
+async def test_a_snapshot_that_returns_nothing_is_a_mistake_and_no_state(cluster: Cluster) -> None:
+    """A `return` was forgotten. The newcomer does not begin as if there were nothing to know."""
+    nothing: Any = {"snapshot": lambda: None, "restore": lambda state: None}
+    for number, level in enumerate((Fifo(state=True), Causal(state=True), Total())):
+        n1 = await cluster.open(f"a{number}")
+        first = n1.join("log", level, **nothing)
+        reading = asyncio.create_task(first.run(lambda item: None))
+        await first.ready()
+        n2 = await cluster.open(f"b{number}", seeds=[place_of(n1)])
+        with pytest.raises(OrdercastError, match="snapshot must return bytes, not NoneType"):
+            await n2.join("log", level, **nothing).run(lambda item: None)
+        await first.leave()
+        await reading
 
 
 @live

@@ -91,6 +91,7 @@ class Handover:
 
     def give(self, wanted: StateWanted) -> SnapshotFailed | None:
         """The application has read so far. What it cannot hand over costs the one who asked."""
+        state: bytes | None
         try:
             state, failure = self._made(), ""
         except Exception as error:
@@ -99,11 +100,12 @@ class Handover:
         self._give(StateProvided(wanted.group, wanted.token, state, failure))
         return SnapshotFailed(wanted.group, failure) if failure else None
 
-    def _made(self) -> bytes | None:
-        state = self._snapshot() if self._snapshot is not None else None
-        if state is not None and not isinstance(state, bytes):
+    def _made(self) -> bytes:
+        assert self._snapshot is not None  # or it would not be asked
+        state = self._snapshot()
+        if not isinstance(state, bytes):
             raise UsageError(f"snapshot must return bytes, not {type(state).__name__}")
-        if state is not None and len(state) > LARGEST_STATE:
+        if len(state) > LARGEST_STATE:
             raise UsageError(
                 f"snapshot returned {len(state)} bytes; a state has at most {LARGEST_STATE}"
             )
