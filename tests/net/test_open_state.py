@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.net.nodes import Cluster, live, place_of, until
 
-from ordercast import Fifo, Group, Message, Mismatch, Node, UsageError
+from ordercast import (
+    Causal,
+    Ejected,
+    Fifo,
+    Group,
+    Message,
+    Mismatch,
+    Node,
+    OrdercastError,
+    Total,
+    UsageError,
+)
 
 LEVEL = Fifo(heartbeat="10ms", suspicion_limit="400ms", state=True)
 LINES = 200
@@ -87,6 +99,54 @@ async def test_newcomers_whose_state_nobody_can_make_end_no_healthy_member(
     await until(lambda: first.lines == ["a"] == second.lines)
     for log in (first, second):
         await log.close()
+
+
+@live
+async def test_a_snapshot_that_returns_nothing_is_a_mistake_and_no_state(cluster: Cluster) -> None:
+    """A `return` was forgotten. The newcomer does not begin as if there were nothing to know."""
+    nothing: Any = {"snapshot": lambda: None, "restore": lambda state: None}
+    for number, level in enumerate((Fifo(state=True), Causal(state=True), Total())):
+        n1 = await cluster.open(f"a{number}")
+        first = n1.join("log", level, **nothing)
+        reading = asyncio.create_task(first.run(lambda item: None))
+        await first.ready()
+        n2 = await cluster.open(f"b{number}", seeds=[place_of(n1)])
+        with pytest.raises(OrdercastError, match="snapshot must return bytes, not NoneType"):
+            await n2.join("log", level, **nothing).run(lambda item: None)
+        await first.leave()
+        await reading
+
+
+@live
+async def test_an_application_that_does_not_read_is_told_that_its_state_is_needed(
+    cluster: Cluster,
+) -> None:
+    """Alone it may take its time; `ready` says what is missing. It is not ejected."""
+    n1 = await cluster.open("n1", eject_after="1ms")
+    group = n1.join("log", Total(), snapshot=lambda: b"", restore=lambda state: None)
+    with pytest.raises(TimeoutError, match="state of this application is needed, and it does not"):
+        await group.ready(timeout=0.1)
+    await until(lambda: "log: the state of this application is needed" in cluster.log.text)
+    reading = asyncio.create_task(group.run(lambda item: None))
+    await group.ready()
+    assert group.waiting is None
+    await group.leave()
+    await reading
+
+
+@live
+async def test_a_member_that_reads_nothing_while_others_need_its_state_is_ejected(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1", eject_after="300ms")
+    asleep = n1.join("log", LEVEL, snapshot=lambda: b"", restore=lambda state: None)
+    await asleep.ready()
+    second = Log(await cluster.open("n2", seeds=[place_of(n1)]))
+    await until(lambda: asleep.ended)
+    with pytest.raises(Ejected, match="'log': others waited for its state, and its application"):
+        await asleep.send(b"x")
+    await second.group.leave()
+    await second.reading
 
 
 @live

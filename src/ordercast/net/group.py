@@ -31,11 +31,11 @@ from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
 from ordercast.net.message import (
     LARGEST_BATCH,
-    Ejected,
     Handover,
     Hooks,
     StateMissing,
     as_bytes,
+    ejected,
     no_service,
 )
 from ordercast.net.primary_view import PrimaryStatus
@@ -123,11 +123,14 @@ class Group:
             lambda: self.stream.position,
             self._throttle,
             self._eject,
+            lambda: self._handover.is_due and self.readiness.has_company,
         )
         self.stream.taken, self.stream.failed = self.monitor.taken, self._state_failed
         self.readiness = Readiness(
-            self.name, node.me, node.absence(plan), self._put, partial(node.changed, self.name)
+            *(self.name, node.me, node.absence(plan), self._put, partial(node.changed, self.name)),
+            lambda: self._handover.is_due,
         )
+        self._handover.listeners = self.monitor.state_wanted, self.readiness.state_wanted
         self.reason = progress.reason = self.readiness.reason
         self.permit: SendPermit | None = None
         if family.permit is not None and family.needs_permit(plan):
@@ -490,9 +493,7 @@ class Group:
         self._give(Backpressure(self.name, full))
 
     def _eject(self) -> None:
-        why = f"{self._me} is ejected from {self.name!r}: its queue was full, and its application "
-        why += "read nothing for eject_after. Read the group all the time, or join with read=False"
-        self.node.end(self, Ejected(why))
+        self.node.end(self, ejected(self._me, self.name, full=self.monitor.is_throttled))
 
     def _refused(self, why: UsageError) -> None:
         if not self.readiness.has_company:  # which would have compared its terms with ours

@@ -30,6 +30,13 @@ class Ejected(OrdercastError):
     """This member was ejected from the group, because its application took nothing for too long."""
 
 
+def ejected(me: NodeId, group: str, *, full: bool) -> Ejected:
+    """Why this member cannot stay."""
+    what = "its queue was full" if full else "others waited for its state"
+    why = f"{me} is ejected from {group!r}: {what}, and its application read nothing for "
+    return Ejected(f"{why}eject_after. Read the group all the time, or join with read=False")
+
+
 class StateMissing(OrdercastError):
     """The member that was asked for its application's state could not give it."""
 
@@ -80,6 +87,13 @@ class Handover:
     def __init__(self, hooks: Hooks, give: Callable[[Input], object]) -> None:
         self._snapshot, self._restore = hooks.snapshot, hooks.restore
         self._give = give  # to the machine
+        self._asked = 0  # how often our application is asked, and has not read so far
+        self.listeners: tuple[Callable[[], None], ...] = ()  # called when it is
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the application is asked for its state, and has not read so far."""
+        return self._asked > 0
 
     def answers_later(self, wanted: StateWanted) -> bool:
         """Whether the application is asked, when it has read so far. If it has no state nobody has
@@ -87,10 +101,16 @@ class Handover:
         if self._snapshot is None:
             none = StateProvided(wanted.group, wanted.token, None)
             asyncio.get_running_loop().call_soon(self._give, none)
-        return self._snapshot is not None
+            return False
+        self._asked += 1
+        for listener in self.listeners:
+            listener()
+        return True
 
     def give(self, wanted: StateWanted) -> SnapshotFailed | None:
         """The application has read so far. What it cannot hand over costs the one who asked."""
+        self._asked -= 1
+        state: bytes | None
         try:
             state, failure = self._made(), ""
         except Exception as error:
@@ -99,11 +119,12 @@ class Handover:
         self._give(StateProvided(wanted.group, wanted.token, state, failure))
         return SnapshotFailed(wanted.group, failure) if failure else None
 
-    def _made(self) -> bytes | None:
-        state = self._snapshot() if self._snapshot is not None else None
-        if state is not None and not isinstance(state, bytes):
+    def _made(self) -> bytes:
+        assert self._snapshot is not None  # or it would not be asked
+        state = self._snapshot()
+        if not isinstance(state, bytes):
             raise UsageError(f"snapshot must return bytes, not {type(state).__name__}")
-        if state is not None and len(state) > LARGEST_STATE:
+        if len(state) > LARGEST_STATE:
             raise UsageError(
                 f"snapshot returned {len(state)} bytes; a state has at most {LARGEST_STATE}"
             )

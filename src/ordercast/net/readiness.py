@@ -7,11 +7,14 @@ Rules.
     them. If it knows of nobody, what the node sees of all is the reason (`absence.py`).
  3. The stream shows why the member waits when that has changed, at most once a second. A member
     that is in its group within a second shows nothing.
+ 4. A member whose own application is asked for its state, and does not read, waits for that. Nobody
+    would read it in the stream: it is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from time import monotonic_ns
 
@@ -20,7 +23,10 @@ from msgspec.structs import replace
 from ordercast.net.absence import Absence, listing
 from ordercast.types import Joined, Left, NodeId, Updating, View, Waiting
 
+log = logging.getLogger("ordercast.net")
+
 LOOK_SECONDS = 1.0
+UNREAD = "the state of this application is needed, and it does not read: read the group"
 
 
 class Readiness:
@@ -31,6 +37,7 @@ class Readiness:
         absence: Absence,
         show: Callable[[Waiting], None],  # in the application's stream
         changed: Callable[[], None],  # it is in the group now, or the group has other members
+        owes_state: Callable[[], bool] = lambda: False,  # it is asked for its state
     ) -> None:
         self.is_in = False
         self.view: View | None = None  # the last one that the machine installed
@@ -40,6 +47,8 @@ class Readiness:
         self._absence = absence
         self._show = show
         self._changed = changed
+        self._owes_state = owes_state
+        self._owes_since = 0
         self._since = monotonic_ns()
         self._told: Waiting | None = None  # by the machine
         self._shown: tuple[tuple[str, ...], str] | None = None
@@ -86,6 +95,11 @@ class Readiness:
                 self._changed()
         return True
 
+    def state_wanted(self) -> None:
+        """The application is asked for its state, when it has read so far."""
+        self._owes_since = monotonic_ns()
+        self._look_later()
+
     def enter(self) -> None:
         """This member is in the group, or can go on."""
         self.is_in, self._told, self._shown = True, None, None
@@ -97,6 +111,8 @@ class Readiness:
     def waiting(self) -> Waiting | None:
         """For whom this member waits; None: for nobody, as far as it knows."""
         told = self._told
+        if self._owes_state():
+            return Waiting(self._group, (self._me.name,), UNREAD, self._owes_since)
         if told is not None and told.on:
             seen = self._absence.of(told.on).why
             return replace(told, why=f"{told.why} ({seen})") if seen else told
@@ -124,7 +140,10 @@ class Readiness:
         waiting = self.waiting
         if waiting is not None and self._shown != (waiting.on, waiting.why):
             self._shown = waiting.on, waiting.why
-            self._show(waiting)
+            if waiting.why == UNREAD:
+                log.warning("%s: %s", self._group, UNREAD)
+            else:
+                self._show(waiting)
         if not self.is_in:
             self._look_later()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ordercast.protocol.cluster.beginning import MOST_WAITED_FOR, Majority
+from ordercast.protocol.cluster.beginning import MOST_WAITED_FOR, Given, Majority
 from ordercast.protocol.cluster.causal_member import Running
 from ordercast.protocol.cluster.joining import PATIENCE, Joining
 from ordercast.protocol.cluster.packets import MOST_JOINING, Ask, Update, Welcome
@@ -121,10 +121,24 @@ def test_without_any_member_that_has_a_state_those_that_start_begin_at_the_event
     assert joining.round(1) == [6]
 
 
-def test_a_member_that_answered_without_a_state_says_where_to_begin_all_the_same() -> None:
-    joining = Joining(1, Majority("n1", names(3), 50), needs_state=True)
-    joining.welcome((4,))
-    assert [joining.round(1) for _ in range(PATIENCE)] == [None] * (PATIENCE - 1) + [[4]]
+def test_a_member_that_answers_and_gives_no_state_is_waited_for_and_named() -> None:
+    """Its application is slow. To begin without the state would be to lose it."""
+    joining = Joining(1, Given(), needs_state=True)
+    for second in range(3 * PATIENCE):
+        if second % (PATIENCE - 1) == 0:
+            joining.welcome("n2")
+        assert joining.round(1) is None
+        assert joining.is_late
+        news = joining.waiting("g", second * SECOND)
+        assert (news is not None) == (second == 1)
+        assert news is None or (news.on == ("n2",) and "has not given it" in news.why)
+
+
+def test_a_member_that_answered_and_is_silent_since_keeps_nobody_waiting() -> None:
+    joining = Joining(1, Given(), needs_state=True)
+    joining.welcome("n2")
+    assert [joining.round(1) for _ in range(PATIENCE)] == [None] * (PATIENCE - 1) + [[0]]
+    assert joining.is_first
 
 
 def test_why_it_waits_is_told_when_it_changes_and_at_most_once_a_second() -> None:

@@ -188,6 +188,21 @@ def test_a_newcomer_is_given_the_state() -> None:
     assert stage.joined(n2)[0] == "n2"
 
 
+def test_a_newcomer_waits_for_an_application_that_is_slow_to_give_its_state() -> None:
+    """It is asked once, however often the newcomer asks. The newcomer says for whom it waits."""
+    stage = causal({"n1": FOUNDS, "n2": WAITS}, state=True)
+    n1 = stage.enter("n1")
+    n2 = stage.enter("n2", "n1")
+    stage.settle(ticks=30 * PATIENT)
+    assert not is_running(stage, "n2")
+    assert not stage.heard(n2, StateGiven)
+    assert [waiting.on for waiting in stage.heard(n2, Waiting)] == [("n1",)]
+    assert len(stage.heard(n1, StateWanted)) == 1
+    stage.provide("n1", b"the state")
+    stage.settle()
+    assert [given.state for given in stage.heard(n2, StateGiven)] == [b"the state"]
+
+
 def test_so_many_begin_together_and_only_one_founds() -> None:
     expects = dict.fromkeys(("n1", "n2", "n3", "n4"), FoundingRule(expect=3))
     stage = causal(expects)

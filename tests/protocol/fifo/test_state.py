@@ -139,8 +139,9 @@ def test_two_newcomers_at_once_both_get_the_state() -> None:
 
 
 def test_a_member_that_lacks_what_the_newcomer_missed_answers_when_it_has_it() -> None:
-    machine = member(joined("n2", **STATE), "n1")
-    step = Step(0)
+    stage = joined("n2", **STATE)
+    stage.provide("n1", b"")
+    machine, step = member(stage, "n1"), Step(0)
     machine._receive_need(step, machine.peers.by_name["n2"], Need("g", [(N3, 4)]))
     assert not step.outputs
     machine.streams.follow(N3, 4)
@@ -150,10 +151,11 @@ def test_a_member_that_lacks_what_the_newcomer_missed_answers_when_it_has_it() -
 
 def test_what_a_giver_knows_only_by_its_own_state_is_in_its_cut() -> None:
     """It was given a state that goes further than what has reached it since."""
-    machine = member(joined("n2", **STATE), "n1")
+    stage = joined("n2", **STATE)
+    stage.provide("n1", b"")
+    machine, step = member(stage, "n1"), Step(0)
     machine.streams.follow(N3, 4).covered_up_to = 7
     machine.streams.remember(NodeId("gone"), 9)
-    step = Step(0)
     machine._receive_need(step, machine.peers.by_name["n2"], Need("g", []))
     (wanted,) = step.outputs
     assert isinstance(wanted, StateWanted)
@@ -228,6 +230,49 @@ def test_nobody_waits_for_a_newcomer_that_nobody_can_help() -> None:
     stage.settle(ticks=3)
     assert given(stage, "n2") == [b"all of it"]
     assert numbers(stage, "n2", N1) == [sent + 1]
+
+
+def test_an_application_that_does_not_read_keeps_neither_newcomers_nor_senders_waiting() -> None:
+    """Its member has said that the state comes. The next is asked, and what came is dropped."""
+    stage = joined("n3", window=2, **STATE)
+    stage.provide("n1", b"one")
+    stage.settle(ticks=3)
+    stage.enter("n2", "n1")
+    stage.settle(ticks=6)
+    assert asked(stage, "n1") == 2
+    sent = 0
+    for _ in range(6 * LIMIT):
+        if stage.accepts("n3"):
+            stage.submit("n3", [b"x"])
+            sent += 1
+        stage.settle(ticks=1)
+    assert asked(stage, "n1") == 2
+    assert asked(stage, "n3") == 1
+    stage.provide("n3", b"three")
+    stage.settle(ticks=3)
+    assert given(stage, "n2") == [b"three"]
+    assert sent > 2, "more than a window"
+
+
+def test_the_only_application_that_has_the_state_is_asked_once_until_it_answers() -> None:
+    """What it gives then is too old, and it is asked again: the newcomer has dropped a part."""
+    stage = joined(window=2, **STATE)
+    stage.enter("n2", "n1")
+    stage.settle(ticks=6)
+    sent = 0
+    for _ in range(40 * LIMIT):
+        if stage.accepts("n1"):
+            stage.submit("n1", [b"x"])
+            sent += 1
+        stage.settle(ticks=1)
+    assert asked(stage, "n1") == 1
+    assert 6 <= sent <= 12, "a window for each time that it was given up"
+    stage.provide("n1", b"old")
+    stage.settle(ticks=3)
+    assert asked(stage, "n1") == 2
+    stage.provide("n1", b"all of it")
+    stage.settle(ticks=3)
+    assert given(stage, "n2") == [b"all of it"]
 
 
 # --- in the simulator: applications whose state is what they have ---------------------------------

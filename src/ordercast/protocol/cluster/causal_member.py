@@ -219,6 +219,8 @@ class CausalMember(Spreader[Update]):
         match given:
             case inputs.StateProvided(token=(str(name), tuple(clock)), state=state, failure=why):
                 # The state is that of the time at which the newcomer asked for it.
+                self.newcomers.served(name)
+                state = b"" if state is None and not why else state  # that is an answer, too
                 step.send(name, Welcome(self.group, clock, clock, state, why), STATUS, name)
             case inputs.StatusResult(token=str()) | inputs.Acquainted():
                 super().on(step, given)
@@ -373,12 +375,10 @@ class CausalMember(Spreader[Update]):
             asked = dict.fromkeys((*self.sampler.sample(1), *joining.beginning.favourite()))
             if asked:
                 step.send(tuple(asked), question, DATAGRAM)
-            waiting = joining.waiting(self.group, step.now) if joining.left <= 0 else None
+            waiting = joining.waiting(self.group, step.now) if joining.is_late else None
             if waiting is not None:
                 step.notify(waiting)
             return
-        if self.options.state and joining.is_welcome:
-            step.give_state(self.group, None)  # a member answered, but sent no state
         if joining.is_first:
             self._found(step)
         else:
@@ -407,7 +407,8 @@ class CausalMember(Spreader[Update]):
         floor = tuple(map(min, buffer.floor, order.clock))  # it drops events that wait, too
         step.send(name, Welcome(self.group, floor, order.stamp), DATAGRAM)
         if packet.state and self.options.state:
-            step.ask_state(self.group, (name, order.stamp))
+            if self.newcomers.may_serve(name):
+                step.ask_state(self.group, (name, order.stamp))
         else:
             self.recovery.hand_over(step, name, buffer.all())
 
@@ -425,9 +426,7 @@ class CausalMember(Spreader[Update]):
             why = f"{sender} could not give its state: {packet.failure}"
             step.give_state(self.group, None, why)
         elif packet.state is None and self.options.state:
-            self.phase.welcome(
-                packet.clock
-            )  # the state follows, when the application over there gives it
+            self.phase.welcome(sender.name)  # its application gives the state when it has read
         elif packet.state is None:
             self.begin(step, packet.clock)
         elif not any(map(gt, self.order.clock, packet.clock)):  # or it lacks what we delivered

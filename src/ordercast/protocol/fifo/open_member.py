@@ -113,6 +113,7 @@ class OpenMember(FifoMember):
             self._contact(step)
         elif isinstance(given, inputs.StateProvided):
             node, cut = cast(tuple[NodeId, tuple[tuple[NodeId, int], ...]], given.token)
+            self.giving.serving.pop(node, None)
             if node in self.peers.present:
                 step.send(node, State(self.group, [*cut], given.state, given.failure))
         else:
@@ -369,6 +370,8 @@ class OpenMember(FifoMember):
     def _receive_need(self, step: Step, peer: Peer, need: Need) -> None:
         if peer.node is not None and peer.standing is PRESENT and not self.forming:
             self.giving.asked[peer.node] = need.after
+            if peer.node in self.giving.serving:  # it comes, and then perhaps a later one
+                step.send(peer.node, Coming(self.group))
             self._serve(step)
 
     def _serve(self, step: Step) -> None:
