@@ -16,8 +16,9 @@ LOCKS := requirements/build.lock requirements/dev.lock
 WORKERS ?= 4
 ARGS ?=
 
-# Settings that people have for other projects must not leak into this one's environment.
-unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+# Settings that people have for other projects must not leak into this one's environment. Nor may
+# Python compile everything again in each of the hundreds of processes that tests start.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1

@@ -127,7 +127,7 @@ async def sell(group: Loopback, name: str, count: int) -> None:
 
 
 async def main() -> None:
-    async with Loopback(make, NAMES) as group:
+    async with Loopback(make, NAMES, first_port=7191) as group:
         await group.start()
         await group.until(lambda: all(core.is_whole and core.is_settled for core in group.cores))
         await sell(group, "n1", 4)

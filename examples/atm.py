@@ -111,7 +111,7 @@ def make(me: NodeId, voters: Collection[NodeId], journal: bytes) -> Machine:
 
 
 async def main() -> None:
-    async with Loopback(make, NAMES) as group:
+    async with Loopback(make, NAMES, first_port=7181) as group:
         await group.start()
         await group.until(lambda: all(core.is_whole and core.is_settled for core in group.cores))
         await group.send("n1", group.core("n1").withdraw("ben", 600))

@@ -67,7 +67,7 @@ def make(me: NodeId, voters: Collection[NodeId], _: bytes) -> Consensus:
 
 
 async def main() -> None:
-    async with Loopback(make, VALUES) as group:
+    async with Loopback(make, VALUES, first_port=7151) as group:
         await group.cut("n1 n2 n3", "n4 n5")
         await group.start()
         await group.until(lambda: any(group.core(name).decision for name in ("n1", "n2", "n3")))

@@ -97,7 +97,7 @@ def make(me: NodeId, voters: Collection[NodeId], _: bytes) -> Lock:
 
 
 async def main() -> None:
-    async with Loopback(make, NAMES) as group:
+    async with Loopback(make, NAMES, first_port=7161) as group:
         await group.start()
         await group.until(lambda: all(group.core(name).is_working for name in NAMES))
         for name in NAMES:

@@ -1,6 +1,6 @@
 """Several nodes in one process, and a network between them that can be cut: for the examples.
 
-    async with Loopback(make, ["n1", "n2", "n3"]) as group:
+    async with Loopback(make, ["n1", "n2", "n3"], first_port=7151) as group:
         await group.start()
         await group.cut("n1 n2", "n3")
 
@@ -19,7 +19,6 @@ from typing import Any
 
 import ordercast
 
-FIRST_PORT = 7151
 GROUP = "example"
 LEVEL = ordercast.Synchrony(
     service="safe",
@@ -33,8 +32,9 @@ PATIENCE_SECONDS = 30.0
 
 
 class Loopback:
-    def __init__(self, make: Callable[..., Any], names: Iterable[str]) -> None:
+    def __init__(self, make: Callable[..., Any], names: Iterable[str], *, first_port: int) -> None:
         self._make = make
+        self._first_port = first_port
         self.names = tuple(names)
         self._voters: tuple[ordercast.NodeId, ...] = ()
         self._nodes: dict[str, ordercast.Node] = {}
@@ -123,7 +123,8 @@ class Loopback:
     # --- nodes ---------------------------------------------------------------------------------
 
     async def _open(self, name: str) -> None:
-        places = {one: f"127.0.0.1:{FIRST_PORT + at}" for at, one in enumerate(self.names)}
+        ports = range(self._first_port, self._first_port + len(self.names))
+        places = {one: f"127.0.0.1:{port}" for one, port in zip(self.names, ports, strict=True)}
         peers = {one: place for one, place in places.items() if one != name}
         data = str(self._folder / name)
         node = ordercast.open(name=name, listen=places[name], peers=peers, data=data)

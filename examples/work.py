@@ -115,7 +115,7 @@ async def toil(group: Loopback, name: str) -> None:
 
 
 async def main() -> None:
-    async with Loopback(make, NAMES) as group:
+    async with Loopback(make, NAMES, first_port=7171) as group:
         await group.start()
         await group.until(lambda: all(core.is_whole and core.is_settled for core in group.cores))
         toiling = [asyncio.create_task(toil(group, name)) for name in NAMES]

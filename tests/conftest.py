@@ -9,10 +9,11 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import settings
-from tests.pages import the_ports_of_examples
 
 settings.register_profile("ordercast", deadline=None)  # a deadline would read the clock
 settings.load_profile("ordercast")
+
+SLOW_SECONDS = 5
 
 
 @pytest.fixture(autouse=True)
@@ -24,21 +25,24 @@ def data_of_nodes(
     monkeypatch.setenv("ORDERCAST_DATA", str(folder))
 
 
-@pytest.fixture
-def alone_with_examples() -> Iterator[None]:
-    with the_ports_of_examples():
-        yield
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One for all tests of a process: starting one costs more than most of them."""
+    """One for all tests of a process: starting one costs more than most of them.
+
+    Light: none of them repeats a query often enough for Java's fast code to pay.
+    """
     from ordercast.spark.session import open_session
 
-    with open_session("local[2,4]", **{"spark.sql.shuffle.partitions": "2"}) as session:
+    with open_session("local[2,4]", light=True, **{"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests come first, so that no worker is left with one at the end."""
-    items.sort(key=lambda item: "slow" not in item.keywords)
+    """The longest tests come first, so that no worker is left with one at the end."""
+    items.sort(key=seconds_of, reverse=True)
+
+
+def seconds_of(item: pytest.Item) -> int:
+    """About how long it takes, as its marker says; 0 for tests that are not slow."""
+    slow = item.get_closest_marker("slow")
+    return 0 if slow is None else slow.args[0] if slow.args else SLOW_SECONDS

@@ -88,6 +88,24 @@ def commands(text: str) -> list[Command]:
     return found
 
 
+def chains(found: list[Command]) -> list[list[Command]]:
+    """The commands in their order, and together those of which one reads what another wrote."""
+    by_folder: dict[str, list[Command]] = {}
+    separate: list[list[Command]] = []
+    for command in found:
+        words = command.text.split()
+        chain = next((by_folder[word] for word in words if word in by_folder), None)
+        if chain is None:
+            chain = []
+            separate.append(chain)
+        chain.append(command)
+        for folder in re.findall(r"--out (\S+)", command.text):
+            by_folder[folder] = chain
+        for experiment in re.findall(r"lab experiments/(\S+)\.toml$", command.text):
+            by_folder[f"out/{experiment}"] = chain
+    return separate
+
+
 def reason_not_to_run(command: str) -> str | None:
     return next((why for what, why in NOT_RUN.items() if re.fullmatch(what, command)), None)
 
@@ -134,16 +152,17 @@ def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def the_ports_of_examples() -> Iterator[None]:
-    """Examples listen at addresses that readers find in them, so one test at a time starts them."""
-    path = Path(tempfile.gettempdir()) / f"ordercast-examples-{os.getuid()}.lock"
+def the_ports_of(example: str) -> Iterator[None]:
+    """An example listens at addresses that readers find in it, so one test at a time starts it."""
+    path = Path(tempfile.gettempdir()) / f"ordercast-{example}-{os.getuid()}.lock"
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def run_command(page: str, command: Command, folder: Path) -> None:
-    with the_ports_of_examples() if "examples/" in command.text else nullcontext():
+    example = re.search(r"examples/(\w+)\.py", command.text)
+    with the_ports_of(example[1]) if example else nullcontext():
         ran = run(["bash", "-euo", "pipefail", "-c", command.text], folder)
     assert ran.returncode == command.exits, (
         f"{page} line {command.line}: `{command.text}` exits {ran.returncode},"
@@ -151,12 +170,14 @@ def run_command(page: str, command: Command, folder: Path) -> None:
     )
 
 
-def run_commands(page: str, text: str, copy: Path, elsewhere: frozenset[str] = NONE) -> None:
+def run_commands(
+    page: str, text: str | list[Command], copy: Path, elsewhere: frozenset[str] = NONE
+) -> None:
     """Runs the commands of a page in order in one folder; `make` runs in the repository.
 
     Commands in `elsewhere` are run by another test.
     """
-    for command in commands(text):
+    for command in commands(text) if isinstance(text, str) else text:
         if command.text in elsewhere:
             continue
         if reason_not_to_run(command.text):

@@ -1,7 +1,8 @@
 """The pages that people read: their programs and commands run, and their links lead somewhere.
 
 Pages are read by tests/pages.py, which says what the word after a fence means. test_readme.py
-runs the commands of the README; a page that shows one of them word for word relies on that.
+runs the commands of the README, applications/test_programs.py the programs of its table; a page
+that shows one of them word for word relies on that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+from tests.applications.test_programs import LAST_LINES
 from tests.net.nodes import introduce, until
 from tests.pages import (
     ROOT,
@@ -136,13 +138,13 @@ def nameless(text: str) -> list[str]:
 # --- programs --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 @pytest.mark.parametrize("page", pages_with("python", ""), ids=name_of)
 def test_programs_run(page: Path, tmp_path: Path) -> None:
     text, copy = text_of(page), newcomers_copy(tmp_path / "ordercast")
     write_files(text, copy)
     if page != README:
-        run_commands(name_of(page), text, copy, elsewhere=commands_of_the_readme())
+        run_commands(name_of(page), text, copy, elsewhere=run_elsewhere())
     program = "\n".join(block.content for block in blocks(text, "python") if not block.word)
     ran = run([sys.executable, "-W", "error", "-c", program], copy)
     assert ran.returncode == 0, f"{name_of(page)}: the program fails\n{ran.stderr[-3000:]}"
@@ -228,8 +230,10 @@ def program_of(
 # --- commands and files ----------------------------------------------------------------------
 
 
-def commands_of_the_readme() -> frozenset[str]:
-    return frozenset(command.text for command in commands(text_of(README)))
+def run_elsewhere() -> frozenset[str]:
+    """By test_readme.py, and by applications/test_programs.py."""
+    programs = [f"python examples/{name}.py" for name in LAST_LINES]
+    return frozenset([*(command.text for command in commands(text_of(README))), *programs])
 
 
 @pytest.mark.slow
@@ -241,7 +245,7 @@ def commands_of_the_readme() -> frozenset[str]:
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     text, copy = text_of(page), newcomers_copy(tmp_path / "ordercast")
     write_files(text, copy)
-    run_commands(name_of(page), text, copy, elsewhere=commands_of_the_readme())
+    run_commands(name_of(page), text, copy, elsewhere=run_elsewhere())
 
 
 def only_toml(page: str) -> str:

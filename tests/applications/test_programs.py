@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.applications.driven import EXAMPLES
+from tests.pages import the_ports_of
 
 BOUND_SECONDS = 60
 LAST_LINES = {
@@ -20,17 +21,18 @@ LAST_LINES = {
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("alone_with_examples")
 @pytest.mark.parametrize("name", LAST_LINES)
 def test_a_program_goes_through_partition_crash_and_merge(name: str, tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=BOUND_SECONDS,
-        check=False,
-    )
+    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    with the_ports_of(name):
+        ran = subprocess.run(
+            command,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            check=False,
+        )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
     lines = ran.stdout.splitlines()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.pages import the_ports_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = "127.0.0.1:7131"
@@ -55,10 +56,10 @@ class Person:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("alone_with_examples")
 @pytest.mark.parametrize("order", ["causal", "total"])
 def test_a_fourth_person_joins_the_chat(order: str, tmp_path: Path) -> None:
-    asyncio.run(asyncio.wait_for(chatted(order, tmp_path), BOUND_SECONDS))
+    with the_ports_of("chat"):
+        asyncio.run(asyncio.wait_for(chatted(order, tmp_path), BOUND_SECONDS))
 
 
 async def chatted(order: str, folder: Path) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.pages import the_ports_of
 
 EDITORS = Path(__file__).resolve().parents[2] / "examples" / "editors.py"
 NAMES = ("ann", "ben", "cid")
 BOUND_SECONDS = 60
+
+
+@pytest.fixture
+def ports() -> Iterator[None]:
+    with the_ports_of("editors"):
+        yield
 
 
 def start_editors(folder: Path) -> list[subprocess.Popen[str]]:
@@ -33,8 +40,8 @@ def stop(processes: Iterable[subprocess.Popen[str]]) -> None:
             process.kill()
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("alone_with_examples")
+@pytest.mark.slow(30)
+@pytest.mark.usefixtures("ports")
 def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> None:
     for _ in range(2):  # the second time they find what they persisted
         started = start_editors(tmp_path)
@@ -52,8 +59,8 @@ def test_editors_take_turns_and_again_from_the_same_folders(tmp_path: Path) -> N
             assert f"{name}: the pen is acquired" in said
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("alone_with_examples")
+@pytest.mark.slow(6)
+@pytest.mark.usefixtures("ports")
 def test_the_others_write_on_when_the_editor_that_has_the_pen_is_killed(tmp_path: Path) -> None:
     """Killed in its second paragraph: by then the cluster has more than one lease replica."""
     started = dict(zip(NAMES, start_editors(tmp_path), strict=True))

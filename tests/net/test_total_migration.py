@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 from tests.net.nodes import Cluster, live
 from tests.net.ordered import judged, traced
+from tests.pages import the_ports_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "migration.py"
 BOUND_SECONDS = 60
@@ -26,16 +27,16 @@ def example() -> ModuleType:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("alone_with_examples")
 def test_no_request_is_lost_or_answered_twice_while_a_server_moves(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=BOUND_SECONDS,
-        check=False,
-    )
+    with the_ports_of("migration"):
+        ran = subprocess.run(
+            [sys.executable, str(EXAMPLE)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            check=False,
+        )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stderr == ""
     for name in ("tom", "zoe"):

@@ -70,6 +70,7 @@ def test_a_standalone_cluster_loses_an_executor_and_then_everything(
     assert lab.results("two") == undisturbed
 
 
+@pytest.mark.slow(50)
 def test_connect_gives_the_same_results_and_its_death_is_reported(lab, undisturbed: bytes) -> None:
     with connect_server() as cluster:
         code, _, narrated = lab.run("one", "--master", cluster.url)

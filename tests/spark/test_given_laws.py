@@ -21,12 +21,13 @@ from ordercast.check.law import Delivery, Law, LawForm, Streaming
 from ordercast.check.laws import LAWS, check, judge_run
 from ordercast.check.verdict import Answer, Verdict, broken, holds
 from ordercast.spark.by_value import pack
-from ordercast.spark.columns import columns_of
-from ordercast.spark.laws import JudgedRun, JudgeLimits, judge_lake
+from ordercast.spark.columns import columns_of, count_rows
+from ordercast.spark.laws import JudgedRun, JudgeLimits, has_huge_run, judge_lake
 from ordercast.spark.online import KeyMemory, breaks, judge
 from ordercast.spark.stream import register
 from ordercast.spark.vector import judge_columns
 from ordercast.testing import simulate
+from ordercast.trace.lake import find_runs
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import Record
@@ -140,7 +141,7 @@ def test_a_stream_remembers_what_the_law_wants() -> None:
     assert [one.why for one in judge(again, stream[2:], [STREAMING])] == ["as its event 3"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 def test_laws_go_to_spark_as_values(spark: Any, tmp_path: Path) -> None:
     """In a task, for a run judged in slices, and in a run that only slices can read."""
     folders = []
@@ -161,6 +162,16 @@ def test_laws_go_to_spark_as_values(spark: Any, tmp_path: Path) -> None:
     (beyond,) = judge_lake(spark, folders[1:], [PLAIN, "fifo"], JudgeLimits(huge=0, read=38))
     assert answers([beyond]) == [Answer.UNKNOWN, Answer.HOLDS]
     assert "slices could not prove it, and the run has 39 rows" in beyond.verdicts[0].why
+
+
+def test_a_run_with_more_rows_than_a_task_may_read_is_huge(tmp_path: Path) -> None:
+    for count in (12, 13):
+        write_trace(tmp_path, counted(count))
+    folders = find_runs(tmp_path)
+    most = max(map(count_rows, folders))
+    assert has_huge_run(folders, JudgeLimits(huge=most - 1))
+    assert not has_huge_run(folders, JudgeLimits(huge=most))
+    assert not has_huge_run(folders)
 
 
 @pytest.mark.slow

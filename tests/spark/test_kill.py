@@ -26,6 +26,7 @@ Simulation.run = run
 """
 
 
+@pytest.mark.slow(40)
 def test_a_killed_sweep_resumes(lab, undisturbed: bytes) -> None:
     """Two cores, killed; then one core: the same bytes, and what was done is not touched."""
     with lab.start("out", "--master", "local[2]") as program:

@@ -47,7 +47,7 @@ def times_of(run: str) -> GroupTimes:
     return GroupTimes(ROUNDS.get(told), 400 * MILLISECOND if told == "tickets" else None)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_spark_measures_every_run_as_the_plain_functions_do(
     quick: Any, lake: tuple[Path, dict[str, Trace]]
 ) -> None:

@@ -199,7 +199,7 @@ def test_an_empty_histogram_has_no_quantile() -> None:
 # --- on Spark ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.slow(20)
 def test_a_stream_reports_breaks_and_remembers_across_restarts(spark: Any, tmp_path: Path) -> None:
     """Two runs of one query: the second knows what the first has seen. The page counts both."""
     register(spark)

@@ -223,7 +223,7 @@ def die_once(batches):
                 os.kill(os.getpid(), signal.SIGKILL)
         yield batch
 
-with open_session("local[2,4]", **{"spark.sql.shuffle.partitions": "2"}) as spark:
+with open_session("local[2,4]", light=True, **{"spark.sql.shuffle.partitions": "2"}) as spark:
     register(spark)
     live = spark.readStream.format("ordercast").option("maxRows", 500)
     query = (
@@ -246,7 +246,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 def test_each_offset_reaches_the_sink_once_whoever_is_killed(spark: Any, tmp_path: Path) -> None:
     """The driver and its JVM, a Python worker, and the recorder with a torn tail, by SIGKILL.
 

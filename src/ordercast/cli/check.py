@@ -129,14 +129,15 @@ def _judged(
 
 def _judged_by_spark(arguments: argparse.Namespace, laws: list[str] | None) -> Iterator[Judged]:
     try:
-        from ordercast.spark.laws import judge_lake
+        from ordercast.spark.laws import has_huge_run, judge_lake
         from ordercast.spark.session import open_session
     except ModuleNotFoundError as error:
         raise UsageError(
             f'--engine spark needs {error.name}: pip install "ordercast[spark]"'
         ) from error
     folders = find_runs(arguments.lake)
-    with open_session(arguments.master) as spark:
+    # Tasks in Python do the work; only a run that is cut into slices needs much of Spark's own.
+    with open_session(arguments.master, light=not has_huge_run(folders)) as spark:
         found = judge_lake(spark, folders, laws)
     for one in found:
         answers = one.verdicts, one.not_asked

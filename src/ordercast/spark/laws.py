@@ -65,6 +65,11 @@ class JudgeLimits(NamedTuple):
 DEFAULT_LIMITS = JudgeLimits()
 
 
+def has_huge_run(folders: Iterable[Path], limits: JudgeLimits = DEFAULT_LIMITS) -> bool:
+    """Whether any of these runs is judged in slices, which are queries."""
+    return any(count_rows(folder) > limits.huge for folder in folders)
+
+
 def judge_lake(
     spark: Any,
     folders: Sequence[Path],
