@@ -55,6 +55,10 @@ def heard(stage: Stage, name: str) -> list[str]:
     return found
 
 
+def last(told: list[type], kind: type) -> int:
+    return max(at for at, one in enumerate(told) if one is kind)
+
+
 def machine(stage: Stage, name: str) -> SynchronyMember:
     found = stage.machine(name)
     assert isinstance(found, SynchronyMember)
@@ -197,6 +201,8 @@ def test_a_safe_event_of_a_transitional_view_counts_for_those_who_came_along() -
     stage.settle(ticks=60)
     assert heard(stage, "n1")[-4:] == ["~n1 n2", "certain", "n1 n2", "primary"]
     assert secured(stage, "n1") == [(1, 1)]
+    told = [type(what) for who, what in stage.log if who == stage.node("n1")]
+    assert last(told, Primary) < last(told, Secured), "when the vote is over"
 
 
 def test_on_the_side_that_is_not_primary_it_counts_for_nobody() -> None:
