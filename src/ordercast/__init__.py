@@ -19,6 +19,7 @@ from ordercast.errors import (
     PeerError,
     UsageError,
 )
+from ordercast.kernel.inputs import CaughtUp
 from ordercast.net.config import Config
 from ordercast.net.directory import Mismatch
 from ordercast.net.formations import NotFormed, Reformed
@@ -53,6 +54,7 @@ from ordercast.units import Duration, Size
 __all__ = [
     "Abandoned",
     "Atomic",
+    "CaughtUp",
     "Causal",
     "Config",
     "DiskError",

@@ -203,6 +203,9 @@ class Primary(msgspec.Struct, frozen=True):
     last: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     why: str = ""
+    # If it is: whose applications have all that earlier primary views secured; names. In families
+    # that give a state to members that join, all of them.
+    up_to_date: tuple[str, ...] = ()
 
 
 class Secured(msgspec.Struct, frozen=True):

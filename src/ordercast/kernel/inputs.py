@@ -148,5 +148,14 @@ class Vote(Input):
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CaughtUp(Input):
+    """The application has all that members which are up to date had when this primary view began,
+    and what was delivered since; ignored when that view is over. See `Primary.up_to_date`."""
+
+    group: str
+    view: int
+
+
 GIVEN_BY_HOST = (StatusResult, Join, Leave)
 """Part of something larger that a host does: only the host gives them."""

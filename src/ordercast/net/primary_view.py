@@ -8,7 +8,8 @@
 
 A message in doubt may be in the next primary view or not: nobody here can know. Its receipt never
 says that a majority has it, whatever comes later. A message that was not secured when the group was
-re-formed is in doubt, too.
+re-formed is in doubt, too, and so is one that was not when a primary view goes on with the history
+of others (`Primary.up_to_date`).
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class PrimaryStatus:
     def _decided(self, news: Primary) -> None:
         self.news = news
         if news.is_primary:
+            if self._me.name not in news.up_to_date:
+                self._doubt(self._left_behind(news))
             return
         self._loss = self._lost(
             news, "wait for a `Primary` in the stream, or join with when_split='wait'"
@@ -89,6 +92,14 @@ class PrimaryStatus:
         self._doubt(doubt)
         if not self._waits:
             self._queue.give_up(self._loss)
+
+    def _left_behind(self, news: Primary) -> NoQuorum:
+        return NoQuorum(
+            f"primary view {news.number} of {self._progress.group!r} goes on with the history of "
+            f"{listing(news.up_to_date)}: whether they have this message is not known here",
+            tuple(one.name for one in news.view.members),
+            (),
+        )
 
     def _doubt(self, why: OrdercastError) -> None:
         for receipt in self._under_way:

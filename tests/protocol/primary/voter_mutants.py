@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from ordercast.protocol.primary import rules
-from ordercast.protocol.primary.packets import VoterReport, VoterStanding
+from ordercast.protocol.primary.packets import (
+    Coverage,
+    PrimaryView,
+    VoterReport,
+    VoterStanding,
+)
 from ordercast.protocol.primary.voter import Voter
 
 
@@ -62,7 +67,29 @@ class TakesAnyHalf(Voter):
         return found
 
 
+class KeepsNoLastView(Voter):
+    """Any majority of the members that the group began with may go on."""
+
+    def __init__(self, me, group, first, record=None) -> None:
+        super().__init__(me, group, first, record)
+        self._first = PrimaryView(0, tuple(sorted(first)))
+
+    def _find(self, reports: dict[str, VoterReport]) -> rules.Eligibility:
+        return rules.decide({name: self._without_last(one) for name, one in reports.items()})
+
+    def _without_last(self, report: VoterReport) -> VoterReport:
+        standing = VoterStanding(report.standing.number, self._first)
+        return VoterReport(standing, Coverage(self._first, branch=report.coverage.branch))
+
+
+class InheritsAnyHistory(Voter):
+    """Members of a primary view count as up to date, whatever they have delivered before."""
+
+    def _find(self, reports: dict[str, VoterReport]) -> rules.Eligibility:
+        return rules.decide(reports)._replace(heirs=tuple(sorted(reports)))
+
+
 MUTANTS = (
     *(ForgetsAttempts, ForgetsRestarts, IgnoresStates, TakesAnyState, CountsThoseWhoReport),
-    TakesAnyHalf,
+    *(TakesAnyHalf, KeepsNoLastView),
 )

@@ -67,6 +67,8 @@ class RandomPackets:
             return NodeId(draw.choice(self.names), draw.choice([0, 0, 0, 1]))
         if kind is int:
             return draw.choice([1, 1, 2, 3, draw.randrange(1, 99), (1 << 40) - 1])
+        if kind is str:  # a name in a vote
+            return draw.choice(self.names)
         assert kind in (bytes, bytearray, memoryview), kind
         return draw.randbytes(draw.randrange(20))
 

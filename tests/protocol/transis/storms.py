@@ -87,9 +87,9 @@ def end_of(faults: list[dict[str, Any]]) -> int:
     return max(int(one["at"][:-2]) + int(one.get("for", "0ms")[:-2]) for one in faults)
 
 
-def scenario(seed: int) -> tuple[Scenario, int, int]:
+def scenario(seed: int, **options: str) -> tuple[Scenario, int, int]:
     """Each fault is followed by others about when it is noticed. Returns the suspicion limit and
-    the end of the faults too, in milliseconds."""
+    the end of the faults too, in milliseconds. `options`: further ones of the group."""
     draw = Random(seed)
     names = [f"n{number}" for number in range(1, draw.randrange(4, 8))]
     limit = draw.choice((200, 400, 1000))
@@ -114,6 +114,7 @@ def scenario(seed: int) -> tuple[Scenario, int, int]:
             "rest": f"{limit // 4}ms",
             "hello": f"{limit // 20}ms",
             "hello_limit": f"{limit // 5}ms",
+            **options,
         },
         "workload": {
             "rate": draw.choice((5, 20)),

@@ -28,6 +28,16 @@ def grown(order: list) -> Suggestion:
     return suggestion
 
 
+def test_a_candidate_that_is_dropped_has_not_failed() -> None:
+    """It was the older of two incarnations that were courted."""
+    suggestion = grown([([(D, OTHER)], []), ([(NodeId("d", 1), OTHER)], [])])
+    assert suggestion.as_proposed()[1] == (D,)
+    suggestion.drop(D)
+    joined, failed = suggestion.as_proposed()
+    assert D not in dict(joined)
+    assert failed == ()
+
+
 @given(parts)
 @settings(deadline=None, max_examples=200)
 def test_the_order_in_which_suggestions_come_does_not_matter(order: list) -> None:

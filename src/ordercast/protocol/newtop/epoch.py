@@ -451,10 +451,10 @@ class GroupEpoch:
         """
         own = self.received_by_all()
         waits_for = 0
-        if not self.placement.is_ordered:
-            bound = self.placement.delivered_up_to(self)
-        elif head is not None and head > self.bound():
+        if self.placement.is_ordered and head is not None and head > self.bound():
             waits_for = head
+        if not self.placement.is_ordered or self.voter is not None:
+            bound = self.placement.delivered_up_to(self)
         own = min(own, bound)
         stable = min(own, self.streams.delivered.stable_up_to(own))
         if stable > self.stable:

@@ -339,7 +339,7 @@ class NewtopMember:
                 moved |= epoch.agree(step)
             moved |= self._deliver(step)
             moved |= self.transitions.advance(step)
-        head, bound = self.order.head(), self.order.deliverable_up_to()
+        head, bound = self.order.head(), self.order.delivered_up_to()
         for epoch in self.joined.values():
             epoch.maintain(step, head, bound)
         if self._voters:
@@ -361,7 +361,7 @@ class NewtopMember:
 
     def _deliver(self, step: Step) -> bool:
         order = self.order
-        bound = order.deliverable_up_to()
+        bound, order.blocked_at = order.deliverable_up_to(), None
         moved = False
         while True:
             first, cut = order.queue.head(), order.next_cut()
@@ -370,6 +370,7 @@ class NewtopMember:
                 epoch = self.joined[message.label]
                 if isinstance(message, State):
                     if not epoch.has_state(step, message):
+                        order.blocked_at = first
                         return moved
                     order.queue.pop()
                     epoch.begin(step, message)
@@ -377,6 +378,7 @@ class NewtopMember:
                     bound = order.deliverable_up_to()
                 else:
                     if not epoch.placement.is_ready(epoch, message):
+                        order.blocked_at = first
                         return moved
                     order.queue.pop()
                     epoch.placement.deliver(epoch, step, numberer, message)

@@ -9,6 +9,8 @@ Rules (Newtop, sections 4.1 and 4.3).
     numbered them (safe2). A process uses a number once in all its groups, so all processes have
     the same order.
  4. A view is installed after all events of any group that are numbered up to its cut.
+ 5. Delivery may stop below the bound, in all groups: at a state that was left out and is needed, or
+    at a turn whose event has not arrived. Nothing from there on counts as delivered.
 
 What it does not do: know how a group computes its bound.
 """
@@ -101,6 +103,8 @@ class Ordering:
         self.clock = LogicalClock()  # paper: LC
         self.queue = DeliveryQueue()
         self.groups = groups  # the epochs that the process is in, by label; its member adds them
+        # The number of the next event, if something that it needs is not here: a state, an event.
+        self.blocked_at: int | None = None
 
     def deliverable_up_to(self) -> int:  # paper: D_i
         """Everything numbered up to here was received, in every group."""
@@ -110,6 +114,11 @@ class Ordering:
             if one < bound:
                 bound = one
         return bound
+
+    def delivered_up_to(self) -> int:
+        """Everything numbered up to here is delivered, when an input has taken effect."""
+        bound = self.deliverable_up_to()
+        return bound if self.blocked_at is None else min(bound, self.blocked_at - 1)
 
     def next_cut(self) -> tuple[int, str] | None:
         """The cut of the next view to be installed, and in which group."""

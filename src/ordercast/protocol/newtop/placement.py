@@ -38,7 +38,7 @@ class Placement(Protocol):
 
     def delivered_up_to(self, epoch: GroupEpoch) -> int:
         """Everything up to here is delivered, as far as it was received."""
-        return epoch.order.deliverable_up_to()
+        return epoch.order.delivered_up_to()
 
     # --- events ------------------------------------------------------------------------------
 

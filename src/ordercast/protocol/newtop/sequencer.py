@@ -61,6 +61,17 @@ class BySequencer(Placement):
             return max(self.ordered_before, self.last_numbers[self.sequencer])
         return max(self.ordered_before, epoch.streams.up_to(self.sequencer))
 
+    def delivered_up_to(self, epoch: GroupEpoch) -> int:
+        """Without a quorum: what we have and what may be ordered. With one, an event without a turn
+        does not count: if its origin and the sequencer are excluded, nobody ever delivers it."""
+        up_to = super().delivered_up_to(epoch)
+        if epoch.voter is not None:
+            for waiting in self.undelivered.values():
+                for data in waiting.values():
+                    up_to = min(up_to, data.order - 1)
+                    break  # those after it have larger numbers
+        return up_to
+
     def blocks_others(self, epoch: GroupEpoch) -> bool:
         return self.ordered[epoch.me] < epoch.window.counter
 

@@ -43,6 +43,8 @@ class Coverage(Value, frozen=True):
 
     last: PrimaryView
     attempts: Annotated[tuple[PrimaryView, ...], Meta(max_length=MOST_ATTEMPTS)] = ()
+    # Equal where two states have the same deliveries. 0: none, or they are equal in every view.
+    branch: ViewId = 0
 
 
 class VoterReport(Value, frozen=True):

@@ -17,12 +17,15 @@ Rules.
  5. An attempt has a number above all that its members have attempted.
 
 These rules make the primary views of a group one chain, in which each has a majority of the one
-before it. One more concerns what the application has.
+before it. The others concern what applications have.
 
- 6. All members of a view share one state, which covers what any of them reports that it covers. A
-    view may be attempted if its state covers each of the views of rule 2, or if all members of such
-    a view are there: they have restarted, and the group with them.
- 7. A member gives up its state for another one only if that covers what its own does.
+ 6. Members with one branch share one state, which covers what any of them reports that it covers. A
+    view may be attempted if the members of one branch cover each of the views of rule 2, but for
+    those all of whose members are there: they have restarted, and the group with them.
+ 7. These members are the heirs. If several branches could be, it is the one that covers more of
+    these views, then the one with more members, then the one with the first by name. The attempt
+    adds to what the heirs cover, and to nothing that others do, until they have an heir's state.
+ 8. A member gives up its state for another one only if that covers what its own does.
 
 What it does not do: send, or persist.
 """
@@ -51,6 +54,7 @@ class Eligibility(NamedTuple):
     last: PrimaryView  # the last primary view that one of them knows
     void: frozenset[PrimaryView]  # attempts that nobody can have formed
     binding: tuple[PrimaryView, ...]  # later attempts that somebody may have formed
+    heirs: tuple[str, ...] = ()  # members whose state is that of the next primary view
     lacks: PrimaryView | None = None  # of which view there is no majority, or not the state
     missing: tuple[str, ...] = ()  # its members that are not there
     why: str = ""  # "": it may be attempted
@@ -73,18 +77,20 @@ def decide(reports: Mapping[str, VoterReport]) -> Eligibility:
     later = (view for view in attempts if view.number > last.number and view not in void)
     binding = tuple(sorted(later, key=_place))
     number = 1 + max(last.number, *(one.number for one in standings.values()))
-    found = Eligibility(number, last, void, binding)
     # Of number 0 there may be two, if an open group was founded twice: then no side goes on alone.
     equal = dict.fromkeys(view for view in lasts if view.number == last.number and view.members)
     voting = [name for name, one in standings.items() if one.number or not last.number]
-    for view in (*(equal or (last,)), *binding):
+    views = (*(equal or (last,)), *binding)
+    heirs = _heirs(reports, views)
+    found = Eligibility(number, last, void, binding, heirs)
+    for view in views:
         missing = tuple(name for name in view.members if name not in reports)
         if not has_majority(view.members, reports if view in binding else voting):
             why = f"{len(missing)} of {len(view.members)} members are missing"
             if forgot := [one for one in view.members if one in reports and one not in voting]:
                 why = f"{why}, and {' '.join(forgot)} lost the record of it"
             return found._replace(lacks=view, missing=missing, why=why)
-        if missing and not any(covers(one, view) for one in coverages):
+        if missing and not any(covers(reports[name].coverage, view) for name in heirs):
             why = "nobody here has the state of that view"
             return found._replace(lacks=view, missing=missing, why=why)
     if len(binding) >= MOST_ATTEMPTS or number > HIGHEST:
@@ -102,8 +108,26 @@ def covers(coverage: Coverage, view: PrimaryView) -> bool:
     return view.number <= coverage.last.number or view in coverage.attempts
 
 
+def _heirs(reports: Mapping[str, VoterReport], views: tuple[PrimaryView, ...]) -> tuple[str, ...]:
+    """Rule 7."""
+    branches: dict[int, list[str]] = {}
+    for name in sorted(reports):
+        branches.setdefault(reports[name].coverage.branch, []).append(name)
+
+    def worth(names: list[str]) -> tuple[bool, int, int]:
+        covered = [any(covers(reports[name].coverage, view) for name in names) for view in views]
+        is_enough = all(
+            there or all(name in reports for name in view.members)
+            for view, there in zip(views, covered, strict=True)
+        )
+        return is_enough, sum(covered), len(names)
+
+    heirs = max(branches.values(), key=worth)
+    return tuple(heirs)
+
+
 def may_replace(giver: str, theirs: VoterReport, ours: Coverage) -> bool:
-    """Rule 7. An attempt that the giver should have made, and did not, is void."""
+    """Rule 8. An attempt that the giver should have made, and did not, is void."""
     return covers(theirs.coverage, ours.last) and all(
         covers(theirs.coverage, view) or _is_void(view, {giver: theirs.standing})
         for view in ours.attempts
@@ -125,16 +149,17 @@ def _is_void(view: PrimaryView, standings: Mapping[str, VoterStanding]) -> bool:
 
 
 def attempted(
-    own: VoterStanding, found: Eligibility, members: tuple[str, ...]
+    own: VoterStanding, found: Eligibility, members: tuple[str, ...], branch: int = 0
 ) -> tuple[VoterStanding, Coverage]:
-    """Our standing with the attempt, to be persisted before anybody hears of it."""
+    """Our standing with the attempt, to be persisted before anybody hears of it, and what the heirs
+    cover then."""
     ours = (view for view in own.attempts if view in found.binding)
     attempt = PrimaryView(found.number, members)
     standing = VoterStanding(found.number, found.last, (*ours, attempt))
-    return standing, Coverage(found.last, (*found.binding, attempt))
+    return standing, Coverage(found.last, (*found.binding, attempt), branch)
 
 
-def formed(own: VoterStanding) -> tuple[VoterStanding, Coverage]:
+def formed(own: VoterStanding, branch: int = 0) -> tuple[VoterStanding, Coverage]:
     """All members attempted the last of our attempts."""
     view = own.attempts[-1]
-    return VoterStanding(own.number, view), Coverage(view)
+    return VoterStanding(own.number, view), Coverage(view, branch=branch)

@@ -14,6 +14,8 @@ Rules.
     application hears of it.
  3. The coverage says what the state of the application has. It is not persisted: a restarted
     process has no state. Whoever moves a member to a view with another state gives it first.
+ 4. Where members of a view come with different states, those that lack what the heirs have
+    (`rules.py`) cover what they did before, until they have caught up.
 
 What it does not do: agree on views, or transfer a state.
 """
@@ -21,6 +23,8 @@ What it does not do: agree on views, or transfer a state.
 from __future__ import annotations
 
 from enum import Enum
+
+from msgspec.structs import replace
 
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
@@ -35,7 +39,7 @@ from ordercast.protocol.primary.packets import (
     VoterReport,
     VoterStanding,
 )
-from ordercast.types import NodeId, Primary, View, label_of
+from ordercast.types import NodeId, Primary, View, label_of, view_identity
 
 
 class VoterPhase(Enum):
@@ -61,6 +65,8 @@ class Voter:
         self.coverage = _NOTHING  # of our application's state
         self.view: View | None = None  # the one that we are in
         self.phase = VoterPhase.UNDECIDED
+        self.heirs: tuple[str, ...] = ()  # of this view, once it is attempted; names
+        self._inherited = _NOTHING  # what they cover
         self._reports: dict[str, tuple[NodeId, PrimaryReport]] = {}  # the newest, by name
         self._attempts: dict[str, tuple[NodeId, PrimaryAttempt]] = {}
 
@@ -99,6 +105,20 @@ class Voter:
         self.coverage = theirs.coverage
         if founds:
             self.found(tuple(one.name for one in members))
+
+    def add_history(self, *parts: object) -> None:
+        """Our application has delivered this, and members with other deliveries have other parts:
+        for families whose members come into a view with different states."""
+        branch = view_identity(self.group, self.coverage.branch, *parts)
+        self.coverage = replace(self.coverage, branch=branch)
+
+    def catch_up(self, view: int) -> None:
+        """Our application has now what the heirs had when this view began. Later ones may be under
+        way: then it does not count."""
+        if self.view is None or self.view.id != view:
+            return
+        if self.phase in (VoterPhase.ATTEMPTED, VoterPhase.PRIMARY):
+            self.coverage = self._inherited
 
     def install(self, step: Step, view: View) -> None:
         """We are in this view from now on."""
@@ -149,7 +169,10 @@ class Voter:
             step.notify(_outside(view, found.lacks, found.missing, found.why))
             return
         members = tuple(sorted(reports))
-        self.standing, self.coverage = rules.attempted(self.standing, found, members)
+        self.heirs, branch = found.heirs, reports[found.heirs[0]].coverage.branch
+        self.standing, self._inherited = rules.attempted(self.standing, found, members, branch)
+        if self.me.name in self.heirs:
+            self.coverage = self._inherited
         self.phase = VoterPhase.ATTEMPTED
         step.persist(VoterRecord(self.group, self.standing))
         attempt = PrimaryAttempt(self.group, view.id, found.number)
@@ -169,10 +192,14 @@ class Voter:
                 return
             if (attempt.view, attempt.number) != (view.id, self.standing.number):
                 return
-        self.standing, self.coverage = rules.formed(self.standing)
+        before = self._inherited
+        self.standing, self._inherited = rules.formed(self.standing, before.branch)
+        if self.coverage == before:
+            self.coverage = self._inherited
         self.phase = VoterPhase.PRIMARY
         step.persist(VoterRecord(self.group, self.standing))
-        step.notify(Primary(self.group, view, True, self.standing.number))
+        number = self.standing.number
+        step.notify(Primary(self.group, view, True, number, up_to_date=self.heirs))
         self._note(step, view, "formed")
 
     def _note(self, step: Step, view: View, cause: str) -> None:

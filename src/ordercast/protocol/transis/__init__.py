@@ -13,16 +13,19 @@ acquaintances.py  names that may be in the group
 courting.py       which sides are merged with which
 announcing.py     announcements, answers and candidates
 refusals.py       packets that break the rules
+franchise.py      the vote in groups with a quorum, and what is secured
 member.py         the machine: its inputs, and how it goes from view to view
 words.py          the wording of interaction files
 mutants.py        the same without one of the rules
 """
 
-from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Family, Promises
+from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Family, Promises, Quorum
+from ordercast.protocol.primary.packets import RECORDS
 from ordercast.protocol.transis.member import build
 from ordercast.protocol.transis.mutants import MUTANTS
 from ordercast.protocol.transis.options import (
     LARGEST_GROUP,
+    PERSONAL,
     SERVICES,
     Synchrony,
     SynchronyOptions,
@@ -33,7 +36,7 @@ from ordercast.protocol.transis.words import WORDS
 FAMILY = Family(
     "synchrony",
     SynchronyOptions,
-    PACKETS,
+    (*PACKETS, *RECORDS),
     build,
     level=Synchrony,
     largest_group=LARGEST_GROUP,
@@ -41,7 +44,7 @@ FAMILY = Family(
     promises=Promises(
         (
             *(*BASIC_LAWS, "fifo", "optimistic-causal", "causal-in-view", "total-in-view"),
-            *(*VIEW_LAWS, "safe", "self-delivery", "rest"),
+            *(*VIEW_LAWS, "safe", "self-delivery", "rest", "one-primary"),
         ),
         source="Amir, Dolev, Kramer, Malki: Membership algorithms for multicast communication "
         "groups (Transis), 1992",
@@ -49,6 +52,11 @@ FAMILY = Family(
     words=WORDS,
     mutants=MUTANTS,
     services=SERVICES,
+    personal=PERSONAL,
+    quorum=Quorum(
+        needed=lambda options: options.quorum == "majority",
+        waits=lambda options: options.when_split == "wait",
+    ),
     opens=True,
     founded=False,
     rejoins=True,

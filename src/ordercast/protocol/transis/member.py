@@ -11,24 +11,29 @@ Rules of its own.
  3. A member that leaves casts what waits, and says how much it has cast. The others exclude it when
     they have that. If a cut binds it already, what waits is lost.
 
-What it does not do: persist anything. A new incarnation is a new member.
+What it does not do: persist anything but its vote in groups with a quorum (`franchise.py`). A new
+incarnation is a new member.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.clocks import PatientClock
-from ordercast.kernel.family import Plan, machine_per_group
+from ordercast.kernel.family import Build, Plan
 from ordercast.kernel.inputs import Input
+from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
+from ordercast.protocol.primary.packets import PrimaryAttempt, PrimaryReport
 from ordercast.protocol.transis import refusals
 from ordercast.protocol.transis.announcing import Announcer
 from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.flow import OwnEvents
+from ordercast.protocol.transis.franchise import Franchise
 from ordercast.protocol.transis.options import SERVICES, Service, SynchronyOptions
 from ordercast.protocol.transis.packets import (
     PACKETS,
@@ -56,10 +61,13 @@ TICK = "tick"
 
 
 class SynchronyMember:
-    takes = (inputs.Backpressure, inputs.Acquainted, inputs.Leave)
+    takes = (inputs.Backpressure, inputs.Acquainted, inputs.CaughtUp, inputs.Leave)
     configuration_type = OpenConfiguration
+    franchise_type = Franchise
 
-    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+    def __init__(
+        self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet] = ()
+    ) -> None:
         assert isinstance(plan.options, SynchronyOptions)
         self.me = me
         self.group = plan.group
@@ -67,6 +75,9 @@ class SynchronyMember:
         self.options = plan.options
         self.announcer = Announcer(me, plan, chance.random())
         self.own = OwnEvents(self.options)
+        self.franchise: Franchise | None = None  # None: every view may submit
+        if self.options.quorum == "majority":
+            self.franchise = self.franchise_type(me, plan, self.own, records)
         self.clock = PatientClock()
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
@@ -111,10 +122,15 @@ class SynchronyMember:
 
     def accepts(self, group: str, now: int) -> bool:
         is_changing = self.current.change.stage == 2
+        if self.franchise is not None and (is_changing or not self.franchise.is_primary):
+            return False
         return self.has_begun and not self.has_left and self.own.accepts(is_changing)
 
     def blocked_by(self, group: str) -> str:
-        return "view" if not self.has_begun or self.current.change.stage == 2 else "window"
+        if not self.has_begun or self.current.change.stage == 2:
+            return "view"
+        is_outside = self.franchise is not None and not self.franchise.is_primary
+        return "quorum" if is_outside else "window"
 
     def stable_up_to(self, group: str) -> int:
         stable = self.own.stable_counter
@@ -192,6 +208,9 @@ class SynchronyMember:
             case inputs.Acquainted(names=names):
                 self.announcer.names.give(names)
                 self.announcer.courting.announce_soon(self.clock.time)
+            case inputs.CaughtUp(view=view):
+                if self.franchise is not None:
+                    self.franchise.voter.catch_up(view)
             case inputs.Leave():
                 self._leave(step)
                 return
@@ -215,6 +234,8 @@ class SynchronyMember:
         current.cast_waiting(step, self.clock.time, everything=True)
         for counter in self.own.give_up():
             current.lose(step, self.me, counter)
+        if self.franchise is not None:
+            self.franchise.leave()
         if current.others:
             step.send(current.others, Leave(self.group, current.cid, current.graph.sent))
         self.has_left = True
@@ -229,6 +250,9 @@ class SynchronyMember:
         current, announcer = self.current, self.announcer
         change = current.change
         refusals.refuse_strangers(announcer.names, sender, packet)
+        if isinstance(packet, PrimaryReport | PrimaryAttempt):
+            self._receive_vote(step, sender, packet)
+            return
         if not refusals.counts(packet, sender, current):
             return
         refusals.refuse_climbers(current.cid.height, sender, packet)
@@ -266,6 +290,15 @@ class SynchronyMember:
                 current.leaving[sender] = packet.sent
         self._follow_up(step)
 
+    def _receive_vote(
+        self, step: Step, sender: NodeId, packet: PrimaryReport | PrimaryAttempt
+    ) -> None:
+        if self.franchise is None:
+            raise PeerError(f"{sender} votes in {packet.group}, which has no quorum")
+        self._advance(step)
+        self.franchise.receive(step, sender, packet)
+        self._follow_up(step)
+
     # --- everything that follows from an input -----------------------------------------------
 
     def _advance(self, step: Step) -> None:
@@ -275,6 +308,8 @@ class SynchronyMember:
         while self._advance_change(step):
             pass
         self.current.follow_up(step, self.clock.time)
+        if self.franchise is not None:
+            self.franchise.follow_up(step)
         self._set_alarm(step)
 
     def _set_alarm(self, step: Step) -> None:
@@ -359,6 +394,8 @@ class SynchronyMember:
         former, time = self.current, self.clock.time
         failed = tuple(former.change.suggestion.failed)
         former.end(step, decision, joint, is_shown=self.has_begun)
+        if self.franchise is not None:
+            self.franchise.end(former.cid, decision.cut)
         self.changes += 1
         self._enter(decision.id, decision.members)
         self.announcer.rest(failed, former, decision.members, time)
@@ -382,6 +419,8 @@ class SynchronyMember:
             self._begin(step)
             if len(sides) > 1:
                 step.notify(Merged(self.group, self.view, sides))
+            if self.franchise is not None:
+                self.franchise.install(step, self.view)
         else:
             why = f"{count} of {self.expect} expected members are there"
             step.notify(Waiting(self.group, (), why, step.now))
@@ -398,4 +437,15 @@ def _service(word: str) -> Service:
     raise UsageError(f"there is no service {word!r}: give one of {', '.join(SERVICES)}")
 
 
-build = machine_per_group(SynchronyMember)
+def built_of(kind: type[SynchronyMember]) -> Build:
+    """One machine a group, with its vote."""
+
+    def build(
+        me: NodeId, plans: tuple[Plan, ...], chance: Random, records: Sequence[Packet]
+    ) -> list[Machine]:
+        return [kind(me, plan, chance, records) for plan in plans]
+
+    return build
+
+
+build = built_of(SynchronyMember)

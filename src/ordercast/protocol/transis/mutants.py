@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ordercast.kernel.clocks import Vector
-from ordercast.kernel.family import Mutant, machine_per_group
+from ordercast.kernel.family import Mutant
 from ordercast.kernel.step import Step
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.graph import CausalGraph
-from ordercast.protocol.transis.member import SynchronyMember
+from ordercast.protocol.transis.member import SynchronyMember, built_of
 from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, SideKnowledge
 from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
 from ordercast.protocol.transis.suggestion import Decision
@@ -156,13 +156,13 @@ class NeverBeats(SynchronyMember):
 
 
 MUTANTS = {
-    "installs-early": Mutant("safe", machine_per_group(InstallsEarly)),
-    "takes-from-the-gone": Mutant("virtual-synchrony", machine_per_group(TakesFromTheGone)),
-    "knows-by-itself": Mutant("virtual-synchrony", machine_per_group(KnowsByItself)),
-    "counts-no-proposals": Mutant("view-agreement", machine_per_group(CountsNoProposals)),
-    "casts-late": Mutant("virtual-synchrony", machine_per_group(CastsLate)),
-    "hopes-for-the-best": Mutant("safe", machine_per_group(HopesForTheBest)),
-    "breaks-ties": Mutant("total-in-view", machine_per_group(BreaksTies)),
-    "forgets-what-waits": Mutant("self-delivery", machine_per_group(ForgetsWhatWaits)),
-    "never-beats": Mutant("rest", machine_per_group(NeverBeats)),
+    "installs-early": Mutant("safe", built_of(InstallsEarly)),
+    "takes-from-the-gone": Mutant("virtual-synchrony", built_of(TakesFromTheGone)),
+    "knows-by-itself": Mutant("virtual-synchrony", built_of(KnowsByItself)),
+    "counts-no-proposals": Mutant("view-agreement", built_of(CountsNoProposals)),
+    "casts-late": Mutant("virtual-synchrony", built_of(CastsLate)),
+    "hopes-for-the-best": Mutant("safe", built_of(HopesForTheBest)),
+    "breaks-ties": Mutant("total-in-view", built_of(BreaksTies)),
+    "forgets-what-waits": Mutant("self-delivery", built_of(ForgetsWhatWaits)),
+    "never-beats": Mutant("rest", built_of(NeverBeats)),
 }

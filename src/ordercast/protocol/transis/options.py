@@ -13,6 +13,8 @@ Service: TypeAlias = Literal["basic", "causal", "agreed", "safe"]
 SERVICES: tuple[Service, ...] = ("basic", "causal", "agreed", "safe")
 LARGEST_GROUP = 50
 """Members of a view."""
+PERSONAL = frozenset({"when_split"})
+"""Options that need not be the same at all members."""
 
 
 class SynchronyOptions(Level, frozen=True, kw_only=True):
@@ -34,6 +36,10 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     hello_limit: Duration = Duration(200 * MILLISECOND)  # later
     rest: Duration = Duration(250 * MILLISECOND)  # before an excluded member may come back
     rest_limit: Duration = Duration(10_000 * MILLISECOND)  # the same after many failures
+    # Where events may be submitted: on each side of a partition, or in the primary view only.
+    quorum: Literal["none", "majority"] = "none"
+    # What becomes of a send outside of the primary view.
+    when_split: Literal["raise", "wait"] = "raise"
 
     def __post_init__(self) -> None:
         take_units(self)

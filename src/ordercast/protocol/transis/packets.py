@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from ordercast.kernel.packet import Count, Number, Packet, Value
+from ordercast.protocol.primary import packets as primary
 from ordercast.protocol.transis.options import LARGEST_GROUP, Service
 from ordercast.types import NodeId, Payloads
 
@@ -177,4 +178,5 @@ class Installed(Packet, frozen=True, tag="synchrony.installed"):
 PACKETS = (
     *(Cast, Fetched, Status, Summary, Fetch, Leave),
     *(Hello, Court, Decline, Proposal, Ready, Installed),
+    *primary.PACKETS,
 )
