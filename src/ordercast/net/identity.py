@@ -137,11 +137,11 @@ class Identity:
                 f"and up to {LAST}{_out_of_numbers(self._last)}"
             )
         if not self._is_owned:  # before there is anything else that another could take for its own
-            _write(self._owner, f"{self._us}\n")
+            write_durably(self._owner, f"{self._us}\n")
             self._is_owned = True
         self._write(number, origin)
         if self._is_copy is not False:
-            _write(self._original, f"{self._mark}\n")
+            write_durably(self._original, f"{self._mark}\n")
             self._is_copy = False
         if self.numbers_left < LAST // 2:
             log.warning(
@@ -153,7 +153,7 @@ class Identity:
         return Incarnation(NodeId(self.name, number), birth, time.monotonic_ns())
 
     def _write(self, number: int, origin: str) -> None:
-        _write(self._counter, f"{number}\n{origin}\n" if origin else f"{number}\n")
+        write_durably(self._counter, f"{number}\n{origin}\n" if origin else f"{number}\n")
         self._last, self._origin = number, origin
 
     def release(self) -> None:
@@ -223,7 +223,7 @@ def _is_copy(original: Path, mark: str) -> bool | None:
         return True
 
 
-def _write(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str) -> None:
     fresh = path.with_suffix(".tmp")
     try:
         fresh.touch(PRIVATE)
