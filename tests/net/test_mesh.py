@@ -23,6 +23,7 @@ from tests.net.nodes import (
 )
 
 from ordercast.errors import PeerError
+from ordercast.net import connection as connection_module
 from ordercast.net import keepalive as keepalive_module
 from ordercast.net.contact import Contact
 from ordercast.net.identity import Incarnation
@@ -186,6 +187,58 @@ async def test_acknowledged_frames_are_let_go(cluster: Cluster) -> None:
         assert one.contact.link.size > 1_000_000
         await until(lambda: one.contact.link.size == 0)
         assert len(two.ear.heard) == 1
+
+
+@live
+async def test_a_little_is_acknowledged_with_the_next_frame_or_when_a_ping_asks(
+    cluster: Cluster,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_module, "LAZY_SECONDS", 1e6)
+        patch.setattr(keepalive_module, "PING_SECONDS", 1e6)
+        async with two_ends() as (one, two):
+            one.say(b"a")
+            one.say(b"b")
+            await until(lambda: two.contact.connection.is_lazy)
+            assert one.contact.link.underway == 2
+            two.say(b"c")
+            await until(lambda: not one.contact.link.underway)
+            await until(lambda: one.contact.connection.is_lazy)
+            assert two.contact.link.underway == 1
+            await two.mesh.drain(seconds=30)
+            assert not two.contact.link.underway
+            one.say(b"d")
+            await until(lambda: two.contact.connection.is_lazy)
+            one.say(bytes(connection_module.FEW_BYTES))
+            await until(lambda: not one.contact.link.underway)
+
+
+@live
+async def test_what_is_sent_before_anybody_knows_the_receiver_arrives(cluster: Cluster) -> None:
+    one, two = End("n1"), End("n2")
+    one.to, two.to = two, one
+    try:
+        for end in (one, two):
+            await end.mesh.listen("127.0.0.1", 0)
+        one.say(b"early")
+        two.mesh.know("n1", one.place)
+        await until(lambda: two.ear.heard == [b"early"])
+    finally:
+        await one.mesh.close()
+        await two.mesh.close()
+
+
+@live
+async def test_of_two_dials_at_once_that_of_the_smaller_name_counts(cluster: Cluster) -> None:
+    """If each end took the later one, each would end the one that the other took."""
+    async with two_ends("n1") as (one, two):
+        for _ in range(5):
+            one.cut()
+            await until(lambda: not one.is_connected and not two.is_connected)
+            dials = [end.mesh.dialler.dial(end.to.place) for end in (one, two)]
+            met = await asyncio.gather(*dials)
+            assert met == [NodeId("n2"), NodeId("n1")]
+            await until(lambda: one.is_connected and two.is_connected)
 
 
 @live
