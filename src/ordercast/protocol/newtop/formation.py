@@ -8,10 +8,10 @@ Rules.
  1. An initiator invites the incarnations that it knows to be reachable. Each invited member sends
     its vote to all invited members; the initiator votes last. When all have voted yes, and only
     then, each member starts its stream with a `Start`.
- 2. Every wait has a limit: the initiator votes no after one suspicion limit, the other members
-    withdraw their yes after two. A no ends the formation for members that have not started. A
-    member that has started treats it like the failure of a member. An initiator that provides no
-    state is excluded in the end.
+ 2. Every wait has a limit: the initiator votes no if no vote has come for one suspicion limit, the
+    other members withdraw their yes after two. A no ends the formation for members that have not
+    started. A member that has started treats it like the failure of a member. An initiator that
+    provides no state is excluded in the end.
  3. A member votes on one formation at a time, and rejects other invitations meanwhile. If two
     initiators invite each other, the one with the smaller id prevails.
  4. An open group that nobody is in is founded by a formation of its own kind: each invited member
@@ -45,7 +45,7 @@ from ordercast.protocol.newtop.bond import StartedFounding
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.flow import retained_limit
 from ordercast.protocol.newtop.gathering import Gathering
-from ordercast.protocol.newtop.options import PERSONAL, NewtopOptions
+from ordercast.protocol.newtop.options import PERSONAL, NewtopOptions, stretched
 from ordercast.protocol.newtop.packets import (
     Copy,
     Here,
@@ -208,7 +208,7 @@ class NamedGroup:
         group, invited = self.plan.group, list(members)
         report = None if self.voter is None else self.voter.report
         step.send(others, Invite(group, formation, invited, self.terms, founds, founding, report))
-        self._set_timer(step, "vote", self.options.suspicion_limit)
+        self._expect_votes(step, voting)
 
     def _consider(self, step: Step, sender: NodeId, packet: Invite) -> None:
         """An invitation arrived."""
@@ -227,7 +227,7 @@ class NamedGroup:
             return
         self.attempt = voting = Voting(formation, sender, members, packet.founds, packet.founding)
         voting.yes = {voter: None for voter in votes if voter in members}
-        self._set_timer(step, "vote", 2 * self.options.suspicion_limit)
+        self._expect_votes(step, voting)
         if self.options.invitations == "ask":
             step.notify(Invitation(self.plan.group, formation, sender, members))
         else:
@@ -278,6 +278,11 @@ class NamedGroup:
         if not voting.missing:
             self._agree(step, voting)
 
+    def _expect_votes(self, step: Step, voting: Voting) -> None:
+        """The next vote is to come in time. In a large group all of them may take longer."""
+        limit = stretched(self.options.suspicion_limit, len(voting.members))
+        self._set_timer(step, "vote", limit if voting.initiator == self.me else 2 * limit)
+
     def _withdraw(self, step: Step) -> None:
         voting = self.attempt
         assert isinstance(voting, Voting)
@@ -302,6 +307,7 @@ class NamedGroup:
                 self._end_vote(step, voting, vote.why)
             return
         voting.yes[sender] = None
+        self._expect_votes(step, voting)
         if is_ours and voting.missing == 1:
             self._vote(step, voting, True)
         elif not voting.missing:
@@ -338,14 +344,8 @@ class NamedGroup:
         self._set_timer(step, "vote", None)
         self._set_timer(step, "state", STATE_LIMITS * self.options.suspicion_limit)
         early = [(sender, one) for sender, sent in voting.early.items() for one in sent]
-        self.attempt = Agreed(
-            voting.formation,
-            voting.initiator,
-            voting.members,
-            voting.founds,
-            early,
-            voting.founding,
-        )
+        who = voting.initiator, voting.members
+        self.attempt = Agreed(voting.formation, *who, voting.founds, early, voting.founding)
 
     def _end_vote(self, step: Step, voting: Voting, why: str) -> None:
         """The formation was rejected."""
