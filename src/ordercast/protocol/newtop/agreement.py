@@ -175,6 +175,7 @@ class Agreement:
         epoch.cast(step, Confirm(epoch.name, *epoch.head(), list(detection)))
         self.suspicions.done.append(detection)
         self.suspicions.forget(gone)
+        epoch.giving.forget(gone)
         for peer in gone:
             epoch.streams.forget(peer)
         epoch.placement.exclude(epoch, step, detection, via)

@@ -60,7 +60,7 @@ from ordercast.protocol.newtop.packets import (
 )
 from ordercast.protocol.newtop.phase import Phase
 from ordercast.protocol.newtop.stability import Streams
-from ordercast.protocol.newtop.state_parts import ReceivedParts, send_in_parts
+from ordercast.protocol.newtop.state_parts import ReceivedParts, SentStates
 from ordercast.protocol.newtop.views import PendingView, Views
 from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, event_number, label_of
 
@@ -126,6 +126,7 @@ class GroupEpoch:
         self.awaits_copy = False  # we asked the initiator for the state that it had left out
         self.copy: Copy | None = None  # its answer
         self.parts = ReceivedParts()  # of a state that is on its way
+        self.giving = SentStates(self.streams)  # large ones that are on their way from us
         self.moving_to: tuple[str, NodeId] | None = None  # the formation that we enter, and whose
         self.waiting_views: list[View] = []  # views without members that have gone ahead to it
 
@@ -191,7 +192,7 @@ class GroupEpoch:
         message = State(self.name, *self.head(), state, history, failure=failure, voter=report)
         left_out = tuple(one for one in self.live if one in along)
         self.cast(step, message, ())
-        send_in_parts(step, tuple(one for one in self.live if one not in along), message)
+        self.giving.send(step, tuple(one for one in self.live if one not in along), message)
         if left_out:
             step.send(left_out, msgspec.structs.replace(message, state=None, is_left_out=True))
         self._queue_state(self.me, message)
@@ -271,6 +272,7 @@ class GroupEpoch:
 
     def leave(self, step: Step) -> None:
         self.is_full = True  # we deliver nothing more, and must not report it as delivered
+        self.giving.hurry(step)
         self.cast(step, Leave(self.name, *self.head()))
 
     def move(self, step: Step, to: str) -> None:
@@ -288,6 +290,8 @@ class GroupEpoch:
         """To all live members, unless the rest of them gets another copy."""
         self.streams.append_own(message)
         to = self.views.live if to is None else to
+        if self.giving.behind:
+            to = tuple(one for one in to if one not in self.giving.behind)
         if to:
             step.send(to, message)
         self.cast_at, self.is_solicited = self.patience.passed, False
@@ -361,8 +365,7 @@ class GroupEpoch:
                 self._receive_state(sender, message)
 
     def _note_start(self, sender: NodeId, message: Start) -> None:
-        """The formation makes progress: the others may need as long again. In a large one each has
-        to be connected with all others first, and is silent until then."""
+        """The others may need as long again: in a large group all must be connected first."""
         self.starts[sender] = message.counter
         for peer in self.live:
             if peer not in self.starts:

@@ -54,22 +54,18 @@ from ordercast.protocol.newtop.packets import (
     Need,
     Numbered,
     OfFormations,
+    PartTaken,
     Please,
     StatePart,
     Vote,
-    application_bytes,
 )
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.refusals import refuse_invitation
-from ordercast.protocol.newtop.state_parts import send_in_parts
 from ordercast.protocol.primary.voter import Voter
 from ordercast.types import Invitation, NodeId
 
 STATE_LIMITS = 30
 """So many suspicion limits an epoch may be without its state, before its initiator is excluded."""
-MOST_EARLY = 256
-"""Packets of one sender in a formation that we have not started in, before we reject it. Their
-bytes are limited like those of a stream that is retained."""
 
 
 class NamedGroup:
@@ -252,12 +248,8 @@ class NamedGroup:
         return tuple(one for one in members if one != self.me)
 
     def _is_known(self, formation: str) -> bool:
-        attempt = self.attempt
-        return (
-            (isinstance(attempt, Voting) and attempt.formation == formation)
-            or (self.current is not None and self.current.formation == formation)
-            or (isinstance(attempt, Entering) and attempt.epoch.formation == formation)
-        )
+        voted = isinstance(self.attempt, Voting) and self.attempt.formation == formation
+        return voted or bool(self._epochs_of(formation))
 
     def _answer(self, step: Step, formation: str, yes: bool, why: str) -> None:
         """The application votes."""
@@ -315,11 +307,10 @@ class NamedGroup:
 
     def _note_vote(self, step: Step, sender: NodeId, vote: Vote) -> None:
         """A vote on a formation that we are in, or that we have not been invited to yet."""
-        for epoch in (self.current, self.entering):
-            if epoch is not None and epoch.formation == vote.formation:
-                if not vote.yes:
-                    epoch.exclude_soon(sender, "refused")
-                return
+        for epoch in self._epochs_of(vote.formation):
+            if not vote.yes:
+                epoch.exclude_soon(sender, "refused")
+            return
         self._others.add_vote(sender, vote)
 
     def _note_early(self, step: Step, sender: NodeId, message: Message) -> None:
@@ -330,10 +321,7 @@ class NamedGroup:
             return
         if sender not in voting.members:
             raise PeerError(f"{sender} is not invited to {message.formation}")
-        early = voting.early.setdefault(sender, [])
-        early.append(message)
-        size = sum(map(application_bytes, early))
-        if len(early) > MOST_EARLY or size > retained_limit(self.options).size:
+        if not voting.add_early(sender, message, retained_limit(self.options).size):
             self._vote(step, voting, False, f"{sender} sent too many packets before we started")
 
     def _agree(self, step: Step, voting: Voting) -> None:
@@ -408,7 +396,17 @@ class NamedGroup:
             return
         if sender in self._may_need:
             del self._may_need[sender]
-            send_in_parts(step, (sender,), provided)
+            for epoch in self._epochs_of(packet.formation):
+                epoch.giving.send(step, (sender,), provided)
+
+    def _give_on(self, step: Step, sender: NodeId, packet: PartTaken) -> None:
+        for epoch in self._epochs_of(packet.formation):
+            epoch.giving.take(step, sender, packet)
+
+    def _epochs_of(self, formation: str) -> list[GroupEpoch]:
+        """The one that we are in or enter, if it is of this formation."""
+        epochs = (self.current, self.entering)
+        return [one for one in epochs if one is not None and one.formation == formation]
 
     def _take_state(self, step: Step, sender: NodeId, packet: Copy | StatePart) -> None:
         epoch = self.entering
@@ -416,8 +414,9 @@ class NamedGroup:
         if (sender, packet.formation) != (epoch.initiator, epoch.formation):
             return
         if isinstance(packet, StatePart):
-            epoch.parts.add(sender, packet.part)
+            count = epoch.parts.add(sender, packet.part)
             epoch.hear(sender)  # the initiator is there, though what it sends is slow
+            step.send(sender, PartTaken(packet.group, packet.formation, count))
         elif epoch.awaits_copy:
             epoch.copy = epoch.copy or epoch.parts.complete(sender, packet)
 
@@ -452,6 +451,7 @@ _ALWAYS: dict[Hashable, Cell] = {
     Please: NamedGroup._receive_please,
     Invite: NamedGroup._consider,
     Need: NamedGroup._answer_need,
+    PartTaken: NamedGroup._give_on,
     inputs.Acquainted: NamedGroup._acquaint,
     inputs.Forgotten: NamedGroup._forget,
     "founded": NamedGroup._note_founded,
