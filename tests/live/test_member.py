@@ -24,11 +24,11 @@ def test_an_application_joins_again_when_its_incarnation_is_abandoned(tmp_path: 
     async def scene() -> None:
         async with open_node(name="n1", data=str(data), trace=str(trace)) as node:
             member = LiveMember(settings, node)
-            member._start(BOUND_SECONDS, frozenset())
+            member.start(BOUND_SECONDS, frozenset())
             await until(lambda: has_delivered(0))
-            node._abandon([6])
+            node.mesh.handshake.reported(6, "n2")  # as somebody says who greets us
             await until(lambda: has_delivered(7))
-            tasks = list(member._tasks)  # a member never closes its node: it would die of that
+            tasks = list(member.tasks)  # a member never closes its node: it would die of that
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -93,7 +93,7 @@ def test_a_told_contact_that_never_answers_is_forgotten() -> None:
         scene.contacts.failed(contact)
     assert not scene.links.wants(contact)
     assert "n2" not in scene.contacts
-    assert scene.contacts.use("n2") is None
+    assert scene.contacts.use("n2", by_link=False) is None
     assert scene.contacts.is_one_missing(), "so seeds are asked again"
     scene.wait(limits.USED + 60 * SECOND)
     assert not scene.contacts.is_one_missing()
@@ -164,6 +164,45 @@ def test_a_told_contact_that_something_waits_for_is_not_forgotten() -> None:
         scene.contacts.failed(contact)
     scene.wait(2 * limits.FORGOTTEN)
     assert scene.contacts["n2"] is contact
+
+
+def test_what_is_sent_by_link_waits_for_a_node_that_nobody_has_placed() -> None:
+    """A machine knows members from others: one that it knows before we do must get everything."""
+    scene = Scene()
+    assert scene.contacts.use("n2", by_link=False) is None
+    contact = scene.contacts.use("n2")
+    assert contact is not None
+    link = contact.link_to(NodeId("n2"))
+    assert link is not None
+    link.add(b"for n2")
+    assert scene.contacts.is_one_missing()
+    scene.links.tend()
+    assert not scene.dialled
+    assert contact.meet(NodeId("n2"), b"birth") is link
+    scene.contacts.told({"n2": "10.0.0.2:7"}, by="n1")
+    assert scene.contacts.use("me") is None
+    assert scene.contacts.use("no name") is None
+
+
+def test_a_node_that_nobody_has_placed_is_dialled_when_somebody_does() -> None:
+    scene = Scene()
+    contact = scene.contacts.use("n2")
+    assert contact is not None
+    assert contact.link_to(NodeId("n2")) is not None
+    scene.contacts.told({"n2": "10.0.0.2:7"}, by="n1")
+    scene.links.tend()
+    assert scene.dialled == ["n2"]
+
+
+def test_nodes_that_exist_in_words_only_are_bounded_and_forgotten() -> None:
+    scene = Scene()
+    for number in range(2 * limits.MOST_TOLD):
+        contact = scene.contacts.use(f"ghost{number}")
+        if contact is not None:
+            assert contact.link_to(NodeId(contact.name)) is not None
+    assert len(scene.contacts) == limits.MOST_TOLD
+    scene.wait(2 * limits.FORGOTTEN)
+    assert not scene.contacts
 
 
 def test_the_longest_unused_gives_way_when_there_are_too_many() -> None:

@@ -17,7 +17,7 @@ import asyncio, os, signal, sys
 import ordercast
 from ordercast.net import identity
 
-write = identity._write
+write = identity.write_durably
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -27,7 +27,7 @@ def write_and_be_killed(path, text):
         identity.{moment} = killed
     write(path, text)
 
-identity._write = write_and_be_killed
+identity.write_durably = write_and_be_killed
 
 async def main():
     async with ordercast.open(name="n2", data=sys.argv[1], peers={{"n1": sys.argv[2]}}):

@@ -94,7 +94,7 @@ def test_the_frame_reader_never_holds_more_than_it_may(pieces: list[bytes]) -> N
     except PeerError as error:
         assert "bytes; 16384 are allowed" in str(error)
     else:
-        assert len(reader._rest) == taken - given_out <= LARGEST_GREETING + 5
+        assert reader.held == taken - given_out <= LARGEST_GREETING + 5
 
 
 @given(BYTES)

@@ -10,8 +10,10 @@ import pytest
 
 from ordercast.errors import UsageError
 from ordercast.kernel.identity import COUNTED, LAST
-from ordercast.net.identity import Identity, number_from_zero
+from ordercast.net.identity import Identity, new_birth, number_from_zero
 from ordercast.types import NodeId
+from ordercast.units import MILLISECOND
+from ordercast.wire.greeting import SAME_AGE, is_earlier
 
 
 def incarnations(folder: Path, count: int) -> list[NodeId]:
@@ -44,6 +46,34 @@ def test_every_start_has_another_birth(tmp_path: Path) -> None:
     births = {identity.begin(number, reborn=False).birth for number in range(5)}
     assert len(births) == 5
     assert {len(birth) for birth in births} == {8}
+    identity.release()
+
+
+@pytest.mark.parametrize("skew", [-4000, -500, 0, 500, 4000])
+def test_all_nodes_judge_alike_which_of_two_was_opened_first(skew: int) -> None:
+    """Each measures the ages itself, while a greeting may take 300 ms. The clocks of the two differ
+    by some seconds."""
+    for apart in range(0, 10_000, 50):  # milliseconds
+        births = [new_birth(1_800_000_000_000 * MILLISECOND)]
+        births.append(new_birth((1_800_000_000_000 + apart + skew) * MILLISECOND))
+        seen = {
+            is_earlier(20_000 + late, births[0], 20_000 - apart + later, births[1])
+            for late in (0, 300)
+            for later in (0, 300)
+        }
+        assert len(seen) == 1, apart
+        if apart > SAME_AGE + 300 or (apart > 10 and not skew):
+            assert seen == {True}, "it is the one that was first"
+
+
+def test_an_incarnation_that_follows_another_in_one_process_is_as_old(tmp_path: Path) -> None:
+    identity = Identity(tmp_path, "n1", "ordercast")
+    first = identity.begin(3, reborn=False)._replace(birth=new_birth(10**18), opened_at=77)
+    second = identity.begin(4, reborn=True).reopened_from(first)
+    assert (second.node.incarnation, second.opened_at) == (4, 77)
+    assert second.birth != first.birth
+    between = new_birth(10**18 + 1000 * MILLISECOND)
+    assert is_earlier(9, second.birth, 8, between)
     identity.release()
 
 

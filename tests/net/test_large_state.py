@@ -30,7 +30,7 @@ LEVELS = {
 def slow_line() -> Iterator[None]:
     """Whoever has read a large piece reads on at somebody's next ping, so that a state takes some
     thirty of them. A connection is idle after five, dead after fifty, and none is kept idle."""
-    reads, pings, waiting = Connection.data_received, Keepalive._ping, []
+    reads, pings, waiting = Connection.data_received, Keepalive.ping, []
 
     def read(self: Connection, data: bytes) -> None:
         reads(self, data)
@@ -46,7 +46,7 @@ def slow_line() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "data_received", read)
-        patch.setattr(Keepalive, "_ping", ping)
+        patch.setattr(Keepalive, "ping", ping)
         patch.setattr(keepalive, "PING_SECONDS", 0.02)
         patch.setattr(keepalive, "SILENCE", 1000 * MILLISECOND)
         patch.setattr(contact, "LIVE", 1000 * MILLISECOND)

@@ -246,7 +246,7 @@ def count_looks(node: Node) -> list[None]:
     """Grows whenever the node looks for idle connections."""
     looks: list[None] = []
     tend = node.mesh.links.tend
-    node.mesh.keepalive._tend = lambda: (looks.append(None), tend())[1]
+    node.mesh.links.tend = lambda: (looks.append(None), tend())[1]
     return looks
 
 

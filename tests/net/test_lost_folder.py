@@ -29,13 +29,12 @@ from tests.net.ordered import Readers, judged, traced
 from tests.net.test_open import OPEN, enter, found, in_every_family, say
 
 from ordercast import Causal, Group, Node, View
-from ordercast.errors import Abandoned, UsageError
+from ordercast.errors import Abandoned, TraceError
 from ordercast.kernel.family import Level
 from ordercast.kernel.inputs import Backpressure
 from ordercast.net import asking, authority
 from ordercast.net.committer import Committer
 from ordercast.net.directory import Mismatch
-from ordercast.net.identity import Incarnation
 from ordercast.net.node import NodeState
 from ordercast.types import NodeId
 
@@ -56,10 +55,6 @@ async def come_back(cluster: Cluster, name: str, /, *peers: Node, **settings: ob
     node = await cluster.open(name, peers=places, **settings)
     introduce(node, *peers)
     return node
-
-
-def unable(self: Node, us: Incarnation) -> None:
-    raise UsageError("the process is killed")
 
 
 async def abandon_slowly(node: Node) -> list[Callable[[], None]]:
@@ -164,16 +159,11 @@ async def test_a_number_that_was_taken_and_lost_before_anybody_met_it_is_not_tak
 ) -> None:
     n1, _former = await cluster.open_met_by("n2", incarnation=41)
     numbers = [41]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Node, "_assemble", unable)
-        for attempt in range(4):  # each opens, and is gone before it dials anybody
-            with pytest.raises(UsageError, match="the process is killed"):
-                await cluster.open(
-                    "n2", data=str(cluster.folder / f"{attempt}"), peers={"n1": place_of(n1)}
-                )
-            numbers.append(
-                int((cluster.folder / f"{attempt}" / "incarnation").read_text().split()[0])
-            )
+    for attempt in range(4):  # each takes its number, and is gone before it dials anybody
+        data, peers = cluster.folder / f"{attempt}", {"n1": place_of(n1)}
+        with pytest.raises(TraceError, match="cannot be written"):
+            await cluster.open("n2", data=str(data), peers=peers, trace=str(cluster.folder))
+        numbers.append(int((data / "incarnation").read_text().split()[0]))
     assert all(after - before >= 8 for before, after in pairwise(numbers))
     contact = n1.mesh.contacts["n2"]
     assert contact.node == NodeId("n2", 41), "and the one that is there is undisturbed"

@@ -43,6 +43,7 @@ class Ear:
         self.is_late = False  # it answers when something else is done
         self.refuses: bytes | None = None  # what costs a peer its connection
         self.answers: list[int] = []
+        self.meetings = 0  # connections that became ready
 
     def receive(self, sender: NodeId, bodies: Iterable[memoryview]) -> None:
         for body in bodies:
@@ -62,7 +63,8 @@ class Ear:
     def answered(self, sender: NodeId, key: int) -> None:
         self.answers.append(key)
 
-    def met(self, contact: Contact) -> None: ...
+    def met(self, contact: Contact) -> None:
+        self.meetings += 1
 
 
 class End:
@@ -94,20 +96,26 @@ class End:
 
 
 @asynccontextmanager
-async def two_ends(whoever_dials: str = "both") -> AsyncIterator[tuple[End, End]]:
+async def unmet_ends() -> AsyncIterator[tuple[End, End]]:
     one, two = End("n1"), End("n2")
     one.to, two.to = two, one
     try:
         for end in (one, two):
             await end.mesh.listen("127.0.0.1", 0)
+        yield one, two
+    finally:
+        await one.mesh.close()
+        await two.mesh.close()
+
+
+@asynccontextmanager
+async def two_ends(whoever_dials: str = "both") -> AsyncIterator[tuple[End, End]]:
+    async with unmet_ends() as (one, two):
         for end in (one, two):
             if whoever_dials in (end.mesh.me.name, "both"):
                 end.mesh.know(end.to.mesh.me.name, end.to.place)
         await until(lambda: one.is_connected and two.is_connected)
         yield one, two
-    finally:
-        await one.mesh.close()
-        await two.mesh.close()
 
 
 @live
@@ -186,6 +194,26 @@ async def test_acknowledged_frames_are_let_go(cluster: Cluster) -> None:
         assert one.contact.link.size > 1_000_000
         await until(lambda: one.contact.link.size == 0)
         assert len(two.ear.heard) == 1
+
+
+@live
+async def test_what_is_sent_before_anybody_knows_the_receiver_arrives(cluster: Cluster) -> None:
+    async with unmet_ends() as (one, two):
+        one.say(b"early")
+        two.mesh.know("n1", one.place)
+        await until(lambda: two.ear.heard == [b"early"])
+
+
+@live
+async def test_of_two_dials_at_once_that_of_the_smaller_name_counts(cluster: Cluster) -> None:
+    """If each end took the later one, each would end the one that the other took."""
+    async with unmet_ends() as (one, two):
+        dials = [end.mesh.dialler.dial(end.to.place) for end in (one, two)]
+        assert await asyncio.gather(*dials) == [NodeId("n2"), NodeId("n1")]
+        await until(lambda: one.is_connected and two.is_connected)
+        assert one.contact.connection.dialled
+        assert not two.contact.connection.dialled
+        assert (one.ear.meetings, two.ear.meetings) == (1, 1)
 
 
 @live

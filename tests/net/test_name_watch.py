@@ -121,20 +121,22 @@ def test_a_node_gives_up_incarnations_less_and_less_often(monkeypatch: pytest.Mo
         abandoned: list[float] = []
         watch = NameWatch(lambda reported: abandoned.append(clock.now), never, lambda _: False)
         waits: list[float] = []
+        due: list[Callable[[], None]] = []
 
         def call_later(wait: float, act: Callable[[], None]) -> asyncio.Handle:
             waits.append(wait)
+            due.append(act)
             clock.now += wait
             return asyncio.get_running_loop().call_soon(lambda: None)
 
         monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
         for number in range(12):
             watch.superseded(number)
-            watch._over()
+            due.pop()()
         assert waits == [0, 2, 4, 8, 16, 32, 64, 128, 256, 512, 512, 512]
         clock.now += name_watch.CALM_SECONDS + 1
         watch.superseded(99)
-        watch._over()
+        due.pop()()
         watch.superseded(99)
         assert waits[-2:] == [0, 2]
 

@@ -41,7 +41,7 @@ def elsewhere(*seeds: str, **settings: str) -> list[str]:
 def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "n1")
     here = ("127.0.0.1:7101", "[::1]:7101", "192.0.2.1:7101")
-    monkeypatch.setattr(own_place, "_is_here", lambda address: address in here)
+    monkeypatch.setattr(own_place, "is_here", lambda address: address in here)
 
 
 def test_a_seed_is_ourselves_however_it_is_written() -> None:
@@ -86,6 +86,6 @@ def test_an_advertised_address_is_ours() -> None:
 
 def test_whether_a_machine_has_an_address_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert own_place._is_here("127.0.0.1:7101")
-    assert not own_place._is_here("192.0.2.1:7101")
-    assert not own_place._is_here("n1.example:7101")
+    assert own_place.is_here("127.0.0.1:7101")
+    assert not own_place.is_here("192.0.2.1:7101")
+    assert not own_place.is_here("n1.example:7101")

@@ -78,7 +78,7 @@ def test_a_node_that_does_not_hear_the_first_refuses_the_second(
         n1 = await cluster.open("n1", peers={"n2": place_of(n2)})
         await until(lambda: connected(n1, n2))
         before = n2.mesh.contacts["n1"].connection
-        await until(lambda: "n1" in n3.mesh.vouching._by.get("n2", {}))
+        await until(lambda: "n1" in n3.mesh.vouching.told_by("n2"))
         async with soon():
             rival = await second(cluster, n3, is_same=is_same)
             group = rival.join(GROUP, QUICK, ["n1", "n3"])
@@ -233,7 +233,7 @@ async def test_a_node_cannot_vouch_for_more_names_than_are_remembered(cluster: C
         liar.say(FrameKind.NAMES, greeting.encode(Names(names)))
     liar.say(FrameKind.NAMES, greeting.encode(Names({"": Vouch(1, b"x", 0)})))
     assert "not a names" in await liar.refusal()
-    assert len(n1.mesh.vouching._by["n2"]) == 1024
+    assert len(n1.mesh.vouching.told_by("n2")) == 1024
 
 
 @live

@@ -369,7 +369,7 @@ def test_keys_that_never_reached_the_peer_do_not_push_out_the_one_in_use() -> No
     for _ in range(10):
         pair.receiver.new_key(pair.back.node)
         assert pair.arrives(pair.wrap())
-    assert len(pair.receiver._incoming) == 3
+    assert len(pair.receiver.incoming) == 3
 
 
 def test_remembered_keys_are_bounded_and_a_new_incarnation_ends_the_old_ones() -> None:
@@ -383,7 +383,7 @@ def test_remembered_keys_are_bounded_and_a_new_incarnation_ends_the_old_ones() -
         contact = Contact(f"x{number}", None)
         contact.key = (b"12345678", bytes(32))
         assert (pair.sender.wrap(contact, b"") is None) == (number >= 9)
-    assert len(pair.receiver._incoming) == 20
+    assert len(pair.receiver.incoming) == 20
 
 
 def test_rotation_is_due_by_time_by_count_and_for_a_new_incarnation() -> None:

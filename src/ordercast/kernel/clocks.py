@@ -40,10 +40,11 @@ class LogicalClock:
 class PatientClock:
     """Time as it passes for a member that runs: in steps no longer than its timer was set to."""
 
-    __slots__ = ("_read_at", "time")
+    __slots__ = ("_read_at", "passed", "time")
 
     def __init__(self) -> None:
         self.time = 0  # nanoseconds; it never falls
+        self.passed = 0  # the same with all stalls: what others have seen pass
         self._read_at: int | None = None  # on the member's own clock, which may jump
 
     def advance(self, now: int, asleep: int, stalled: int) -> None:
@@ -51,4 +52,5 @@ class PatientClock:
         then the process was stalled."""
         gone = 0 if self._read_at is None else max(0, now - self._read_at)
         self.time += stalled if gone > 2 * asleep else gone
+        self.passed += gone
         self._read_at = now

@@ -154,7 +154,7 @@ class LiveMember:
         self._turns = {name: asyncio.Lock() for name in self._levels}  # to join and to leave
         self._until = 0.0  # when the load ends, on the loop's clock
         self._earliest = 0.0  # when our part of it begins
-        self._tasks: set[asyncio.Task[None]] = set()  # that are not done
+        self.tasks: set[asyncio.Task[None]] = set()  # that are not done
 
     async def obey(self, commands: asyncio.StreamReader) -> None:
         """Until the input ends or says stop. Ends the process, and so never returns."""
@@ -171,7 +171,7 @@ class LiveMember:
             if command.do == "meet":
                 self._begin(self._meet(list(command.places)))
             elif command.do == "start":
-                self._start(command.seconds, frozenset(command.absent))
+                self.start(command.seconds, frozenset(command.absent))
             elif command.do == "reform":
                 self._begin(self._reform(command.group))
             elif command.do == "join":
@@ -194,7 +194,7 @@ class LiveMember:
             await asyncio.sleep(MEETING_SECONDS)
         print(MET, flush=True)
 
-    def _start(self, seconds: float, absent: frozenset[str]) -> None:
+    def start(self, seconds: float, absent: frozenset[str]) -> None:
         load, me = self._load, self._node.me.name
         self._until = asyncio.get_running_loop().time() + seconds
         self._earliest = self._until - load.begins.get(me, seconds)
@@ -265,8 +265,8 @@ class LiveMember:
 
     def _begin(self, work: Coroutine[Any, Any, None], earliest: float = 0.0) -> asyncio.Task[None]:
         task = asyncio.create_task(_or_die(work, earliest))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
         return task
 
     def _stop(self) -> None:

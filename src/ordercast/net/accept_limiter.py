@@ -16,7 +16,7 @@ SOURCES = 4096
 
 class AcceptLimiter:
     def __init__(
-        self, half_open: int = 128, half_open_a_source: int = 32, a_second: int = 64
+        self, half_open: int = 128, half_open_a_source: int = 64, a_second: int = 64
     ) -> None:
         self.half_open = half_open
         self.half_open_a_source = half_open_a_source

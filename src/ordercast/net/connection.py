@@ -41,6 +41,11 @@ OTHERS = (
 )
 ACKNOWLEDGE_SECONDS = 0.02
 ACKNOWLEDGE_BYTES = 256 << 10
+FEW_BYTES = 1 << 10
+"""So little, heartbeats for instance, is acknowledged together with the next small frame that goes
+the other way, or when a ping asks for it, and at the latest after so many seconds."""
+LAZY_SECONDS = 1.0
+SMALL_FRAME = 4 << 10
 WRITE_BUFFER = 1 << 20
 
 
@@ -89,7 +94,7 @@ class Connection(asyncio.Protocol):
         self.contact: Contact | None = None  # set when the peer has greeted
         self.ready = False
         self.is_made = False
-        self.heard_at = monotonic_ns()
+        self.heard_at = self.wrote_at = monotonic_ns()
         self.is_busy = False  # packets came by it since `Links.tend` looked last
         self.is_new = True  # it has not looked yet
         self.offered_at = 0  # when we last said that we do not need it
@@ -103,6 +108,7 @@ class Connection(asyncio.Protocol):
         self._replies: list[bytes] = []  # to what is being read, written together
         self._unacknowledged = 0  # bytes of data frames since our last acknowledgement
         self._acknowledged = 0  # frames in that acknowledgement
+        self.is_lazy = False  # our next one waits for a frame with which it goes
         self._ack_timer: asyncio.TimerHandle | None = None
         self._greeting_timer: asyncio.TimerHandle | None = None
 
@@ -197,8 +203,8 @@ class Connection(asyncio.Protocol):
             self._fail_greeting(refuse.reason)
             self._handshake.refused(self, refuse)
             self.abort()
-        elif kind == FrameKind.PING:
-            pass  # its arrival counts (`heard_at`), and it carries nothing
+        elif kind == FrameKind.PING:  # its arrival counts (`heard_at`), and it carries nothing
+            self.acknowledge()
         elif kind == FrameKind.BYE and self.ready:
             assert self.contact is not None
             if len(body):
@@ -245,7 +251,17 @@ class Connection(asyncio.Protocol):
         if self._unacknowledged >= ACKNOWLEDGE_BYTES:
             self.acknowledge()
         elif self._ack_timer is None:
-            self._ack_timer = self._loop.call_later(ACKNOWLEDGE_SECONDS, self.acknowledge)
+            self._ack_timer = self._loop.call_later(ACKNOWLEDGE_SECONDS, self._acknowledge_soon)
+        elif self.is_lazy and self._unacknowledged > FEW_BYTES:
+            self.acknowledge()
+
+    def _acknowledge_soon(self) -> None:
+        """A little can wait for company."""
+        self.is_lazy = self._unacknowledged <= FEW_BYTES
+        if self.is_lazy:
+            self._ack_timer = self._loop.call_later(LAZY_SECONDS, self.acknowledge)
+        else:
+            self.acknowledge()
 
     def _counted(self, link: Link, packets: list[memoryview]) -> Iterator[memoryview]:
         """Each counts when it is taken: after one that is refused the peer sends the rest again."""
@@ -258,16 +274,23 @@ class Connection(asyncio.Protocol):
 
     def acknowledge(self) -> None:
         """Reports how many data frames came, so that the peer holds them no longer."""
+        report = self._acknowledgement()
+        if report:
+            self.put(report)
+
+    def _acknowledgement(self) -> bytes:
+        """The frame that reports it; empty if there is nothing new."""
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
-        contact = self.contact
+        self.is_lazy, contact = False, self.contact
         if not self.ready or contact is None or contact.link is None:
-            return
+            return b""
         self._unacknowledged = 0
-        if contact.link.received != self._acknowledged:
-            self._acknowledged = contact.link.received
-            self.write(FrameKind.ACK, self._acknowledged.to_bytes(8))
+        if contact.link.received == self._acknowledged:
+            return b""
+        self._acknowledged = contact.link.received
+        return frame(FrameKind.ACK, self._acknowledged.to_bytes(8))
 
     @property
     def is_sending(self) -> bool:
@@ -293,7 +316,10 @@ class Connection(asyncio.Protocol):
     def put(self, framed: bytes) -> None:
         """Writes whole frames; nothing on a connection that is ending, which loses them anyway."""
         if not self.transport.is_closing():
+            if self.is_lazy and len(framed) <= SMALL_FRAME:
+                framed = self._acknowledgement() + framed
             self.transport.write(framed)
+            self.wrote_at = monotonic_ns()
 
     def become_ready(self) -> None:
         """Both ends know who is there. From now on large frames are read."""
@@ -339,6 +365,12 @@ class Connection(asyncio.Protocol):
         self.offer()
         self.end()
         self._lost("the connection was not needed")
+
+    def give_way(self, to: NodeId) -> None:
+        """The node that we dialled has dialled us too: its connection counts."""
+        if not self.greeted.done():
+            self.greeted.set_result(to)
+        self.abort()
 
     def _lost(self, why: str) -> None:
         if self.contact is not None:

@@ -231,6 +231,10 @@ class Contact:
         self.heard, self.is_called, self.is_parted = None, False, False
         self.phase, self._current = ConnectionPhase.GREETING, connection
 
+    def is_greeted_by(self, node: NodeId) -> bool:
+        """Whether this incarnation has dialled us, and has not said yet how much it has."""
+        return self.phase is ConnectionPhase.GREETING and self.node == node
+
     def connect(self, connection: Connection, received: int) -> list[bytes] | None:
         """The other end has so many frames: what it is sent again. None: a newer one has greeted
         us, which knows better how much we have."""

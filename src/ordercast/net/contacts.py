@@ -6,7 +6,9 @@ Rules.
  2. A contact is in use for a while after a machine has sent to it. One in use is not forgotten.
  3. Told ones: a few a teller and a few hundred in all, of which the oldest give way. They are
     forgotten after three failed dials in a row, if nothing waits for them, and after ten minutes
-    without use. A node of which we have only datagrams is told too, by itself.
+    without use. A node of which we have only datagrams is told too, by itself; and so is one to
+    which a machine sends by link though nobody has said where it is: what is sent waits until it
+    dials us.
  4. Greeted ones are forgotten ten minutes after their last connection, but not while their link has
     counted frames: the other end would find them missing. Beyond some thousand the longest unused
     gives way, so no node is refused because others came before it.
@@ -274,16 +276,33 @@ class Contacts(dict[str, Contact]):
     # --- their use -----------------------------------------------------------------------------
 
     def use(self, name: str, by_link: bool = True) -> Contact | None:
-        """A machine sends to it, by a connection or by datagram. None: we do not know it."""
+        """A machine sends to it, by a connection or by datagram. None: we do not know it.
+
+        What goes by a connection waits also for one that we do not know: it may dial us.
+        """
         contact = self.get(name)
-        if contact is None:
+        if contact is None or (contact.place is None and contact.connection is None):
             self._missing_at = self._clock()
+        if contact is None and by_link:
+            contact = self._await(name)
+        if contact is None:
             return None
         contact.is_used = True
         if by_link:
             contact.is_linked = True
             if contact.connection is None and contact.dialler is None:
                 self._dial(contact)
+        return contact
+
+    def _await(self, name: str) -> Contact | None:
+        """A machine knows it from others, who did not say where it is. None: there are too many."""
+        if not self._is_another(name):
+            return None
+        if self._told_by.total() >= MOST_TOLD:
+            self.incidents.count("contacts_over_limit")
+            return None
+        contact = self[name] = Contact(name, None, "told", name, self._clock())
+        self._told_by[name] += 1
         return contact
 
     def call(self, contact: Contact) -> None:
@@ -336,7 +355,10 @@ class Contacts(dict[str, Contact]):
         self._forgets_at = now + FORGETTING
         long_ago = now - FORGOTTEN
         for contact in [contact for contact in self.values() if contact.seen_at < long_ago]:
-            if contact.source != "configured" and not self.in_use(contact) and contact.is_untouched:
+            is_nobody = contact.source == "told" and contact.place is None
+            if contact.source == "configured" or self.in_use(contact):
+                continue
+            if contact.is_untouched or is_nobody:
                 self.forget(contact)
 
     def failed(self, contact: Contact) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ordercast.errors import PeerError
 from ordercast.net.connection import Connection
-from ordercast.net.contact import Contact
+from ordercast.net.contact import ConnectionPhase, Contact
 from ordercast.net.contacts import Contacts
 from ordercast.net.links import Links
 from ordercast.net.seeds import (
@@ -117,10 +117,12 @@ class Dialler:
             elif self._me.name > contact.name:
                 wait += 4 * FIRST_BACKOFF_SECONDS
             if is_urgent:
-                wait, is_urgent = 0.0, False
+                # Members of a group that forms need each other in the same moment.
+                wait = 0.0 if contact.node is not None or self._me.name < contact.name else wait
+                is_urgent = False
             await asyncio.sleep(wait * self._chance.uniform(0.5, 1.5))
-            if contact.connection is not None or not self._links.wants(contact):
-                continue  # it was met meanwhile
+            if contact.phase is not ConnectionPhase.AWAY or not self._links.wants(contact):
+                continue  # it was met meanwhile, or has greeted us
             if self._contacts.is_cut(contact.name):
                 continue
             if self._links.only_calls(contact):

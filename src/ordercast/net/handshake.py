@@ -5,6 +5,10 @@ refused, and so is one whose link is broken. Both ends say how many frames they 
 rest again. They also say which incarnations they know: a node that hears of a newer one of its own
 name has to give up its own. A node that dialled itself, by a seed, notices and hangs up.
 
+Two nodes may dial each other at once. If each end took the later of two connections, each would end
+the one that the other took. So a node gives up its own if the other, of a smaller name, has
+greeted it meanwhile.
+
 Two nodes of one name. The second is refused by all that hear the first, or to whom a connected node
 vouches for it (`vouching.py`). It hears where the first is, and turns to it: what others say may be
 wrong, but the first itself can tell.
@@ -140,6 +144,9 @@ class Handshake:
             connection.refuse_greeting(*verdict[:4])
             return
         assert contact is not None
+        if connection.dialled and self.us.node.name > node.name and contact.is_greeted_by(node):
+            connection.give_way(node)
+            return
         self._meet(contact, connection, hello)
 
     def _proof_missing(self, connection: Connection, hello: Hello) -> str | None:

@@ -2,10 +2,10 @@
 
 Every start has a higher number than the last one of its folder, and makes it durable before the
 node sends anything, so two incarnations of a name are never mistaken for one. The first number of
-an empty folder comes from elsewhere (`asking.py`). Each start also has a birth, some random bytes,
-which tells it from a rival with the same number: a copied folder, or one that was lost. A lock on
-the folder keeps a second process from running as the same node, and the file `owner` another node
-or cluster from taking over what is promised there.
+an empty folder comes from elsewhere (`asking.py`). Each start also has a birth, its time and some
+random bytes, which tells it from a rival with the same number: a copied folder, or one that was
+lost. A lock on the folder keeps a second process from running as the same node, and the file
+`owner` another node or cluster from taking over what is promised there.
 
 A copy of a folder must not count like the original: two nodes would have one number. The file
 `original` says which lock file lies beside it. A copied lock is another file, so the copy leaves
@@ -37,6 +37,9 @@ from ordercast.wire.greeting import BIRTH_BYTES, Bearer
 log = logging.getLogger("ordercast.net")
 
 REBORN, DRAWN = "reborn", "drawn"
+BIRTH_TIME_BYTES = 5
+BIRTH_TICK = 10_000_000
+"""Nanoseconds: the unit of the time in a birth. Five bytes last for three hundred years."""
 COPIES = 64
 """A copied folder goes on at one of so many numbers: two copies rarely take the same."""
 
@@ -48,9 +51,23 @@ class Incarnation(NamedTuple):
     birth: bytes = b""
     opened_at: int = 0  # nanoseconds, of the monotonic clock
 
+    def reopened_from(self, last: Incarnation) -> Incarnation:
+        """The same in a process that had another incarnation before: it is as old as that."""
+        birth = last.birth[:BIRTH_TIME_BYTES] + self.birth[BIRTH_TIME_BYTES:]
+        return self._replace(birth=birth, opened_at=last.opened_at)
+
     def bearer(self, company: int = 0) -> Bearer:
         age = (time.monotonic_ns() - self.opened_at) // 1_000_000
         return Bearer(self.node, self.birth, age, company)
+
+
+def new_birth(now: int | None = None) -> bytes:
+    """Of a node that is opened now: when that is, by the clock of its machine, and random bytes.
+
+    So births have the order in which nodes were opened, as far as their clocks agree.
+    """
+    tick = (time.time_ns() if now is None else now) // BIRTH_TICK
+    return tick.to_bytes(BIRTH_TIME_BYTES) + os.urandom(BIRTH_BYTES - BIRTH_TIME_BYTES)
 
 
 class Identity:
@@ -137,11 +154,11 @@ class Identity:
                 f"and up to {LAST}{_out_of_numbers(self._last)}"
             )
         if not self._is_owned:  # before there is anything else that another could take for its own
-            _write(self._owner, f"{self._us}\n")
+            write_durably(self._owner, f"{self._us}\n")
             self._is_owned = True
         self._write(number, origin)
         if self._is_copy is not False:
-            _write(self._original, f"{self._mark}\n")
+            write_durably(self._original, f"{self._mark}\n")
             self._is_copy = False
         if self.numbers_left < LAST // 2:
             log.warning(
@@ -149,11 +166,10 @@ class Identity:
                 "used up, stop it, let all nodes forget it, and delete its folder",
                 *(self.name, self.numbers_left, LAST),
             )
-        birth = os.urandom(BIRTH_BYTES)
-        return Incarnation(NodeId(self.name, number), birth, time.monotonic_ns())
+        return Incarnation(NodeId(self.name, number), new_birth(), time.monotonic_ns())
 
     def _write(self, number: int, origin: str) -> None:
-        _write(self._counter, f"{number}\n{origin}\n" if origin else f"{number}\n")
+        write_durably(self._counter, f"{number}\n{origin}\n" if origin else f"{number}\n")
         self._last, self._origin = number, origin
 
     def release(self) -> None:
@@ -223,7 +239,7 @@ def _is_copy(original: Path, mark: str) -> bool | None:
         return True
 
 
-def _write(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str) -> None:
     fresh = path.with_suffix(".tmp")
     try:
         fresh.touch(PRIVATE)

@@ -1,4 +1,6 @@
-"""Keepalive: a ping on every connection each second; one that brings nothing is aborted."""
+"""Keepalive: a ping each second on every connection that carried nothing of ours meanwhile. One
+that brings nothing is aborted. A ping also asks the other end to acknowledge what it has.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,9 @@ from ordercast.wire.framing import FrameKind, frame
 log = logging.getLogger("ordercast.net")
 
 PING_SECONDS = 1.0
+PING = frame(FrameKind.PING, b"")
+RECENT = 0.9
+"""What was written within this part of that time says that we are there, as a ping would."""
 FORGIVEN = SECOND
 """After our own event loop stalled for longer than this, no connection is aborted for silence."""
 SILENCE = 8 * SECOND
@@ -29,21 +34,20 @@ class Keepalive:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._ping)
+        self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self.ping)
         self._due = time.monotonic_ns() + round(PING_SECONDS * SECOND)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _ping(self) -> None:
+    def ping(self) -> None:
         now = time.monotonic_ns()
         late = now - self._due
         self.loop_lag = max(late, self.loop_lag // 2)  # the latest lateness, slowly forgotten
         self.start()
         self._contacts.incidents.report_suppressed()
         self._tend()
-        ping = frame(FrameKind.PING, b"")
         for contact in self._contacts.values():
             connection = contact.connection
             if connection is None:
@@ -53,5 +57,5 @@ class Keepalive:
             if now - connection.heard_at > SILENCE:
                 log.info("%s: nothing came for %s s", contact, SILENCE // SECOND)
                 connection.abort()
-            else:
-                connection.put(ping)
+            elif now - connection.wrote_at >= RECENT * PING_SECONDS * SECOND:
+                connection.put(PING)

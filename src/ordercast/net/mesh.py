@@ -23,7 +23,7 @@ from ordercast.net.dialler import Dialler
 from ordercast.net.handshake import INSECURE, Handshake, Security
 from ordercast.net.identity import Incarnation
 from ordercast.net.incidents import Incidents
-from ordercast.net.keepalive import Keepalive
+from ordercast.net.keepalive import PING, Keepalive
 from ordercast.net.link import LinkFull
 from ordercast.net.links import Links
 from ordercast.net.listener import Listener
@@ -149,6 +149,9 @@ class Mesh:
 
     async def drain(self, seconds: float) -> None:
         """Waits until peers have acknowledged all that is underway, for so long at the most."""
+        for contact in self.contacts.values():
+            if contact.connection and contact.link and contact.link.underway:
+                contact.connection.put(PING)  # which asks for it
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while any(

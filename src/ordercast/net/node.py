@@ -304,9 +304,8 @@ class Node:
         number = first_incarnation(name, others, False, Random(), last).incarnation
         try:
             self._last_members.forget()
-            us = self._identity.begin(number, reborn=True)._replace(
-                opened_at=self.mesh.handshake.us.opened_at  # it is the same process
-            )
+            us = self._identity.begin(number, reborn=True)
+            us = us.reopened_from(self.mesh.handshake.us)  # it is the same process
         except (UsageError, DiskError) as error:
             self._stop(DiskError(str(error)))
             return

@@ -41,7 +41,7 @@ async def seeds_elsewhere(config: Config, look_up: Resolve = resolve) -> list[st
         return (
             bool(meant)
             and all(
-                address in ours or (everywhere and _port(address) == port and _is_here(address))
+                address in ours or (everywhere and _port(address) == port and is_here(address))
                 for address in meant
             )
             and not _may_be_shared(seed, meant)
@@ -81,7 +81,7 @@ def _may_be_shared(seed: str, addresses: Iterable[str]) -> bool:
     return name.lower() != socket.gethostname().partition(".")[0].lower()
 
 
-def _is_here(address: str) -> bool:
+def is_here(address: str) -> bool:
     """Whether this machine has the address."""
     host = literal_host(address)
     if host is None:

@@ -319,7 +319,7 @@ class SealedDatagrams:
         self._most_peers = most_peers
         self._outgoing: dict[str, _Outgoing] = {}  # by name; never forgotten, see rule 3
         self._peers: OrderedDict[str, _Keys] = OrderedDict()  # by name; given to last comes last
-        self._incoming: dict[bytes, _Incoming] = {}  # by key id: all that `_peers` hold
+        self.incoming: dict[bytes, _Incoming] = {}  # by key id: all that `_peers` hold
 
     # --- out ---------------------------------------------------------------------------------
 
@@ -351,7 +351,7 @@ class SealedDatagrams:
 
     def open(self, data: bytes) -> Opened | None:
         """Who sent it and what. None: unknown key, forged, truncated, too old, or seen before."""
-        entry = self._incoming.get(data[:KEY_ID_BYTES])
+        entry = self.incoming.get(data[:KEY_ID_BYTES])
         if entry is None or len(data) < HEAD_BYTES + TAG_BYTES:
             return None
         head = data[:HEAD_BYTES]
@@ -384,16 +384,16 @@ class SealedDatagrams:
             self.forget(node.name)
             keys = self._peers[node.name] = _Keys(node)
         self._peers.move_to_end(node.name)
-        while (key_id := secrets.token_bytes(KEY_ID_BYTES)) in self._incoming:
+        while (key_id := secrets.token_bytes(KEY_ID_BYTES)) in self.incoming:
             pass
         key = secrets.token_bytes(KEY_BYTES)
         newest = next(reversed(keys.given), None)
         for old in list(keys.given):
             # The one in use stays: the frame with the new key may be lost with its connection.
             if old != newest and keys.given[old] is not keys.in_use:
-                del keys.given[old], self._incoming[old]
+                del keys.given[old], self.incoming[old]
         entry = _Incoming(keys, self._cipher(key), self._clock())
-        keys.given[key_id] = self._incoming[key_id] = entry
+        keys.given[key_id] = self.incoming[key_id] = entry
         while len(self._peers) > self._most_peers:
             self.forget(next(iter(self._peers)))
         return key_id, key
@@ -402,7 +402,7 @@ class SealedDatagrams:
         """Takes no datagrams any more under the keys that were given to this name."""
         keys = self._peers.pop(name, None)
         for key_id in keys.given if keys else ():
-            del self._incoming[key_id]
+            del self.incoming[key_id]
 
     def needs_rotation(self, contact: Contact) -> bool:
         """Whether the peer has no key from us, or one that has served long enough."""

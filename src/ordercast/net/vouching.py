@@ -18,7 +18,7 @@ It decides; the handshake and the mesh act on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import NamedTuple
 
@@ -202,6 +202,10 @@ class Vouching:
         if is_known or len(rivals) < len(vouched):  # somebody hears the newcomer too
             rivals = [one for one in rivals if one.is_before(newcomer)]
         return rivals[0] if rivals else None
+
+    def told_by(self, teller: str) -> Mapping[str, Bearing]:
+        """The bearers of names for whom this node vouches."""
+        return self._by.get(teller, {})
 
     def count(self, name: str, birth: bytes) -> int:
         """How many nodes vouch for this one."""

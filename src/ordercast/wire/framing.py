@@ -53,6 +53,11 @@ class FrameReader:
         """Whether a frame has begun and is not complete."""
         return bool(self._rest)
 
+    @property
+    def held(self) -> int:
+        """Bytes of that frame."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
         """The frames that are complete now. Bodies are views, valid until the next call."""
         if self._rest:

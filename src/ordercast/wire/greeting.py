@@ -26,8 +26,11 @@ PROTOCOL_VERSION = 1
 BIRTH_BYTES = 8
 ASKING = "asking"
 """The feature of a greeting that only asks which incarnations of a name are known."""
-SAME_AGE = 1000
-"""Milliseconds: ages this close are taken as equal, for a greeting takes its time to arrive."""
+SAME_AGE = 5000
+"""Milliseconds: of nodes this close in age the births decide. Ages are measured, and a greeting
+takes its time to arrive; births are the same wherever they are heard. They begin with the time by
+the clocks of their nodes, so beyond this they say the same as the ages, unless the clocks are as
+wrong."""
 MOST_VOUCHED = 256
 """Names in one message that its sender vouches for."""
 
@@ -192,8 +195,8 @@ def taken(second: NodeId, source: str, first: Met) -> GreetingOutcome:
 
 
 def is_earlier(age: int, birth: bytes, other_age: int, other_birth: bytes) -> bool:
-    """Whether a node was opened before another one of its name. If that cannot be told the births
-    decide, so that all nodes decide alike."""
+    """Whether a node was opened before another one of its name. All nodes decide alike, unless the
+    clocks of the two differ by more than `SAME_AGE`, and their ages by just that."""
     older = age - other_age
     return older > 0 if abs(older) > SAME_AGE else birth < other_birth
 

@@ -9,10 +9,11 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Agreed
-from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
+from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.member import NewtopMember
 from ordercast.protocol.newtop.packets import State
+from ordercast.protocol.newtop.phase import Phase
 from ordercast.protocol.newtop.transitions import Transitions
 from ordercast.types import NodeId
 

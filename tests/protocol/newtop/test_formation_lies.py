@@ -15,8 +15,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.inputs import StateProvided
 from ordercast.kernel.packet import Packet
 from ordercast.protocol.newtop import FAMILY
-from ordercast.protocol.newtop.attempt import MOST_REMEMBERED
-from ordercast.protocol.newtop.formation import MOST_EARLY
+from ordercast.protocol.newtop.attempt import MOST_EARLY, MOST_REMEMBERED
 from ordercast.protocol.newtop.packets import (
     LARGEST_GROUP,
     Data,

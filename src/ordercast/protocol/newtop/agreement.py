@@ -4,8 +4,9 @@ Rules (Newtop, section 5.2; the numbers in brackets are the paper's).
  1. All rules are level-triggered: after every packet and every tick they are applied until none
     has anything to do.
  2. A member refutes a suspicion if it has received more from the suspect, and sends along
-    everything beyond the suspicion (iii). A member whose suspicion is refuted applies these packets
-    if they connect to what it has, and refutes in turn (iv).
+    everything beyond the suspicion (iii). One refutation answers all that suspect the same member,
+    and is not repeated for a suspicion limit: links lose nothing. A member whose suspicion is
+    refuted applies these packets if they connect to what it has, and refutes in turn (iv).
  3. A member adopts the confirmation of another member that matches its own suspicions (vi), before
     it makes one of its own. So all confirm the same sets in the same order.
 
@@ -28,7 +29,7 @@ from ordercast.protocol.newtop.packets import (
     Suspect,
     to_relay,
 )
-from ordercast.protocol.newtop.suspicion import Detection, Suspicions, Via
+from ordercast.protocol.newtop.suspicion import Detection, Refutation, Suspicions, Via
 from ordercast.types import NodeId
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Agreement:
 
     def suspect_late(self, epoch: GroupEpoch, step: Step) -> None:
         """Suspects members that are silent, or that have not shared a suspicion for too long."""
-        limit, now = epoch.options.suspicion_limit, epoch.patience.time
+        limit, now = epoch.suspicion_limit, epoch.patience.time
         for peer in self.suspicions.late(epoch.live, now - limit):
             self.suspect(epoch, step, peer, "silent")
         for peer in self.suspicions.undecided(epoch.live, now - UNDECIDED * limit):
@@ -113,6 +114,8 @@ class Agreement:
     def _refute(self, epoch: GroupEpoch, step: Step, peer: NodeId, last_number: int) -> None:
         messages = [to_relay(one) for one in epoch.streams.beyond(peer, last_number)]
         epoch.cast(step, Refute(epoch.name, *epoch.head(), peer, last_number, messages))
+        up_to, now = epoch.streams.up_to(peer), epoch.patience.time
+        self.suspicions.refuted[peer] = Refutation(last_number, up_to, now)
 
     # --- what all agree on -------------------------------------------------------------------
 
@@ -132,11 +135,10 @@ class Agreement:
         if peer is not None:
             self.suspect(epoch, step, peer, suspicions.forced[peer])
             return True
-        refutable = suspicions.refutable(epoch.streams.up_to)
+        long_ago = epoch.patience.time - epoch.suspicion_limit
+        refutable = suspicions.refutable(epoch.streams.up_to, long_ago)
         if refutable is not None:  # paper: (iii)
-            holder, peer, last_number = refutable
-            del suspicions.gossip[holder][peer]
-            self._refute(epoch, step, peer, last_number)
+            self._refute(epoch, step, *refutable)
             return True
         if self._adopt(epoch, step):
             return True
@@ -173,6 +175,7 @@ class Agreement:
         epoch.cast(step, Confirm(epoch.name, *epoch.head(), list(detection)))
         self.suspicions.done.append(detection)
         self.suspicions.forget(gone)
+        epoch.giving.forget(gone)
         for peer in gone:
             epoch.streams.forget(peer)
         epoch.placement.exclude(epoch, step, detection, via)

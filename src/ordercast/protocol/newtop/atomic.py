@@ -22,8 +22,8 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.kernel.step import Step
-from ordercast.protocol.newtop.epoch import Phase
 from ordercast.protocol.newtop.packets import Data, Turn
+from ordercast.protocol.newtop.phase import Phase
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.suspicion import Detection, Via
 from ordercast.types import NodeId

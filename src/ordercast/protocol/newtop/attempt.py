@@ -16,12 +16,17 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ordercast.protocol.newtop.epoch import GroupEpoch
-from ordercast.protocol.newtop.packets import DeliveryDigest, Message, Vote
+from ordercast.protocol.newtop.packets import DeliveryDigest, Message, Vote, application_bytes
 from ordercast.types import NodeId
 
 MOST_REMEMBERED = 16
 """Formations of which a member remembers votes that arrived before the invitation, or that they
 have ended."""
+
+
+MOST_EARLY = 256
+"""Packets of one sender in a formation that we have not started in, before we reject it. Their
+bytes are limited like those of a stream that is retained."""
 
 
 class Idle:
@@ -46,6 +51,12 @@ class Voting:
         self.founding = formation if founds else founding  # which founded it
         self.yes: dict[NodeId, None] = {}
         self.early: dict[NodeId, list[Message]] = {}  # packets of members that have started
+
+    def add_early(self, sender: NodeId, message: Message, largest: int) -> bool:
+        """Stores a packet of a member that has started. False: it has sent too much."""
+        early = self.early.setdefault(sender, [])
+        early.append(message)
+        return len(early) <= MOST_EARLY and sum(map(application_bytes, early)) <= largest
 
     @property
     def missing(self) -> int:

@@ -15,10 +15,11 @@ Rules.
     of them it casts the `State`, whose number is above all of theirs. Events are submitted after
     that. So nothing in the epoch is numbered at or below our own start. A member that has delivered
     the same as the initiator where both come from has that state, and is not sent it.
- 4. A member sends a null message when it has been silent for `prompt_after` and something is
-    undelivered, unstable or not agreed on. Otherwise it sends one every `silence_limit`.
- 5. A member that waits for another group's numbers solicits them: a member whose number is lower
-    answers with a null message. Only liveness depends on it.
+ 4. A member sends a null message when it has been silent for `prompt_after` and others wait for
+    what only it can say: a number above what is to be delivered, or that it has delivered more.
+    Otherwise it sends one every `silence_limit`: links lose nothing, so it says nothing twice.
+ 5. A member that waits for another group's numbers solicits them, once for each number: a member
+    whose number is lower answers with a null message. Only liveness depends on it.
  6. A view without members that have only gone ahead to the formation that we are entering waits:
     for the next event or view here, or for that formation to fail. If it begins, nobody sees a view
     of those who were left for a moment.
@@ -28,7 +29,6 @@ What it does not do: deliver, which depends on all groups of the process togethe
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,7 +39,7 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.agreement import Agreement
 from ordercast.protocol.newtop.flow import SendWindow, retained_limit
 from ordercast.protocol.newtop.history import Delivered
-from ordercast.protocol.newtop.options import NewtopOptions
+from ordercast.protocol.newtop.options import NewtopOptions, stretched
 from ordercast.protocol.newtop.ordering import Ordering
 from ordercast.protocol.newtop.packets import (
     Confirm,
@@ -58,35 +58,15 @@ from ordercast.protocol.newtop.packets import (
     Suspect,
     Turn,
 )
+from ordercast.protocol.newtop.phase import Phase
 from ordercast.protocol.newtop.stability import Streams
-from ordercast.protocol.newtop.state_parts import ReceivedParts, send_in_parts
+from ordercast.protocol.newtop.state_parts import ReceivedParts, SentStates
 from ordercast.protocol.newtop.views import PendingView, Views
 from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, event_number, label_of
 
 if TYPE_CHECKING:
     from ordercast.protocol.newtop.placement import Placement
     from ordercast.protocol.primary.voter import Voter
-
-
-class Phase(Enum):
-    """How far an epoch has come.
-
-    | phase          | a state arrives | the state is delivered | the initiator is excluded |
-    |----------------|-----------------|------------------------|---------------------------|
-    | AWAITING_STATE | STATE_QUEUED *  | -                      | FAILED                    |
-    | STATE_QUEUED   | ignored         | BEGUN                  | FAILED                    |
-    | FAILED         | ignored         | ignored *              | ignored                   |
-    | BEGUN          | ignored         | -                      | ignored                   |
-
-    * on arrival: FAILED if its number is not above our own start, for then its initiator did not
-    wait for us. On delivery: its number is above the cut that excluded its initiator. If it were
-    used, members that wait for another group between the two numbers would fail, and others begin.
-    """
-
-    AWAITING_STATE = "awaiting state"
-    STATE_QUEUED = "state queued"
-    BEGUN = "begun"  # the application has the state and the first view
-    FAILED = "failed"  # nobody can provide the state any more
 
 
 BEGUN = Phase.BEGUN  # looked up hundreds of thousands of times
@@ -113,6 +93,8 @@ class GroupEpoch:
         self.label = label_of(plan.group, formation) if formation else plan.group
         self.founding = founding  # the formation that founded an open group; "": it is closed
         self.options = options
+        self.silence_limit = stretched(options.silence_limit, len(members))
+        self.suspicion_limit = stretched(options.suspicion_limit, len(members))
         self.order = order
         self.placement = placement
         self.voter = voter  # None: no view is the primary one
@@ -126,9 +108,10 @@ class GroupEpoch:
         self.reported_up_to = 0  # how far we last reported that we have delivered
         self.stable = 0  # everything up to here is stable, and no longer retained
         self.patience = PatientClock()
-        self.cast_at = 0  # when we last cast anything; patient time
+        self.cast_at = 0  # when we last cast anything, as others saw time pass
         self.timer_after = 0  # what our timer is set to; 0: it is not set yet
         self.is_solicited = False  # another member solicits a number that we have not reached
+        self.solicited_up_to = 0  # the largest number that we have solicited
         self.is_full = False  # the application takes no more: we report no further deliveries
         self.departed: dict[NodeId, None] = {}  # members that announced that they leave
         self.moves: dict[NodeId, tuple[str, int]] = {}  # who moves to which formation, and when
@@ -143,6 +126,7 @@ class GroupEpoch:
         self.awaits_copy = False  # we asked the initiator for the state that it had left out
         self.copy: Copy | None = None  # its answer
         self.parts = ReceivedParts()  # of a state that is on its way
+        self.giving = SentStates(self.streams)  # large ones that are on their way from us
         self.moving_to: tuple[str, NodeId] | None = None  # the formation that we enter, and whose
         self.waiting_views: list[View] = []  # views without members that have gone ahead to it
 
@@ -208,7 +192,7 @@ class GroupEpoch:
         message = State(self.name, *self.head(), state, history, failure=failure, voter=report)
         left_out = tuple(one for one in self.live if one in along)
         self.cast(step, message, ())
-        send_in_parts(step, tuple(one for one in self.live if one not in along), message)
+        self.giving.send(step, tuple(one for one in self.live if one not in along), message)
         if left_out:
             step.send(left_out, msgspec.structs.replace(message, state=None, is_left_out=True))
         self._queue_state(self.me, message)
@@ -288,6 +272,7 @@ class GroupEpoch:
 
     def leave(self, step: Step) -> None:
         self.is_full = True  # we deliver nothing more, and must not report it as delivered
+        self.giving.hurry(step)
         self.cast(step, Leave(self.name, *self.head()))
 
     def move(self, step: Step, to: str) -> None:
@@ -305,9 +290,11 @@ class GroupEpoch:
         """To all live members, unless the rest of them gets another copy."""
         self.streams.append_own(message)
         to = self.views.live if to is None else to
+        if self.giving.behind:
+            to = tuple(one for one in to if one not in self.giving.behind)
         if to:
             step.send(to, message)
-        self.cast_at, self.is_solicited = self.patience.time, False
+        self.cast_at, self.is_solicited = self.patience.passed, False
 
     def number_of(self, message: Data | Turn) -> int:
         """The number of an event, which continues over the epochs of an incarnation."""
@@ -373,9 +360,16 @@ class GroupEpoch:
             case Move():
                 self.moves[sender] = (message.to, message.order)
             case Start():
-                self.starts[sender] = message.counter
+                self._note_start(sender, message)
             case State():
                 self._receive_state(sender, message)
+
+    def _note_start(self, sender: NodeId, message: Start) -> None:
+        """The others may need as long again: in a large group all must be connected first."""
+        self.starts[sender] = message.counter
+        for peer in self.live:
+            if peer not in self.starts:
+                self.hear(peer)
 
     # --- views -------------------------------------------------------------------------------
 
@@ -462,29 +456,37 @@ class GroupEpoch:
             self.streams.discard_up_to(stable)
             self.window.discard_up_to(stable)
         options = self.options
-        silence = options.silence_limit
+        silence = self.silence_limit
         if self.views.live:
             if self.is_busy(waits_for, own):
                 silence = options.prompt_after
-            if self.is_solicited or self.patience.time - self.cast_at >= silence:
+            pause = options.prompt_after if self._has_news(waits_for, own) else self.silence_limit
+            if self.is_solicited or self.patience.passed - self.cast_at >= pause:
                 self.cast(step, Null(self.name, *self.head(waits_for)))
+                self.solicited_up_to = max(self.solicited_up_to, waits_for)
         if not 0 < self.timer_after <= silence:
-            left = silence - (self.patience.time - self.cast_at)
+            left = silence - (self.patience.passed - self.cast_at)
             self.timer_after = max(options.prompt_after, left)
             step.set_timer(self.label, self.timer_after)
 
     def is_busy(self, waits_for: int, deliverable: int) -> bool:
-        """Whether any member may wait for a number of ours."""
+        """Whether we wait for others, or any of them may wait for us."""
         return bool(
             waits_for
             or self.phase is not BEGUN
             or self.streams.unstable_events
-            or (
-                not self.is_full
-                and self.reported_up_to < min(self.streams.newest_event, deliverable)
-            )
+            or self._has_news(waits_for, deliverable)
             or self.views.pending
             or self.agreement.suspicions.suspected
+        )
+
+    def _has_news(self, waits_for: int, deliverable: int) -> bool:
+        """Whether a null message of ours would say what others wait for, or what we wait for."""
+        streams = self.streams
+        return (
+            streams.last_order < streams.newest_placed
+            or waits_for > self.solicited_up_to
+            or (not self.is_full and self.reported_up_to < min(streams.newest_event, deliverable))
         )
 
     def counters(self) -> dict[str, int]:

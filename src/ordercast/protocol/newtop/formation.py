@@ -8,10 +8,10 @@ Rules.
  1. An initiator invites the incarnations that it knows to be reachable. Each invited member sends
     its vote to all invited members; the initiator votes last. When all have voted yes, and only
     then, each member starts its stream with a `Start`.
- 2. Every wait has a limit: the initiator votes no after one suspicion limit, the other members
-    withdraw their yes after two. A no ends the formation for members that have not started. A
-    member that has started treats it like the failure of a member. An initiator that provides no
-    state is excluded in the end.
+ 2. Every wait has a limit: the initiator votes no if no vote has come for one suspicion limit, the
+    other members withdraw their yes after two. A no ends the formation for members that have not
+    started. A member that has started treats it like the failure of a member. An initiator that
+    provides no state is excluded in the end.
  3. A member votes on one formation at a time, and rejects other invitations meanwhile. If two
     initiators invite each other, the one with the smaller id prevails.
  4. An open group that nobody is in is founded by a formation of its own kind: each invited member
@@ -45,7 +45,7 @@ from ordercast.protocol.newtop.bond import StartedFounding
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.flow import retained_limit
 from ordercast.protocol.newtop.gathering import Gathering
-from ordercast.protocol.newtop.options import PERSONAL, NewtopOptions
+from ordercast.protocol.newtop.options import PERSONAL, NewtopOptions, stretched
 from ordercast.protocol.newtop.packets import (
     Copy,
     Here,
@@ -54,22 +54,18 @@ from ordercast.protocol.newtop.packets import (
     Need,
     Numbered,
     OfFormations,
+    PartTaken,
     Please,
     StatePart,
     Vote,
-    application_bytes,
 )
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.refusals import refuse_invitation
-from ordercast.protocol.newtop.state_parts import send_in_parts
 from ordercast.protocol.primary.voter import Voter
 from ordercast.types import Invitation, NodeId
 
 STATE_LIMITS = 30
 """So many suspicion limits an epoch may be without its state, before its initiator is excluded."""
-MOST_EARLY = 256
-"""Packets of one sender in a formation that we have not started in, before we reject it. Their
-bytes are limited like those of a stream that is retained."""
 
 
 class NamedGroup:
@@ -208,7 +204,7 @@ class NamedGroup:
         group, invited = self.plan.group, list(members)
         report = None if self.voter is None else self.voter.report
         step.send(others, Invite(group, formation, invited, self.terms, founds, founding, report))
-        self._set_timer(step, "vote", self.options.suspicion_limit)
+        self._expect_votes(step, voting)
 
     def _consider(self, step: Step, sender: NodeId, packet: Invite) -> None:
         """An invitation arrived."""
@@ -227,7 +223,7 @@ class NamedGroup:
             return
         self.attempt = voting = Voting(formation, sender, members, packet.founds, packet.founding)
         voting.yes = {voter: None for voter in votes if voter in members}
-        self._set_timer(step, "vote", 2 * self.options.suspicion_limit)
+        self._expect_votes(step, voting)
         if self.options.invitations == "ask":
             step.notify(Invitation(self.plan.group, formation, sender, members))
         else:
@@ -252,12 +248,8 @@ class NamedGroup:
         return tuple(one for one in members if one != self.me)
 
     def _is_known(self, formation: str) -> bool:
-        attempt = self.attempt
-        return (
-            (isinstance(attempt, Voting) and attempt.formation == formation)
-            or (self.current is not None and self.current.formation == formation)
-            or (isinstance(attempt, Entering) and attempt.epoch.formation == formation)
-        )
+        voted = isinstance(self.attempt, Voting) and self.attempt.formation == formation
+        return voted or bool(self._epochs_of(formation))
 
     def _answer(self, step: Step, formation: str, yes: bool, why: str) -> None:
         """The application votes."""
@@ -277,6 +269,11 @@ class NamedGroup:
         voting.yes[self.me] = None
         if not voting.missing:
             self._agree(step, voting)
+
+    def _expect_votes(self, step: Step, voting: Voting) -> None:
+        """The next vote is to come in time. In a large group all of them may take longer."""
+        limit = stretched(self.options.suspicion_limit, len(voting.members))
+        self._set_timer(step, "vote", limit if voting.initiator == self.me else 2 * limit)
 
     def _withdraw(self, step: Step) -> None:
         voting = self.attempt
@@ -302,6 +299,7 @@ class NamedGroup:
                 self._end_vote(step, voting, vote.why)
             return
         voting.yes[sender] = None
+        self._expect_votes(step, voting)
         if is_ours and voting.missing == 1:
             self._vote(step, voting, True)
         elif not voting.missing:
@@ -309,11 +307,10 @@ class NamedGroup:
 
     def _note_vote(self, step: Step, sender: NodeId, vote: Vote) -> None:
         """A vote on a formation that we are in, or that we have not been invited to yet."""
-        for epoch in (self.current, self.entering):
-            if epoch is not None and epoch.formation == vote.formation:
-                if not vote.yes:
-                    epoch.exclude_soon(sender, "refused")
-                return
+        for epoch in self._epochs_of(vote.formation):
+            if not vote.yes:
+                epoch.exclude_soon(sender, "refused")
+            return
         self._others.add_vote(sender, vote)
 
     def _note_early(self, step: Step, sender: NodeId, message: Message) -> None:
@@ -324,10 +321,7 @@ class NamedGroup:
             return
         if sender not in voting.members:
             raise PeerError(f"{sender} is not invited to {message.formation}")
-        early = voting.early.setdefault(sender, [])
-        early.append(message)
-        size = sum(map(application_bytes, early))
-        if len(early) > MOST_EARLY or size > retained_limit(self.options).size:
+        if not voting.add_early(sender, message, retained_limit(self.options).size):
             self._vote(step, voting, False, f"{sender} sent too many packets before we started")
 
     def _agree(self, step: Step, voting: Voting) -> None:
@@ -338,14 +332,8 @@ class NamedGroup:
         self._set_timer(step, "vote", None)
         self._set_timer(step, "state", STATE_LIMITS * self.options.suspicion_limit)
         early = [(sender, one) for sender, sent in voting.early.items() for one in sent]
-        self.attempt = Agreed(
-            voting.formation,
-            voting.initiator,
-            voting.members,
-            voting.founds,
-            early,
-            voting.founding,
-        )
+        who = voting.initiator, voting.members
+        self.attempt = Agreed(voting.formation, *who, voting.founds, early, voting.founding)
 
     def _end_vote(self, step: Step, voting: Voting, why: str) -> None:
         """The formation was rejected."""
@@ -408,7 +396,17 @@ class NamedGroup:
             return
         if sender in self._may_need:
             del self._may_need[sender]
-            send_in_parts(step, (sender,), provided)
+            for epoch in self._epochs_of(packet.formation):
+                epoch.giving.send(step, (sender,), provided)
+
+    def _give_on(self, step: Step, sender: NodeId, packet: PartTaken) -> None:
+        for epoch in self._epochs_of(packet.formation):
+            epoch.giving.take(step, sender, packet)
+
+    def _epochs_of(self, formation: str) -> list[GroupEpoch]:
+        """The one that we are in or enter, if it is of this formation."""
+        epochs = (self.current, self.entering)
+        return [one for one in epochs if one is not None and one.formation == formation]
 
     def _take_state(self, step: Step, sender: NodeId, packet: Copy | StatePart) -> None:
         epoch = self.entering
@@ -416,8 +414,9 @@ class NamedGroup:
         if (sender, packet.formation) != (epoch.initiator, epoch.formation):
             return
         if isinstance(packet, StatePart):
-            epoch.parts.add(sender, packet.part)
+            count = epoch.parts.add(sender, packet.part)
             epoch.hear(sender)  # the initiator is there, though what it sends is slow
+            step.send(sender, PartTaken(packet.group, packet.formation, count))
         elif epoch.awaits_copy:
             epoch.copy = epoch.copy or epoch.parts.complete(sender, packet)
 
@@ -452,6 +451,7 @@ _ALWAYS: dict[Hashable, Cell] = {
     Please: NamedGroup._receive_please,
     Invite: NamedGroup._consider,
     Need: NamedGroup._answer_need,
+    PartTaken: NamedGroup._give_on,
     inputs.Acquainted: NamedGroup._acquaint,
     inputs.Forgotten: NamedGroup._forget,
     "founded": NamedGroup._note_founded,

@@ -1,7 +1,9 @@
 """When a group should be formed, and of which members: announcements, requests, probes.
 
 Rules.
- 1. A member that is in no formation announces itself, ever more slowly, until it is in one.
+ 1. A member that is in no formation announces itself, ever more slowly, until it is in one. In an
+    open group one that knows members which are in it announces itself only to a few of those, and
+    to all again in every eighth round: with many that wait all would ask all.
  2. If no member is in a formation yet, the group is founded (`entrance.py`).
  3. A request to form is tried a few times, and first asks which members are reachable. A member
     that is in no formation has no state to provide: if others are in one, it asks one of them.
@@ -45,6 +47,8 @@ from ordercast.protocol.primary.voter import Voter
 from ordercast.types import NodeId, Refused
 
 Members = tuple[NodeId, ...]
+ROUNDS_TO_ALL = 8
+"""In every so many-th round a member that waits announces itself to all."""
 
 
 class Gathering:
@@ -109,6 +113,8 @@ class Gathering:
         if current is not None:
             there = {one.name for one in current.views.members}
             to = tuple(name for name in self.others if name not in there)
+        elif self.is_open and self._presence.ticks % ROUNDS_TO_ALL:
+            to = self._presence.inside() or to
         if to:
             step.send(to, self._here(current, asks=True), DATAGRAM)
         if current is None and may_invite:

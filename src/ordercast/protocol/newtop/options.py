@@ -11,6 +11,17 @@ from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 PERSONAL = frozenset({"invitations", "gives_state", "when_split"})
 """Options that need not be the same at all members."""
+CALM_GROUP = 16
+"""The limits of silence hold for groups up to this size. In a larger one they are longer."""
+
+
+def stretched(limit: int, members: int) -> int:
+    """A limit of silence in a group of so many members.
+
+    Each member hears from each other one. Beyond a size the limits grow with the members, so that
+    none of them sends, or receives, more heartbeats than in a group of that size.
+    """
+    return limit * max(members, CALM_GROUP) // CALM_GROUP
 
 
 class NewtopOptions(Level, frozen=True, kw_only=True):

@@ -26,8 +26,9 @@ Terms = Annotated[dict[Word, Word], Meta(max_length=30)]
 """What must be the same at all members of a group: its kind and its options, as text."""
 FormationId = Annotated[str, Meta(max_length=150)]
 PART_BYTES = 256 << 10
-"""Of a state that is larger, so much is sent in one packet."""
-StateParts = Annotated[int, Meta(ge=0, le=LARGEST_STATE // PART_BYTES)]
+"""Of a state that is larger, so much is sent in one packet; less if several members need it."""
+LEAST_PART = 16 << 10
+StateParts = Annotated[int, Meta(ge=0, le=LARGEST_STATE // LEAST_PART)]
 
 
 class Numbered(Packet, frozen=True):
@@ -256,12 +257,19 @@ class StatePart(Packet, frozen=True, tag="total.part"):
         return 0, 0, 1024 + len(self.part)
 
 
+class PartTaken(Packet, frozen=True, tag="total.taken"):
+    """The sender has so many parts of the state, and waits for the next one."""
+
+    formation: FormationId
+    count: StateParts
+
+
 Relayed: TypeAlias = Start | State | Move | Data | Turn | Null | Suspect | Retract | Confirm | Leave
 Message: TypeAlias = Relayed | Refute
-OfFormations: TypeAlias = Here | Please | Invite | Vote | Need | Copy | StatePart
+OfFormations: TypeAlias = Here | Please | Invite | Vote | Need | Copy | StatePart | PartTaken
 PACKETS = (
     *(Data, Turn, Null, Suspect, Retract, Refute, Confirm, Leave, Start, State, Move),
-    *(Here, Please, Invite, Vote, Need, Copy, StatePart),
+    *(Here, Please, Invite, Vote, Need, Copy, StatePart, PartTaken),
     *primary.PACKETS,
 )
 

@@ -17,6 +17,8 @@ from ordercast.types import NodeId
 
 FRESH = 3
 """For so many rounds of announcements it counts what a member said."""
+FEW = 3
+"""One that waits asks so many of those that are in the group."""
 MOST_KNOWN = 2 * LARGEST_GROUP
 """Names that are remembered of an open group: those of a full one, and of as many that wait."""
 
@@ -92,6 +94,15 @@ class AnnouncedMembers:
             if known.here.size
         ]
         return min(views, key=lambda view: view[:4])[4] if views else None
+
+    def inside(self) -> tuple[str, ...]:
+        """A few names of members that are in a formation, the largest view first."""
+        views = [
+            (-known.here.rank, -known.here.size, known.here.first, name)
+            for name, known in self._known.items()
+            if known.here.size and self.ticks - known.tick <= FRESH
+        ]
+        return tuple(view[3] for view in sorted(views)[:FEW])
 
     def silent(self) -> tuple[str, ...]:
         """Names that have not answered lately."""

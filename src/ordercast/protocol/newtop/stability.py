@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ordercast.kernel.buffers import Limit, Retained
 from ordercast.kernel.stability import Stability
-from ordercast.protocol.newtop.packets import Data, Message
+from ordercast.protocol.newtop.packets import Data, Message, State
 from ordercast.types import NodeId
 
 
@@ -26,6 +26,7 @@ class Streams:
         self.delivered = Stability()  # by member: how far it reports to have delivered. paper: SV
         self.last_order = 0  # the last number that we used in this group
         self.newest_event = 0  # the largest number of an event of this group
+        self.newest_placed = 0  # the same, or of the state: members wait for numbers above it
         self.unstable_events = 0  # how many are retained, of all members
         self.retained: dict[NodeId, Retained[Message]] = {}
         self.events: dict[NodeId, Retained[None]] = {}  # the events among them
@@ -61,6 +62,8 @@ class Streams:
             self.events[sender].append(message.order, None, size)
             self.newest_event = max(self.newest_event, message.order)
             self.unstable_events += 1
+        if isinstance(message, Data | State):
+            self.newest_placed = max(self.newest_placed, message.order)
 
     def beyond(self, member: NodeId, number: int) -> list[Message]:
         """What is retained of a stream beyond a number."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ordercast.protocol.newtop.packets import Message, application_bytes
 from ordercast.types import NodeId
@@ -41,6 +41,14 @@ MOST_WITHHELD = 4096
 """Packets that are withheld of one suspected member; null messages of more than a minute."""
 
 
+class Refutation(NamedTuple):
+    """What we have sent to all of a member that some of them suspected."""
+
+    last_number: int  # everything beyond this one
+    up_to: int
+    at: int  # patient time
+
+
 class Suspicions:
     def __init__(self, others: tuple[NodeId, ...]) -> None:
         self.last_heard = dict.fromkeys(others, 0)  # when something new was received; patient time
@@ -51,6 +59,7 @@ class Suspicions:
         self.overrun: dict[NodeId, None] = {}  # members that sent too many of these
         self.forced: dict[NodeId, str] = {}  # whom to suspect whatever is refuted, and why
         self.gossip: dict[NodeId, dict[NodeId, int]] = {one: {} for one in others}
+        self.refuted: dict[NodeId, Refutation] = {}  # the last of each member
         # By member: what it confirmed and we have not, oldest first, with the packet's number.
         self.confirmed: dict[NodeId, deque[tuple[Detection, int]]] = {
             one: deque() for one in others
@@ -104,13 +113,24 @@ class Suspicions:
                 return peer
         return None
 
-    def refutable(self, up_to: Callable[[NodeId], int]) -> tuple[NodeId, NodeId, int] | None:
-        """A suspicion of another member that we can refute: whose, of whom, and its number."""
-        for holder, about in self.gossip.items():
+    def refutable(self, up_to: Callable[[NodeId], int], long_ago: int) -> tuple[NodeId, int] | None:
+        """A member that others suspect with less than we have of it, and the smallest number that
+        they have. None: there is none, or they have been answered, and not long ago."""
+        for about in self.gossip.values():
             for peer, last_number in about.items():
-                if up_to(peer) > last_number:
-                    return holder, peer, last_number
+                is_old = up_to(peer) > last_number
+                if is_old and not self._is_answered(peer, last_number, long_ago):
+                    numbers = (each[peer] for each in self.gossip.values() if peer in each)
+                    return peer, min(numbers)
         return None
+
+    def _is_answered(self, peer: NodeId, last_number: int, long_ago: int) -> bool:
+        given = self.refuted.get(peer)
+        return (
+            given is not None
+            and given.last_number <= last_number < given.up_to
+            and given.at > long_ago
+        )
 
     def unsuspecting(self, live: tuple[NodeId, ...]) -> list[NodeId]:
         return [peer for peer in live if peer not in self.suspected]
@@ -138,6 +158,7 @@ class Suspicions:
             self.withheld.pop(peer, None)
             self.overrun.pop(peer, None)
             self.forced.pop(peer, None)
+            self.refuted.pop(peer, None)
             self.gossip.pop(peer)
             self.confirmed.pop(peer)
         for about in self.gossip.values():

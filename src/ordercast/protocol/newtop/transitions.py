@@ -23,9 +23,10 @@ from __future__ import annotations
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.attempt import Agreed, Entering
-from ordercast.protocol.newtop.epoch import GroupEpoch, Phase
+from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.ordering import Ordering
+from ordercast.protocol.newtop.phase import Phase
 from ordercast.protocol.newtop.refusals import refuse_invalid
 from ordercast.types import NodeId
 

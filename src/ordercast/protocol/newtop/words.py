@@ -64,6 +64,7 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
         f"on {packet.formation} " + ("yes" if packet.yes else f"no: {packet.why}")
     ),
     packets.Need: lambda packet: f"the state of {packet.formation}",
+    packets.PartTaken: lambda packet: f"of {packet.formation}: {packet.count}",
     packets.StatePart: lambda packet: f"of {packet.formation}: {_bytes_text(packet.part)}",
     packets.Copy: lambda packet: f"of {packet.formation}: {_bytes_text(packet.state)}",
 }
