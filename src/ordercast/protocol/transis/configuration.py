@@ -128,8 +128,8 @@ class OpenConfiguration:
         self.graph.take_status(place, status)
         self._was_told = True
 
-    def take_summary(self, summary: Summary) -> None:
-        if self.graph.take_summary(summary):  # then everybody knows what we have
+    def take_summary(self, place: int, summary: Summary) -> None:
+        if self.graph.take_summary(place, summary):  # then everybody knows what we have
             self._are_told()
 
     def take_fetched(self, step: Step, origin: NodeId, cast: Cast) -> None:

@@ -165,7 +165,7 @@ class SynchronyMember:
         elif isinstance(packet, Status):
             current.take_status(place, packet)
         else:
-            current.take_summary(packet)
+            current.take_summary(place, packet)
 
     def drain(self, step: Step) -> None:
         if not self._is_drained:
