@@ -30,7 +30,7 @@ from ordercast.sim.world import Outcome, Simulation
 from ordercast.units import MILLISECOND, SECOND, Duration
 
 SIZE = 100
-FIRST_PORT = 33_000
+FIRST_PORT = 28_000
 KINDS = {
     "raw mesh": ("bench.raw_member", "batch"),
     "fifo": ("bench.member", "batch"),
