@@ -161,10 +161,10 @@ def test_a_message_under_load_costs_a_packet_for_each_other_member(count: int) -
     acknowledgements arrive, also in large groups: else members would be suspected."""
     load = scenario(count, workload={"rate": 1500}, duration="200ms", quiet="2s")
     run = lawful(simulate(load, 1))
-    assert run.outcome.packets / run.outcome.submitted < 2.2 * (count - 1)
+    assert run.outcome.packets / run.outcome.submitted < 2.5 * (count - 1)
 
 
-@pytest.mark.parametrize("count", [4, 12])
+@pytest.mark.parametrize("count", [4, 5, 8, 12])
 def test_a_lone_message_costs_three_packets_for_each_other_member(count: int) -> None:
     """Small groups acknowledge to all, which is as cheap there; large ones to the sender, which
     tells all."""
