@@ -8,7 +8,8 @@ cluster in which everybody updates, and `causal2-` one in which two do and the o
 so that every message is a batch of its own. After `total-` it is a totally ordered group, after
 `prompt-` one whose members are silent for less, after `sequenced-` one with a sequencer; after
 `idle-` it has another totally ordered group beside it in which nothing happens, and after `halves-`
-half of the load. A driver speaks to it by lines:
+half of the load. After `synchrony.agreed-` it is a group with virtual synchrony and this service.
+A driver speaks to it by lines:
 
     member -> READY
     driver -> GO phase count size rate stamp     rate 0: as fast as flow control lets it
@@ -33,7 +34,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from ordercast import Causal, Fifo, Total
+from ordercast import Causal, Fifo, Synchrony, Total, View
 from ordercast import open as open_node
 from ordercast.kernel.outbox import Limits
 from ordercast.net import send_queue
@@ -41,6 +42,7 @@ from ordercast.net.group import Group
 from ordercast.net.message import Message
 from ordercast.net.node import Node
 from ordercast.protocol.cluster.causal_member import Running
+from ordercast.protocol.transis.options import SERVICES
 from ordercast.types import Event, NodeId
 from ordercast.units import MILLISECOND, Duration, Size
 
@@ -209,6 +211,7 @@ TOTAL = {
     "idle": Total(),
     "halves": Total(),
 }
+SYNCHRONY = {f"synchrony.{service}": Synchrony(service=service) for service in SERVICES}
 
 
 async def main(base: int, how: str, rank: int, n: int) -> None:
@@ -218,8 +221,9 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
     if kind == "single":
         send_queue.LIMITS = Limits(gather_turns=0)
     senders = 1 if alone else 2 if kind == "causal2" else n
-    has_views = alone or not kind or kind in TOTAL
-    level = TOTAL.get(kind) or (Fifo() if has_views else causal(n, senders))
+    has_views = alone or not kind or kind in TOTAL or kind in SYNCHRONY
+    level = TOTAL.get(kind) or SYNCHRONY.get(kind)
+    level = level or (Fifo() if has_views else causal(n, senders))
     peers = {f"n{other}": f"127.0.0.1:{base + other}" for other in range(n) if other != rank}
     with tempfile.TemporaryDirectory() as folder:
         place = f"127.0.0.1:{base + rank}"
@@ -232,7 +236,8 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
             if kind in ("idle", "halves"):
                 groups.append(node.join("other", level))
             for each in groups if has_views else ():
-                await each.__anext__()  # the first view: the group has formed
+                # The first view: the group has formed. With virtual synchrony it begins alone.
+                await first_view(each, n if kind in SYNCHRONY else 1)
             if not has_views:
                 await settled(node, n)
             tasks = [asyncio.create_task(deliver(each, counted, how)) for each in groups]
@@ -241,6 +246,12 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
             await run_phases(load, counted, rank, senders, lines, burst, sent)
             for task in tasks:
                 task.cancel()
+
+
+async def first_view(group: Group, least: int) -> None:
+    async for item in group:
+        if isinstance(item, View) and len(item.members) >= least:
+            return
 
 
 async def settled(node: Node, n: int) -> None:

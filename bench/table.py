@@ -1,4 +1,5 @@
-"""A table of measured figures, and how they are measured: repeated, median and spread."""
+"""A table of measured figures, how it is shown, and how figures are measured: repeated, median and
+spread."""
 
 from __future__ import annotations
 
@@ -6,6 +7,10 @@ import time
 from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as Shown
 
 REPEATS = 5
 
@@ -15,6 +20,18 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
     note: str = ""
+
+
+def show(table: Table) -> None:
+    out = Console(width=max(100, Console().width))
+    shown = Shown(*table.columns, title=table.title, box=box.SIMPLE, title_justify="left")
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for row in table.rows:
+        shown.add_row(*row)
+    out.print(shown)
+    if table.note:
+        out.print(f"[dim]{table.note}[/]")
 
 
 class Timing(NamedTuple):

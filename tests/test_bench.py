@@ -1,4 +1,7 @@
-"""The benches still fit the code that they measure: each can be loaded. They are run by hand."""
+"""The benches still fit the code that they measure: each can be loaded. They are run by hand.
+
+That of virtual synchrony is also run, so briefly that its figures mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,43 @@ from pathlib import Path
 
 import pytest
 
+from bench import transis
+from bench.table import Table
+
 FILES = sorted((Path(__file__).resolve().parent.parent / "bench").glob("[a-z]*.py"))
 
 
 @pytest.mark.parametrize("name", [path.stem for path in FILES])
 def test_every_benchmark_can_be_imported(name: str) -> None:
     assert import_module(f"bench.{name}").__doc__
+
+
+def cells(table: Table, column: str) -> list[float]:
+    place = table.columns.index(column)
+    return [float(row[place].split()[0]) for row in table.rows]
+
+
+def test_packets_of_virtual_synchrony_grow_with_the_members_and_not_faster() -> None:
+    packets, idle = transis.measure(("packets",), transis.QUICK)
+    for column in ("lone agreed", "lone safe", "agreed, all send"):
+        assert all(2 <= multiple <= 3.1 for multiple in cells(packets, column))
+    assert cells(idle, "packets/s") == [24]
+
+
+@pytest.mark.slow
+def test_view_changes_are_measured_to_their_end() -> None:
+    (flow,) = transis.measure(("flow",), transis.QUICK._replace(members=3))
+    assert len(flow.rows) == 3
+    assert min(cells(flow, "ms")) > 0
+
+
+@pytest.mark.long
+def test_live_groups_are_measured_beside_each_other() -> None:
+    throughput, latency, crash, merge = transis.measure(
+        ("throughput", "latency", "crash", "merge"), transis.QUICK
+    )
+    assert min(cells(throughput, "k msg/s")) > 0
+    kinds = [row[0] for row in latency.rows]
+    assert kinds[:5] == ["fifo", "total", "causal", "agreed", "safe"]
+    assert len(crash.rows) == 6
+    assert [row[0] for row in merge.rows] == ["2", "4"]

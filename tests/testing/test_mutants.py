@@ -33,8 +33,9 @@ NOTICED = {
 }
 SEEDS = range(1, 41)
 FIRST_SEED = {
-    "takes-from-the-gone": 45
-}  # it takes a member that is cut off in the middle of a change
+    "takes-from-the-gone": 20,  # it takes a member that is cut off in the middle of a change
+    "casts-late": 120,  # it takes an event between being ready and the view, and a cut there
+}
 
 
 @pytest.mark.parametrize("mutant", BREAKS)

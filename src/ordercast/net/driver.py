@@ -35,6 +35,7 @@ from ordercast.net.statuses import Statuses
 from ordercast.trace.journal import TraceJournal
 from ordercast.trace.log import RowLog
 from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.units import MILLISECOND
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import FrameKind, frame
 
@@ -279,7 +280,10 @@ class Driver:
                 self.statuses.send(self.mesh, seat, address, body, token)
 
     def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> asyncio.TimerHandle:
-        return self._loop.call_later(after / 1e9, self._expire, seat, timer, setting)
+        # Loops count milliseconds. uvloop takes the nearest number of them, and a machine whose
+        # timer runs out early sets it again: less than half a millisecond would be a busy wait.
+        seconds = -(-after // MILLISECOND) / 1e3
+        return self._loop.call_later(seconds, self._expire, seat, timer, setting)
 
     def _expire(self, seat: Seat, timer: Timer, setting: int) -> None:
         self.host.expire(seat, timer, setting, time.monotonic_ns())

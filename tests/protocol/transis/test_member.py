@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ordercast.protocol.transis.packets import Hello
+from ordercast.protocol.transis.packets import Hello, Status
 from ordercast.testing.stage import Stage
 from ordercast.types import Event, View
 
@@ -120,3 +120,39 @@ def test_a_member_that_leaves_while_a_cut_binds_it_reports_what_it_loses() -> No
     ]
     stage.settle(ticks=6)
     assert "too late" not in heard(stage, "n2")
+
+
+# --- acknowledgements --------------------------------------------------------------------------
+
+
+def acknowledgements(stage: Stage, name: str) -> int:
+    """Of one member to another that are under way."""
+    to = "n1" if name != "n1" else "n2"
+    return sum(isinstance(message.packet, Status) for message in stage.underway(name, to))
+
+
+def test_four_lone_messages_are_acknowledged_at_once_and_later_ones_after_a_while() -> None:
+    stage = staged()
+    stage.settle(ticks=1)
+    told = []
+    for number in range(6):
+        stage.submit("n1", [b"%d" % number])
+        for message in stage.underway("n1", "n2"):
+            stage.deliver(message)
+        told.append(acknowledgements(stage, "n2"))
+    assert told == [1, 2, 3, 4, 4, 4]
+    stage.fire("n2")
+    assert acknowledgements(stage, "n2") == 5  # one for both
+
+
+def test_events_that_cross_are_not_acknowledged_at_once() -> None:
+    """Each says that nothing lower comes, so the order of both is known."""
+    stage = staged("n1 n2")
+    stage.submit("n1", [b"one"])
+    stage.submit("n2", [b"two"])
+    for message in [*stage.underway("n1", "n2"), *stage.underway("n2", "n1")]:
+        stage.deliver(message)
+    assert heard(stage, "n1") == heard(stage, "n2") == ["n1 n2", "one", "two"]
+    assert not stage.underway()
+    stage.settle(ticks=2)  # but soon, because members retain events until all have them
+    assert stage.machine("n1").stable_up_to("g") == stage.machine("n2").stable_up_to("g") == 1

@@ -155,13 +155,16 @@ def test_an_idle_group_is_almost_silent() -> None:
     assert run.outcome.packets / 15 < 100  # a second
 
 
-def test_a_message_under_load_costs_a_packet_for_each_other_member() -> None:
-    """Where all members send, events acknowledge, and there is little else."""
-    run = lawful(simulate(scenario(8, workload={"rate": 2000}, duration="300ms", quiet="2s"), 1))
-    assert run.outcome.packets / run.outcome.submitted < 2 * 7
+@pytest.mark.parametrize("count", [4, 8, 12])
+def test_a_message_under_load_costs_a_packet_for_each_other_member(count: int) -> None:
+    """Where all members send, events acknowledge, and there is little else. When the load ends all
+    acknowledgements arrive, also in large groups: else members would be suspected."""
+    load = scenario(count, workload={"rate": 1500}, duration="200ms", quiet="2s")
+    run = lawful(simulate(load, 1))
+    assert run.outcome.packets / run.outcome.submitted < 2.5 * (count - 1)
 
 
-@pytest.mark.parametrize("count", [4, 12])
+@pytest.mark.parametrize("count", [4, 5, 8, 12])
 def test_a_lone_message_costs_three_packets_for_each_other_member(count: int) -> None:
     """Small groups acknowledge to all, which is as cheap there; large ones to the sender, which
     tells all."""

@@ -4,8 +4,11 @@ Rules.
  1. Events are cast while the window has room, and until a proposal of ours. Between two proposals
     those that wait are cast too, unless we are ready for a decision: then its cut binds us.
  2. An acknowledgement that others wait for leaves at once, after all packets that came together,
-    unless an event carries it; the next one `prompt_after` later. One that nobody waits for leaves
-    when a quarter of a window is unacknowledged, or a little later.
+    unless an event carries it. A few of them may follow each other, and on average there is one in
+    `prompt_after`: so a lone message never waits, and a stream of them does not cost an
+    acknowledgement each. One of an agreed event that is not above all that we have said waits a
+    little: the order of the event does not depend on it. One that nobody waits for leaves when a
+    quarter of a window is unacknowledged, or a little later.
     In a large group it goes to the senders of what it acknowledges only. A sender that knows that
     all have its event tells all of them: so a message costs three packets for each member, and not
     one for each two of them. If that does not come, the acknowledgement goes to all.
@@ -36,8 +39,11 @@ from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, NodeId, View, event_number, view_identity
 
-LARGE = 8
-"""Groups with more members gather acknowledgements at the sender of a message."""
+LARGE = 4
+"""Groups with more members gather acknowledgements at the sender of a message: so a lone message
+costs at most three packets for each member, however many there are."""
+ACKNOWLEDGEMENTS_AHEAD = 4
+"""Acknowledgements without an event that may leave together, before each waits `prompt_after`."""
 LOOKS_A_LIMIT = 8
 """How often a busy member looks who is silent, in a suspicion limit."""
 
@@ -72,15 +78,19 @@ class OpenConfiguration:
         self._look_at = time + options.suspicion_limit // LOOKS_A_LIMIT
         self._beat_at = time + options.silence_limit
         self._status_at: int | None = None  # an acknowledgement to all
-        self._spoke_at = time - options.prompt_after  # to all
+        self._spent_until = time  # each acknowledgement without an event costs `prompt_after`
         self._unacknowledged = 0  # events that we have admitted since
-        self._is_awaited = False  # others wait for an acknowledgement of them
+        self._least_urgent = options.silence_limit // 4
+        self._may_wait = self._least_urgent  # how long before others hear of these events
+        self._told_clock = 0  # all know that what we send later is higher
         self._is_large = len(members) > LARGE
         self._senders: dict[NodeId, None] = {}  # of what we have not acknowledged
         self._untold_at: int | None = None  # when all hear what only the senders have heard so far
         self._was_told = False  # members have acknowledged to us, perhaps to nobody else
         self._stable = 0  # own events that all have
         self._summarised = 0  # of them, those that all know of
+        # What was stable, admitted and undelivered when events were last discarded.
+        self._collected: tuple[Vector, Vector, int] = (), (), 0
 
     def view(self, came_with: tuple[NodeId, ...]) -> View:
         identity = view_identity(self.group, *_words(self.cid))
@@ -128,8 +138,8 @@ class OpenConfiguration:
         self.graph.take_status(place, status)
         self._was_told = True
 
-    def take_summary(self, summary: Summary) -> None:
-        if self.graph.take_summary(summary):  # then everybody knows what we have
+    def take_summary(self, place: int, summary: Summary) -> None:
+        if self.graph.take_summary(place, summary):  # then everybody knows what we have
             self._are_told()
 
     def take_fetched(self, step: Step, origin: NodeId, cast: Cast) -> None:
@@ -147,8 +157,14 @@ class OpenConfiguration:
             self._unacknowledged += 1
             self._senders[self.members[place]] = None
             if cast.service in ("agreed", "safe"):
-                self._is_awaited = True
+                self._may_wait = min(self._may_wait, self._urgency(cast))
             self._enqueue(step, place, cast)
+
+    def _urgency(self, cast: Cast) -> int:
+        """How long the acknowledgement of an agreed or safe event may wait."""
+        if cast.service == "safe" or self._is_large or cast.height > self._told_clock:
+            return 0
+        return self.options.prompt_after * ACKNOWLEDGEMENTS_AHEAD
 
     def _enqueue(self, step: Step, place: int, cast: Cast) -> None:
         service, is_bound = cast.service, bool(self.change.readied)
@@ -185,6 +201,10 @@ class OpenConfiguration:
         stable = graph.stable()
         if self.deliveries.waiting:
             self._run(step, graph.least_high(), stable)
+        state = stable, graph.acks[graph.me], self.deliveries.waiting
+        if state == self._collected:
+            return  # nothing was admitted or delivered, and nothing more is stable
+        self._collected = state
         done = self.deliveries.done(graph.received)
         graph.collect(stable, done)
         self._stable = stable[graph.me]
@@ -222,30 +242,32 @@ class OpenConfiguration:
             self._spoke(time)
         if not self._unacknowledged or not self.others:
             return
-        if self._is_awaited or 4 * self._unacknowledged >= self.options.window:
-            self._status_at = self._spoke_at + self.options.prompt_after
-        elif self._status_at is None:
-            self._status_at = time + self.options.silence_limit // 4
+        if not self._may_wait or 4 * self._unacknowledged >= self.options.window:
+            ahead = (ACKNOWLEDGEMENTS_AHEAD - 1) * self.options.prompt_after
+            self._status_at = self._spent_until - ahead
+        elif self._status_at is None or self._status_at > time + self._may_wait:
+            self._status_at = time + self._may_wait
         if self._status_at > time:
             return
+        self._spent_until = max(self._spent_until, time) + self.options.prompt_after
         if self._is_large:
             step.send(tuple(self._senders), self._status())
             untold_at = self._untold_at or time + self.options.silence_limit // 2
             self._are_told()
-            self._spoke_at, self._untold_at = time, untold_at
+            self._untold_at = untold_at
         else:
             step.send(self.others, self._status())
             self._spoke(time)
 
     def _spoke(self, time: int) -> None:
         """To all others."""
-        self._spoke_at = time
+        self._told_clock = self.graph.clock
         self._beat_at = time + self.options.silence_limit
         self._are_told()
 
     def _are_told(self) -> None:
         """Others have heard what we have admitted."""
-        self._unacknowledged, self._is_awaited, self._status_at = 0, False, None
+        self._unacknowledged, self._may_wait, self._status_at = 0, self._least_urgent, None
         self._untold_at = None
         self._senders.clear()
 

@@ -175,11 +175,13 @@ class CausalGraph:
         seq, height, number = self.arrived[place]
         self.arrived[place] = seq, max(height, status.clock), number
 
-    def take_summary(self, summary: Summary) -> bool:
+    def take_summary(self, teller: int, summary: Summary) -> bool:
         """What one member knows of all. Whether all have everything that we have."""
         for place, (sent, clock) in enumerate(zip(summary.sent, summary.clocks, strict=True)):
             if place != self.me:
-                self.acknowledge(place, sent, clock, summary.stable)
+                # Of itself it knows more: it also acknowledges what not all have.
+                has = summary.sent if place == teller else summary.stable
+                self.acknowledge(place, sent, clock, has)
         self._note_told(summary.sent)
         return all(map(le, self.received, summary.stable))
 

@@ -58,6 +58,7 @@ from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, Merged, NodeId, Payloads, View, Waiting, event_number
 
 TICK = "tick"
+FREQUENT = (Cast, Status, Summary)
 
 
 class SynchronyMember:
@@ -155,7 +156,7 @@ class SynchronyMember:
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         """What follows from events and acknowledgements waits for `drain`."""
         current = self.current
-        if not isinstance(packet, Cast | Status | Summary):
+        if not isinstance(packet, FREQUENT):
             self.drain(step)
             self._receive_rare(step, sender, packet)
             return
@@ -181,7 +182,7 @@ class SynchronyMember:
         elif isinstance(packet, Status):
             current.take_status(place, packet)
         else:
-            current.take_summary(packet)
+            current.take_summary(place, packet)
 
     def drain(self, step: Step) -> None:
         if not self._is_drained:
