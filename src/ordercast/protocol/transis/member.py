@@ -44,6 +44,7 @@ from ordercast.protocol.transis.packets import (
     Joined,
     Joint,
     Leave,
+    Probe,
     Proposal,
     Ready,
     Status,
@@ -177,7 +178,7 @@ class SynchronyMember:
         self._alarm = None
         self._advance(step)
         time, current = self.clock.time, self.current
-        self._grow(step, (), (*current.silent(time), *current.change.late(time)))
+        self._grow(step, (), (*current.silent(step, time), *current.late(step, time)))
         current.beat(step, time)
         self.announcer.tick(step, current, time)
         self._follow_up(step)
@@ -235,11 +236,14 @@ class SynchronyMember:
         refusals.refuse_rare(current.graph, change, sender, packet)
         self._advance(step)
         time = self.clock.time
-        if sender in current.patience.heard and not isinstance(packet, Hello | Installed):
+        by_link = not isinstance(packet, Hello | Probe)
+        if sender in current.patience.heard and by_link and not isinstance(packet, Installed):
             current.patience.heard[sender] = time
         match packet:
             case Hello():
                 self._grow(step, *announcer.receive_hello(step, sender, packet, current, time))
+            case Probe():
+                current.take_probe(step, sender, packet, time)
             case Court():
                 announcer.receive_court(step, packet, current, time)
             case Decline():
@@ -361,10 +365,13 @@ class SynchronyMember:
         former.end(step, decision, joint, is_shown=self.has_begun)
         self.changes += 1
         self._enter(decision.id, decision.members)
+        self.current.came_from = {node: cid for cid, side in decision.sides for node in side}
         self.announcer.rest(failed, former, decision.members, time)
         self._show(step, decision.came_with, tuple(side for _, side in decision.sides))
         if self.current.others:
             step.send(self.current.others, Installed(self.group, decision.id, joint))
+        for node, proposal in former.change.early.items():
+            self._note_suspects(step, self.current.change.hear(node, proposal))
         # We have proposed more since then: that is the next change.
         self._grow(step, (), tuple(node for node in failed if node in decision.members))
 

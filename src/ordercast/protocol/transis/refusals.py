@@ -29,6 +29,7 @@ from ordercast.protocol.transis.packets import (
     Hello,
     Installed,
     Leave,
+    Probe,
     Proposal,
     Ready,
     Status,
@@ -179,7 +180,7 @@ def _refuse_fetched(
 def refuse_climbers(height: int, sender: NodeId, packet: Packet) -> None:
     """Configurations far above ours, which no number of changes leads to."""
     named: list[ConfigurationId] = []
-    if isinstance(packet, Hello | Proposal):
+    if isinstance(packet, Hello | Probe | Proposal):
         named.append(packet.cid)
     if isinstance(packet, Proposal | Court):
         named += [cid for _, cid in packet.joined]
@@ -212,7 +213,7 @@ def counts(packet: Packet, sender: NodeId, current: OpenConfiguration) -> bool:
     """Whether a packet is about our configuration; others are dropped."""
     change = current.change
     match packet:
-        case Hello() | Proposal():
+        case Hello() | Probe() | Proposal():
             return True
         case Ready():
             is_candidate = change.suggestion.joined.get(sender) == packet.cid
