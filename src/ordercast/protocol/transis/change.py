@@ -238,17 +238,10 @@ class ConfigurationChange:
         """Members that have failed, because a stage has taken them too long."""
         if self.stage != 2 or self.dirty:
             return []
-        awaited, decision = self._awaited(), self.decision
-        limits = dict.fromkeys(awaited, 1)
-        if decision is not None and decision.id in self.readied:
-            limits = dict.fromkeys(awaited, 2)
-        elif decision is not None:
-            limits = dict.fromkeys(awaited, 4)
-            limits |= {helper: 2 for helper, _ in self.asked.values()}
         limit = self.options.stage_limit
         return [
             node
-            for node, count in limits.items()
+            for node, count in self._awaited().items()
             if self._is_over(node, count * limit, time)
             and (
                 2 * (time - last_sign(node)) >= limit
@@ -256,24 +249,29 @@ class ConfigurationChange:
             )
         ]
 
-    def _awaited(self) -> list[NodeId]:
-        """Those that have not agreed yet or, when all have, are not ready."""
+    def _awaited(self) -> dict[NodeId, int]:
+        """Those that have not agreed yet or, when all have, are not ready or have not sent what we
+        asked for: how many stage limits each of them has."""
         own, decision = self.proposals[self.me], self.decision
         accepted = [node for node in self.suggestion.accepted if node != self.me]
         if decision is None:
-            return [node for node in accepted if not self._agrees(node, own)]
-        return [
-            node
+            return {node: 1 for node in accepted if not self._agrees(node, own)}
+        is_ready = decision.id in self.readied
+        awaited = {
+            node: 2 if is_ready else 4
             for node in accepted
             if node not in self.readies or self.readies[node].decision != decision.id
-        ]
+        }
+        if not is_ready:
+            awaited |= {helper: 2 for helper, _ in self.asked.values()}
+        return awaited
 
     def doubtful(self, time: int) -> list[NodeId]:
         """Those that are probed now, for we have waited for them for long."""
         if self.stage != 2 or self.dirty or time < self.probe_at:
             return []
         self.probe_at = time + self.options.stage_limit // PROBES
-        return self._awaited()
+        return list(self._awaited())
 
     def _agrees(self, node: NodeId, own: Proposal) -> bool:
         found = self.proposals.get(node)
