@@ -116,6 +116,13 @@ def test_synchrony_with_a_quorum_keeps_every_law_in_chaos(first: int) -> None:
         assert_lawful(simulate(scenario, seed))
 
 
+@pytest.mark.parametrize("first", seeds(0, 2000))
+def test_a_network_that_loses_packets_for_ever_keeps_every_law(first: int) -> None:
+    scenario = load_scenario(ROOT / "scenarios" / "synchrony-lossy.toml")
+    for seed in range(first, first + CHUNK):
+        assert_lawful(simulate(scenario, seed))
+
+
 @pytest.mark.parametrize("first", range(20_001, 20_051, 25))
 def test_chaos_keeps_every_law_through_the_codec(first: int) -> None:
     scenario = load_scenario(ROOT / "scenarios" / "chaos.toml")

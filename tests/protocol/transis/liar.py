@@ -65,6 +65,8 @@ class RandomPackets:
         draw = self.draw
         if kind is NodeId:
             return NodeId(draw.choice(self.names), draw.choice([0, 0, 0, 1]))
+        if kind is bool:
+            return draw.random() < 0.5
         if kind is int:
             return draw.choice([1, 1, 2, 3, draw.randrange(1, 99), (1 << 40) - 1])
         if kind is str:  # a name in a vote

@@ -66,6 +66,8 @@ class Announcer:
             step.send(sender, self._hello(current, time), DATAGRAM)
         if is_new:
             courting.announce_soon(time)
+        if current.change.is_failed(sender):
+            return (), ()
         if sender in joined:  # it may be in another view now
             return (((sender, hello.cid),) if hello.cid > joined[sender] else ()), ()
         older = [node for node in current.members if node.name == sender.name and node < sender]

@@ -11,33 +11,34 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
  4. When all are ready for our latest decision, it is installed. Whoever has installed a decision
     says so, and whoever was ready for it installs it too, even if it has proposed more since. So
     two members that count on each other take the same step.
- 5. A member that excludes us is excluded by us.
+ 5. A member that excludes us is excluded by us. A candidate may name us in a configuration that we
+    are ready for and have not installed yet: its proposal counts when we are there.
  6. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
     one that is not ready within two of them (within four, if we are not ready ourselves). Members
-    with smaller names than ours have half as much time again. Each time there are more failed
-    ones, so a change ends.
+    with smaller names than ours have half as much time again. One that answers probes is there,
+    and its packets may be late: it has four stage limits and three seconds in any case. Each time
+    there are more failed ones, so a change ends.
 
 What it does not do: send anything, or carry out a decision. `member.py` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ordercast.protocol.transis.graph import CausalGraph
 from ordercast.protocol.transis.options import LARGEST_GROUP, SynchronyOptions
 from ordercast.protocol.transis.packets import (
+    MOST_LIVES,
     ConfigurationId,
     GoneMember,
     Joint,
     Proposal,
     Ready,
 )
+from ordercast.protocol.transis.patience import PROBES, limit_of_link
 from ordercast.protocol.transis.suggestion import Decision, Suggestion, decide, joint_knowledge
 from ordercast.types import NodeId
-
-STAGES = (2, 3, 4, 6, 8, 12)
-"""When a proposal is looked at again, in half stage limits."""
 
 
 class ConfigurationChange:
@@ -59,7 +60,9 @@ class ConfigurationChange:
         self.dirty = False  # the suggestion has grown since we proposed it
         self.court_until: int | None = None  # the end of stage 1, in patient time
         self.proposed_at = 0  # in patient time
+        self.probe_at = 0  # whom the change waits for
         self.proposals: dict[NodeId, Proposal] = {}  # the latest of each
+        self.early: dict[NodeId, Proposal] = {}  # for the configuration after this one
         self.decision: Decision | None = None  # by our latest proposal
         self.readied: dict[ConfigurationId, Decision] = {}  # those that we said `Ready` to
         self.readies: dict[NodeId, Ready] = {}  # the latest of each
@@ -110,6 +113,7 @@ class ConfigurationChange:
         """Our suggestion as it is now. Streams of members that do not come along are frozen."""
         self.stage, self.dirty, self.court_until = 2, False, None
         self.proposed_at, self.decision = time, None
+        self.probe_at = time + self.options.stage_limit // 2
         self.asked = {}
         joined, failed = self.suggestion.as_proposed()
         received = tuple(graph.received)
@@ -139,13 +143,16 @@ class ConfigurationChange:
         """A proposal arrived, which no member that follows the rules would not have sent."""
         joined = self.suggestion.joined
         excludes_us = self.me in proposal.failed
+        where = dict(proposal.joined).get(self.me)
+        if where in self.readied and (sender in self.early or len(self.early) < MOST_LIVES):
+            self.early[sender] = proposal
         if proposal.cid == self.cid:
             if excludes_us:
                 return self.grow((), (sender,))
         elif sender in self.members:
             is_elsewhere = proposal.cid.height >= self.cid.height  # else the proposal is old
             return self.grow((), (sender,)) if is_elsewhere else []
-        elif dict(proposal.joined).get(self.me) != self.cid:
+        elif where != self.cid:
             return []
         elif excludes_us:
             return self.grow((), (sender,)) if sender in joined else []
@@ -227,33 +234,44 @@ class ConfigurationChange:
 
     # --- time --------------------------------------------------------------------------------
 
-    def late(self, time: int) -> list[NodeId]:
+    def late(self, time: int, last_sign: Callable[[NodeId], int]) -> list[NodeId]:
         """Members that have failed, because a stage has taken them too long."""
         if self.stage != 2 or self.dirty:
             return []
+        limit = self.options.stage_limit
+        return [
+            node
+            for node, count in self._awaited().items()
+            if self._is_over(node, count * limit, time)
+            and (
+                2 * (time - last_sign(node)) >= limit
+                or self._is_over(node, limit_of_link(limit), time)
+            )
+        ]
+
+    def _awaited(self) -> dict[NodeId, int]:
+        """Those that have not agreed yet or, when all have, are not ready or have not sent what we
+        asked for: how many stage limits each of them has."""
         own, decision = self.proposals[self.me], self.decision
         accepted = [node for node in self.suggestion.accepted if node != self.me]
         if decision is None:
-            return [
-                node
-                for node in accepted
-                if self._is_over(node, 1, time) and not self._agrees(node, own)
-            ]
-        unready = [
-            node
+            return {node: 1 for node in accepted if not self._agrees(node, own)}
+        is_ready = decision.id in self.readied
+        awaited = {
+            node: 2 if is_ready else 4
             for node in accepted
             if node not in self.readies or self.readies[node].decision != decision.id
-        ]
-        blamed = unready
-        if decision.id not in self.readied:
-            helpers = [helper for helper, _ in self.asked.values()]
-            blamed = [node for node in accepted if node in helpers]
-        return [
-            node
-            for node in accepted
-            if (node in blamed and self._is_over(node, 2, time))
-            or (node in unready and self._is_over(node, 4, time))
-        ]
+        }
+        if not is_ready:
+            awaited |= {helper: 2 for helper, _ in self.asked.values()}
+        return awaited
+
+    def doubtful(self, time: int) -> list[NodeId]:
+        """Those that are probed now, for we have waited for them for long."""
+        if self.stage != 2 or self.dirty or time < self.probe_at:
+            return []
+        self.probe_at = time + self.options.stage_limit // PROBES
+        return list(self._awaited())
 
     def _agrees(self, node: NodeId, own: Proposal) -> bool:
         found = self.proposals.get(node)
@@ -264,9 +282,9 @@ class ConfigurationChange:
             and found.joined == own.joined
         )
 
-    def _is_over(self, node: NodeId, limits: int, time: int) -> bool:
-        halves = limits * (3 if node < self.me else 2)
-        return 2 * (time - self.proposed_at) >= halves * self.options.stage_limit
+    def _is_over(self, node: NodeId, limit: int, time: int) -> bool:
+        halves = 3 if node < self.me else 2
+        return 2 * (time - self.proposed_at) >= halves * limit
 
     def deadline(self, time: int) -> int | None:
         """When time itself changes something next."""
@@ -276,8 +294,6 @@ class ConfigurationChange:
             return self.proposed_at + self.options.propose_every
         if self.stage < 2:
             return None
-        half = self.options.stage_limit // 2 + 1
-        found = [at for stage in STAGES if (at := self.proposed_at + stage * half) > time]
         if self.decision is not None and self.asked:
-            found.append(time + self.options.stage_limit // 8)
-        return min(found, default=time + half)
+            return min(self.probe_at, time + self.options.stage_limit // 8)
+        return self.probe_at

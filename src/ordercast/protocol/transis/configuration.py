@@ -22,7 +22,7 @@ What it does not do: agree on the end, which is `change.py`, or install the next
 from __future__ import annotations
 
 from ordercast.kernel.clocks import Vector
-from ordercast.kernel.step import Step
+from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.graph import CausalGraph
@@ -31,6 +31,7 @@ from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
     Joint,
+    Probe,
     Status,
     Summary,
 )
@@ -69,6 +70,7 @@ class OpenConfiguration:
         self.members = members
         self.others = tuple(node for node in members if node != me)
         self.own = own
+        self.came_from: dict[NodeId, ConfigurationId] = {}  # where members were before
         self.graph = CausalGraph(members, me, own.limit)
         self.deliveries = self.deliveries_type(len(members))
         self.change = self.change_type(me, cid, members, options)
@@ -282,17 +284,42 @@ class OpenConfiguration:
                 step.send(self.patience.neighbours, self._status())
             self._beat_at = time + self.options.silence_limit
 
-    def silent(self, time: int) -> list[NodeId]:
-        """Members that are suspected now, and were not before."""
+    def silent(self, step: Step, time: int) -> list[NodeId]:
+        """Members that are suspected now, and were not before. Doubtful ones are probed."""
         if time < self._look_at:
             return []
-        soonest = self.patience.watch(self.graph, time)
-        silent = [one for one in self.patience.silent(time) if not self.change.is_failed(one)]
+        patience = self.patience
+        soonest = patience.watch(self.graph, time)
+        silent = [one for one in patience.silent(time) if not self.change.is_failed(one)]
+        self._probe(step, [one for one in patience.doubtful(time) if one not in silent])
         later = time + self.options.suspicion_limit // LOOKS_A_LIMIT
         self._look_at = later
         if soonest is not None and time < soonest < later:
             self._look_at = soonest
         return silent
+
+    def late(self, step: Step, time: int) -> list[NodeId]:
+        """Those that a change waits for in vain. Doubtful ones are probed."""
+        late = self.change.late(time, self.patience.last_sign)
+        self._probe(step, [one for one in self.change.doubtful(time) if one not in late])
+        return late
+
+    def _probe(self, step: Step, doubtful: list[NodeId]) -> None:
+        to = tuple(node for node in doubtful if not self.change.is_failed(node))
+        if to:
+            step.send(to, Probe(self.group, self.cid, True), DATAGRAM)
+
+    def take_probe(self, step: Step, sender: NodeId, probe: Probe, time: int) -> None:
+        """A sign of life. It counts if its sender is where we take it to be, or on its way."""
+        if probe.asks:
+            step.send(sender, Probe(self.group, self.cid, False), DATAGRAM)
+        expected = self.change.suggestion.joined.get(sender)
+        if expected is None:
+            return
+        # Of two that install a view one is there first.
+        is_behind = expected == self.cid and probe.cid == self.came_from.get(sender)
+        if probe.cid == expected or is_behind or probe.cid in self.change.readied:
+            self.patience.answered[sender] = time
 
     def deadline(self, time: int) -> int:
         """When time itself changes something next."""

@@ -66,6 +66,7 @@ class CausalGraph:
         # By member, of what came by its own link: the last seq, height (or clock) and number.
         self.arrived: list[tuple[int, int, int]] = [(0, 0, 0)] * count
         self.told = [0] * count  # by member: events of it that somebody has, as far as we know
+        self.top = [0] * count  # by member: the height of its last event that was admitted
 
     # --- own events --------------------------------------------------------------------------
 
@@ -127,6 +128,7 @@ class CausalGraph:
 
     def admit(self, place: int, cast: Cast) -> None:
         self.received[place] = cast.seq
+        self.top[place] = cast.height
         store = self.store[place]
         store.append(cast.seq, cast, cast.size)
         if store.full and place != self.me:

@@ -49,6 +49,7 @@ from ordercast.protocol.transis.packets import (
     Joined,
     Joint,
     Leave,
+    Probe,
     Proposal,
     Ready,
     Status,
@@ -194,7 +195,7 @@ class SynchronyMember:
         self._alarm = None
         self._advance(step)
         time, current = self.clock.time, self.current
-        self._grow(step, (), (*current.silent(time), *current.change.late(time)))
+        self._grow(step, (), (*current.silent(step, time), *current.late(step, time)))
         current.beat(step, time)
         self.announcer.tick(step, current, time)
         self._follow_up(step)
@@ -260,11 +261,14 @@ class SynchronyMember:
         refusals.refuse_rare(current.graph, change, sender, packet)
         self._advance(step)
         time = self.clock.time
-        if sender in current.patience.heard and not isinstance(packet, Hello | Installed):
+        by_link = not isinstance(packet, Hello | Probe)
+        if sender in current.patience.heard and by_link and not isinstance(packet, Installed):
             current.patience.heard[sender] = time
         match packet:
             case Hello():
                 self._grow(step, *announcer.receive_hello(step, sender, packet, current, time))
+            case Probe():
+                current.take_probe(step, sender, packet, time)
             case Court():
                 announcer.receive_court(step, packet, current, time)
             case Decline():
@@ -399,10 +403,13 @@ class SynchronyMember:
             self.franchise.end(former.cid, decision.cut)
         self.changes += 1
         self._enter(decision.id, decision.members)
+        self.current.came_from = {node: cid for cid, side in decision.sides for node in side}
         self.announcer.rest(failed, former, decision.members, time)
         self._show(step, decision.came_with, tuple(side for _, side in decision.sides))
         if self.current.others:
             step.send(self.current.others, Installed(self.group, decision.id, joint))
+        for node, proposal in former.change.early.items():
+            self._note_suspects(step, self.current.change.hear(node, proposal))
         # We have proposed more since then: that is the next change.
         self._grow(step, (), tuple(node for node in failed if node in decision.members))
 

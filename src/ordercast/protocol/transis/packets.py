@@ -1,7 +1,7 @@
 """The packets of groups with virtual synchrony.
 
-All of them but `Hello` travel by link and name the configuration that their sender is in. `Hello`
-travels by datagram, to names.
+All of them but `Hello` and `Probe` travel by link and name the configuration that their sender is
+in. These two travel by datagram, `Hello` to names.
 """
 
 from __future__ import annotations
@@ -117,6 +117,13 @@ class Hello(Packet, frozen=True, tag="synchrony.hello"):
         return [node.name for node in self.members]
 
 
+class Probe(Packet, frozen=True, tag="synchrony.probe"):
+    """A sign of life that does not wait behind what a link has lost and sends again."""
+
+    cid: ConfigurationId
+    asks: bool  # for an answer
+
+
 class Court(Packet, frozen=True, tag="synchrony.court"):
     """To the members of the sender's view: who might be merged with."""
 
@@ -177,6 +184,6 @@ class Installed(Packet, frozen=True, tag="synchrony.installed"):
 
 PACKETS = (
     *(Cast, Fetched, Status, Summary, Fetch, Leave),
-    *(Hello, Court, Decline, Proposal, Ready, Installed),
+    *(Hello, Probe, Court, Decline, Proposal, Ready, Installed),
     *primary.PACKETS,
 )

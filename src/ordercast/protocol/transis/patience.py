@@ -11,10 +11,13 @@ Rules.
     members is cut, the one with the smaller name says so first, and the other one alone goes.
  4. In large groups a member acknowledges to senders, who tell all. So one whose acknowledgements
     grow is there, even if it does not speak to us.
- 5. Silence is measured on a patient clock: a member that was stalled itself suspects nobody.
+ 5. A link that loses a packet is silent until it was sent again, and with it all that comes after.
+    So a watched member whose link is silent for half of its time is probed by datagram, several
+    times, and one that answers is there. Links are needed all the same: one that is silent for four
+    times as long, and for three seconds, is taken for cut.
+ 6. Silence is measured on a patient clock: a member that was stalled itself suspects nobody.
 
-What it does not do: probe. A probe could only confirm that the path is cut, and the configuration
-cannot work with it cut.
+What it does not do: ask others. That they reach a member is of no use where we do not.
 """
 
 from __future__ import annotations
@@ -23,6 +26,18 @@ from ordercast.kernel.clocks import Vector
 from ordercast.protocol.transis.graph import CausalGraph
 from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.types import NodeId
+from ordercast.units import SECOND
+
+PROBES = 16
+"""Probes in a suspicion limit, or in a stage limit, once the first half of it is over."""
+LIMITS_OF_LINKS, LEAST_OF_LINKS = 4, 3 * SECOND
+"""How many of its limits a member that answers probes has, until its link must bring something; and
+at least so long, for TCP waits 0.2 s before it sends again what was lost, and each time twice as
+long, whatever our limits are."""
+
+
+def limit_of_link(limit: int) -> int:
+    return max(LIMITS_OF_LINKS * limit, LEAST_OF_LINKS)
 
 
 class Patience:
@@ -37,7 +52,9 @@ class Patience:
             for node in members
             if node != me
         }
-        self.heard = dict.fromkeys(self._limits, time)  # when, in patient time
+        self._probe_every = options.suspicion_limit // PROBES
+        self.heard = dict.fromkeys(self._limits, time)  # when by link, in patient time
+        self.answered: dict[NodeId, int] = {}  # when by datagram, candidates too
         self._watched = dict.fromkeys(self.neighbours, time)  # since when
         self._acks: dict[NodeId, Vector] = {}  # what each had at the last look
 
@@ -54,14 +71,29 @@ class Patience:
                 self._watched[node] = time  # it was heard by somebody who told us
             self._acks[node] = acks
             since = max(self._watched.setdefault(node, time), self.heard[node])
-            if soonest is None or since + limit < soonest:
-                soonest = since + limit
+            probe_at = max(since + limit // 2, time + self._probe_every)
+            look_at = min(probe_at, max(since, self.answered.get(node, 0)) + limit)
+            if soonest is None or look_at < soonest:
+                soonest = look_at
         return soonest
 
     def silent(self, time: int) -> list[NodeId]:
         """Those that are suspected now."""
+        found = []
+        for node, since in self._watched.items():
+            limit, by_link = self._limits[node], max(since, self.heard[node])
+            is_silent = time - max(by_link, self.answered.get(node, 0)) >= limit
+            if is_silent or time - by_link >= limit_of_link(limit):
+                found.append(node)
+        return found
+
+    def doubtful(self, time: int) -> list[NodeId]:
+        """Those that are probed now."""
         return [
             node
             for node, since in self._watched.items()
-            if time - max(since, self.heard[node]) >= self._limits[node]
+            if 2 * (time - max(since, self.heard[node])) >= self._limits[node]
         ]
+
+    def last_sign(self, node: NodeId) -> int:
+        return max(self.heard.get(node, 0), self.answered.get(node, 0))

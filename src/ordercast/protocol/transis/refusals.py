@@ -29,6 +29,7 @@ from ordercast.protocol.transis.packets import (
     Hello,
     Installed,
     Leave,
+    Probe,
     Proposal,
     Ready,
     Status,
@@ -55,9 +56,18 @@ def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> N
         raise PeerError(f"{sender} sent event {cast.seq} after event {seq}")
     if not height < cast.height <= graph.clock + LARGEST_LEAP:
         raise PeerError(f"{sender} sent an event of height {cast.height} after {height}")
+    if cast.height <= graph.clock:  # else it is above all that we have
+        _refuse_depth(graph, sender, cast)
     if cast.seq > graph.acknowledged[place] + WINDOWS_SENT * graph.window:
         raise PeerError(f"{sender} sends more than its window")
     _refuse_reach(graph, sender, vector)
+
+
+def _refuse_depth(graph: CausalGraph, sender: NodeId, cast: Cast) -> None:
+    """An event is higher than those before it, as far as they are the last ones that we have."""
+    for up_to, received, top in zip(cast.vector, graph.received, graph.top, strict=True):
+        if up_to >= received and top >= cast.height:
+            raise PeerError(f"{sender} sent an event of height {cast.height} that follows {top}")
 
 
 def _refuse_reach(graph: CausalGraph, sender: NodeId, vector: Vector) -> None:
@@ -148,6 +158,11 @@ def _refuse_proposal(
     before = change.proposals.get(sender)
     if before is not None and packet.serial <= before.serial:
         raise PeerError(f"{sender} repeats proposal {packet.serial}")
+    if before is not None and packet.cid == before.cid:
+        less = [node for node in before.failed if node not in packet.failed]
+        less += [node for node, cid in before.joined if node not in joined or joined[node] < cid]
+        if less:
+            raise PeerError(f"{sender} takes back what it proposed of {less[0]}")
     if packet.cid == change.cid:
         place = graph.places.get(sender)
         if place is None or len(packet.received) != len(graph.members):
@@ -179,7 +194,7 @@ def _refuse_fetched(
 def refuse_climbers(height: int, sender: NodeId, packet: Packet) -> None:
     """Configurations far above ours, which no number of changes leads to."""
     named: list[ConfigurationId] = []
-    if isinstance(packet, Hello | Proposal):
+    if isinstance(packet, Hello | Probe | Proposal):
         named.append(packet.cid)
     if isinstance(packet, Proposal | Court):
         named += [cid for _, cid in packet.joined]
@@ -212,7 +227,7 @@ def counts(packet: Packet, sender: NodeId, current: OpenConfiguration) -> bool:
     """Whether a packet is about our configuration; others are dropped."""
     change = current.change
     match packet:
-        case Hello() | Proposal():
+        case Hello() | Probe() | Proposal():
             return True
         case Ready():
             is_candidate = change.suggestion.joined.get(sender) == packet.cid

@@ -71,6 +71,7 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     packets.Hello: lambda packet: (
         f"in {packet.cid} {_names(packet.members)}, hears {_names(packet.echo)}"
     ),
+    packets.Probe: lambda packet: f"{'asks' if packet.asks else 'answers'} in {packet.cid}",
     packets.Court: lambda packet: _joined(packet.joined),
     packets.Decline: lambda packet: f"{packet.candidate}",
     packets.Proposal: _proposal,
