@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ordercast.protocol.cluster.beginning import MOST_WAITED_FOR, Given, Majority
-from ordercast.protocol.cluster.causal_member import Running
 from ordercast.protocol.cluster.joining import PATIENCE, Joining
 from ordercast.protocol.cluster.packets import MOST_JOINING, Ask, Update, Welcome
+from ordercast.protocol.cluster.running import Running
 from ordercast.testing import simulate
 from ordercast.testing.stage import Stage
 from ordercast.types import NodeId, StateGiven, StateWanted, Waiting

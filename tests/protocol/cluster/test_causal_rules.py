@@ -11,7 +11,6 @@ from typing import Any
 from tests.protocol.fifo.test_properties import state as told_state
 
 from ordercast.kernel.packet import Packet
-from ordercast.protocol.cluster.causal_member import Running
 from ordercast.protocol.cluster.packets import (
     Ask,
     Digest,
@@ -21,6 +20,7 @@ from ordercast.protocol.cluster.packets import (
     Updates,
     Welcome,
 )
+from ordercast.protocol.cluster.running import Running
 from ordercast.protocol.tickets.entries import SEQUENCE_BITS
 from ordercast.testing.stage import InFlight, Stage
 from ordercast.types import NodeId

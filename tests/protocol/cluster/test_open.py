@@ -12,9 +12,9 @@ from ordercast.kernel.family import FoundingRule, Plan
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.protocol.cluster.causal_member import Running
 from ordercast.protocol.cluster.packets import Ask
 from ordercast.protocol.cluster.partial_view import MOST_CONTACTS
+from ordercast.protocol.cluster.running import Running
 from ordercast.protocol.cluster.sampler import MOST_NAMED, Roster, RosterKind
 from ordercast.protocol.cluster.updaters import founder_of, objection
 from ordercast.protocol.families import FAMILIES
@@ -123,7 +123,7 @@ def test_rosters_and_acquaintances_of_ghosts_are_bounded(family: str) -> None:
         ghosts = [NodeId(f"ghost{part}-{number}") for number in range(MOST_NAMED)]
         stage.give("n1", Acquainted("g", tuple(f"told-{one.name}" for one in ghosts)))
         roster = Roster(RosterKind.WELCOME, [(ghost, 0) for ghost in ghosts], [])
-        stage.inject(ghosts[0], "n1", machine.membership("g", roster))
+        stage.inject(ghosts[0], "n1", machine.about_members(roster))
         for parcel in stage.underway():
             stage.drop(parcel)
     assert len(machine.sampler.known()) == 20

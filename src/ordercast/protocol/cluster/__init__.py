@@ -16,6 +16,7 @@ choosing.py       which one begins it, where several may
 joining.py        where a newcomer begins, and how often newcomers are answered
 updaters.py       which members may update a cluster, and which one begins it
 ownership.py      who owns which ticket: the strategy of a member, and tickets that are fixed
+running.py        a member that knows where the cluster is: what it waits for
 moving.py         tickets that change hands: our lease, and what is known of others'
 member.py         the machine of plain gossip, and what both have in common
 causal_member.py  the machine of a causal cluster: the rules that join the parts

@@ -32,10 +32,11 @@ Times are counted in rounds of our own: a member that was stalled gives up nothi
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import gt
 from random import Random
+
+from msgspec import structs
 
 from ordercast.errors import PeerError
 from ordercast.kernel import inputs
@@ -59,7 +60,7 @@ from ordercast.protocol.cluster.packets import (
     Ask,
     ClusterMembership,
     Digest,
-    Membership,
+    OfCluster,
     Recover,
     Recovered,
     Update,
@@ -68,8 +69,10 @@ from ordercast.protocol.cluster.packets import (
 )
 from ordercast.protocol.cluster.recovery import Recovery
 from ordercast.protocol.cluster.returning import Returning
+from ordercast.protocol.cluster.running import Running, due
 from ordercast.protocol.cluster.sampler import Roster
 from ordercast.protocol.cluster.updaters import updaters_of
+from ordercast.protocol.tickets.packets import About
 from ordercast.types import Event, NodeId, Payloads, event_number
 
 MOST_LATE = 4
@@ -78,20 +81,7 @@ MOST_OF_A_GAP = 50_000
 """Losses that are reported of one gap: a liar may name events that never were, by the billion."""
 
 
-class Running:
-    """A member that knows where the cluster is. What it waits for ends with this phase."""
-
-    def __init__(self, digests: Digests) -> None:
-        # Events that wait, each with the round in which we ask for what it waits for, and the
-        # round in which that is skipped. Earliest first.
-        self.terminating: deque[tuple[int, int]] = deque()
-        self.recovering: deque[tuple[int, int]] = deque()
-        self.digests = digests
-
-
 class CausalMember(Spreader[Update]):
-    membership = ClusterMembership
-
     def __init__(
         self,
         me: NodeId,
@@ -127,6 +117,7 @@ class CausalMember(Spreader[Update]):
         self.last_round = 0  # when that was
         self.losses: Losses[int] = Losses(MOST_OF_A_GAP)
         self.late = 0  # events that came after they had been skipped
+        self.ownership.count_members(self._others)
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -166,6 +157,14 @@ class CausalMember(Spreader[Update]):
         return event
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
+        if not isinstance(packet, OfCluster):
+            if self.ownership.receive(step, sender, packet):
+                self._announce(step)
+            if not isinstance(packet, About) or packet.cluster in (0, self.ownership.cluster):
+                self._present(step, sender)
+            return
+        if packet.cluster and self.ownership.is_strange(step, sender, packet.cluster):
+            return
         if isinstance(packet, Updates):
             self._receive_updates(step, sender, packet)
         elif isinstance(packet, Recovered):
@@ -175,19 +174,15 @@ class CausalMember(Spreader[Update]):
         elif isinstance(packet, Digest):
             self.ownership.refuse_clock(sender, packet.clock)
             if isinstance(self.phase, Running):
+                self.ownership.learn_cluster(packet.cluster)
                 self.phase.digests.receive(step, sender.name, packet, self.now)
-        elif isinstance(packet, Membership):
-            self._receive_roster(step, sender, packet.roster)
+        elif isinstance(packet, ClusterMembership):
+            self._receive_roster(step, sender, packet.roster, self._is_of_ours(packet))
         elif isinstance(packet, Ask):
             self._receive_ask(step, sender, packet)
         elif isinstance(packet, Welcome):
             self._receive_welcome(step, sender, packet)
-        else:
-            if self.ownership.receive(step, sender, packet):
-                self._announce(step)
-            self._present(step, sender)
-            return
-        if self.presence is not None and not isinstance(packet, Membership):
+        if not isinstance(packet, ClusterMembership) and self._is_of_ours(packet):
             self._present(step, sender)
         self.ownership.compare_epochs(step)
 
@@ -208,6 +203,9 @@ class CausalMember(Spreader[Update]):
         self.ownership.compare_epochs(step)
         self._announce(step)
 
+    def _others(self) -> int:
+        return 0 if self.presence is None else len(self.presence)
+
     def _absent(self) -> list[str]:
         """With whom we were in the cluster, as far as they are not there now."""
         if self.entry is None or self.presence is None:
@@ -221,7 +219,7 @@ class CausalMember(Spreader[Update]):
                 # The state is that of the time at which the newcomer asked for it.
                 self.newcomers.served(name)
                 state = b"" if state is None and not why else state  # that is an answer, too
-                step.send(name, Welcome(self.group, clock, clock, state, why), STATUS, name)
+                step.send(name, self._welcome(clock, clock, state, why), STATUS, name)
             case inputs.StatusResult(token=str()) | inputs.Acquainted():
                 super().on(step, given)
             case inputs.StatusResult() | inputs.Seek() | inputs.Retire():
@@ -265,8 +263,10 @@ class CausalMember(Spreader[Update]):
         believed = self.ownership.believed(step, news.unknown)
         if believed is not news.unknown:
             news = news._replace(unknown=believed)
+        if news.unknown:
+            self.ownership.learn_cluster(packet.cluster)
         if packet.roster is not None:
-            self._receive_roster(step, sender, packet.roster)
+            self._receive_roster(step, sender, packet.roster, self._is_of_ours(packet))
         self.sampler.heard(sender)
         self.spreading.add(news)
         for update, age in news.unknown:
@@ -275,9 +275,14 @@ class CausalMember(Spreader[Update]):
     def _receive_recovered(self, step: Step, sender: NodeId, packet: Recovered) -> None:
         for update, _ in packet.updates:
             self.ownership.refuse_nonsense(sender, update)
+        self.ownership.learn_cluster(packet.cluster)
         for update, _ in self.ownership.believed(step, packet.updates):
             self.spreading.remember(update.key)
             self._arrived(step, update, self.options.hops, asked=True)
+
+    def _is_of_ours(self, packet: OfCluster) -> bool:
+        """Or of none. One that is in none yet takes the members of no cluster for its own."""
+        return packet.cluster == 0 or packet.cluster == self.ownership.cluster
 
     def _arrived(self, step: Step, update: Update, age: int, *, asked: bool) -> None:
         """An event arrived, by gossip or because it was asked for."""
@@ -335,12 +340,12 @@ class CausalMember(Spreader[Update]):
     def _ask_and_skip(self, step: Step, running: Running) -> None:
         options, order = self.options, self.order
         if not self.full:
-            for key in _due(running.terminating, self.now):
+            for key in due(running.terminating, self.now):
                 update = order.peek(key)
                 if update is not None:
                     self._ask_for(step, order.missing(update))
                     running.recovering.append((self.now + options.rounds_to_recover, key))
-            for key in _due(running.recovering, self.now):
+            for key in due(running.recovering, self.now):
                 self._deliver(step, order.force(key))
         self.recovery.give_up(step, self.now - options.rounds_to_recover)
         if options.digests:
@@ -374,6 +379,7 @@ class CausalMember(Spreader[Update]):
             question = joining.beginning.question(self.group, self.options.state)
             asked = dict.fromkeys((*self.sampler.sample(1), *joining.beginning.favourite()))
             if asked:
+                question = structs.replace(question, cluster=self.ownership.cluster)
                 step.send(tuple(asked), question, DATAGRAM)
             waiting = joining.waiting(self.group, step.now) if joining.is_late else None
             if waiting is not None:
@@ -405,7 +411,7 @@ class CausalMember(Spreader[Update]):
             return
         buffer, order = self.recovery.buffer, self.order
         floor = tuple(map(min, buffer.floor, order.clock))  # it drops events that wait, too
-        step.send(name, Welcome(self.group, floor, order.stamp), DATAGRAM)
+        step.send(name, self._welcome(floor, order.stamp), DATAGRAM)
         if packet.state and self.options.state:
             if self.newcomers.may_serve(name):
                 step.ask_state(self.group, (name, order.stamp))
@@ -420,6 +426,7 @@ class CausalMember(Spreader[Update]):
             raise PeerError(f"{sender} begins beyond its own clock")
         if packet.state is not None and packet.clock != packet.target:
             raise PeerError(f"{sender} gives a state that does not fit its clock")
+        self.ownership.learn_cluster(packet.cluster)
         if isinstance(self.phase, Running):
             return
         if packet.failure:
@@ -437,7 +444,9 @@ class CausalMember(Spreader[Update]):
         """Joining ends at this clock: the events beyond it that were collected are enqueued."""
         assert isinstance(self.phase, Joining)
         early, options = self.phase.updates(), self.options
-        digests = Digests(self.group, options.rounds_to_terminate, self.sampler, self.order)
+        digests = Digests(
+            self.group, options.rounds_to_terminate, self.sampler, self.ownership, self.order
+        )
         self.phase = running = Running(digests)
         self._was_in = True
         clock = list(map(max, self.order.clock, clock))
@@ -451,7 +460,20 @@ class CausalMember(Spreader[Update]):
     # --- words -------------------------------------------------------------------------------
 
     def _packet(self, entries: list[tuple[Update, int]], roster: Roster | None) -> Packet:
-        return Updates(self.group, entries, roster)
+        return Updates(self.group, entries, roster, cluster=self.ownership.cluster)
+
+    def about_members(self, roster: Roster) -> Packet:
+        return ClusterMembership(self.group, roster, cluster=self.ownership.cluster)
+
+    def _welcome(
+        self,
+        clock: tuple[int, ...],
+        target: tuple[int, ...],
+        state: bytes | None = None,
+        failure: str = "",
+    ) -> Welcome:
+        cluster = self.ownership.cluster
+        return Welcome(self.group, clock, target, state, failure, cluster=cluster)
 
     def _event(self, update: Update, hops: int) -> Event:
         return Event(
@@ -464,11 +486,6 @@ class CausalMember(Spreader[Update]):
             hops=hops,
             size=update.size,
         )
-
-
-def _due(queue: deque[tuple[int, int]], now: int) -> Iterator[int]:
-    while queue and queue[0][0] <= now:
-        yield queue.popleft()[1]
 
 
 def build(

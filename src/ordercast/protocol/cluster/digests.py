@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.cluster.causality import CausalOrder
+from ordercast.protocol.cluster.ownership import TicketOwnership
 from ordercast.protocol.cluster.packets import Digest
 from ordercast.protocol.cluster.sampler import Sampler
 
@@ -30,17 +31,28 @@ class Ahead(NamedTuple):
 
 
 class Digests:
-    def __init__(self, group: str, patience: int, sampler: Sampler, order: CausalOrder) -> None:
+    def __init__(
+        self,
+        group: str,
+        patience: int,
+        sampler: Sampler,
+        ownership: TicketOwnership,
+        order: CausalOrder,
+    ) -> None:
         self._group = group
         self._patience = patience  # rounds in which gossip must be over
         self._sampler = sampler
+        self._ownership = ownership
         self._order = order
         self._ahead: Ahead | None = None
 
     def round(self, step: Step, now: int) -> None:
         if now % DIGEST_ROUNDS == 0:
-            digest = Digest(self._group, self._order.stamp)
-            step.send(self._sampler.sample(1), digest, DATAGRAM)
+            step.send(self._sampler.sample(1), self._digest(is_answer=False), DATAGRAM)
+
+    def _digest(self, *, is_answer: bool) -> Digest:
+        clock, cluster = self._order.stamp, self._ownership.cluster
+        return Digest(self._group, clock, is_answer, cluster=cluster)
 
     def due(self, now: int) -> Ahead | None:
         """A clock that has been ahead of ours for long enough; returned once."""
@@ -55,4 +67,4 @@ class Digests:
         if self._ahead is None and order.behind(digest.clock):
             self._ahead = Ahead(digest.clock, name, now)
         if not digest.is_answer and any(map(gt, order.clock, digest.clock)):
-            step.send(name, Digest(self._group, order.stamp, True), DATAGRAM)
+            step.send(name, self._digest(is_answer=True), DATAGRAM)

@@ -61,7 +61,6 @@ class Spreader(Generic[E]):
         inputs.Acquainted,
         inputs.Leave,
     )
-    membership: type[Membership] = Membership  # the family's packet about members
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, GossipOptions)
@@ -180,14 +179,20 @@ class Spreader(Generic[E]):
 
     def _post(self, step: Step, letters: list[Letter]) -> None:
         for name, roster in letters:
-            step.send(name, self.membership(self.group, roster), DATAGRAM)
+            step.send(name, self.about_members(roster), DATAGRAM)
+
+    def about_members(self, roster: Roster) -> Packet:
+        raise NotImplementedError
 
     # --- receiving ---------------------------------------------------------------------------
 
-    def _receive_roster(self, step: Step, sender: NodeId, roster: Roster) -> None:
+    def _receive_roster(
+        self, step: Step, sender: NodeId, roster: Roster, are_members: bool = True
+    ) -> None:
+        """`are_members`: whether we are in one group with those that it names."""
         self._post(step, self.sampler.receive(sender, roster))
         presence = self.presence
-        if presence is not None:
+        if presence is not None and are_members:
             self._present(step, sender)
             news = presence.heard(roster.here)
             if news:
@@ -302,6 +307,9 @@ class GossipMember(Spreader[Rumour]):
             )
         else:
             step.deliver(self._event(rumour, age))
+
+    def about_members(self, roster: Roster) -> Packet:
+        return Membership(self.group, roster)
 
     def _packet(self, entries: list[tuple[Rumour, int]], roster: Roster | None) -> Packet:
         return Gossip(self.group, entries, roster)

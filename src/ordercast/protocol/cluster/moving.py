@@ -174,6 +174,21 @@ class Moving(TicketOwnership):
         sequence = self.sequence if self.part.ticket is not None else 0
         return self._act(step, self.part.seek(step, wanted, sequence, self._order.stamp))
 
+    @property
+    def cluster(self) -> int:
+        return self.part.cluster if isinstance(self.part, Leased) else 0
+
+    def is_strange(self, step: Step, sender: NodeId, cluster: int) -> bool:
+        return isinstance(self.part, Leased) and self.part.is_strange(step, sender, cluster)
+
+    def learn_cluster(self, cluster: int) -> None:
+        if cluster and isinstance(self.part, Leased) and not self.part.cluster:
+            self.part.join_cluster(cluster)
+
+    def count_members(self, count: Callable[[], int]) -> None:
+        if isinstance(self.part, Leased):
+            self.part.others = count
+
     def found(self, step: Step) -> None:
         if isinstance(self.part, Leased):
             self._act(step, self.part.found(step))

@@ -37,6 +37,11 @@ class TicketOwnership(ABC):
     # Whether an event that was asked for can name events that no stamp has named before.
     reveals_more = False
 
+    @property
+    def cluster(self) -> int:
+        """The id of the cluster that we are in. 0: not known, or tickets have no need of one."""
+        return 0
+
     def __init__(self, me: NodeId, plan: Plan, order: CausalOrder) -> None:
         self.index: int | None = None  # the ticket with which this member creates events
         self.sequence = 0  # paper: seq_p; own events of this epoch
@@ -100,6 +105,18 @@ class TicketOwnership(ABC):
 
     def compare_epochs(self, step: Step) -> None:
         """The clock may have moved: a ticket that it shows in a higher epoch is not ours."""
+        return
+
+    def is_strange(self, step: Step, sender: NodeId, cluster: int) -> bool:
+        """Whether a packet is of another cluster than ours, both being known: it is counted."""
+        return False
+
+    def learn_cluster(self, cluster: int) -> None:
+        """A packet that we believe is of this cluster: if we knew of none, it is ours."""
+        return
+
+    def count_members(self, count: Callable[[], int]) -> None:
+        """How many others are in our cluster, where they are not listed."""
         return
 
     def found(self, step: Step) -> None:

@@ -119,11 +119,22 @@ class Membership(Packet, frozen=True, tag="gossip.membership"):
         return self.roster.names()
 
 
-class ClusterMembership(Membership, frozen=True, tag="causal.membership"):
-    """The same in a causal cluster."""
+class OfCluster(Packet, frozen=True, kw_only=True):
+    """Everything in a causal cluster names it: two that began separately never mix."""
+
+    cluster: Count = 0  # 0: its sender knows of none, or tickets are fixed
 
 
-class Updates(Packet, frozen=True, tag="causal.updates"):
+class ClusterMembership(OfCluster, frozen=True, tag="causal.membership"):
+    """Which members there are, in a causal cluster."""
+
+    roster: Roster
+
+    def introduces(self) -> Iterable[str]:
+        return self.roster.names()
+
+
+class Updates(OfCluster, frozen=True, tag="causal.updates"):
     """What its sender spreads in a round of a causal cluster, each with its age in hops."""
 
     updates: list[tuple[Update, Age]]
@@ -137,10 +148,10 @@ class Updates(Packet, frozen=True, tag="causal.updates"):
 
     def to_wire(self) -> Packet:
         common, thin = thinned(self.updates)
-        return ThinUpdates(self.group, common, thin, self.roster)
+        return ThinUpdates(self.group, common, thin, self.roster, cluster=self.cluster)
 
 
-class ThinUpdates(Packet, frozen=True, tag="causal.updates"):
+class ThinUpdates(OfCluster, frozen=True, tag="causal.updates"):
     """`Updates` as it travels."""
 
     common: tuple[Entry, ...]
@@ -151,16 +162,17 @@ class ThinUpdates(Packet, frozen=True, tag="causal.updates"):
         return _carried(self.thin, len(self.common))
 
     def from_wire(self) -> Packet:
-        return Updates(self.group, whole(self.common, self.thin), self.roster)
+        updates = whole(self.common, self.thin)
+        return Updates(self.group, updates, self.roster, cluster=self.cluster)
 
 
-class Recover(Packet, frozen=True, tag="causal.recover"):
+class Recover(OfCluster, frozen=True, tag="causal.recover"):
     """Asks for the events of a ticket from one entry to another, both included."""
 
     ranges: Annotated[list[tuple[Ticket, Entry, Entry]], Meta(max_length=MOST_RANGES)]
 
 
-class Recovered(Packet, frozen=True, tag="causal.recovered"):
+class Recovered(OfCluster, frozen=True, tag="causal.recovered"):
     """The answer: those of them that are still buffered."""
 
     updates: list[tuple[Update, Age]]
@@ -169,10 +181,10 @@ class Recovered(Packet, frozen=True, tag="causal.recovered"):
         return dict.fromkeys(update.origin.name for update, _ in self.updates)
 
     def to_wire(self) -> Packet:
-        return ThinRecovered(self.group, *thinned(self.updates))
+        return ThinRecovered(self.group, *thinned(self.updates), cluster=self.cluster)
 
 
-class ThinRecovered(Packet, frozen=True, tag="causal.recovered"):
+class ThinRecovered(OfCluster, frozen=True, tag="causal.recovered"):
     common: tuple[Entry, ...]
     thin: Annotated[list[Thin], Meta(max_length=MOST_EVENTS)]
 
@@ -180,10 +192,10 @@ class ThinRecovered(Packet, frozen=True, tag="causal.recovered"):
         return _carried(self.thin, len(self.common))
 
     def from_wire(self) -> Packet:
-        return Recovered(self.group, whole(self.common, self.thin))
+        return Recovered(self.group, whole(self.common, self.thin), cluster=self.cluster)
 
 
-class Digest(Packet, frozen=True, tag="causal.digest"):
+class Digest(OfCluster, frozen=True, tag="causal.digest"):
     """How far its sender is: its clock."""
 
     clock: tuple[Entry, ...]
@@ -212,7 +224,7 @@ class PromiseRecord(Packet, frozen=True, tag="causal.promise"):
         return self.group
 
 
-class Ask(Packet, frozen=True, tag="causal.ask"):
+class Ask(OfCluster, frozen=True, tag="causal.ask"):
     """A process that came asks where the cluster is."""
 
     state: bool = False  # it wants the application's state too
@@ -228,7 +240,7 @@ class Ask(Packet, frozen=True, tag="causal.ask"):
     lost: bool = False  # it does not know whether it was in the cluster
 
 
-class Welcome(Packet, frozen=True, tag="causal.welcome"):
+class Welcome(OfCluster, frozen=True, tag="causal.welcome"):
     """The answer: where to begin. Recent events follow as `Recovered`."""
 
     clock: tuple[Entry, ...]  # all up to here is before the time of the newcomer

@@ -234,7 +234,8 @@ class Recovery:
                 asked.setdefault(to, []).append(span)
         for names, wanted in asked.items():
             ranges = [(span.ticket, span.first, span.last) for span in wanted]
-            step.send(names, Recover(self._group, ranges), DATAGRAM)
+            question = Recover(self._group, ranges, cluster=self._ownership.cluster)
+            step.send(names, question, DATAGRAM)
             peer = names[0] if len(names) == 1 else None
             for span in wanted:
                 for entry in range(span.first, span.last + 1):
@@ -279,4 +280,5 @@ class Recovery:
         entries = [(update, 0) for update in updates]
         for part, channel in parts(entries, self._options.transport == "status"):
             token = name if channel is STATUS else None
-            step.send(name, Recovered(self._group, part), channel, token)
+            answer = Recovered(self._group, part, cluster=self._ownership.cluster)
+            step.send(name, answer, channel, token)

@@ -6,6 +6,7 @@ packets.py          what members send each other about tickets, and what lease r
 register.py         one replica's entry for each ticket: when a claim is granted; merging tables
 lease_replica.py    a member of the replica set: claims, and its part in replacing the set
 reconfiguration.py  replaces the replica set, when it should have other members
+encounters.py       other clusters of our name that we met
 liveness.py         which members are pinged, and which are alive
 owner.py            claims a ticket, holds it by leases, releases it
 refusals.py         what no member that follows the rules would send

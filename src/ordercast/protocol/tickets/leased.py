@@ -29,6 +29,7 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.tickets import packets
+from ordercast.protocol.tickets.encounters import Encounters
 from ordercast.protocol.tickets.entries import entry_of
 from ordercast.protocol.tickets.interface import NOTHING, TicketNews, TicketPacket
 from ordercast.protocol.tickets.lease_replica import LeaseReplica
@@ -37,7 +38,7 @@ from ordercast.protocol.tickets.owner import Owner
 from ordercast.protocol.tickets.reconfiguration import ReconfigurationLeader
 from ordercast.protocol.tickets.refusals import refuse_nonsense
 from ordercast.protocol.tickets.shortage import Shortage
-from ordercast.types import COUNTER_BITS, NodeId, Waiting
+from ordercast.types import COUNTER_BITS, NodeId
 
 TICKS_A_LEASE = 4
 READY_TICKS = 6 * TICKS_A_LEASE
@@ -105,7 +106,9 @@ class Leased:
         self._persisted = persisted
         self._to_bootstrap = tuple(members)
         self._opens = opens
-        self._others: dict[int, None] = {}  # other clusters of which the application was told
+        # How many others are in our cluster, where nobody lists them.
+        self.others: Callable[[], int] = self._reachable
+        self._encounters = Encounters(group)
         self._know_none: set[str] = set()  # members that know of no cluster
         self._queue: deque[packets.About] = deque()
         # A member that agreed to become a lease replica stays for so many ticks, unless a set newer
@@ -129,7 +132,7 @@ class Leased:
     def bootstrap(self, step: Step, cluster: int) -> None:
         """Begins a cluster. Two clusters never become one."""
         assert cluster > 0 and self.cluster == 0
-        self._join_cluster(cluster)
+        self.join_cluster(cluster)
         self.replica.bootstrap(step, self.rules.tickets)
         self._learn(self.replica.configuration)
         assert self.hint is not None
@@ -156,11 +159,26 @@ class Leased:
         if any(
             isinstance(one, packets.ReplicaRecord) and one.group == self.group for one in persisted
         ):
-            self._join_cluster(self.replica.cluster)
+            self.join_cluster(self.replica.cluster)
             self._learn(self.replica.configuration)
 
-    def _join_cluster(self, cluster: int) -> None:
+    def join_cluster(self, cluster: int) -> None:
         self.cluster = self.replica.cluster = self.owner.cluster = cluster
+
+    def _reachable(self) -> int:
+        return len(self.liveness.everybody())
+
+    def is_strange(self, step: Step, sender: NodeId, cluster: int) -> bool:
+        """Whether a packet is of another cluster than ours, both being known.
+
+        It is counted, and one in a tick is answered: a ping shows which cluster is smaller.
+        """
+        if cluster == self.cluster or not cluster or not self.cluster:
+            return False
+        self.strange += 1
+        if self._opens and self._encounters.is_first():
+            self._post(step, (sender.name,), self._our_ping(step.now))
+        return True
 
     def _learn(self, configuration: packets.Configuration | None) -> None:
         if configuration is None or configuration.number in self.sets:
@@ -222,6 +240,7 @@ class Leased:
 
     def tick(self, step: Step, sequence: int) -> TicketNews:
         self._bound -= self._bound > 0
+        self._encounters.tick()
         self._consider_bootstrap(step)
         self._ping(step)
         ticket = self.ticket
@@ -300,14 +319,13 @@ class Leased:
         if self.hint is not None and (self.owner.wanting or self.replica.serves or self.going):
             first += [one.name for one in self.hint.replicas]
         names = self.liveness.choose(
-            first, serves=self.replica.serves > 0, in_cluster=self.cluster > 0
+            first, serves=self.replica.serves > 0, in_cluster=self.hint is not None
         )
         if names:
             self._post(step, names, self._our_ping(step.now))
 
     def _our_ping(self, now: int) -> packets.Ping:
-        known = len(self.liveness.everybody()) if self._opens else 0
-        return packets.Ping(self.group, self.cluster, now, known)
+        return packets.Ping(self.group, self.cluster, now, self.others() if self._opens else 0)
 
     # --- packets -------------------------------------------------------------------------------
 
@@ -323,7 +341,7 @@ class Leased:
         if not self.cluster and isinstance(packet, (packets.Pong, packets.Current)):
             if packet.cluster:
                 refuse_nonsense(step.now, sender, packet, self.rules.tickets, self.sets)
-                self._join_cluster(packet.cluster)
+                self.join_cluster(packet.cluster)
             elif sender.name in self._to_bootstrap:
                 self._know_none.add(sender.name)
                 self._consider_bootstrap(step)
@@ -414,16 +432,8 @@ class Leased:
         ours = self._our_ping(step.now)
         if (ping.known, -ping.cluster) < (ours.known, -ours.cluster):
             self._post(step, (sender.name,), ours)
-        elif ping.cluster not in self._others:
-            self._others[ping.cluster] = None
-            if len(self._others) > MOST_SETS:
-                del self._others[next(iter(self._others))]
-            why = (
-                f"two clusters of this name were founded: {sender} is in {ping.cluster:x}, and "
-                f"this node in {self.cluster:x}. Give this node a seed, and start it anew with "
-                "an empty data folder"
-            )
-            step.notify(Waiting(self.group, (sender.name,), why, step.now))
+        else:
+            self._encounters.tell(step, sender, ping.cluster, self.cluster)
 
     def _on_pong(self, step: Step, sender: NodeId, pong: packets.Pong) -> None:
         self._learn_and_ask(step, pong.hint)
