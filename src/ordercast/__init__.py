@@ -23,6 +23,7 @@ from ordercast.net.config import Config
 from ordercast.net.directory import Mismatch
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
+from ordercast.net.merges import DifferenceLost
 from ordercast.net.message import Ejected, GroupClosed, Message
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
@@ -35,6 +36,7 @@ from ordercast.protocol.fifo.options import Fifo
 from ordercast.protocol.newtop.options import Atomic, Total
 from ordercast.protocol.transis.options import Synchrony
 from ordercast.types import (
+    Difference,
     Event,
     Invitation,
     Joined,
@@ -55,6 +57,8 @@ __all__ = [
     "Atomic",
     "Causal",
     "Config",
+    "Difference",
+    "DifferenceLost",
     "DiskError",
     "Duration",
     "Ejected",

@@ -8,7 +8,16 @@ import pytest
 from tests.net.nodes import GROUP, Cluster, data_of, kill, live
 from tests.net.ordered import judged, traced
 
-from ordercast import Group, Merged, Message, Node, Synchrony, UsageError, View
+from ordercast import (
+    DifferenceLost,
+    Group,
+    Merged,
+    Message,
+    Node,
+    Synchrony,
+    UsageError,
+    View,
+)
 
 QUICK = Synchrony(
     silence_limit="50ms", suspicion_limit="400ms", stage_limit="200ms", rest="50ms", hello="20ms"
@@ -86,6 +95,14 @@ async def test_an_application_hears_of_sides_that_merge(cluster: Cluster) -> Non
     news = await anext(second)
     assert isinstance(news, Merged)
     assert news.sides == ((n2.me,), (n1.me,))
+    difference = await news.difference((n1.me,))
+    assert [event.payloads for event in difference.events] == [[b"to myself"]]
+    assert difference.complete
+    with pytest.raises(UsageError, match="n2 is no other side"):
+        await news.difference((n2.me,))
+    await kill(n1)
+    with pytest.raises(DifferenceLost, match="none of n1"):
+        await news.difference((n1.me,))
 
 
 @live

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ordercast.errors import UsageError, unknown_word
+from ordercast.types import NodeId
 
 if TYPE_CHECKING:
     from ordercast.kernel.family import Plan
@@ -146,6 +147,18 @@ class Vote(Input):
     formation: str
     yes: bool
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceWanted(Input):
+    """The application wants to know what another side delivered before it merged with ours.
+
+    The machine answers by `step.notify` of a `Difference`.
+    """
+
+    group: str
+    view: int  # the one in which they merged
+    side: tuple[NodeId, ...]  # as `Merged` named it
 
 
 GIVEN_BY_HOST = (StatusResult, Join, Leave)

@@ -12,6 +12,8 @@ patience.py       who is suspected
 acquaintances.py  names that may be in the group
 courting.py       which sides are merged with which
 announcing.py     announcements, answers and candidates
+history.py        what was delivered, configuration by configuration
+merging.py        what other sides delivered apart
 refusals.py       packets that break the rules
 member.py         the machine: its inputs, and how it goes from view to view
 words.py          the wording of interaction files

@@ -23,6 +23,7 @@ from ordercast.kernel.step import Step
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.history import DeliveryHistory
 from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
@@ -54,6 +55,7 @@ class OpenConfiguration:
         cid: ConfigurationId,
         members: tuple[NodeId, ...],
         own: OwnEvents,
+        history: DeliveryHistory,
         time: int,  # patient time, as all times here
     ) -> None:
         self.me = me
@@ -63,6 +65,7 @@ class OpenConfiguration:
         self.members = members
         self.others = tuple(node for node in members if node != me)
         self.own = own
+        self.history = history
         self.graph = CausalGraph(members, me, own.limit)
         self.deliveries = self.deliveries_type(len(members))
         self.change = self.change_type(me, cid, members, options)
@@ -197,6 +200,7 @@ class OpenConfiguration:
     def _deliver(self, step: Step, place: int, cast: Cast) -> None:
         origin = self.members[place]
         is_ordered = cast.service in ("agreed", "safe")
+        self.history.add(place, cast)
         step.deliver(
             Event(
                 self.group,

@@ -29,6 +29,8 @@ from ordercast.protocol.transis import refusals
 from ordercast.protocol.transis.announcing import Announcer
 from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.flow import OwnEvents
+from ordercast.protocol.transis.history import DeliveryHistory, Sides
+from ordercast.protocol.transis.merging import Differences
 from ordercast.protocol.transis.options import SERVICES, Service, SynchronyOptions
 from ordercast.protocol.transis.packets import (
     PACKETS,
@@ -46,6 +48,8 @@ from ordercast.protocol.transis.packets import (
     Leave,
     Proposal,
     Ready,
+    Recall,
+    Recalled,
     Status,
     Summary,
 )
@@ -56,8 +60,9 @@ TICK = "tick"
 
 
 class SynchronyMember:
-    takes = (inputs.Backpressure, inputs.Acquainted, inputs.Leave)
+    takes = (inputs.Backpressure, inputs.Acquainted, inputs.Leave, inputs.DifferenceWanted)
     configuration_type = OpenConfiguration
+    history_type = DeliveryHistory
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, SynchronyOptions)
@@ -67,6 +72,8 @@ class SynchronyMember:
         self.options = plan.options
         self.announcer = Announcer(me, plan, chance.random())
         self.own = OwnEvents(self.options)
+        self.history = self.history_type(int(self.options.history))
+        self.differences = Differences(plan.group, me, self.history)
         self.clock = PatientClock()
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
@@ -84,12 +91,14 @@ class SynchronyMember:
         # One of several members is above all those that they could have come from.
         self._enter(ConfigurationId(min(2, len(members)), members[0], 0), members)
 
-    def _enter(self, cid: ConfigurationId, members: tuple[NodeId, ...]) -> None:
+    def _enter(self, cid: ConfigurationId, members: tuple[NodeId, ...], sides: Sides = ()) -> None:
         """A configuration begins, with nothing sent or received."""
         time = self.clock.time
         self.current = self.configuration_type(
-            self.me, self.group, self.options, cid, members, self.own, time
+            self.me, self.group, self.options, cid, members, self.own, self.history, time
         )
+        self.view = self.current.view(sides[0] if sides else members)
+        self.history.enter(cid, members, self.view.id, sides)
         self.current.graph.is_full = self.is_full
         self.announcer.courting.installed(members, time)
         self.announcer.names.tell(node.name for node in members)  # we may be split from them
@@ -104,9 +113,10 @@ class SynchronyMember:
             # Above all that we were in, and all that others may have installed with us.
             former = (self.current.cid, *self.current.change.readied)
             height = 1 + max(cid.height for cid in former)
+            self.history.clear()
             self._enter(ConfigurationId(height, self.me, self.serial), (self.me,))
         self.announcer.courting.announce_soon(self.clock.time)
-        self._show(step, self.current.members)
+        self._show(step)
         self._follow_up(step)
 
     def accepts(self, group: str, now: int) -> bool:
@@ -192,6 +202,8 @@ class SynchronyMember:
             case inputs.Acquainted(names=names):
                 self.announcer.names.give(names)
                 self.announcer.courting.announce_soon(self.clock.time)
+            case inputs.DifferenceWanted(view=view, side=side):
+                self.differences.want(step, view, side, self.current.members)
             case inputs.Leave():
                 self._leave(step)
                 return
@@ -208,6 +220,7 @@ class SynchronyMember:
             "proposals": self.serial,
             "changes": self.changes,
             "stage": current.change.stage,
+            "history": self.history.size,
         }
 
     def _leave(self, step: Step) -> None:
@@ -218,6 +231,7 @@ class SynchronyMember:
         if current.others:
             step.send(current.others, Leave(self.group, current.cid, current.graph.sent))
         self.has_left = True
+        self.differences.clear()
         self._alarm = None
         step.set_timer(TICK, None)
 
@@ -229,6 +243,9 @@ class SynchronyMember:
         current, announcer = self.current, self.announcer
         change = current.change
         refusals.refuse_strangers(announcer.names, sender, packet)
+        if isinstance(packet, Recall | Recalled):
+            self._receive_past(step, sender, packet)
+            return
         if not refusals.counts(packet, sender, current):
             return
         refusals.refuse_climbers(current.cid.height, sender, packet)
@@ -265,6 +282,14 @@ class SynchronyMember:
             case Leave():
                 current.leaving[sender] = packet.sent
         self._follow_up(step)
+
+    def _receive_past(self, step: Step, sender: NodeId, packet: Recall | Recalled) -> None:
+        """These are about a view that both were in, whichever we are in now."""
+        if isinstance(packet, Recall):
+            self.history.refuse(sender, packet)
+            step.send(sender, self.history.recall(packet))
+        else:
+            self.differences.receive(step, sender, packet, self.current.members)
 
     # --- everything that follows from an input -----------------------------------------------
 
@@ -359,24 +384,21 @@ class SynchronyMember:
         former, time = self.current, self.clock.time
         failed = tuple(former.change.suggestion.failed)
         former.end(step, decision, joint, is_shown=self.has_begun)
+        self.history.leave(decision.cut, decision.came_with)
         self.changes += 1
-        self._enter(decision.id, decision.members)
+        sides = tuple(side for _, side in decision.sides)
+        self._enter(decision.id, decision.members, sides)
         self.announcer.rest(failed, former, decision.members, time)
-        self._show(step, decision.came_with, tuple(side for _, side in decision.sides))
+        self._show(step, sides)
         if self.current.others:
             step.send(self.current.others, Installed(self.group, decision.id, joint))
+        self.differences.installed(step, decision.came_with, decision.members)
         # We have proposed more since then: that is the next change.
         self._grow(step, (), tuple(node for node in failed if node in decision.members))
 
     # --- views -------------------------------------------------------------------------------
 
-    def _show(
-        self,
-        step: Step,
-        came_with: tuple[NodeId, ...],
-        sides: tuple[tuple[NodeId, ...], ...] = (),
-    ) -> None:
-        self.view = self.current.view(came_with)
+    def _show(self, step: Step, sides: Sides = ()) -> None:
         count = len(self.view.members)
         if self.has_begun or count >= self.expect:
             self._begin(step)

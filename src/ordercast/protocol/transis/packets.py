@@ -7,7 +7,7 @@ travels by datagram, to names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -17,6 +17,8 @@ from ordercast.types import NodeId, Payloads
 
 MOST_LIVES = 4 * LARGEST_GROUP
 """Incarnations that a suggestion can hold: sides that merge, with those that have failed."""
+MOST_PASSAGES = 1024
+"""Configurations that a member remembers that it was in."""
 Height = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Vector = Annotated[tuple[Count, ...], Meta(max_length=LARGEST_GROUP)]
 """How many events of each member of a configuration, in the order of its members."""
@@ -174,7 +176,65 @@ class Installed(Packet, frozen=True, tag="synchrony.installed"):
     joint: Joint
 
 
+class Seen(Value, frozen=True):
+    """How many events of each member were delivered in a configuration that is over."""
+
+    cid: ConfigurationId
+    vector: Vector
+
+
+Path: TypeAlias = Annotated[tuple[Seen, ...], Meta(max_length=MOST_PASSAGES)]
+
+
+class Recall(Packet, frozen=True, tag="synchrony.recall"):
+    """Asks a member of another side for what it delivered before a view that both came to."""
+
+    view: ConfigurationId
+    since: ConfigurationId | None  # the last one that both were in; None: there is none
+    have: Path  # what the sender has of such configurations
+    floor: Height  # the sender does not remember all that it was in below this height
+    after: Count  # events of the receiver's history that come before what is asked for
+
+
+class PastEvent(Value, frozen=True):
+    """An event that was delivered."""
+
+    cid: ConfigurationId
+    origin: NodeId
+    height: Height
+    number: Number
+    service: Service
+    payloads: Payloads
+    size: Count
+
+
+class Recalled(Packet, frozen=True, tag="synchrony.recalled"):
+    """A part of a history, or why there is none. The last part sums it up."""
+
+    view: ConfigurationId
+    since: ConfigurationId | None  # these two as they were asked for
+    after: Count
+    # unknown: the sender was not in that view. never: it was not in the one that was to be common.
+    outcome: Literal["more", "end", "never", "unknown"]
+    events: tuple[PastEvent, ...] = ()
+    up_to: Count = 0  # more: what comes next is after so many
+    needed: Count = 0  # end: how many events all of it had, with those that are forgotten
+    passed: Path = ()  # end: the configurations
+    alike: Members = ()  # end: who delivered the same as the sender, all the way
+    reaches_back: bool = True  # end: the first of them is where the two parted
+
+    def carries(self) -> tuple[int, int, int]:
+        events = self.events
+        messages = sum(len(event.payloads) for event in events)
+        # What is around an event, a configuration that was passed, and all of it.
+        others = 512 * len(events) + 1024 * len(self.passed) + 8192
+        return messages, sum(event.size for event in events), others
+
+    def makers(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(event.origin.name for event in self.events))
+
+
 PACKETS = (
     *(Cast, Fetched, Status, Summary, Fetch, Leave),
-    *(Hello, Court, Decline, Proposal, Ready, Installed),
+    *(Hello, Court, Decline, Proposal, Ready, Installed, Recall, Recalled),
 )

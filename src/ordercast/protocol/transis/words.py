@@ -78,6 +78,22 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     packets.Installed: lambda packet: (
         f"{packet.cid}{''.join(_known(side.known) for side in packet.joint)}"
     ),
+    packets.Recall: lambda packet: (
+        f"before {packet.view}, since {packet.since or 'ever'}, after {packet.after}"
+        + "".join(f", has {value_text(list(one.vector))} of {one.cid}" for one in packet.have)
+    ),
+    packets.Recalled: lambda packet: _recalled(packet),
 }
+
+
+def _recalled(packet: packets.Recalled) -> str:
+    found = [f"{one.origin} {one.number} of {one.cid}" for one in packet.events]
+    text = f"before {packet.view}, {packet.outcome}: {', '.join(found) or 'nothing'}"
+    if packet.outcome == "more":
+        return f"{text}, up to {packet.up_to}"
+    if packet.outcome == "end":
+        text += f"; {packet.needed} in all, as {_names(packet.alike)} had"
+    return text if packet.reaches_back else f"{text}, and more before"
+
 
 WORDS = Words(_PACKETS, _state)
