@@ -190,6 +190,32 @@ class StateGiven(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
+class SideState(msgspec.Struct, frozen=True):
+    """The application's state of one side, or why it could not be given."""
+
+    side: tuple[NodeId, ...]  # whose it is
+    state: bytes | None
+    failure: str = ""
+
+
+class SideStates(msgspec.Struct, frozen=True):
+    """The states of all sides that merged, the same for all members, in the same order.
+
+    An application merges them, and goes on from the result: later deliveries follow it.
+    """
+
+    group: str
+    states: tuple[SideState, ...]
+
+
+class StateLost(msgspec.Struct, frozen=True):
+    """The members that should have given their state are gone. Another state comes after a later
+    view, unless ours counts then. What is delivered before follows a state that others lack."""
+
+    group: str
+    givers: tuple[NodeId, ...]
+
+
 class SnapshotFailed(msgspec.Struct, frozen=True):
     """A member needed our application's state, and it could not be given. We go on; it does not."""
 

@@ -59,6 +59,8 @@ from ordercast.types import (
     Primary,
     Refused,
     Secured,
+    SideStates,
+    StateGiven,
     StateWanted,
     Updating,
     View,
@@ -108,11 +110,9 @@ class Group:
     ) -> None:
         self.name = plan.group
         self.family, self._services = family.name, family.services
-        self.node = node
-        self._me, self._driver = node.me, node.driver
+        self.node, self._me, self._driver = node, node.me, node.driver
         self.may_send = may_send and family.may_send(plan, node.me.name)
-        self.reads = hooks.reads
-        self._leaving = False
+        self.reads, self._leaving = hooks.reads, False
         self.departure = Departure(family, plan)
         quorum = family.quorum if family.has_quorum(plan) else None
         self._progress = progress = Progress(self.name, family.tells_stability, quorum is not None)
@@ -276,7 +276,7 @@ class Group:
             if item.origin == self._me:
                 self._progress.delivered_up_to = item.number
                 self._progress.changed.notify()  # a step that had to wait for the disk comes later
-        elif isinstance(item, View | Waiting | Joined | Left):
+        elif isinstance(item, View | Waiting | Joined | Left | StateGiven | SideStates):
             if isinstance(item, View) and self.formations is not None:
                 self.formations.installed(item)
             if isinstance(item, View) and self.primary is not None:

@@ -56,7 +56,9 @@ from ordercast.types import (
     Merged,
     NodeId,
     Refused,
+    SideStates,
     StateGiven,
+    StateLost,
     StateWanted,
     Subgroup,
     Updating,
@@ -114,6 +116,11 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} is asked for its state"
         case Updating(cause=cause, ticket=ticket):
             return f"{who} is notified: ticket {ticket} {cause}"
+        case SideStates(states=states):
+            each = [f"{_names(one.side)} {value_text(one.state)}" for one in states]
+            return f"{who} is given the states {', '.join(each)}"
+        case StateLost(givers=givers):
+            return f"{who} is notified that the state of {_names(givers)} is lost"
         case StateGiven():
             return f"{who} is given the state {value_text(what.state)}"
         case Note(kind, columns):

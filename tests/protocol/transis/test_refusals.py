@@ -239,7 +239,7 @@ def test_no_packet_breaks_a_member_and_the_others_go_on(first: int) -> None:
         for node in (N1, N2):
             payloads = [what.payloads for who, what in stage.log if who == node and is_event(what)]
             assert payloads[-1] == [b"last"], f"seed {seed}"
-    assert counted["refused"] > 300 < counted["taken"]
+    assert counted["refused"] > 250 < counted["taken"]
 
 
 def attack(stage: Stage, draw: Random, counted: dict[str, int]) -> None:

@@ -14,13 +14,14 @@ courting.py       which sides are merged with which
 announcing.py     announcements, answers and candidates
 history.py        what was delivered, configuration by configuration
 merging.py        what other sides delivered apart
+states.py         the application's state when sides merge
 refusals.py       packets that break the rules
 member.py         the machine: its inputs, and how it goes from view to view
 words.py          the wording of interaction files
 mutants.py        the same without one of the rules
 """
 
-from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Family, Promises
+from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Family, Promises, StateTransfer
 from ordercast.protocol.transis.member import build
 from ordercast.protocol.transis.mutants import MUTANTS
 from ordercast.protocol.transis.options import (
@@ -54,5 +55,10 @@ FAMILY = Family(
     opens=True,
     founded=False,
     rejoins=True,
+    state=StateTransfer(
+        needed=lambda options: options.merge != "none",
+        possible=lambda options: options.merge != "none",
+        hint='that is for merge="largest" and merge="all"',
+    ),
 )
 FAMILIES = (FAMILY,)

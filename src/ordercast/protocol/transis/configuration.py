@@ -19,7 +19,7 @@ What it does not do: agree on the end, which is `change.py`, or install the next
 from __future__ import annotations
 
 from ordercast.kernel.clocks import Vector
-from ordercast.kernel.step import Step
+from ordercast.kernel.step import Note, Step
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.graph import CausalGraph
@@ -34,6 +34,7 @@ from ordercast.protocol.transis.packets import (
 )
 from ordercast.protocol.transis.patience import Patience
 from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.states import StateExchange
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, NodeId, View, event_number, view_identity
 
@@ -56,6 +57,7 @@ class OpenConfiguration:
         members: tuple[NodeId, ...],
         own: OwnEvents,
         history: DeliveryHistory,
+        states: StateExchange,
         time: int,  # patient time, as all times here
     ) -> None:
         self.me = me
@@ -66,6 +68,7 @@ class OpenConfiguration:
         self.others = tuple(node for node in members if node != me)
         self.own = own
         self.history = history
+        self.states = states
         self.graph = CausalGraph(members, me, own.limit)
         self.deliveries = self.deliveries_type(len(members))
         self.change = self.change_type(me, cid, members, options)
@@ -117,8 +120,8 @@ class OpenConfiguration:
             self._enqueue(step, graph.me, cast)
 
     def may_cast(self) -> bool:
-        """Whether no cut binds us."""
-        return not self.change.readied
+        """Whether no cut binds us, and our application has the state of this view."""
+        return not self.change.readied and not self.states.is_waiting
 
     # --- others' packets ---------------------------------------------------------------------
 
@@ -201,7 +204,8 @@ class OpenConfiguration:
         origin = self.members[place]
         is_ordered = cast.service in ("agreed", "safe")
         self.history.add(place, cast)
-        step.deliver(
+        self.states.put(
+            step,
             Event(
                 self.group,
                 origin,
@@ -210,7 +214,7 @@ class OpenConfiguration:
                 order=cast.height if is_ordered else None,
                 size=cast.size,
                 service=cast.service,
-            )
+            ),
         )
 
     # --- acknowledgements --------------------------------------------------------------------
@@ -297,7 +301,7 @@ class OpenConfiguration:
             parts = (*_words(decision.id), *_words(self.cid))
             identity = view_identity(self.group, "transitional", *parts)
             view = View(self.group, identity, together, came_with=together, transitional=True)
-            step.install(view)
+            self.states.put(step, view)
             for place, cast in self.deliveries.take_rest(self.graph.received):
                 self._deliver(step, place, cast)
         assert not self.deliveries.waiting, "a view ends when all of its cut was delivered"
@@ -319,7 +323,8 @@ class OpenConfiguration:
 
     def lose(self, step: Step, origin: NodeId, counter: int) -> None:
         number = event_number(origin.incarnation, counter)
-        step.note("lose", group=self.group, origin=origin.name, number=number, cause="discarded")
+        columns = {"origin": origin.name, "number": number, "cause": "discarded"}
+        self.states.put(step, Note("lose", {"group": self.group, **columns}))
 
 
 def _words(cid: ConfigurationId) -> tuple[object, ...]:

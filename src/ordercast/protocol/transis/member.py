@@ -50,9 +50,12 @@ from ordercast.protocol.transis.packets import (
     Ready,
     Recall,
     Recalled,
+    State,
+    StatePart,
     Status,
     Summary,
 )
+from ordercast.protocol.transis.states import StateExchange
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, Merged, NodeId, Payloads, View, Waiting, event_number
 
@@ -60,9 +63,13 @@ TICK = "tick"
 
 
 class SynchronyMember:
-    takes = (inputs.Backpressure, inputs.Acquainted, inputs.Leave, inputs.DifferenceWanted)
+    takes = (
+        *(inputs.Backpressure, inputs.Acquainted, inputs.Leave),
+        *(inputs.DifferenceWanted, inputs.StateProvided),
+    )
     configuration_type = OpenConfiguration
     history_type = DeliveryHistory
+    states_type = StateExchange
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
         assert isinstance(plan.options, SynchronyOptions)
@@ -74,6 +81,7 @@ class SynchronyMember:
         self.own = OwnEvents(self.options)
         self.history = self.history_type(int(self.options.history))
         self.differences = Differences(plan.group, me, self.history)
+        self.states = self.states_type(plan.group, me, self.options.merge)
         self.clock = PatientClock()
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
@@ -95,13 +103,20 @@ class SynchronyMember:
         """A configuration begins, with nothing sent or received."""
         time = self.clock.time
         self.current = self.configuration_type(
-            self.me, self.group, self.options, cid, members, self.own, self.history, time
+            *(self.me, self.group, self.options, cid, members),
+            *(self.own, self.history, self.states, time),
         )
         self.view = self.current.view(sides[0] if sides else members)
         self.history.enter(cid, members, self.view.id, sides)
-        self.current.graph.is_full = self.is_full
+        if not sides:
+            self.states.begin(cid)
+        self._throttle()
         self.announcer.courting.installed(members, time)
         self.announcer.names.tell(node.name for node in members)  # we may be split from them
+
+    def _throttle(self) -> None:
+        """Nothing is admitted while the application is full, or waits for a state."""
+        self.current.graph.is_full = self.is_full or self.states.is_waiting
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -120,11 +135,12 @@ class SynchronyMember:
         self._follow_up(step)
 
     def accepts(self, group: str, now: int) -> bool:
-        is_changing = self.current.change.stage == 2
-        return self.has_begun and not self.has_left and self.own.accepts(is_changing)
+        must_wait = self.current.change.stage == 2 or self.states.is_waiting
+        return self.has_begun and not self.has_left and self.own.accepts(must_wait)
 
     def blocked_by(self, group: str) -> str:
-        return "view" if not self.has_begun or self.current.change.stage == 2 else "window"
+        must_wait = self.current.change.stage == 2 or self.states.is_waiting
+        return "view" if not self.has_begun or must_wait else "window"
 
     def stable_up_to(self, group: str) -> int:
         stable = self.own.stable_counter
@@ -197,7 +213,11 @@ class SynchronyMember:
         match given:
             case inputs.Backpressure(full=full):
                 self.is_full = full
-                self.current.graph.is_full = full
+                self._throttle()
+                self.current.admit_held(step)
+            case inputs.StateProvided():
+                self.states.provide(step, given)
+                self._throttle()
                 self.current.admit_held(step)
             case inputs.Acquainted(names=names):
                 self.announcer.names.give(names)
@@ -226,6 +246,7 @@ class SynchronyMember:
     def _leave(self, step: Step) -> None:
         current = self.current
         current.cast_waiting(step, self.clock.time, everything=True)
+        self.states.begin(current.cid)
         for counter in self.own.give_up():
             current.lose(step, self.me, counter)
         if current.others:
@@ -243,7 +264,7 @@ class SynchronyMember:
         current, announcer = self.current, self.announcer
         change = current.change
         refusals.refuse_strangers(announcer.names, sender, packet)
-        if isinstance(packet, Recall | Recalled):
+        if isinstance(packet, Recall | Recalled | State | StatePart):
             self._receive_past(step, sender, packet)
             return
         if not refusals.counts(packet, sender, current):
@@ -283,13 +304,24 @@ class SynchronyMember:
                 current.leaving[sender] = packet.sent
         self._follow_up(step)
 
-    def _receive_past(self, step: Step, sender: NodeId, packet: Recall | Recalled) -> None:
+    def _receive_past(
+        self, step: Step, sender: NodeId, packet: Recall | Recalled | State | StatePart
+    ) -> None:
         """These are about a view that both were in, whichever we are in now."""
+        current = self.current
         if isinstance(packet, Recall):
             self.history.refuse(sender, packet)
             step.send(sender, self.history.recall(packet))
+        elif isinstance(packet, Recalled):
+            self.differences.receive(step, sender, packet, current.members)
         else:
-            self.differences.receive(step, sender, packet, self.current.members)
+            self.states.receive(step, sender, packet)
+            self._throttle()
+            current.admit_held(step)
+        self._advance(step)
+        if sender in current.patience.heard:
+            current.patience.heard[sender] = self.clock.time
+        self._follow_up(step)
 
     # --- everything that follows from an input -----------------------------------------------
 
@@ -339,7 +371,8 @@ class SynchronyMember:
             if self._is_short(step, decision):
                 return False
             others = tuple(node for node in decision.members if node != self.me)
-            ready = change.ready(self.group, graph, decision)
+            lineage = self.states.after(decision.cut)
+            ready = change.ready(self.group, graph, decision, lineage)
             if others:
                 step.send(others, ready)
         agreed = change.joint()
@@ -390,6 +423,8 @@ class SynchronyMember:
         self._enter(decision.id, decision.members, sides)
         self.announcer.rest(failed, former, decision.members, time)
         self._show(step, sides)
+        self.states.installed(step, decision, joint)
+        self._throttle()
         if self.current.others:
             step.send(self.current.others, Installed(self.group, decision.id, joint))
         self.differences.installed(step, decision.came_with, decision.members)
@@ -403,14 +438,14 @@ class SynchronyMember:
         if self.has_begun or count >= self.expect:
             self._begin(step)
             if len(sides) > 1:
-                step.notify(Merged(self.group, self.view, sides))
+                self.states.put(step, Merged(self.group, self.view, sides))
         else:
             why = f"{count} of {self.expect} expected members are there"
-            step.notify(Waiting(self.group, (), why, step.now))
+            self.states.put(step, Waiting(self.group, (), why, step.now))
 
     def _begin(self, step: Step) -> None:
         self.has_begun = True
-        step.install(self.view)
+        self.states.put(step, self.view)
 
 
 def _service(word: str) -> Service:

@@ -34,6 +34,9 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     hello_limit: Duration = Duration(200 * MILLISECOND)  # later
     rest: Duration = Duration(250 * MILLISECOND)  # before an excluded member may come back
     rest_limit: Duration = Duration(10_000 * MILLISECOND)  # the same after many failures
+    # Whose state counts when sides merge: the application finds out, that of the largest side, or
+    # it gets the states of all.
+    merge: Literal["none", "largest", "all"] = "none"
     history: Size = Size(16 << 20)  # what was delivered and is retained, for sides that merge
 
     def __post_init__(self) -> None:

@@ -11,12 +11,15 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from ordercast.kernel.packet import Count, Number, Packet, Value
+from ordercast.kernel.inputs import LARGEST_STATE
+from ordercast.kernel.packet import Count, Failure, Number, Packet, Value
 from ordercast.protocol.transis.options import LARGEST_GROUP, Service
 from ordercast.types import NodeId, Payloads
 
 MOST_LIVES = 4 * LARGEST_GROUP
 """Incarnations that a suggestion can hold: sides that merge, with those that have failed."""
+STATE_BYTES = 1 << 18
+"""Of an application's state, in one packet: each one is a sign of life."""
 MOST_PASSAGES = 1024
 """Configurations that a member remembers that it was in."""
 Height = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -151,12 +154,20 @@ class GoneMember(Value, frozen=True):
     high: Height
 
 
+class Lineage(Value, frozen=True):
+    """The last configuration whose state a member had; blank: nothing was ever delivered in it."""
+
+    cid: ConfigurationId
+    blank: bool
+
+
 class Ready(Packet, frozen=True, tag="synchrony.ready"):
     """The sender has everything up to the cut of this decision."""
 
     cid: ConfigurationId
     decision: ConfigurationId
     known: Annotated[tuple[GoneMember, ...], Meta(max_length=LARGEST_GROUP)]
+    lineage: Lineage | None = None  # where states are handed over
 
 
 class SideKnowledge(Value, frozen=True):
@@ -164,6 +175,8 @@ class SideKnowledge(Value, frozen=True):
 
     side: ConfigurationId
     known: Annotated[tuple[GoneMember, ...], Meta(max_length=LARGEST_GROUP)]
+    # Of all its members that come along.
+    lineages: Annotated[tuple[tuple[NodeId, Lineage], ...], Meta(max_length=LARGEST_GROUP)] = ()
 
 
 Joint: TypeAlias = Annotated[tuple[SideKnowledge, ...], Meta(max_length=LARGEST_GROUP)]
@@ -234,7 +247,29 @@ class Recalled(Packet, frozen=True, tag="synchrony.recalled"):
         return tuple(dict.fromkeys(event.origin.name for event in self.events))
 
 
+class StatePart(Packet, frozen=True, tag="synchrony.part"):
+    """The next part of a large state, which a `State` follows."""
+
+    view: ConfigurationId
+    part: Annotated[bytes, Meta(min_length=1, max_length=STATE_BYTES)]
+
+    def carries(self) -> tuple[int, int, int]:
+        return 0, 0, 1024 + len(self.part)
+
+
+class State(Packet, frozen=True, tag="synchrony.state"):
+    """The application's state of a side, as it was when this view began."""
+
+    view: ConfigurationId
+    state: Annotated[bytes, Meta(max_length=STATE_BYTES)] | None
+    failure: Failure = ""
+    parts: Annotated[int, Meta(ge=0, le=LARGEST_STATE // STATE_BYTES)] = 0  # before this one
+
+    def carries(self) -> tuple[int, int, int]:
+        return 0, 0, 1024 + len(self.state or b"")
+
+
 PACKETS = (
     *(Cast, Fetched, Status, Summary, Fetch, Leave),
-    *(Hello, Court, Decline, Proposal, Ready, Installed, Recall, Recalled),
+    *(Hello, Court, Decline, Proposal, Ready, Installed, Recall, Recalled, StatePart, State),
 )

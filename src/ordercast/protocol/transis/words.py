@@ -55,6 +55,12 @@ def _known(known: Iterable[packets.GoneMember]) -> str:
     )
 
 
+def _lineage(lineage: packets.Lineage | None) -> str:
+    if lineage is None:
+        return ""
+    return f", has the {'blank ' * lineage.blank}state of {lineage.cid}"
+
+
 _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     packets.Cast: _cast,
     packets.Fetched: lambda packet: f"{packet.origin}: {_cast(packet.cast)}",
@@ -74,7 +80,14 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     packets.Court: lambda packet: _joined(packet.joined),
     packets.Decline: lambda packet: f"{packet.candidate}",
     packets.Proposal: _proposal,
-    packets.Ready: lambda packet: f"for {packet.decision}{_known(packet.known)}",
+    packets.Ready: lambda packet: (
+        f"for {packet.decision}{_known(packet.known)}{_lineage(packet.lineage)}"
+    ),
+    packets.StatePart: lambda packet: f"of {packet.view}, {len(packet.part)} bytes",
+    packets.State: lambda packet: (
+        f"of {packet.view}: {packet.failure or value_text(packet.state)}"
+        + f" after {packet.parts} parts" * bool(packet.parts)
+    ),
     packets.Installed: lambda packet: (
         f"{packet.cid}{''.join(_known(side.known) for side in packet.joint)}"
     ),
