@@ -260,6 +260,14 @@ class OpenConfiguration:
     def _status(self) -> Status:
         return Status(self.group, self.cid, *self.graph.status())
 
+    def take_leavers(self) -> tuple[NodeId, ...]:
+        """Members that leave, and whose last event we have."""
+        received, places = self.graph.received, self.graph.places
+        gone = [one for one, sent in self.leaving.items() if received[places[one]] >= sent]
+        for one in gone:
+            del self.leaving[one]
+        return tuple(gone)
+
     # --- time --------------------------------------------------------------------------------
 
     def beat(self, step: Step, time: int) -> None:

@@ -31,7 +31,7 @@ from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.history import DeliveryHistory, Sides
 from ordercast.protocol.transis.merging import Differences
-from ordercast.protocol.transis.options import SERVICES, Service, SynchronyOptions
+from ordercast.protocol.transis.options import SynchronyOptions, service_of
 from ordercast.protocol.transis.packets import (
     PACKETS,
     Cast,
@@ -155,7 +155,7 @@ class SynchronyMember:
                 f"a batch of {size} bytes does not fit the window of "
                 f"{self.options.window_size} (window_size) of group {group!r}"
             )
-        chosen = _service(service or self.options.service)
+        chosen = service_of(service or self.options.service)
         self._advance(step)
         counter = self.own.submit(payloads, size, chosen)
         number = event_number(self.me.incarnation, counter)
@@ -360,7 +360,7 @@ class SynchronyMember:
         current, graph = self.current, self.current.graph
         change = current.change
         if current.leaving:
-            self._exclude_leavers(step)
+            self._grow(step, (), current.take_leavers())
         if change.may_propose(self.clock.time):
             self._propose(step)
             return True
@@ -380,14 +380,6 @@ class SynchronyMember:
             return False
         self._install(step, *agreed)
         return True
-
-    def _exclude_leavers(self, step: Step) -> None:
-        """Those whose last event we have."""
-        graph, leaving = self.current.graph, self.current.leaving
-        gone = [one for one, sent in leaving.items() if graph.received[graph.places[one]] >= sent]
-        for one in gone:
-            del leaving[one]
-        self._grow(step, (), tuple(gone))
 
     def _propose(self, step: Step) -> None:
         current = self.current
@@ -446,13 +438,6 @@ class SynchronyMember:
     def _begin(self, step: Step) -> None:
         self.has_begun = True
         self.states.put(step, self.view)
-
-
-def _service(word: str) -> Service:
-    for service in SERVICES:
-        if service == word:
-            return service
-    raise UsageError(f"there is no service {word!r}: give one of {', '.join(SERVICES)}")
 
 
 build = machine_per_group(SynchronyMember)

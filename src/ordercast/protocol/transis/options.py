@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
+from ordercast.errors import UsageError
 from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
@@ -58,6 +59,13 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     def fresh(self) -> int:
         """Nanoseconds for which it counts that a member was heard."""
         return 3 * self.suspicion_limit
+
+
+def service_of(word: str) -> Service:
+    for service in SERVICES:
+        if service == word:
+            return service
+    raise UsageError(f"there is no service {word!r}: give one of {', '.join(SERVICES)}")
 
 
 class Synchrony(SynchronyOptions, frozen=True):
