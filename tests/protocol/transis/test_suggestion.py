@@ -79,6 +79,15 @@ def test_a_proposal_of_a_former_configuration_decides_nothing() -> None:
     assert decide(CID, (A, B), own, proposals) is None
 
 
+def test_an_older_incarnation_that_is_dropped_has_not_failed() -> None:
+    """Else a proposal would name a failed member that nobody wanted, and be refused."""
+    again = NodeId("b", 1)
+    suggestion = Suggestion(A, CID, (A, again))
+    suggestion.grow([(B, OTHER)], ())
+    suggestion.drop(B)
+    assert suggestion.as_proposed() == (((A, CID), (again, CID)), ())
+
+
 def test_joint_knowledge_is_the_most_that_anybody_knows() -> None:
     readies = {
         A: Ready("g", CID, NEXT, (GoneMember(C, (1, 5, 0), 3),), Lineage(CID, False)),

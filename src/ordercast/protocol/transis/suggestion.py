@@ -72,6 +72,7 @@ class Suggestion:
     def drop(self, node: NodeId) -> None:
         """It is no candidate after all. Only while nothing was proposed."""
         self.joined.pop(node, None)
+        self.failed.pop(node, None)  # an older incarnation, which nobody wants any more
         if self._newest.get(node.name) == node:
             del self._newest[node.name]
 
