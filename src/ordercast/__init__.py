@@ -24,6 +24,7 @@ from ordercast.net.config import Config
 from ordercast.net.directory import Mismatch
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
+from ordercast.net.merges import DifferenceLost
 from ordercast.net.message import Ejected, GroupClosed, Message
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
@@ -36,6 +37,7 @@ from ordercast.protocol.fifo.options import Fifo
 from ordercast.protocol.newtop.options import Atomic, Total
 from ordercast.protocol.transis.options import Synchrony
 from ordercast.types import (
+    Difference,
     Event,
     Invitation,
     Joined,
@@ -43,7 +45,10 @@ from ordercast.types import (
     Merged,
     NodeId,
     Primary,
+    SideState,
+    SideStates,
     SnapshotFailed,
+    StateLost,
     Subgroup,
     Updating,
     View,
@@ -57,6 +62,8 @@ __all__ = [
     "CaughtUp",
     "Causal",
     "Config",
+    "Difference",
+    "DifferenceLost",
     "DiskError",
     "Duration",
     "Ejected",
@@ -81,8 +88,11 @@ __all__ = [
     "Primary",
     "Receipt",
     "Reformed",
+    "SideState",
+    "SideStates",
     "Size",
     "SnapshotFailed",
+    "StateLost",
     "Subgroup",
     "Synchrony",
     "TicketLost",

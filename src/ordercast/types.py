@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from hashlib import blake2b
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
+
+from ordercast.errors import UsageError
 
 Payloads: TypeAlias = list[bytes]
 """The application messages of one batch, in order. Nobody changes the list once it is submitted."""
@@ -78,6 +80,22 @@ class View(msgspec.Struct, frozen=True):
     transitional: bool = False
 
 
+class Difference(msgspec.Struct, frozen=True):
+    """What the members of another side delivered after they parted from us, until we merged."""
+
+    group: str
+    view: int  # the id of the view in which we merged
+    side: tuple[NodeId, ...]
+    events: tuple[Event, ...] = ()  # in the order in which they were delivered
+    forgotten: int = 0  # so many more events are in no history any more
+    unheard: tuple[NodeId, ...] = ()  # members that could not be asked, and may have more
+    reaches_back: bool = True  # the histories begin where we parted; else more is forgotten
+
+    @property
+    def complete(self) -> bool:
+        return not self.forgotten and not self.unheard and self.reaches_back
+
+
 class Merged(msgspec.Struct, frozen=True):
     """Right after a view of several sides: which members came from which former view.
 
@@ -87,6 +105,15 @@ class Merged(msgspec.Struct, frozen=True):
     group: str
     view: View
     sides: tuple[tuple[NodeId, ...], ...]
+    # Asks the members of a side. A node gives it; in a simulation it is an input.
+    fetch: Callable[[int, tuple[NodeId, ...]], Awaitable[Difference]] | None = None
+
+    async def difference(self, side: tuple[NodeId, ...]) -> Difference:
+        """What the members of another side delivered after they parted from us, until this view."""
+        if self.fetch is None or side not in self.sides[1:]:
+            named = " ".join(map(str, side))
+            raise UsageError(f"{named or 'nobody'} is no other side of this merge")
+        return await self.fetch(self.view.id, side)
 
 
 class Subgroup(msgspec.Struct, frozen=True):
@@ -161,6 +188,32 @@ class StateGiven(msgspec.Struct, frozen=True):
     group: str
     state: bytes | None
     failure: str = ""
+
+
+class SideState(msgspec.Struct, frozen=True):
+    """The application's state of one side, or why it could not be given."""
+
+    side: tuple[NodeId, ...]  # whose it is
+    state: bytes | None
+    failure: str = ""
+
+
+class SideStates(msgspec.Struct, frozen=True):
+    """The states of all sides that merged, the same for all members, in the same order.
+
+    An application merges them, and goes on from the result: later deliveries follow it.
+    """
+
+    group: str
+    states: tuple[SideState, ...]
+
+
+class StateLost(msgspec.Struct, frozen=True):
+    """The members that should have given their state are gone. Another state comes after a later
+    view, unless ours counts then. What is delivered before follows a state that others lack."""
+
+    group: str
+    givers: tuple[NodeId, ...]
 
 
 class SnapshotFailed(msgspec.Struct, frozen=True):

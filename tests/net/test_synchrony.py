@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.net.nodes import GROUP, Cluster, data_of, kill, live
 from tests.net.ordered import judged, traced
 
-from ordercast import Group, Merged, Message, Node, Synchrony, UsageError, View
+from ordercast import (
+    DifferenceLost,
+    Group,
+    Merged,
+    Message,
+    Node,
+    SideState,
+    SideStates,
+    Synchrony,
+    UsageError,
+    View,
+)
 
 QUICK = Synchrony(
     silence_limit="50ms", suspicion_limit="400ms", stage_limit="200ms", rest="50ms", hello="20ms"
@@ -86,6 +98,14 @@ async def test_an_application_hears_of_sides_that_merge(cluster: Cluster) -> Non
     news = await anext(second)
     assert isinstance(news, Merged)
     assert news.sides == ((n2.me,), (n1.me,))
+    difference = await news.difference((n1.me,))
+    assert [event.payloads for event in difference.events] == [[b"to myself"]]
+    assert difference.complete
+    with pytest.raises(UsageError, match="n2 is no other side"):
+        await news.difference((n2.me,))
+    await kill(n1)
+    with pytest.raises(DifferenceLost, match="none of n1"):
+        await news.difference((n1.me,))
 
 
 @live
@@ -122,3 +142,74 @@ async def test_a_service_that_does_not_exist_is_refused(cluster: Cluster) -> Non
     group = n1.join(GROUP, QUICK, ["n1"])
     with pytest.raises(UsageError, match="did you mean 'safe'"):
         await group.send(b"x", service="sure")
+
+
+@live
+async def test_the_state_of_the_larger_side_counts(cluster: Cluster) -> None:
+    level = msgspec.structs.replace(QUICK, merge="largest")
+    names = ["n1", "n2", "n3"]
+    states: dict[str, list[bytes]] = {name: [] for name in names}
+    heard = asyncio.Event()
+
+    async def take_part(node: Node) -> Group:
+        mine = states[node.me.name]
+
+        def restore(state: bytes) -> None:
+            mine[:] = state.split()
+            heard.set()
+
+        def take(item: object) -> None:
+            if isinstance(item, Message):
+                mine.append(item.data)
+            heard.set()
+
+        group = node.join(GROUP, level, names, snapshot=lambda: b" ".join(mine), restore=restore)
+        tasks.append(asyncio.create_task(group.run(take)))
+        await group.ready()
+        return group
+
+    async def until(state: list[bytes], *who: str) -> None:
+        while any(states[name] != state for name in who):
+            await heard.wait()
+            heard.clear()
+
+    tasks: list[asyncio.Task[None]] = []
+    n1, n2, n3 = await cluster.nodes(*names)
+    second, third = await take_part(n2), await take_part(n3)
+    await second.send(b"a")
+    await until([b"a"], "n2", "n3")
+    first = await take_part(n1)
+    await until([b"a"], "n1")  # it never was in a view in which this was delivered
+    await first.send(b"b")
+    await until([b"a", b"b"], *names)
+    assert first.waiting is None
+    for group in (first, second, third):
+        await group.leave()
+    await asyncio.gather(*tasks)
+
+
+@live
+async def test_the_states_of_all_sides_are_handed_to_all(cluster: Cluster) -> None:
+    level = msgspec.structs.replace(QUICK, merge="all")
+    nodes = await cluster.nodes("n1", "n2")
+    n1, n2 = (node.me for node in nodes)
+
+    async def take_part(node: Node) -> SideStates:
+        name = node.me.name.encode()
+        group = node.join(GROUP, level, ["n1", "n2"], snapshot=lambda: name, restore=print)
+        async for item in group:
+            if isinstance(item, SideStates):
+                return item
+        raise AssertionError("the group has ended")
+
+    for given in await asyncio.gather(*map(take_part, nodes)):
+        assert given.states == (SideState((n1,), b"n1"), SideState((n2,), b"n2"))
+
+
+@live
+async def test_a_state_needs_a_snapshot(cluster: Cluster) -> None:
+    [n1] = await cluster.nodes("n1")
+    with pytest.raises(UsageError, match="give join a snapshot"):
+        n1.join(GROUP, Synchrony(merge="largest"), ["n1"])
+    with pytest.raises(UsageError, match='merge="largest"'):
+        n1.join(GROUP, Synchrony(), ["n1"], snapshot=bytes, restore=print)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ordercast.errors import UsageError, unknown_word
+from ordercast.types import NodeId
 
 if TYPE_CHECKING:
     from ordercast.kernel.family import Plan
@@ -155,6 +156,18 @@ class CaughtUp(Input):
 
     group: str
     view: int
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceWanted(Input):
+    """The application wants to know what another side delivered before it merged with ours.
+
+    The machine answers by `step.notify` of a `Difference`.
+    """
+
+    group: str
+    view: int  # the one in which they merged
+    side: tuple[NodeId, ...]  # as `Merged` named it
 
 
 GIVEN_BY_HOST = (StatusResult, Join, Leave)

@@ -14,10 +14,11 @@
   stop-reading, read-on   takes nothing of what a group delivers, and takes it again
   stop   writes the `stop` row and ends, without leaving a group
 
-Where it takes a ticket to send, it wants one as the simulator's load does: all the time, or now and
-then for a while. When its input ends it ends too, at once: its supervisor is gone. Whatever goes
-wrong ends it with a sentence or a traceback on standard error and exit code 1: a member that goes
-on after a bug would prove nothing.
+When views merge, the first member of each side asks what the other sides delivered apart, and
+prints a line `SAYS`. Where it takes a ticket to send, it wants one as the simulator's load does:
+all the time, or now and then for a while. When its input ends it ends too, at once: its supervisor
+is gone. Whatever goes wrong ends it with a sentence or a traceback on standard error and exit
+code 1: a member that goes on after a bug would prove nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from random import Random
 from typing import Any, Literal
@@ -42,6 +43,7 @@ from ordercast.kernel.inputs import named_input
 from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
+from ordercast.net.merges import DifferenceLost
 from ordercast.net.message import GroupClosed
 from ordercast.net.node import Node, open_node
 from ordercast.net.primary_view import NoQuorum
@@ -50,9 +52,11 @@ from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.schema import BACKLOG_LIMIT
 from ordercast.settings import located
+from ordercast.types import Merged
 
 READY = "READY "
 MET = "MET"
+SAYS = "SAYS "
 MEETING_SECONDS = 0.01
 CATCH_UP_SECONDS = 0.1
 """A sender that is late by more was stopped meanwhile: what it would have made is not made."""
@@ -131,12 +135,30 @@ class Session:
         self.reads.set()
         self.tasks: list[asyncio.Task[None]] = []  # its load
 
-    async def consume(self) -> None:
+    async def consume(self, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """It takes what comes, as fast as it comes, until the group is left."""
         with suppress(GroupClosed):
             while True:
                 await self.reads.wait()
-                await self.group.next_batch()
+                item = await self.group.next_batch()
+                if isinstance(item, Merged) and item.sides[0][0] == self.group.node.me:
+                    begin(self._compare(item))  # once for our side: its members are alike
+
+    async def _compare(self, merged: Merged) -> None:
+        """What the other sides of a merge delivered apart."""
+        told = []
+        with suppress(GroupClosed):
+            for side in merged.sides[1:]:
+                names = " ".join(map(str, side))
+                try:
+                    found = await merged.difference(side)
+                except DifferenceLost:
+                    told.append(f"of {names} nobody is there any more")
+                else:
+                    more = "" if found.complete else " (not all is known any more)"
+                    told.append(f"{names} delivered {len(found.events)} events{more}")
+            ours = " ".join(map(str, merged.sides[0]))
+            print(f"{SAYS}{merged.group}: apart from {ours}, {'; '.join(told)}", flush=True)
 
     async def leave(self) -> None:
         for task in self.tasks:
@@ -229,7 +251,7 @@ class LiveMember:
     async def _consume(self, name: str, session: Session) -> None:
         """Until the group is left. An incarnation that is abandoned joins again as the next one."""
         try:
-            await session.consume()
+            await session.consume(self._begin)
         except Abandoned:
             for task in session.tasks:
                 task.cancel()

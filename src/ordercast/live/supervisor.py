@@ -32,7 +32,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.errors import OrdercastError
-from ordercast.live.member import MET, READY, Command, GroupPlan, LoadPlan, MemberReady, Settings
+from ordercast.live.member import (
+    MET,
+    READY,
+    SAYS,
+    Command,
+    GroupPlan,
+    LoadPlan,
+    MemberReady,
+    Settings,
+)
 from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.net.identity import number_from_zero
 from ordercast.scenario.faults.active import ActiveFaults
@@ -267,6 +276,10 @@ class Supervisor:
         self._watchers.append(asyncio.create_task(self._watch(member)))
 
     async def _watch(self, member: MemberProcess) -> None:
+        assert member.process.stdout is not None
+        while line := (await member.process.stdout.readline()).decode():
+            if line.startswith(SAYS):
+                self._narrate(f"{member.name}: {line[len(SAYS) :].rstrip()}")
         await member.process.wait()
         if not member.may_end:
             self._end_run(member.how_it_ended())

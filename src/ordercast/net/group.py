@@ -6,9 +6,8 @@ groups sent, sends wait: first in the queue, then the senders themselves (`send_
 
 Delivered events wait in a queue for the application (`stream.py`). When that is over its limit
 the machine acknowledges no more: so the senders' windows fill, and a slow consumer slows its
-senders by exactly what it cannot take. Its own sends wait too. A consumer that
-takes nothing for `eject_after` is ejected from the group, with an error in its stream
-(`slow_consumer.py`).
+senders by exactly what it cannot take. Its own sends wait too. A consumer that takes nothing for
+`eject_after` is ejected from the group, with an error in its stream (`slow_consumer.py`).
 
 Where it takes a ticket to send, `send_permit.py` has it: nothing is accepted without one, and what
 was accepted and not sent when it is lost is given up. Where groups are re-formed under one name,
@@ -29,6 +28,7 @@ from ordercast.kernel.inputs import GIVEN_BY_HOST, Backpressure, Input
 from ordercast.kernel.outbox import AS_PLANNED, Batch
 from ordercast.kernel.step import Heard
 from ordercast.net.formations import Formations
+from ordercast.net.merges import MergeQuestions
 from ordercast.net.message import (
     LARGEST_BATCH,
     Handover,
@@ -37,6 +37,7 @@ from ordercast.net.message import (
     as_bytes,
     ejected,
     no_service,
+    only_reads,
 )
 from ordercast.net.primary_view import PrimaryStatus
 from ordercast.net.progress import Progress
@@ -47,15 +48,19 @@ from ordercast.net.send_queue import SendQueue
 from ordercast.net.slow_consumer import SlowConsumerMonitor
 from ordercast.net.stream import GroupStream
 from ordercast.types import (
+    Difference,
     Event,
     Invitation,
     Joined,
     Left,
+    Merged,
     NodeId,
     Payloads,
     Primary,
     Refused,
     Secured,
+    SideStates,
+    StateGiven,
     StateWanted,
     Updating,
     View,
@@ -105,23 +110,22 @@ class Group:
     ) -> None:
         self.name = plan.group
         self.family, self._services = family.name, family.services
-        self.node = node
-        self._me, self._driver = node.me, node.driver
+        self.node, self._me, self._driver = node, node.me, node.driver
         self.may_send = may_send and family.may_send(plan, node.me.name)
-        self.reads = hooks.reads
-        self._leaving = False
+        self.reads, self._leaving = hooks.reads, False
         self.departure = Departure(family, plan)
         quorum = family.quorum if family.has_quorum(plan) else None
         self._progress = progress = Progress(self.name, family.tells_stability, quorum is not None)
         largest = min(family.largest_batch(plan.options), LARGEST_BATCH)
         self.queue = SendQueue(progress, largest, self)
         self._handover = Handover(hooks, self._give)
+        self._merges = MergeQuestions(progress, self._give)
         self.stream = GroupStream(node.arrivals, self._handover, progress)
         self.monitor = SlowConsumerMonitor(
             self.stream.inbox,
             eject_after,
             lambda: self.stream.position,
-            self._throttle,
+            lambda full: self._give(Backpressure(self.name, full)),
             self._eject,
             lambda: self._handover.is_due and self.readiness.has_company,
         )
@@ -184,29 +188,24 @@ class Group:
 
     def _check(self, until: str, service: str) -> None:
         """All that can be wrong with a send, but for its size, is raised to the one who sends."""
-        if self._progress.ended is not None:
-            raise self._progress.ended
-        if not self.may_send:
-            raise self._only_reads()
-        if self.permit is not None:
-            self.permit.refuse()
-        if self.primary is not None:
-            self.primary.refuse()
+        self._check_may_send()
         check_until(until, self._progress)
         if service and service not in self._services:
             raise no_service(service, self.name, self.family, self._services)
 
-    def _only_reads(self) -> UsageError:
-        return UsageError(f"{self._me.name} may not send in {self.name!r}: it only reads")
+    def _check_may_send(self, waited: bool = False) -> None:
+        if self._progress.ended is not None:
+            raise self._progress.ended
+        if not self.may_send:
+            raise only_reads(self._me, self.name)
+        if self.permit is not None:
+            self.permit.refuse(waited=waited)
+        if self.primary is not None:
+            self.primary.refuse()
 
     async def _credit(self, size: int, count: int, service: str) -> Batch[Receipt]:
         batch = await self.queue.wait_for_credit(size, count, service)
-        if self._progress.ended is not None:
-            raise self._progress.ended
-        if self.permit is not None:
-            self.permit.refuse(waited=True)
-        if self.primary is not None:
-            self.primary.refuse()
+        self._check_may_send(waited=True)
         return batch
 
     # --- what the queue asks -----------------------------------------------------------------
@@ -244,7 +243,7 @@ class Group:
     async def become_updater(self, timeout: float | None = None) -> int:
         """Returns our ticket once we have one. TimeoutError: nobody gave one up in time."""
         if self.is_open and not self.may_send:
-            raise self._only_reads()
+            raise only_reads(self._me, self.name)
         return await self._permit_or_refuse().become(timeout)
 
     async def stop_updating(self) -> None:
@@ -280,7 +279,7 @@ class Group:
             if item.origin == self._me:
                 self._progress.delivered_up_to = item.number
                 self._progress.changed.notify()  # a step that had to wait for the disk comes later
-        elif isinstance(item, View | Waiting | Joined | Left):
+        elif isinstance(item, View | Waiting | Joined | Left | StateGiven | SideStates):
             if isinstance(item, View) and self.formations is not None:
                 self.formations.installed(item)
             if isinstance(item, View) and self.primary is not None:
@@ -310,6 +309,10 @@ class Group:
             if shown is None:
                 return
             item = shown
+        elif isinstance(item, Merged | Difference):
+            if (merged := self._merges.heard(item)) is None:
+                return
+            item = merged
         self._put(item)
 
     def _put(self, item: Heard) -> None:
@@ -488,9 +491,6 @@ class Group:
 
     def _give(self, given: Input) -> None:
         self._driver.give(self.name, given)
-
-    def _throttle(self, full: bool) -> None:
-        self._give(Backpressure(self.name, full))
 
     def _eject(self) -> None:
         self.node.end(self, ejected(self._me, self.name, full=self.monitor.is_throttled))

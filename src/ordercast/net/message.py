@@ -65,6 +65,11 @@ def too_much(size: int, count: int, group: str, largest: int) -> UsageError:
     )
 
 
+def only_reads(me: NodeId, group: str) -> UsageError:
+    """Why this member cannot send at all."""
+    return UsageError(f"{me.name} may not send in {group!r}: it only reads")
+
+
 def no_service(word: object, group: str, family: str, known: Sequence[str]) -> UsageError:
     """Why no message can have this service."""
     if not known:

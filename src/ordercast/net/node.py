@@ -382,9 +382,9 @@ class Node:
 
         `snapshot` returns the application's state for members that join later; `restore` takes the
         state of another member when this one joins; both are called while the group is read. They
-        are for `Fifo(state=True)` in an open group, `Causal(state=True)`, and for `Total` and
-        `Atomic`, which transfer state in every formation. In those, `vote` decides at once about
-        each invitation.
+        are for `Fifo(state=True)` in an open group, `Causal(state=True)`, `Synchrony(merge=...)`,
+        and for `Total` and `Atomic`, which transfer state in every formation. In those, `vote`
+        decides at once about each invitation.
 
         `read=False`: this member only sends. Nothing is stored for it to read, and it is never
         ejected.

@@ -21,7 +21,7 @@ from time import monotonic_ns
 from msgspec.structs import replace
 
 from ordercast.net.absence import Absence, listing
-from ordercast.types import Joined, Left, NodeId, Updating, View, Waiting
+from ordercast.types import Joined, Left, NodeId, SideStates, StateGiven, Updating, View, Waiting
 
 log = logging.getLogger("ordercast.net")
 
@@ -79,6 +79,9 @@ class Readiness:
                 self._told = item
                 self._look_later()
                 return False
+            case StateGiven() | SideStates():
+                if self.is_in:
+                    self.enter()
             case Updating(cause="acquired" | "resumed"):
                 self._told = self._shown = None
             case View():

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.family import Family
 from ordercast.kernel.founding import entry_of
-from ordercast.kernel.inputs import named_input
+from ordercast.kernel.inputs import DifferenceWanted, named_input
 from ordercast.kernel.machine import Blocking
 from ordercast.kernel.packet import tag_of
 from ordercast.kernel.step import Note
@@ -50,12 +50,15 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.testing.actor import Logged, Persisted, Posted, Received, TimerSet
 from ordercast.testing.stage import InFlight, Stage, StageError
 from ordercast.types import (
+    Difference,
     Event,
     Invitation,
     Merged,
     NodeId,
     Refused,
+    SideStates,
     StateGiven,
+    StateLost,
     StateWanted,
     Subgroup,
     Updating,
@@ -89,6 +92,13 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} {kind} {_names(what.members)}{in_group(what.group)}"
         case Merged(sides=sides):
             return f"{who} merged {' '.join(map(_names, sides))}{in_group(what.group)}"
+        case Difference():
+            texts = [event_text(event.origin.name, event.number) for event in what.events]
+            lost = f", {what.forgotten} forgotten" * bool(what.forgotten)
+            lost += f", {_names(what.unheard)} unheard" * bool(what.unheard)
+            lost += "" if what.reaches_back else ", and what was before"
+            told = f"{_names(what.side)} delivered {' '.join(texts) or 'nothing'} apart"
+            return f"{who} hears that {told}{lost}"
         case Event():
             fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
             fields["service"] = what.service or None
@@ -106,6 +116,11 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} is asked for its state"
         case Updating(cause=cause, ticket=ticket):
             return f"{who} is notified: ticket {ticket} {cause}"
+        case SideStates(states=states):
+            each = [f"{_names(one.side)} {value_text(one.state)}" for one in states]
+            return f"{who} is given the states {', '.join(each)}"
+        case StateLost(givers=givers):
+            return f"{who} is notified that the state of {_names(givers)} is lost"
         case StateGiven():
             return f"{who} is given the state {value_text(what.state)}"
         case Note(kind, columns):
@@ -401,6 +416,19 @@ def _seek(play: Play, name: str, word: str) -> None:
 def _give(play: Play, name: str, word: str, *pairs: str) -> None:
     values = {"group": GROUP, **dict(pair.split("=", 1) for pair in pairs if "=" in pair)}
     play.stage.give(name, named_input(play.stage.machine(name).takes, word, values))
+
+
+@command("difference", "NAME MEMBER")
+def _difference(play: Play, name: str, member: str) -> None:
+    """Asks about the side of this member in the last merge."""
+    heard = [what for who, what in play.stage.log if who == play.stage.node(name)]
+    merges = [what for what in heard if isinstance(what, Merged)]
+    for side in merges[-1].sides[1:] if merges else ():
+        if member in [node.name for node in side]:
+            given = DifferenceWanted(merges[-1].group, merges[-1].view.id, side)
+            play.stage.give(name, given, merges[-1].group)
+            return
+    raise Unfit(f"{name} has not merged with a side of {member}")
 
 
 command("reform", "NAME")(lambda play, name: play.stage.form(name))

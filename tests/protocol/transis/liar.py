@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -45,6 +46,9 @@ class RandomPackets:
         if get_origin(kind) is Annotated:
             return self._value(name, get_args(kind)[0], machine)
         origin, arguments = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType) and NoneType in arguments:
+            some = [one for one in arguments if one is not NoneType]
+            return None if draw.random() < 0.5 else self._value(name, some[0], machine)
         if origin is Literal:
             return draw.choice(arguments)
         if origin is list:
@@ -67,12 +71,14 @@ class RandomPackets:
             return NodeId(draw.choice(self.names), draw.choice([0, 0, 0, 1]))
         if kind is bool:
             return draw.random() < 0.5
+        if kind is str:
+            return draw.choice(["", "", "why"])
         if kind is int:
             return draw.choice([1, 1, 2, 3, draw.randrange(1, 99), (1 << 40) - 1])
         if kind is str:  # a name in a vote
             return draw.choice(self.names)
         assert kind in (bytes, bytearray, memoryview), kind
-        return draw.randbytes(draw.randrange(20))
+        return draw.randbytes(draw.randrange(1, 20))
 
     def _fitted(self, packet: Packet, machine: SynchronyMember) -> Packet:
         """The next of the liar's stream, or a proposal that fits: more of it is believed."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from ordercast.protocol.transis.packets import ConfigurationId, GoneMember, Proposal
+from ordercast.protocol.transis.packets import ConfigurationId, GoneMember, Lineage, Proposal, Ready
 from ordercast.protocol.transis.suggestion import Suggestion, decide, joint_knowledge
 from ordercast.types import NodeId
 
 A, B, C, D = (NodeId(name) for name in "abcd")
 CID = ConfigurationId(2, A, 0)
 OTHER = ConfigurationId(5, D, 3)
+NEXT = ConfigurationId(6, A, 1)
 
 nodes = st.builds(NodeId, st.sampled_from("abcd"), st.integers(0, 2))
 cids = st.builds(ConfigurationId, st.integers(1, 3), nodes, st.integers(0, 2))
@@ -88,13 +89,23 @@ def test_a_proposal_of_a_former_configuration_decides_nothing() -> None:
     assert decide(CID, (A, B), own, proposals) is None
 
 
+def test_an_older_incarnation_that_is_dropped_has_not_failed() -> None:
+    """Else a proposal would name a failed member that nobody wanted, and be refused."""
+    again = NodeId("b", 1)
+    suggestion = Suggestion(A, CID, (A, again))
+    suggestion.grow([(B, OTHER)], ())
+    suggestion.drop(B)
+    assert suggestion.as_proposed() == (((A, CID), (again, CID)), ())
+
+
 def test_joint_knowledge_is_the_most_that_anybody_knows() -> None:
-    known = {
-        A: (GoneMember(C, (1, 5, 0), 3),),
-        B: (GoneMember(C, (2, 4, 0), 4),),
-        D: (),
+    readies = {
+        A: Ready("g", CID, NEXT, (GoneMember(C, (1, 5, 0), 3),), Lineage(CID, False)),
+        B: Ready("g", CID, NEXT, (GoneMember(C, (2, 4, 0), 4),)),
+        D: Ready("g", OTHER, NEXT, ()),
     }
-    joint = joint_knowledge(((CID, (A, B)), (OTHER, (D,))), known)
+    joint = joint_knowledge(((CID, (A, B)), (OTHER, (D,))), readies)
     assert [side.side for side in joint] == [CID, OTHER]
     assert joint[0].known == (GoneMember(C, (2, 5, 0), 4),)
     assert joint[1].known == ()
+    assert joint[0].lineages == ((A, Lineage(CID, False)),)

@@ -12,6 +12,9 @@ patience.py       who is suspected
 acquaintances.py  names that may be in the group
 courting.py       which sides are merged with which
 announcing.py     announcements, answers and candidates
+history.py        what was delivered, configuration by configuration
+merging.py        what other sides delivered apart
+states.py         the application's state when sides merge
 refusals.py       packets that break the rules
 franchise.py      the vote in groups with a quorum, and what is secured
 member.py         the machine: its inputs, and how it goes from view to view
@@ -19,7 +22,14 @@ words.py          the wording of interaction files
 mutants.py        the same without one of the rules
 """
 
-from ordercast.kernel.family import BASIC_LAWS, VIEW_LAWS, Family, Promises, Quorum
+from ordercast.kernel.family import (
+    BASIC_LAWS,
+    VIEW_LAWS,
+    Family,
+    Promises,
+    Quorum,
+    StateTransfer,
+)
 from ordercast.protocol.primary.packets import RECORDS
 from ordercast.protocol.transis.member import build
 from ordercast.protocol.transis.mutants import MUTANTS
@@ -60,5 +70,10 @@ FAMILY = Family(
     opens=True,
     founded=False,
     rejoins=True,
+    state=StateTransfer(
+        needed=lambda options: options.merge != "none",
+        possible=lambda options: options.merge != "none",
+        hint='that is for merge="largest" and merge="all"',
+    ),
 )
 FAMILIES = (FAMILY,)

@@ -33,6 +33,7 @@ from ordercast.protocol.transis.packets import (
     ConfigurationId,
     GoneMember,
     Joint,
+    Lineage,
     Proposal,
     Ready,
 )
@@ -207,14 +208,16 @@ class ConfigurationChange:
             wanted.append((helper, place, missing[0], missing[-1]))
         return wanted
 
-    def ready(self, group: str, graph: CausalGraph, decision: Decision) -> Ready:
+    def ready(
+        self, group: str, graph: CausalGraph, decision: Decision, lineage: Lineage | None
+    ) -> Ready:
         """We have everything: what we know of those that do not come along."""
         known = tuple(
             GoneMember(node, graph.acks[place], graph.high_of(place))
             for place, node in enumerate(self.members)
             if node not in decision.came_with
         )
-        ready = Ready(group, self.cid, decision.id, known)
+        ready = Ready(group, self.cid, decision.id, known, lineage)
         self.readied[decision.id] = decision
         self.readies[self.me] = ready
         return ready
@@ -224,13 +227,11 @@ class ConfigurationChange:
         decision = self.decision
         if decision is None or self.dirty or decision.id not in self.readied:
             return None
-        known = {}
         for node in decision.members:
             ready = self.readies.get(node)
             if ready is None or ready.decision != decision.id:
                 return None
-            known[node] = ready.known
-        return decision, joint_knowledge(decision.sides, known)
+        return decision, joint_knowledge(decision.sides, self.readies)
 
     # --- time --------------------------------------------------------------------------------
 

@@ -22,10 +22,11 @@ What it does not do: agree on the end, which is `change.py`, or install the next
 from __future__ import annotations
 
 from ordercast.kernel.clocks import Vector
-from ordercast.kernel.step import DATAGRAM, Step
+from ordercast.kernel.step import DATAGRAM, Note, Step
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.history import DeliveryHistory
 from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
@@ -37,6 +38,7 @@ from ordercast.protocol.transis.packets import (
 )
 from ordercast.protocol.transis.patience import Patience
 from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.states import StateExchange
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, NodeId, View, event_number, view_identity
 
@@ -61,6 +63,8 @@ class OpenConfiguration:
         cid: ConfigurationId,
         members: tuple[NodeId, ...],
         own: OwnEvents,
+        history: DeliveryHistory,
+        states: StateExchange,
         time: int,  # patient time, as all times here
     ) -> None:
         self.me = me
@@ -71,6 +75,8 @@ class OpenConfiguration:
         self.others = tuple(node for node in members if node != me)
         self.own = own
         self.came_from: dict[NodeId, ConfigurationId] = {}  # where members were before
+        self.history = history
+        self.states = states
         self.graph = CausalGraph(members, me, own.limit)
         self.deliveries = self.deliveries_type(len(members))
         self.change = self.change_type(me, cid, members, options)
@@ -126,8 +132,8 @@ class OpenConfiguration:
             self._enqueue(step, graph.me, cast)
 
     def may_cast(self) -> bool:
-        """Whether no cut binds us."""
-        return not self.change.readied
+        """Whether no cut binds us, and our application has the state of this view."""
+        return not self.change.readied and not self.states.is_waiting
 
     # --- others' packets ---------------------------------------------------------------------
 
@@ -219,7 +225,9 @@ class OpenConfiguration:
     def _deliver(self, step: Step, place: int, cast: Cast) -> None:
         origin = self.members[place]
         is_ordered = cast.service in ("agreed", "safe")
-        step.deliver(
+        self.history.add(place, cast)
+        self.states.put(
+            step,
             Event(
                 self.group,
                 origin,
@@ -228,7 +236,7 @@ class OpenConfiguration:
                 order=cast.height if is_ordered else None,
                 size=cast.size,
                 service=cast.service,
-            )
+            ),
         )
 
     # --- acknowledgements --------------------------------------------------------------------
@@ -275,6 +283,14 @@ class OpenConfiguration:
 
     def _status(self) -> Status:
         return Status(self.group, self.cid, *self.graph.status())
+
+    def take_leavers(self) -> tuple[NodeId, ...]:
+        """Members that leave, and whose last event we have."""
+        received, places = self.graph.received, self.graph.places
+        gone = [one for one, sent in self.leaving.items() if received[places[one]] >= sent]
+        for one in gone:
+            del self.leaving[one]
+        return tuple(gone)
 
     # --- time --------------------------------------------------------------------------------
 
@@ -342,7 +358,7 @@ class OpenConfiguration:
             parts = (*_words(decision.id), *_words(self.cid))
             identity = view_identity(self.group, "transitional", *parts)
             view = View(self.group, identity, together, came_with=together, transitional=True)
-            step.install(view)
+            self.states.put(step, view)
             for place, cast in self.deliveries.take_rest(self.graph.received):
                 self._deliver(step, place, cast)
         assert not self.deliveries.waiting, "a view ends when all of its cut was delivered"
@@ -364,7 +380,8 @@ class OpenConfiguration:
 
     def lose(self, step: Step, origin: NodeId, counter: int) -> None:
         number = event_number(origin.incarnation, counter)
-        step.note("lose", group=self.group, origin=origin.name, number=number, cause="discarded")
+        columns = {"origin": origin.name, "number": number, "cause": "discarded"}
+        self.states.put(step, Note("lose", {"group": self.group, **columns}))
 
 
 def _words(cid: ConfigurationId) -> tuple[object, ...]:

@@ -34,7 +34,9 @@ from ordercast.protocol.transis.announcing import Announcer
 from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.franchise import Franchise
-from ordercast.protocol.transis.options import SERVICES, Service, SynchronyOptions
+from ordercast.protocol.transis.history import DeliveryHistory, Sides
+from ordercast.protocol.transis.merging import Differences
+from ordercast.protocol.transis.options import SynchronyOptions, service_of
 from ordercast.protocol.transis.packets import (
     PACKETS,
     Cast,
@@ -52,9 +54,14 @@ from ordercast.protocol.transis.packets import (
     Probe,
     Proposal,
     Ready,
+    Recall,
+    Recalled,
+    State,
+    StatePart,
     Status,
     Summary,
 )
+from ordercast.protocol.transis.states import StateExchange
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, Merged, NodeId, Payloads, View, Waiting, event_number
 
@@ -63,9 +70,14 @@ FREQUENT = (Cast, Status, Summary)
 
 
 class SynchronyMember:
-    takes = (inputs.Backpressure, inputs.Acquainted, inputs.CaughtUp, inputs.Leave)
+    takes = (
+        *(inputs.Backpressure, inputs.Acquainted, inputs.Leave),
+        *(inputs.CaughtUp, inputs.DifferenceWanted, inputs.StateProvided),
+    )
     configuration_type = OpenConfiguration
     franchise_type = Franchise
+    history_type = DeliveryHistory
+    states_type = StateExchange
 
     def __init__(
         self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet] = ()
@@ -80,6 +92,9 @@ class SynchronyMember:
         self.franchise: Franchise | None = None  # None: every view may submit
         if self.options.quorum == "majority":
             self.franchise = self.franchise_type(me, plan, self.own, records)
+        self.history = self.history_type(int(self.options.history))
+        self.differences = Differences(plan.group, me, self.history)
+        self.states = self.states_type(plan.group, me, self.options.merge)
         self.clock = PatientClock()
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
@@ -97,15 +112,24 @@ class SynchronyMember:
         # One of several members is above all those that they could have come from.
         self._enter(ConfigurationId(min(2, len(members)), members[0], 0), members)
 
-    def _enter(self, cid: ConfigurationId, members: tuple[NodeId, ...]) -> None:
+    def _enter(self, cid: ConfigurationId, members: tuple[NodeId, ...], sides: Sides = ()) -> None:
         """A configuration begins, with nothing sent or received."""
         time = self.clock.time
         self.current = self.configuration_type(
-            self.me, self.group, self.options, cid, members, self.own, time
+            *(self.me, self.group, self.options, cid, members),
+            *(self.own, self.history, self.states, time),
         )
-        self.current.graph.is_full = self.is_full
+        self.view = self.current.view(sides[0] if sides else members)
+        self.history.enter(cid, members, self.view.id, sides)
+        if not sides:
+            self.states.begin(cid)
+        self._throttle()
         self.announcer.courting.installed(members, time)
         self.announcer.names.tell(node.name for node in members)  # we may be split from them
+
+    def _throttle(self) -> None:
+        """Nothing is admitted while the application is full, or waits for a state."""
+        self.current.graph.is_full = self.is_full or self.states.is_waiting
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -117,19 +141,21 @@ class SynchronyMember:
             # Above all that we were in, and all that others may have installed with us.
             former = (self.current.cid, *self.current.change.readied)
             height = 1 + max(cid.height for cid in former)
+            self.history.clear()
             self._enter(ConfigurationId(height, self.me, self.serial), (self.me,))
         self.announcer.courting.announce_soon(self.clock.time)
-        self._show(step, self.current.members)
+        self._show(step)
         self._follow_up(step)
 
     def accepts(self, group: str, now: int) -> bool:
-        is_changing = self.current.change.stage == 2
-        if self.franchise is not None and (is_changing or not self.franchise.is_primary):
+        must_wait = self.current.change.stage == 2 or self.states.is_waiting
+        if self.franchise is not None and (must_wait or not self.franchise.is_primary):
             return False
-        return self.has_begun and not self.has_left and self.own.accepts(is_changing)
+        return self.has_begun and not self.has_left and self.own.accepts(must_wait)
 
     def blocked_by(self, group: str) -> str:
-        if not self.has_begun or self.current.change.stage == 2:
+        must_wait = self.current.change.stage == 2 or self.states.is_waiting
+        if not self.has_begun or must_wait:
             return "view"
         is_outside = self.franchise is not None and not self.franchise.is_primary
         return "quorum" if is_outside else "window"
@@ -147,7 +173,7 @@ class SynchronyMember:
                 f"a batch of {size} bytes does not fit the window of "
                 f"{self.options.window_size} (window_size) of group {group!r}"
             )
-        chosen = _service(service or self.options.service)
+        chosen = service_of(service or self.options.service)
         self._advance(step)
         counter = self.own.submit(payloads, size, chosen)
         number = event_number(self.me.incarnation, counter)
@@ -205,7 +231,11 @@ class SynchronyMember:
         match given:
             case inputs.Backpressure(full=full):
                 self.is_full = full
-                self.current.graph.is_full = full
+                self._throttle()
+                self.current.admit_held(step)
+            case inputs.StateProvided():
+                self.states.provide(step, given)
+                self._throttle()
                 self.current.admit_held(step)
             case inputs.Acquainted(names=names):
                 self.announcer.names.give(names)
@@ -213,6 +243,8 @@ class SynchronyMember:
             case inputs.CaughtUp(view=view):
                 if self.franchise is not None:
                     self.franchise.voter.catch_up(view)
+            case inputs.DifferenceWanted(view=view, side=side):
+                self.differences.want(step, view, side, self.current.members)
             case inputs.Leave():
                 self._leave(step)
                 return
@@ -229,11 +261,13 @@ class SynchronyMember:
             "proposals": self.serial,
             "changes": self.changes,
             "stage": current.change.stage,
+            "history": self.history.size,
         }
 
     def _leave(self, step: Step) -> None:
         current = self.current
         current.cast_waiting(step, self.clock.time, everything=True)
+        self.states.begin(current.cid)
         for counter in self.own.give_up():
             current.lose(step, self.me, counter)
         if self.franchise is not None:
@@ -241,6 +275,7 @@ class SynchronyMember:
         if current.others:
             step.send(current.others, Leave(self.group, current.cid, current.graph.sent))
         self.has_left = True
+        self.differences.clear()
         self._alarm = None
         step.set_timer(TICK, None)
 
@@ -254,6 +289,9 @@ class SynchronyMember:
         refusals.refuse_strangers(announcer.names, sender, packet)
         if isinstance(packet, PrimaryReport | PrimaryAttempt):
             self._receive_vote(step, sender, packet)
+            return
+        if isinstance(packet, Recall | Recalled | State | StatePart):
+            self._receive_past(step, sender, packet)
             return
         if not refusals.counts(packet, sender, current):
             return
@@ -304,6 +342,25 @@ class SynchronyMember:
         self.franchise.receive(step, sender, packet)
         self._follow_up(step)
 
+    def _receive_past(
+        self, step: Step, sender: NodeId, packet: Recall | Recalled | State | StatePart
+    ) -> None:
+        """These are about a view that both were in, whichever we are in now."""
+        current = self.current
+        if isinstance(packet, Recall):
+            self.history.refuse(sender, packet)
+            step.send(sender, self.history.recall(packet))
+        elif isinstance(packet, Recalled):
+            self.differences.receive(step, sender, packet, current.members)
+        else:
+            self.states.receive(step, sender, packet)
+            self._throttle()
+            current.admit_held(step)
+        self._advance(step)
+        if sender in current.patience.heard:
+            current.patience.heard[sender] = self.clock.time
+        self._follow_up(step)
+
     # --- everything that follows from an input -----------------------------------------------
 
     def _advance(self, step: Step) -> None:
@@ -343,7 +400,7 @@ class SynchronyMember:
         current, graph = self.current, self.current.graph
         change = current.change
         if current.leaving:
-            self._exclude_leavers(step)
+            self._grow(step, (), current.take_leavers())
         if change.may_propose(self.clock.time):
             self._propose(step)
             return True
@@ -354,7 +411,8 @@ class SynchronyMember:
             if self._is_short(step, decision):
                 return False
             others = tuple(node for node in decision.members if node != self.me)
-            ready = change.ready(self.group, graph, decision)
+            lineage = self.states.after(decision.cut)
+            ready = change.ready(self.group, graph, decision, lineage)
             if others:
                 step.send(others, ready)
         agreed = change.joint()
@@ -362,14 +420,6 @@ class SynchronyMember:
             return False
         self._install(step, *agreed)
         return True
-
-    def _exclude_leavers(self, step: Step) -> None:
-        """Those whose last event we have."""
-        graph, leaving = self.current.graph, self.current.leaving
-        gone = [one for one, sent in leaving.items() if graph.received[graph.places[one]] >= sent]
-        for one in gone:
-            del leaving[one]
-        self._grow(step, (), tuple(gone))
 
     def _propose(self, step: Step) -> None:
         current = self.current
@@ -399,50 +449,42 @@ class SynchronyMember:
         former, time = self.current, self.clock.time
         failed = tuple(former.change.suggestion.failed)
         former.end(step, decision, joint, is_shown=self.has_begun)
+        self.history.leave(decision.cut, decision.came_with)
         if self.franchise is not None:
             self.franchise.end(former.cid, decision.cut)
         self.changes += 1
-        self._enter(decision.id, decision.members)
+        sides = tuple(side for _, side in decision.sides)
+        self._enter(decision.id, decision.members, sides)
         self.current.came_from = {node: cid for cid, side in decision.sides for node in side}
         self.announcer.rest(failed, former, decision.members, time)
-        self._show(step, decision.came_with, tuple(side for _, side in decision.sides))
+        self._show(step, sides)
+        self.states.installed(step, decision, joint)
+        self._throttle()
         if self.current.others:
             step.send(self.current.others, Installed(self.group, decision.id, joint))
         for node, proposal in former.change.early.items():
             self._note_suspects(step, self.current.change.hear(node, proposal))
+        self.differences.installed(step, decision.came_with, decision.members)
         # We have proposed more since then: that is the next change.
         self._grow(step, (), tuple(node for node in failed if node in decision.members))
 
     # --- views -------------------------------------------------------------------------------
 
-    def _show(
-        self,
-        step: Step,
-        came_with: tuple[NodeId, ...],
-        sides: tuple[tuple[NodeId, ...], ...] = (),
-    ) -> None:
-        self.view = self.current.view(came_with)
+    def _show(self, step: Step, sides: Sides = ()) -> None:
         count = len(self.view.members)
         if self.has_begun or count >= self.expect:
             self._begin(step)
             if len(sides) > 1:
-                step.notify(Merged(self.group, self.view, sides))
+                self.states.put(step, Merged(self.group, self.view, sides))
             if self.franchise is not None:
                 self.franchise.install(step, self.view)
         else:
             why = f"{count} of {self.expect} expected members are there"
-            step.notify(Waiting(self.group, (), why, step.now))
+            self.states.put(step, Waiting(self.group, (), why, step.now))
 
     def _begin(self, step: Step) -> None:
         self.has_begun = True
-        step.install(self.view)
-
-
-def _service(word: str) -> Service:
-    for service in SERVICES:
-        if service == word:
-            return service
-    raise UsageError(f"there is no service {word!r}: give one of {', '.join(SERVICES)}")
+        self.states.put(step, self.view)
 
 
 def built_of(kind: type[SynchronyMember]) -> Build:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
+from ordercast.errors import UsageError
 from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
@@ -40,6 +41,10 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     quorum: Literal["none", "majority"] = "none"
     # What becomes of a send outside of the primary view.
     when_split: Literal["raise", "wait"] = "raise"
+    # Whose state counts when sides merge: the application finds out, that of the largest side, or
+    # it gets the states of all.
+    merge: Literal["none", "largest", "all"] = "none"
+    history: Size = Size(16 << 20)  # what was delivered and is retained, for sides that merge
 
     def __post_init__(self) -> None:
         take_units(self)
@@ -55,11 +60,24 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
             raise ValueError("hello_limit and rest_limit must be at least hello and rest")
         if self.stage_limit <= 0:
             raise ValueError("stage_limit must be longer than nothing")
+        if self.quorum != "none" and self.merge != "none":
+            # The state of the members that are up to date counts, whichever side is the largest.
+            raise ValueError(
+                f"merge must be 'none' with quorum {self.quorum!r}: members that are not up to date "
+                "in a primary view are given the state by the application"
+            )
 
     @property
     def fresh(self) -> int:
         """Nanoseconds for which it counts that a member was heard."""
         return 3 * self.suspicion_limit
+
+
+def service_of(word: str) -> Service:
+    for service in SERVICES:
+        if service == word:
+            return service
+    raise UsageError(f"there is no service {word!r}: give one of {', '.join(SERVICES)}")
 
 
 class Synchrony(SynchronyOptions, frozen=True):

@@ -7,17 +7,22 @@ in. These two travel by datagram, `Hello` to names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
-from ordercast.kernel.packet import Count, Number, Packet, Value
+from ordercast.kernel.inputs import LARGEST_STATE
+from ordercast.kernel.packet import Count, Failure, Number, Packet, Value
 from ordercast.protocol.primary import packets as primary
 from ordercast.protocol.transis.options import LARGEST_GROUP, Service
 from ordercast.types import NodeId, Payloads
 
 MOST_LIVES = 4 * LARGEST_GROUP
 """Incarnations that a suggestion can hold: sides that merge, with those that have failed."""
+STATE_BYTES = 1 << 18
+"""Of an application's state, in one packet: each one is a sign of life."""
+MOST_PASSAGES = 1024
+"""Configurations that a member remembers that it was in."""
 Height = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Vector = Annotated[tuple[Count, ...], Meta(max_length=LARGEST_GROUP)]
 """How many events of each member of a configuration, in the order of its members."""
@@ -157,12 +162,20 @@ class GoneMember(Value, frozen=True):
     high: Height
 
 
+class Lineage(Value, frozen=True):
+    """The last configuration whose state a member had; blank: nothing was ever delivered in it."""
+
+    cid: ConfigurationId
+    blank: bool
+
+
 class Ready(Packet, frozen=True, tag="synchrony.ready"):
     """The sender has everything up to the cut of this decision."""
 
     cid: ConfigurationId
     decision: ConfigurationId
     known: Annotated[tuple[GoneMember, ...], Meta(max_length=LARGEST_GROUP)]
+    lineage: Lineage | None = None  # where states are handed over
 
 
 class SideKnowledge(Value, frozen=True):
@@ -170,6 +183,8 @@ class SideKnowledge(Value, frozen=True):
 
     side: ConfigurationId
     known: Annotated[tuple[GoneMember, ...], Meta(max_length=LARGEST_GROUP)]
+    # Of all its members that come along.
+    lineages: Annotated[tuple[tuple[NodeId, Lineage], ...], Meta(max_length=LARGEST_GROUP)] = ()
 
 
 Joint: TypeAlias = Annotated[tuple[SideKnowledge, ...], Meta(max_length=LARGEST_GROUP)]
@@ -182,8 +197,89 @@ class Installed(Packet, frozen=True, tag="synchrony.installed"):
     joint: Joint
 
 
+class Seen(Value, frozen=True):
+    """How many events of each member were delivered in a configuration that is over."""
+
+    cid: ConfigurationId
+    vector: Vector
+
+
+Path: TypeAlias = Annotated[tuple[Seen, ...], Meta(max_length=MOST_PASSAGES)]
+
+
+class Recall(Packet, frozen=True, tag="synchrony.recall"):
+    """Asks a member of another side for what it delivered before a view that both came to."""
+
+    view: ConfigurationId
+    since: ConfigurationId | None  # the last one that both were in; None: there is none
+    have: Path  # what the sender has of such configurations
+    floor: Height  # the sender does not remember all that it was in below this height
+    after: Count  # events of the receiver's history that come before what is asked for
+
+
+class PastEvent(Value, frozen=True):
+    """An event that was delivered."""
+
+    cid: ConfigurationId
+    origin: NodeId
+    height: Height
+    number: Number
+    service: Service
+    payloads: Payloads
+    size: Count
+
+
+class Recalled(Packet, frozen=True, tag="synchrony.recalled"):
+    """A part of a history, or why there is none. The last part sums it up."""
+
+    view: ConfigurationId
+    since: ConfigurationId | None  # these two as they were asked for
+    after: Count
+    # unknown: the sender was not in that view. never: it was not in the one that was to be common.
+    outcome: Literal["more", "end", "never", "unknown"]
+    events: tuple[PastEvent, ...] = ()
+    up_to: Count = 0  # more: what comes next is after so many
+    needed: Count = 0  # end: how many events all of it had, with those that are forgotten
+    passed: Path = ()  # end: the configurations
+    alike: Members = ()  # end: who delivered the same as the sender, all the way
+    reaches_back: bool = True  # end: the first of them is where the two parted
+
+    def carries(self) -> tuple[int, int, int]:
+        events = self.events
+        messages = sum(len(event.payloads) for event in events)
+        # What is around an event, a configuration that was passed, and all of it.
+        others = 512 * len(events) + 1024 * len(self.passed) + 8192
+        return messages, sum(event.size for event in events), others
+
+    def makers(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(event.origin.name for event in self.events))
+
+
+class StatePart(Packet, frozen=True, tag="synchrony.part"):
+    """The next part of a large state, which a `State` follows."""
+
+    view: ConfigurationId
+    part: Annotated[bytes, Meta(min_length=1, max_length=STATE_BYTES)]
+
+    def carries(self) -> tuple[int, int, int]:
+        return 0, 0, 1024 + len(self.part)
+
+
+class State(Packet, frozen=True, tag="synchrony.state"):
+    """The application's state of a side, as it was when this view began."""
+
+    view: ConfigurationId
+    state: Annotated[bytes, Meta(max_length=STATE_BYTES)] | None
+    failure: Failure = ""
+    parts: Annotated[int, Meta(ge=0, le=LARGEST_STATE // STATE_BYTES)] = 0  # before this one
+
+    def carries(self) -> tuple[int, int, int]:
+        return 0, 0, 1024 + len(self.state or b"")
+
+
 PACKETS = (
     *(Cast, Fetched, Status, Summary, Fetch, Leave),
     *(Hello, Probe, Court, Decline, Proposal, Ready, Installed),
+    *(Recall, Recalled, StatePart, State),
     *primary.PACKETS,
 )

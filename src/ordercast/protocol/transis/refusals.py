@@ -128,9 +128,15 @@ def refuse_rare(
             proposal = change.proposals.get(sender)
             if proposal is not None and packet.decision.rep not in dict(proposal.joined):
                 raise PeerError(f"{sender} is ready for a view of {packet.decision.rep}")
+            if (packet.lineage is None) != (change.options.merge == "none"):
+                raise PeerError(f"{sender} does not say which state it has, or need not")
             if packet.cid == change.cid:
                 _refuse_known(graph, sender, packet.known)
         case Installed():
+            if change.options.merge != "none":
+                said = [node for side in packet.joint for node, _ in side.lineages]
+                if sorted(said) != list(change.readied[packet.cid].members):
+                    raise PeerError(f"{sender} does not say which states there are")
             for side in packet.joint:
                 if side.side == change.cid:
                     _refuse_known(graph, sender, side.known)

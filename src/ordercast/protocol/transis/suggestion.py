@@ -31,6 +31,7 @@ from ordercast.protocol.transis.packets import (
     Joined,
     Joint,
     Proposal,
+    Ready,
     SideKnowledge,
 )
 from ordercast.types import NodeId
@@ -141,19 +142,22 @@ def _cut(
 
 def joint_knowledge(
     sides: Iterable[tuple[ConfigurationId, tuple[NodeId, ...]]],
-    known: Mapping[NodeId, Iterable[GoneMember]],
+    readies: Mapping[NodeId, Ready],
 ) -> Joint:
     """By side: what its members know together of those that do not come along."""
     joint = []
     for side, members in sides:
         found: dict[NodeId, GoneMember] = {}
         for member in members:
-            for one in known[member]:
+            for one in readies[member].known:
                 before = found.get(one.node)
                 if before is None or len(before.acks) != len(one.acks):
                     found[one.node] = one
                 else:
                     acks = merge(before.acks, one.acks)
                     found[one.node] = GoneMember(one.node, acks, max(before.high, one.high))
-        joint.append(SideKnowledge(side, tuple(found[node] for node in sorted(found))))
+        lineages = [(node, readies[node].lineage) for node in members]
+        known = tuple(found[node] for node in sorted(found))
+        said = tuple((node, lineage) for node, lineage in lineages if lineage is not None)
+        joint.append(SideKnowledge(side, known, said))
     return tuple(joint)

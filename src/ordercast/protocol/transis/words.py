@@ -55,6 +55,12 @@ def _known(known: Iterable[packets.GoneMember]) -> str:
     )
 
 
+def _lineage(lineage: packets.Lineage | None) -> str:
+    if lineage is None:
+        return ""
+    return f", has the {'blank ' * lineage.blank}state of {lineage.cid}"
+
+
 _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     packets.Cast: _cast,
     packets.Fetched: lambda packet: f"{packet.origin}: {_cast(packet.cast)}",
@@ -75,10 +81,33 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     packets.Court: lambda packet: _joined(packet.joined),
     packets.Decline: lambda packet: f"{packet.candidate}",
     packets.Proposal: _proposal,
-    packets.Ready: lambda packet: f"for {packet.decision}{_known(packet.known)}",
+    packets.Ready: lambda packet: (
+        f"for {packet.decision}{_known(packet.known)}{_lineage(packet.lineage)}"
+    ),
+    packets.StatePart: lambda packet: f"of {packet.view}, {len(packet.part)} bytes",
+    packets.State: lambda packet: (
+        f"of {packet.view}: {packet.failure or value_text(packet.state)}"
+        + f" after {packet.parts} parts" * bool(packet.parts)
+    ),
     packets.Installed: lambda packet: (
         f"{packet.cid}{''.join(_known(side.known) for side in packet.joint)}"
     ),
+    packets.Recall: lambda packet: (
+        f"before {packet.view}, since {packet.since or 'ever'}, after {packet.after}"
+        + "".join(f", has {value_text(list(one.vector))} of {one.cid}" for one in packet.have)
+    ),
+    packets.Recalled: lambda packet: _recalled(packet),
 }
+
+
+def _recalled(packet: packets.Recalled) -> str:
+    found = [f"{one.origin} {one.number} of {one.cid}" for one in packet.events]
+    text = f"before {packet.view}, {packet.outcome}: {', '.join(found) or 'nothing'}"
+    if packet.outcome == "more":
+        return f"{text}, up to {packet.up_to}"
+    if packet.outcome == "end":
+        text += f"; {packet.needed} in all, as {_names(packet.alike)} had"
+    return text if packet.reaches_back else f"{text}, and more before"
+
 
 WORDS = Words(_PACKETS, _state)
