@@ -65,6 +65,13 @@ def test_names_of_nodes_have_no_slash() -> None:
             {"listen": "a:1\n"},
             "listen: 'a:1\\n': give an address with a port, such as 127.0.0.1:7101",
         ),
+        ({"seeds": ["1.2.3.4:99999"]}, "'1.2.3.4:99999': 99999 is no port, 1 to 65535 are"),
+        ({"seeds": ["n1:0"]}, "'n1:0': 0 is no port, 1 to 65535 are"),
+        ({"peers": {"n2": "n1:0"}}, "'n1:0': 0 is no port, 1 to 65535 are"),
+        ({"advertise": "n1:0"}, "'n1:0': 0 is no port, 1 to 65535 are"),
+        ({"listen": "n1:70000"}, "'n1:70000': 70000 is no port, 0 to 65535 are"),
+        ({"data": ""}, "data: '' is no folder: give its path, or leave it out"),
+        ({"data": "a\0b"}, "data: 'a\\x00b' is no folder: give its path, or leave it out"),
         ({"listen": "7502"}, "listen: '7502': give an address with a port, such as 127.0.0.1:7101"),
         ({"peers": {"n2": "7502"}}, "peers: give an address with a port, such as 127.0.0.1:7101"),
         (
@@ -83,6 +90,13 @@ def test_what_is_not_a_name_or_an_address_is_reported_in_words(
     with pytest.raises(UsageError) as caught:
         ordercast.open(**{"name": "n1", **given})
     assert str(caught.value) == f"ordercast.open: {said}"
+
+
+def test_an_address_has_one_port() -> None:
+    with pytest.raises(UsageError, match=r"'127\.0\.0\.1:7001:5' is no address with a port"):
+        ordercast.open(name="n1", seeds=["127.0.0.1:7001:5"])
+    for seed in ("[::1]:7001", "::1:7001", "[fe80::1%eth0]:7001", "n1.shop:7001"):
+        assert ordercast.open(name="n1", seeds=[seed]).config.seeds == [seed]
 
 
 def test_tables_are_quoted_where_toml_wants_it() -> None:

@@ -173,5 +173,10 @@ async def test_a_state_that_cannot_be_is_refused_with_a_sentence(cluster: Cluste
         n1.join("log", Fifo(), founder="n1", **hooks)
     with pytest.raises(UsageError, match="give join a snapshot and a restore"):
         n1.join("log", LEVEL, founder="n1")
+    for wrong in ("snapshot", "restore", "vote"):
+        with pytest.raises(UsageError, match=f"{wrong} must be a function, not 5"):
+            n1.join("log", LEVEL, founder="n1", **{**hooks, wrong: 5})
+    with pytest.raises(UsageError, match="read must be True or False, not 'no'"):
+        n1.join("log", Fifo(), founder="n1", read="no")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a member with read=False has none"):
         n1.join("log", LEVEL, founder="n1", read=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from random import Random
 
 import pytest
 from tests.net.nodes import Cluster, connected, kill, live, place_of, until
 
+from ordercast import Fifo
 from ordercast.net import dialler as dialler_module
 from ordercast.net.seeds import AGAIN_SECONDS, LOOK_SECONDS, PATIENT_SECONDS, Seed, backoff, resolve
 from ordercast.types import NodeId
@@ -22,6 +24,29 @@ def later(who: NodeId, seconds: float, times: int) -> bool:
 
 def never(who: NodeId, seconds: float, times: int) -> bool:
     return False
+
+
+@live
+async def test_a_seed_that_is_no_node_is_told_and_logged_once(cluster: Cluster) -> None:
+    dials = 0
+
+    def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal dials
+        dials += 1
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        n1 = await cluster.open("n1", seeds=[f"{host}:{port}"])
+        group = n1.join("g", Fifo())
+        await until(lambda: dials >= 4)  # the first asks for an incarnation
+        said = f"{host}:{port} answers, but not as an ordercast node"
+        with pytest.raises(TimeoutError, match=re.escape(said)):
+            await group.ready(timeout=0.01)
+        assert cluster.log.text.count(said) == 1
+        assert "refusing" not in cluster.log.text
 
 
 def test_every_address_is_dialled_with_a_backoff_of_its_own() -> None:

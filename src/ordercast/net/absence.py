@@ -113,8 +113,8 @@ class Absence:
 
     def _refusals(self, places: Collection[str]) -> list[str]:
         """What nodes that do not talk to us say, at these places."""
-        refused = {place: why for place, why in self._refused_by.items() if place in places}
-        return [f"{place} refused us: {why}" for place, why in sorted(refused.items())[:MOST_NAMES]]
+        refused = {place: what for place, what in self._refused_by.items() if place in places}
+        return [f"{place} {what}" for place, what in sorted(refused.items())[:MOST_NAMES]]
 
 
 def listing(names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -79,6 +80,24 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         for name in self.group:
             if objection := objection_to_group(name):
                 raise ValueError(objection)
+        if self.data is not None and (not self.data or "\0" in self.data):
+            raise ValueError(f"data: {self.data!r} is no folder: give its path, or leave it out")
+        others = (*self.seeds, *self.peers.values(), *filter(None, [self.advertise]))
+        for place in others:
+            _check_place(place, 1)
+        for place in filter(None, [self.listen, self.metrics]):
+            _check_place(place, 0)  # 0: any port that is free
+
+
+def _check_place(place: str, lowest: int) -> None:
+    host, _, port = place.rpartition(":")
+    if not lowest <= int(port) < 1 << 16:
+        raise ValueError(f"{place!r}: {port} is no port, {lowest} to 65535 are")
+    if ":" in host:
+        try:
+            ipaddress.IPv6Address(host.removeprefix("[").removesuffix("]"))
+        except ValueError as error:
+            raise ValueError(f"{place!r} is no address with a port: {error}") from error
 
 
 def config_of(settings: str | Path | Config | None, more: Mapping[str, object]) -> Config:

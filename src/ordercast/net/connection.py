@@ -165,7 +165,10 @@ class Connection(asyncio.Protocol):
                 self.put(b"".join(replies))
         except PeerError as error:
             self._incidents.count("refused_frames")
-            self.refuse(str(error))
+            if self.dialled and self.contact is None:
+                self._not_a_node(str(error))
+            else:
+                self.refuse(str(error))
         finally:
             self._reading = False
 
@@ -216,10 +219,17 @@ class Connection(asyncio.Protocol):
         else:
             raise PeerError(f"a frame of kind {kind} that has no place here")
 
+    def _not_a_node(self, error: str) -> None:
+        """What answers where we dialled does not greet as nodes do."""
+        why = f"answers, but not as an ordercast node: {error}"
+        self._incidents.refused(self.place, why)
+        self._incidents.refusal("%s %s", self.place, why)
+        self._end_with(Refuse(error[:500]))
+
     def _refused_by_peer(self, reason: str) -> None:
         place = self.place
         if self.dialled:
-            self._incidents.refused(place, reason)
+            self._incidents.refused(place, f"refused us: {reason}")
         self._incidents.refusal("%s refused us: %s", str(self.contact or place), reason)
         self._incidents.count("refused_by_peers")
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 class Incidents:
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
-        self.refused_by: dict[str, str] = {}  # by place where we dialled last: why it refused us
+        self.refused_by: dict[str, str] = {}  # by place where we dialled last: what went wrong
         self._limit = LogRateLimit()
         self._logged: dict[str, int] = {}  # refusals, and when
 
@@ -44,9 +44,9 @@ class Incidents:
             _remember(self._logged, text, now)
             self.warn("%s", text)
 
-    def refused(self, place: str, reason: str) -> None:
-        """The node at a place that we dialled does not talk to us."""
-        _remember(self.refused_by, place, reason)
+    def refused(self, place: str, what: str) -> None:
+        """What answers at a place that we dialled does not talk to us: what it did, in words."""
+        _remember(self.refused_by, place, what)
 
     def report_suppressed(self, ending: bool = False) -> None:
         count = self._limit.suppressed(time.monotonic_ns(), ending)

@@ -85,6 +85,14 @@ class Hooks(NamedTuple):
     vote: Callable[[Invitation], bool] | None = None  # whether we come to a formation
     reads: bool = True  # False: the application only sends
 
+    def check(self) -> None:
+        for name in ("snapshot", "restore", "vote"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                raise UsageError(f"{name} must be a function, not {given!r}")
+        if not isinstance(self.reads, bool):
+            raise UsageError(f"read must be True or False, not {self.reads!r}")
+
 
 class Handover:
     """How an application's state is asked for and given, where it has one."""

@@ -396,6 +396,7 @@ class Node:
         if name in self.groups:
             raise UsageError(f"{self.me.name} is in group {name!r} already")
         hooks = Hooks(snapshot, restore, vote, read)
+        hooks.check()
         wanted = Wanted(members, expect, founder, of)
         past = Remembered(self._last_members.of(name), self.is_reborn, bool(self._seeds))
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)

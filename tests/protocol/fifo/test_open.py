@@ -105,6 +105,23 @@ def test_one_that_was_alone_founds_the_group_after_a_suspicion_limit_without_an_
     assert views(stage, "n1") == [(N1,)]
 
 
+def test_no_member_is_said_not_to_be_in_before_it_has_said_so() -> None:
+    stage = open_stage()
+    stage.enter("n1")
+    stage.enter("n2", "n1")
+    for _ in range(20 * LIMIT):
+        for message in stage.underway():
+            if message.target != "n2" or not isinstance(message.packet, Roster):
+                stage.deliver(message)
+        stage.fire("n1")
+        stage.fire("n2")
+    assert [(one.on, one.why) for one in waits(stage, "n2")] == [
+        (("n1",), "no answer yet from anybody who may be in 'g'")
+    ]
+    stage.settle(ticks=LIMIT)
+    assert views(stage, "n2") == [(N1, N2)]
+
+
 def test_a_member_that_meets_nobody_who_is_in_waits_and_says_for_whom() -> None:
     stage = open_stage()
     stage.enter("n2", "n3")

@@ -113,11 +113,12 @@ class FirstView:
             return tuple(there[:NAMES_SHOWN]), f"nobody here is in {group}: {lacking(entry, there)}"
         if entry.founder:
             return (entry.founder,), f"{entry.founder} founds {group}, and is not in it yet"
-        if there:
+        if there and all(peer.members for peer in peers if peer.standing is PRESENT):  # all said so
             return tuple(there[:NAMES_SHOWN]), (
                 f"none of them is in {group} either: one must found it, so give it `expect`, "
                 "`founder` or `members`"
             )
-        if known:
-            return known[:NAMES_SHOWN], f"no answer yet from anybody who may be in {group}"
+        if there or known:
+            asked = (*there, *known)[:NAMES_SHOWN]
+            return asked, f"no answer yet from anybody who may be in {group}"
         return (), f"nobody is known who may be in {group}"
