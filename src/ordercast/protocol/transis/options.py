@@ -63,8 +63,8 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
         if self.quorum != "none" and self.merge != "none":
             # The state of the members that are up to date counts, whichever side is the largest.
             raise ValueError(
-                f"merge must be 'none' with quorum {self.quorum!r}: members that are not up to date "
-                "in a primary view are given the state by the application"
+                f"merge must be 'none' with quorum {self.quorum!r}: members that are not up to "
+                "date in a primary view are given the state by the application"
             )
 
     @property
