@@ -67,6 +67,8 @@ from ordercast.types import Event, Merged, NodeId, Payloads, View, Waiting, even
 
 TICK = "tick"
 FREQUENT = (Cast, Status, Summary)
+Ballot = PrimaryReport | PrimaryAttempt
+Past = Recall | Recalled | State | StatePart
 
 
 class SynchronyMember:
@@ -287,10 +289,10 @@ class SynchronyMember:
         current, announcer = self.current, self.announcer
         change = current.change
         refusals.refuse_strangers(announcer.names, sender, packet)
-        if isinstance(packet, PrimaryReport | PrimaryAttempt):
+        if isinstance(packet, Ballot):
             self._receive_vote(step, sender, packet)
             return
-        if isinstance(packet, Recall | Recalled | State | StatePart):
+        if isinstance(packet, Past):
             self._receive_past(step, sender, packet)
             return
         if not refusals.counts(packet, sender, current):
@@ -333,18 +335,14 @@ class SynchronyMember:
                 current.leaving[sender] = packet.sent
         self._follow_up(step)
 
-    def _receive_vote(
-        self, step: Step, sender: NodeId, packet: PrimaryReport | PrimaryAttempt
-    ) -> None:
+    def _receive_vote(self, step: Step, sender: NodeId, packet: Ballot) -> None:
         if self.franchise is None:
             raise PeerError(f"{sender} votes in {packet.group}, which has no quorum")
         self._advance(step)
         self.franchise.receive(step, sender, packet)
         self._follow_up(step)
 
-    def _receive_past(
-        self, step: Step, sender: NodeId, packet: Recall | Recalled | State | StatePart
-    ) -> None:
+    def _receive_past(self, step: Step, sender: NodeId, packet: Past) -> None:
         """These are about a view that both were in, whichever we are in now."""
         current = self.current
         if isinstance(packet, Recall):
