@@ -35,7 +35,7 @@ def assert_exact(storm: MergeStorm) -> None:
 def test_storms_are_told_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "PART_BYTES", 4000)
     found: Counter[str] = Counter()
-    for seed in range(8):
+    for seed in range(10):
         storm = merge_storms.run(merge_storms.scenario(seed), seed)
         assert_exact(storm)
         for _, difference in storm.answered:
@@ -64,7 +64,7 @@ def test_a_member_that_forgot_where_it_was_says_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(history, "MOST_PASSAGES", 4)
     monkeypatch.setattr(history, "PART_BYTES", 4000)
     short = 0
-    for seed in range(4):
+    for seed in range(8):
         storm = merge_storms.run(merge_storms.scenario(seed), seed)
         assert_exact(storm)
         short += sum(not one.difference.reaches_back for one in storm.answered)
