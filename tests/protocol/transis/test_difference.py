@@ -35,7 +35,7 @@ def assert_exact(storm: MergeStorm) -> None:
 def test_storms_are_told_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "PART_BYTES", 4000)
     found: Counter[str] = Counter()
-    for seed in range(10):
+    for seed in range(16):
         storm = merge_storms.run(merge_storms.scenario(seed), seed)
         assert_exact(storm)
         for _, difference in storm.answered:
