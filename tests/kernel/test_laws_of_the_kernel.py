@@ -109,6 +109,7 @@ def test_a_tag_is_the_family_or_a_part_of_it_and_a_name(family: Family) -> None:
     parts = {
         "causal": ("tickets", "ring"),
         "total": ("primary",),
+        "synchrony": ("primary",),
         "sequenced": ("total", "primary"),
         "atomic": ("total", "primary"),
     }

@@ -231,7 +231,7 @@ async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) 
     folder = str(cluster.folder / "n1")
     wrong = [
         ({"listen": place_of(taken)}, OrdercastError, "cannot listen on .*: "),
-        ({"listen": "127.0.0.1:70000"}, UsageError, "ports end at 65535"),
+        ({"listen": "127.0.0.1:70000"}, UsageError, "70000 is no port"),
         ({"listen": "0.0.0.0:0"}, UsageError, "can be reached from elsewhere"),
         ({"peers": {"n2": "10.0.0.2:7101"}}, UsageError, "peer n2 at 10.0.0.2:7101 .* encrypted"),
         ({"seeds": ["n3.example:7101"]}, UsageError, "seed at n3.example:7101 .* encrypted"),
@@ -244,7 +244,7 @@ async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) 
     with pytest.raises(UsageError, match="is in use: is n0 running already"):
         await cluster.open("n0")
     async with ordercast.open(name="n1", data=folder) as node:
-        assert node.me.incarnation == 3, "the folder is free, and no incarnation was used twice"
+        assert node.me.incarnation == 2, "the folder is free, and no incarnation was used twice"
 
 
 @live

@@ -137,6 +137,15 @@ async def test_an_open_group_begins_with_as_many_as_are_expected(cluster: Cluste
 
 
 @live
+async def test_a_quorum_needs_members_of_which_there_is_a_majority(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1", cluster="c")
+    with pytest.raises(UsageError, match="list its members"):
+        n1.join(GROUP, Synchrony(quorum="majority"))
+    with pytest.raises(ValueError, match="merge must be 'none'"):
+        Synchrony(quorum="majority", merge="largest")
+
+
+@live
 async def test_a_service_that_does_not_exist_is_refused(cluster: Cluster) -> None:
     (n1,) = await cluster.nodes("n1")
     group = n1.join(GROUP, QUICK, ["n1"])

@@ -147,6 +147,16 @@ def test_functions_for_workers_are_sent_by_name() -> None:
     assert pickle.loads(sent).func is do_tasks
 
 
+@pytest.mark.slow
+def test_a_session_that_is_there_is_used_and_stays(spark: Any) -> None:
+    with open_session() as same:
+        assert same.sparkContext is spark.sparkContext
+    assert spark.range(3).count() == 3
+    with pytest.raises(UsageError, match="already"), open_session("local[1]"):
+        pass
+    assert spark.range(3).count() == 3
+
+
 @pytest.mark.parametrize("url", ["nowhere", "http://x", "spark:/x", "sc://", "local[x]", "locals"])
 def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(UsageError, match="--master"), open_session(url):

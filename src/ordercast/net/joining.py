@@ -83,6 +83,11 @@ def plan_of(
     names = wanted.members or [config.name, *config.peers]
     if _is_open(config, family, wanted):
         names, entry = [config.name], _entry(config, wanted, past)
+        if not family.founded and family.quorum is not None and family.quorum.needed(options):
+            raise UsageError(
+                f"{name!r} has a quorum, and nobody founds a group of {family.name}: list its "
+                "members, so that there is something to have a majority of"
+            )
     elif unfit := family.objection(name, options, names):
         raise UsageError(unfit.why)
     _check_members(config, name, names, family.largest_group)

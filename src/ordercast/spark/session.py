@@ -74,7 +74,7 @@ logger.gateway.level = {level}
 
 @contextmanager
 def open_session(url: str = EMBEDDED, *, light: bool = False, **settings: str) -> Iterator[Any]:
-    """A session for the time of the block.
+    """A session for the time of the block. One that this process has already is used, and stays.
 
     `light`: it will move rows to and from Python and do little SQL, so that Java need not spend
     its first seconds on fast code. It counts for the first session of a process.
@@ -120,6 +120,12 @@ def _configured(builder: Any, settings: dict[str, str]) -> Any:
 
 
 def _run(builder: Any, url: str) -> Iterator[Any]:
+    sql = import_module("pyspark.sql")
+    active = None if url.startswith("sc:") else sql.SparkSession.getActiveSession()
+    if active is not None and url != EMBEDDED:
+        master = active.sparkContext.master
+        if master != with_retries(url):
+            raise UsageError(f"this process has a Spark session at {master} already, not at {url}")
     try:
         spark = builder.getOrCreate()
     except Exception as error:
@@ -133,7 +139,8 @@ def _run(builder: Any, url: str) -> Iterator[Any]:
         yield spark
     finally:
         with suppress(Exception):  # it is gone already, and why was told where it mattered
-            spark.stop()
+            if active is None:
+                spark.stop()
 
 
 def _kind(url: str) -> str:

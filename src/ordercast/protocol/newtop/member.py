@@ -340,6 +340,8 @@ class NewtopMember:
             moved |= self._deliver(step)
             moved |= self.transitions.advance(step)
         head, bound = self.order.head(), self.order.delivered_up_to()
+        if self.transitions.awaits:
+            head = max(head or 0, self.transitions.awaits)
         for epoch in self.joined.values():
             epoch.maintain(step, head, bound)
         if self._voters:

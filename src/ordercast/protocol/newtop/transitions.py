@@ -45,6 +45,7 @@ class Transitions:
         self._joined = joined
         self._order = order
         self._named = named
+        self.awaits = 0  # the number that we must have passed before we give a state; 0: none
 
     def start(self, step: Step, named: NamedGroup, agreed: Agreed) -> None:
         """All have voted yes: the epoch starts (rule 1)."""
@@ -81,7 +82,7 @@ class Transitions:
 
     def advance(self, step: Step) -> bool:
         """What is due of groups whose next epoch has started and not begun."""
-        moved = False
+        moved, self.awaits = False, 0
         for named in self._named.values():
             entering = named.attempt
             if not isinstance(entering, Entering):
@@ -112,6 +113,8 @@ class Transitions:
             return False
         if current is not None:
             if not self._has_all_of(current, epoch):
+                moves = [order for peer, (_, order) in current.moves.items() if peer in epoch.live]
+                self.awaits = max(self.awaits, *moves, 0)
                 return False
             entering.history, entering.along = current.delivered.history, current.live
             self.depart(step, current)
