@@ -16,7 +16,7 @@ from ordercast.errors import UnreachableError, UsageError
 from ordercast.spark.experiment import load_experiment
 from ordercast.spark.laws import judge_lake
 from ordercast.spark.results import write_results
-from ordercast.spark.session import open_session, resource_managers, with_retries
+from ordercast.spark.session import clash_of, open_session, resource_managers, with_retries
 from ordercast.spark.sweep import do_tasks, sweep
 from ordercast.spark.trials import MANIFEST_VERSION, manifest_path
 from ordercast.trace.lake import find_runs
@@ -152,9 +152,8 @@ def test_a_session_that_is_there_is_used_and_stays(spark: Any) -> None:
     with open_session() as same:
         assert same.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
-    with pytest.raises(UsageError, match="already"), open_session("local[1]"):
-        pass
-    assert spark.range(3).count() == 3
+    assert clash_of("local[2,4]", "spark://a:7077") != ""
+    assert clash_of("spark://a:7077", "spark://a:7077") == clash_of("yarn", "local[1]") == ""
 
 
 @pytest.mark.parametrize("url", ["nowhere", "http://x", "spark:/x", "sc://", "local[x]", "locals"])

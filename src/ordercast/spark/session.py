@@ -122,10 +122,8 @@ def _configured(builder: Any, settings: dict[str, str]) -> Any:
 def _run(builder: Any, url: str) -> Iterator[Any]:
     sql = import_module("pyspark.sql")
     active = None if url.startswith("sc:") else sql.SparkSession.getActiveSession()
-    if active is not None and url != EMBEDDED:
-        master = active.sparkContext.master
-        if master != with_retries(url):
-            raise UsageError(f"this process has a Spark session at {master} already, not at {url}")
+    if active is not None and (clash := clash_of(active.sparkContext.master, url)):
+        raise UsageError(clash)
     try:
         spark = builder.getOrCreate()
     except Exception as error:
@@ -141,6 +139,14 @@ def _run(builder: Any, url: str) -> Iterator[Any]:
         with suppress(Exception):  # it is gone already, and why was told where it mattered
             if active is None:
                 spark.stop()
+
+
+def clash_of(master: str, url: str) -> str:
+    """Why a session at one place cannot stand for one at another; "": it can. Embedded is wherever
+    the process runs its jobs already."""
+    if _kind(url) == "local" or master == url:
+        return ""
+    return f"this process has a Spark session at {master} already, not at {url}: stop it first"
 
 
 def _kind(url: str) -> str:
