@@ -14,6 +14,11 @@ To find `before`, the logs are followed side by side, each as far as it can go: 
 until the submission of its event was reached in the log of its origin. If all that are left wait
 for each other, then some event was delivered before it was submitted: `cycle` holds the rows
 of one such cycle. The time column plays no part, so clocks may be skewed.
+
+The logs of one process are followed one after the other, in the order of their incarnations. But a
+process that lost its folder may have drawn a number below that of an earlier incarnation. So where
+the process's own clock says that two incarnations were the other way round, or overlap, neither is
+taken to come first.
 """
 
 from __future__ import annotations
@@ -51,7 +56,8 @@ class Past:
         self._name_streams()
         self._waiting: dict[int, list[Iterator[int]]] = {}
         self._ready: list[Iterator[int]] = []
-        self._waits: dict[str, Row] = {}  # process: the delivery that it waits at
+        self._line: dict[tuple[str, int], int] = {}  # incarnation: with which logs it goes
+        self._waits: dict[int, Row] = {}  # by these: the delivery that they wait at
         self._follow_all()
         self.cycle = self._find_cycle()
 
@@ -70,17 +76,26 @@ class Past:
                 self.place[event] = len(self.streams[number])
 
     def _follow_all(self) -> None:
-        by_process: dict[str, list[Log]] = {}
+        lines: list[list[Log]] = []
         for log in self._history.logs:
-            by_process.setdefault(log.process, []).append(log)
-        self._ready = [self._follow(logs) for logs in by_process.values()]
+            if not lines or not self._comes_after(lines[-1][-1], log):
+                lines.append([])
+            lines[-1].append(log)
+            self._line[log.process, log.incarnation] = len(lines) - 1
+        self._ready = [self._follow(number, logs) for number, logs in enumerate(lines)]
         while self._ready:
             followed = self._ready.pop()
             awaited = next(followed, None)
             if awaited is not None:
                 self._waiting.setdefault(awaited, []).append(followed)
 
-    def _follow(self, logs: list[Log]) -> Iterator[int]:
+    def _comes_after(self, log: Log, other: Log) -> bool:
+        """Whether the other log is of the same process, and later."""
+        if log.process != other.process:
+            return False
+        return self._history.durable or log.rows[-1].at <= other.rows[0].at
+
+    def _follow(self, line: int, logs: list[Log]) -> Iterator[int]:
         """Goes through one process's log; yields an event whose submission must come first."""
         stream, place, before = self.stream, self.place, self.before
         group_of, durable = self._history.group_of, self._history.durable
@@ -98,7 +113,7 @@ class Past:
                         continue
                     earlier = before[event]
                     if earlier is None:
-                        self._waits[log.process] = log.deliveries[at]
+                        self._waits[line] = log.deliveries[at]
                         yield event
                         earlier = before[event] or ()
                     front = fronts[group_of[event]]
@@ -124,18 +139,19 @@ class Past:
             return ()
         history = self._history
         event = min(self._waiting)
-        path: list[str] = []
-        asked: dict[str, Row] = {}  # process: the submission that is waited for
+        path: list[int] = []
+        asked: dict[int, Row] = {}  # by the logs followed: the submission that is waited for
         while True:
             row = history.submits[event]
-            if row.process in asked:
+            line = self._line[row.process, row.incarnation]
+            if line in asked:
                 break
-            asked[row.process] = row
-            path.append(row.process)
-            event = history.id_of(self._waits[row.process])
-        cycle = path[path.index(row.process) :]
-        asked[row.process] = row
-        return tuple(part for name in cycle for part in (self._waits[name], asked[name]))
+            asked[line] = row
+            path.append(line)
+            event = history.id_of(self._waits[line])
+        cycle = path[path.index(line) :]
+        asked[line] = row
+        return tuple(part for line in cycle for part in (self._waits[line], asked[line]))
 
     def reach_of(self, event: int) -> dict[int, int]:
         """By stream: up to which place its events precede this one."""
