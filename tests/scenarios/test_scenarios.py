@@ -19,6 +19,15 @@ SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
 # tests/studies/published_synchrony.
 SOUND = [path for path in SCENARIOS if "-published-" not in path.stem]
 CHUNK = 50
+STORMS = {
+    "chaos": (250, 2000),
+    "causal-chaos": (150, 1000),
+    "tickets-chaos": (50, 5000),
+    "synchrony-chaos": (50, 5000),
+    "synchrony-quorum-chaos": (50, 1000),
+    "synchrony-lossy": (0, 2000),
+}
+"""Seeds that are run always, and all of them."""
 COMPARED_SEEDS = (1, 2)
 LONGEST_SECONDS = {
     "lost-loop": 25,
@@ -29,10 +38,13 @@ LONGEST_SECONDS = {
 }
 
 
-def seeds(always: int, all_of_them: int) -> list[Any]:
+def storms() -> list[Any]:
     """The first seed of each chunk: some always, the rest when long tests are asked for."""
-    firsts = range(1, all_of_them, CHUNK)
-    return [pytest.param(one, marks=[pytest.mark.long] * (one > always)) for one in firsts]
+    return [
+        pytest.param(name, first, marks=[pytest.mark.long] * (first > always))
+        for name, (always, all_of_them) in STORMS.items()
+        for first in range(1, all_of_them, CHUNK)
+    ]
 
 
 def assert_lawful(run: Simulated) -> None:
@@ -88,44 +100,9 @@ def test_seeds_that_once_broke_a_law_keep_it_now(name: str, seed: int) -> None:
     assert_lawful(simulate(pinned if pinned.exists() else now, seed))
 
 
-@pytest.mark.parametrize("first", seeds(250, 2000))
-def test_chaos_keeps_every_law(first: int) -> None:
-    scenario = load_scenario(ROOT / "scenarios" / "chaos.toml")
-    for seed in range(first, first + CHUNK):
-        assert_lawful(simulate(scenario, seed))
-
-
-@pytest.mark.parametrize("first", seeds(150, 1000))
-def test_causal_chaos_keeps_every_law(first: int) -> None:
-    scenario = load_scenario(ROOT / "scenarios" / "causal-chaos.toml")
-    for seed in range(first, first + CHUNK):
-        assert_lawful(simulate(scenario, seed))
-
-
-@pytest.mark.parametrize("first", seeds(50, 5000))
-def test_tickets_chaos_keeps_every_law(first: int) -> None:
-    scenario = load_scenario(ROOT / "scenarios" / "tickets-chaos.toml")
-    for seed in range(first, first + CHUNK):
-        assert_lawful(simulate(scenario, seed))
-
-
-@pytest.mark.parametrize("first", seeds(50, 5000))
-def test_synchrony_chaos_keeps_every_law(first: int) -> None:
-    scenario = load_scenario(ROOT / "scenarios" / "synchrony-chaos.toml")
-    for seed in range(first, first + CHUNK):
-        assert_lawful(simulate(scenario, seed))
-
-
-@pytest.mark.parametrize("first", seeds(50, 1000))
-def test_synchrony_with_a_quorum_keeps_every_law_in_chaos(first: int) -> None:
-    scenario = load_scenario(ROOT / "scenarios" / "synchrony-quorum-chaos.toml")
-    for seed in range(first, first + CHUNK):
-        assert_lawful(simulate(scenario, seed))
-
-
-@pytest.mark.parametrize("first", seeds(0, 2000))
-def test_a_network_that_loses_packets_for_ever_keeps_every_law(first: int) -> None:
-    scenario = load_scenario(ROOT / "scenarios" / "synchrony-lossy.toml")
+@pytest.mark.parametrize(("name", "first"), storms())
+def test_chaos_keeps_every_law(name: str, first: int) -> None:
+    scenario = load_scenario(ROOT / "scenarios" / f"{name}.toml")
     for seed in range(first, first + CHUNK):
         assert_lawful(simulate(scenario, seed))
 
