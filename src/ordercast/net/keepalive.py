@@ -18,7 +18,7 @@ log = logging.getLogger("ordercast.net")
 PING_SECONDS = 1.0
 PING = frame(FrameKind.PING, b"")
 RECENT = 0.9
-"""What was written within this part of that time says that we are there, as a ping would."""
+"""A frame written within this part of that time says that we are there, as a ping would."""
 FORGIVEN = SECOND
 """After our own event loop stalled for longer than this, no connection is aborted for silence."""
 SILENCE = 8 * SECOND

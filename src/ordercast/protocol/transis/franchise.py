@@ -16,8 +16,8 @@ Rules.
     we reach without being outside in between: all heirs have delivered what we have. So an event,
     safe or not, that was delivered in a transitional view counts for those who came along, and is
     secured only if their history is the one that goes on.
- 5. What was not secured when a view is found not to be primary, or to go on with another history,
-    is in doubt for ever.
+ 5. An event that was not secured when a view is found not to be primary, or to go on with another
+    history, is in doubt for ever.
 
 What it does not do: give a state to members that lack the history (`CaughtUp` says that one has
 it).

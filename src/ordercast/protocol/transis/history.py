@@ -13,7 +13,7 @@ Rules.
  5. It also says who came along with it from there on: these delivered the same and need not be
     asked.
 
-A recall keeps no state: who asks says from which event on. What is delivered is counted over all
+A recall keeps no state: the asker says from which event on. Deliveries are counted over all
 configurations, so a place in the history is one number.
 
 What it does not do: ask anybody. `merging.py` does.
@@ -147,7 +147,7 @@ class DeliveryHistory:
         return next((passage for passage in self.passages if passage.cid == view), None)
 
     def refuse(self, sender: NodeId, ask: Recall) -> None:
-        """Who was not in a view has nothing to ask about it."""
+        """A member that was not in a view has nothing to ask about it."""
         view = self.find(ask.view)
         if view is not None and sender not in view.members:
             raise PeerError(f"{sender} asks about the view {ask.view}, which it was not in")

@@ -5,7 +5,7 @@ Rules.
  2. The members of that side are asked one after the other, by name. A member tells who delivered
     the same as it did: these are not asked. A side that was itself made of several has members
     with different histories, and one of each is asked.
- 3. What is common to two members ends in the last configuration that both were in. We know in
+ 3. The common past of two members ends in the last configuration that both were in. We know in
     which of ours the other was to be; it knows whether it was. So we name our last one, and an
     earlier one as long as it says that it was not there.
  4. A member that is gone before it has told everything is not waited for. If another one delivered
