@@ -278,7 +278,7 @@ class Contacts(dict[str, Contact]):
     def use(self, name: str, by_link: bool = True) -> Contact | None:
         """A machine sends to it, by a connection or by datagram. None: we do not know it.
 
-        A packet that goes by a connection waits also for a node that we do not know: it may dial us.
+        A packet for a connection waits also for a node that we do not know: it may dial us.
         """
         contact = self.get(name)
         if contact is None or (contact.place is None and contact.connection is None):
