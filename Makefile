@@ -32,7 +32,7 @@ setup: $(VENV)/.ready ## an environment in .venv with everything below; done onc
 demo: $(VENV)/.ready ## the main job in a minute or two, nothing to configure
 	@$(BIN)/ordercast demo $(ARGS)
 
-test: $(VENV)/.ready $(VENV)/.browser ## all tests; ARGS="-k name" for some, WORKERS=0 for one process
+test: $(VENV)/.ready $(VENV)/.browser $(VENV)/.java ## all tests; ARGS="-k name" for some, WORKERS=0 for one process
 	@$(BIN)/python -m pytest -n $(WORKERS) --maxschedchunk 1 $(ARGS)
 
 check: $(VENV)/.ready ## the linter, the formatter and the types
@@ -111,6 +111,12 @@ $(VENV)/.browser: $(VENV)/.ready
 	        --no-install-recommends chromium chromium-driver; } > $(VENV)/browser.log 2>&1 || \
 	        echo "test: no browser could be installed; see $(VENV)/browser.log" >&2; \
 	else echo "test: no chromium here, so the tests of pages in a browser are left out" >&2; fi
+	@touch $@
+
+# Tests start Java some forty times. Its start-up cache costs as much as ten of these starts.
+$(VENV)/.java: $(VENV)/.ready
+	@$(BIN)/python -m ordercast.spark.session > $(VENV)/java.log 2>&1 || \
+	    echo "test: Java starts without its cache; see $(VENV)/java.log" >&2
 	@touch $@
 
 # --- the locks ---------------------------------------------------------------------------------

@@ -166,8 +166,8 @@ def inner_values(shape: Any) -> st.SearchStrategy[Any]:
             return st.text(min_size=least or 0, max_size=5)
         case msgspec.inspect.BoolType():
             return st.booleans()
-        case msgspec.inspect.BytesType():
-            return st.binary(max_size=5)
+        case msgspec.inspect.BytesType(min_length=least):
+            return st.binary(min_size=least or 0, max_size=5)
         case msgspec.inspect.LiteralType(values=words):
             return st.sampled_from(words)
         case msgspec.inspect.IntType():
