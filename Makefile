@@ -12,8 +12,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := requirements/build.lock requirements/dev.lock
-# Twice the cores of a small machine: half of the time, tests wait for sockets and other processes.
-WORKERS ?= 4
+# Three times the cores of a small machine: tests mostly wait for sockets and other processes.
+WORKERS ?= 6
 ARGS ?=
 
 # Settings that people have for other projects must not leak into this one's environment. Nor may
@@ -33,7 +33,7 @@ demo: $(VENV)/.ready ## the main job in a minute or two, nothing to configure
 	@$(BIN)/ordercast demo $(ARGS)
 
 test: $(VENV)/.ready $(VENV)/.browser $(VENV)/.java ## all tests; ARGS="-k name" for some, WORKERS=0 for one process
-	@$(BIN)/python -m pytest -n $(WORKERS) --maxschedchunk 1 $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(VENV)/.ready ## the linter, the formatter and the types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy

@@ -103,7 +103,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     page = LivePage(folder / "live.html", f"{GROUP}, watched")
     print(f"open {folder / 'live.html'} in a browser", flush=True)
-    with open_session("local[2,4]", **{"spark.sql.shuffle.partitions": "1"}) as spark:
+    with open_session(light=True, **{"spark.sql.shuffle.partitions": "1"}) as spark:
         register(spark)
         spawned = multiprocessing.get_context("spawn")
         places = free_places()

@@ -38,8 +38,14 @@ def spark() -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests come first, so that no worker is left with one at the end."""
+    """The longest tests come first, so that no worker is left with one at the end.
+
+    All that share the Spark session run in one worker: another would start another Java.
+    """
     items.sort(key=seconds_of, reverse=True)
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def seconds_of(item: pytest.Item) -> int:

@@ -33,7 +33,9 @@ from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind, FrameReader, frame
 from ordercast.wire.greeting import PROTOCOL_VERSION, Hello
 
-GENEROUS = 30  # seconds, for what takes a fraction of one
+GENEROUS = 60  # seconds, for what takes a fraction of one, beside others that start processes
+TURNS = 50  # of the loop, without a pause
+LOOK_SECONDS = 0.002
 GROUP = "orders"
 QUICK = Fifo(heartbeat=Duration(10 * MILLISECOND), suspicion_limit=Duration(400 * MILLISECOND))
 """Notices within half a second who is gone."""
@@ -134,9 +136,19 @@ def run(loop: str, test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Gives way until it is so. The bound is that of the test."""
-    while not condition():
+    """Gives way until it is so. The bound is that of the test.
+
+    What takes more than a few turns of the loop waits for sockets, threads or processes, and these
+    need the processor that looking again at once would keep.
+    """
+    for _ in range(TURNS):
+        if condition():
+            return
         await asyncio.sleep(0)
+    while not condition():
+        again = asyncio.Event()
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, again.set)
+        await again.wait()
 
 
 async def view_of(group: Group, *names: str) -> View:

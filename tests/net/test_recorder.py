@@ -6,7 +6,8 @@ import asyncio
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -359,8 +360,7 @@ def test_a_recorder_that_is_killed_goes_on_where_it_was(
     """Processes, and SIGKILL in the middle of a stream: nothing twice, and nothing torn."""
     folder = tmp_path / "recording"
 
-    async def story() -> None:
-        cluster = Cluster(tmp_path, caplog)
+    async def story(cluster: Cluster) -> None:
         node = await cluster.open("n1")
         number_from_zero(tmp_path / "r")
         settings = tmp_path / "r.toml"
@@ -371,24 +371,27 @@ def test_a_recorder_that_is_killed_goes_on_where_it_was(
             encoding="utf-8",
         )
         group = node.join("orders", QUICK, ["n1", "r"])
-        reading = asyncio.create_task(read_all(group))
-        sending = asyncio.create_task(send_for_ever(group))
-        for _ in range(2):
-            process = await start_recorder(settings, folder)
-            before = Follower(folder).latest
-            await until_recorded(folder, before + 100)
-            process.kill()
-            await process.wait()
-        process = await start_recorder(settings, folder)
-        await until_recorded(folder, Follower(folder).latest + 100)
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 0
-        for task in (sending, reading):
-            task.cancel()
-        await asyncio.wait([sending, reading])
-        await cluster.close()
+        async with asyncio.TaskGroup() as tasks:
+            at_work = [tasks.create_task(each) for each in (read_all(group), send_for_ever(group))]
+            for _ in range(2):
+                async with recorder_of(settings, folder) as process:
+                    await until_recorded(folder, Follower(folder).latest + 100)
+                    process.kill()
+            async with recorder_of(settings, folder) as process:
+                await until_recorded(folder, Follower(folder).latest + 100)
+                process.send_signal(signal.SIGTERM)
+                assert await process.wait() == 0
+            for task in at_work:
+                task.cancel()
 
-    run("asyncio", story)
+    async def staged() -> None:
+        cluster = Cluster(tmp_path, caplog)
+        try:
+            await story(cluster)
+        finally:
+            await cluster.close()
+
+    run("asyncio", staged)
     found = records_in(folder)
     numbers = [each.number for each in found if each.kind == "deliver"]
     assert len(numbers) >= 300
@@ -413,15 +416,22 @@ def test_settings_without_the_group_are_rejected(tmp_path: Path, table: str, sai
     assert not (tmp_path / "recording").exists()
 
 
-async def start_recorder(settings: Path, folder: Path) -> asyncio.subprocess.Process:
+@asynccontextmanager
+async def recorder_of(settings: Path, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that records; killed, if it still runs, and waited for."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ordercast.net.recorder", str(settings), "orders", str(folder),
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    assert process.stdout is not None
-    line = await process.stdout.readline()
-    assert line.startswith(b"recording orders from offset "), line
-    return process
+    try:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        assert line.startswith(b"recording orders from offset "), line
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 async def until_recorded(folder: Path, offset: int) -> None:
