@@ -33,7 +33,7 @@ demo: $(VENV)/.ready ## the main job in a minute or two, nothing to configure
 	@$(BIN)/ordercast demo $(ARGS)
 
 test: $(VENV)/.ready $(VENV)/.browser $(VENV)/.java ## all tests; ARGS="-k name" for some, WORKERS=0 for one process
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --maxschedchunk 1 $(ARGS)
 
 check: $(VENV)/.ready ## the linter, the formatter and the types
 	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy

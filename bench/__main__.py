@@ -30,10 +30,12 @@ def main(wanted: list[str]) -> int:
         print(f"no bench {unknown[0]!r}: there are {', '.join(MODULES)}", file=sys.stderr)
         return 2
     print(f"Python {platform.python_version()}; CPU time; median and spread of repeats")
+    is_wrong = False
     for name in wanted or MODULES:
         for table in import_module(f"bench.{name}").measure():
             show(table)
-    return 0
+            is_wrong |= bool(table.wrong)
+    return int(is_wrong)
 
 
 sys.exit(main(sys.argv[1:]))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from bench.crowd_host import name_of
 from bench.table import Table
@@ -72,20 +73,20 @@ class Hosts:
             bufsize=1,
         )
 
-    def wait_until_all_are_in(self) -> None:
-        """Says who is not, after a while. Then it goes on with those that are."""
+    def wait_until_all_are_in(self) -> int:
+        """How many are not, after a while, and which. The bench goes on with those that are."""
         ending = time.monotonic() + LONGEST_JOINING_SECONDS
         while True:
             answers = self._ask("READY", "READY")
             ready = sum(int(words[0]) for words in answers)
             if ready == self.members:
-                return
+                return 0
             if time.monotonic() > ending:
                 print(f"{self.members - ready} of {self.members} members are not in:")
                 for words in answers:
                     if len(words) > 1:
                         print(" ", *words[1:])
-                return
+                return self.members - ready
             time.sleep(0.2)
 
     def ask(self, question: str, answer: str) -> list[list[int]]:
@@ -145,16 +146,28 @@ def certificates(members: int) -> Iterator[Path]:
         yield folder
 
 
-def measure_crowd(members: int, secure: bool = False) -> tuple[str, ...]:
+class Crowd(NamedTuple):
+    row: tuple[str, ...]
+    outside: int  # members that are not in
+    neither: int  # events that a member neither delivered nor reported lost
+
+    @property
+    def wrong(self) -> str:
+        if not self.outside and self.neither <= 0:
+            return ""
+        return f"of {self.row[0]} {self.outside} are not in, and {self.neither} events are missing"
+
+
+def measure_crowd(members: int, secure: bool = False) -> Crowd:
     with certificates(members) if secure else nullcontext() as keys:
         return _measure_crowd(members, keys)
 
 
-def _measure_crowd(members: int, keys: Path | None) -> tuple[str, ...]:
+def _measure_crowd(members: int, keys: Path | None) -> Crowd:
     begin = time.monotonic()
     hosts = Hosts(members, keys)
     try:
-        hosts.wait_until_all_are_in()
+        outside = hosts.wait_until_all_are_in()
         joining = time.monotonic() - begin
         time.sleep(SETTLING_SECONDS)
         before = hosts.cpu()
@@ -176,7 +189,7 @@ def _measure_crowd(members: int, keys: Path | None) -> tuple[str, ...]:
                 break
     finally:
         hosts.close()
-    return (
+    row = (
         f"{members}",
         f"{joining:.1f}",
         f"{median(links):g}",
@@ -189,21 +202,26 @@ def _measure_crowd(members: int, keys: Path | None) -> tuple[str, ...]:
         f"{neither}",
         f"{seconds:.1f}",
     )
+    return Crowd(row, outside, neither)
 
 
 def measure(sizes: tuple[int, ...] = SIZES, secure: bool = False) -> list[Table]:
-    rows = [measure_crowd(members, secure) for members in sizes]
+    crowds = [measure_crowd(members, secure) for members in sizes]
+    rows = [crowd.row for crowd in crowds]
+    wrong = "; ".join(crowd.wrong for crowd in crowds if crowd.wrong)
     note = (
         f"Five update, rounds of one second; the seed has a process of its own, "
         f"{NODES_A_PROCESS} others share one. Links (median and most), CPU and memory after "
         f"{SETTLING_SECONDS:.0f} s without messages, memory with the share of the interpreter; "
         "seconds until every member has delivered every event, or reported it lost."
     )
-    return [Table("One causal cluster from one seed, on loopback", COLUMNS, rows, note)]
+    return [Table("One causal cluster from one seed, on loopback", COLUMNS, rows, note, wrong)]
 
 
 if __name__ == "__main__":
     numbers = [int(word) for word in sys.argv[1:] if word != "--tls"]
-    for table in measure(tuple(numbers) or SIZES, "--tls" in sys.argv):
+    tables = measure(tuple(numbers) or SIZES, "--tls" in sys.argv)
+    for table in tables:
         for shown in (table.columns, *table.rows):
             print("  ".join(word.rjust(13) for word in shown))
+    sys.exit(" ".join(table.wrong for table in tables) or 0)

@@ -20,6 +20,7 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
     note: str = ""
+    wrong: str = ""  # what a figure shows that must not be
 
 
 def show(table: Table) -> None:
@@ -32,6 +33,8 @@ def show(table: Table) -> None:
     out.print(shown)
     if table.note:
         out.print(f"[dim]{table.note}[/]")
+    if table.wrong:
+        out.print(f"[bold red]wrong:[/] {table.wrong}")
 
 
 class Timing(NamedTuple):

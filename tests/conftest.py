@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -40,12 +41,10 @@ def spark() -> Iterator[Any]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest tests come first, so that no worker is left with one at the end.
 
-    All that share the Spark session run in one worker: another would start another Java.
+    The files with quick ones are mixed: tests of one folder that wait for sockets run beside those
+    of another that compute, and the processors are never idle.
     """
-    items.sort(key=seconds_of, reverse=True)
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=lambda item: (-seconds_of(item), crc32(item.path.name.encode())))
 
 
 def seconds_of(item: pytest.Item) -> int:

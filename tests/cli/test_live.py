@@ -103,6 +103,17 @@ def test_members_leave_and_join_simulated_and_live(ordercast, tmp_path: Path, na
         assert moves.count(("n2", "join")) == 1 + (name == "total-members")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name", ["lost-loop", "open-fifo-live", "open-causal-live", "open-ordered-live"]
+)
+def test_open_groups_keep_their_laws_while_members_come_go_and_lose_their_folders(
+    ordercast, name: str
+) -> None:
+    printed = run_live(ordercast, ROOT / "scenarios" / f"{name}.toml")
+    assert printed["crashes"] >= (20 if name == "lost-loop" else 1)
+
+
 @pytest.mark.slow
 def test_a_partition_keeps_the_same_laws_simulated_and_live(ordercast, no_namespaces: None) -> None:
     simulated = ordercast("sim", PARTITION, "--seed", 1)

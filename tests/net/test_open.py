@@ -9,7 +9,17 @@ from tests.net.nodes import QUICK as FIFO
 from tests.net.nodes import Cluster, introduce, live, messages_of, place_of, until
 from tests.net.ordered import QUICK as TOTAL
 
-from ordercast import Atomic, Causal, Gossip, Group, Mismatch, Node, Total, UsageError
+from ordercast import (
+    Atomic,
+    Causal,
+    Gossip,
+    Group,
+    Mismatch,
+    Node,
+    Synchrony,
+    Total,
+    UsageError,
+)
 from ordercast.kernel.family import Level
 from ordercast.net.control import ask
 from ordercast.protocol.families import FAMILIES
@@ -22,8 +32,10 @@ LEVELS: dict[str, Level] = {
     "total": TOTAL,
     "sequenced": Total(by="sequencer", **FAST),
     "atomic": Atomic(**FAST),
+    "synchrony": Synchrony(silence_limit="50ms", suspicion_limit="400ms"),
 }
 OPEN = {name: level for name, level in LEVELS.items() if FAMILIES[name].opens}
+assert OPEN.keys() == {name for name, family in FAMILIES.items() if family.opens}
 
 
 def in_families(*families: str) -> Any:
@@ -45,6 +57,12 @@ def in_families(*families: str) -> Any:
 def in_every_family(story: Any) -> Any:
     """Runs a story about an open group in each family that has such."""
     return in_families(*OPEN)(story)
+
+
+def where_a_newcomer_waits(story: Any) -> Any:
+    """In each family but `synchrony`: there a member that meets nobody is a group of its own, and
+    merges with others when it meets them."""
+    return in_families(*(name for name in OPEN if name != "synchrony"))(story)
 
 
 async def found(cluster: Cluster, level: Level) -> tuple[Node, Group]:
@@ -89,7 +107,7 @@ async def test_a_node_that_nobody_has_heard_of_joins_later(cluster: Cluster, lev
         assert heard - {b"before"} == {b"from %d" % number for number in range(4)}
 
 
-@in_every_family
+@where_a_newcomer_waits
 async def test_a_node_with_a_seed_waits_and_says_so(cluster: Cluster, level: Level) -> None:
     n1 = await cluster.open("n1")
     _, second = await enter(cluster, "n2", n1, level)
@@ -105,7 +123,9 @@ async def test_a_seed_that_is_not_in_the_group_introduces_its_members(
     cluster: Cluster, level: Level
 ) -> None:
     seed = await cluster.open("seed")
-    wanted = {} if isinstance(level, Gossip) else {"founder": "n1"}  # nobody founds that
+    wanted = (
+        {} if isinstance(level, Gossip | Synchrony) else {"founder": "n1"}
+    )  # nobody founds that
     _, first = await enter(cluster, "n1", seed, level, **wanted)
     _, second = await enter(cluster, "n2", seed, level, **wanted)
     for group in (first, second):
@@ -139,7 +159,7 @@ async def test_a_number_that_others_do_not_expect_is_an_error(
     assert "expect is" in str(why)
 
 
-@in_every_family
+@where_a_newcomer_waits
 async def test_a_node_comes_back_to_its_group_and_does_not_found_another(
     cluster: Cluster, level: Level
 ) -> None:
@@ -212,7 +232,7 @@ async def test_a_node_that_was_cut_off_alone_joins_the_others_when_it_restarts(
     await until(lambda: len(second.members) == 2)
 
 
-@in_every_family
+@where_a_newcomer_waits
 async def test_a_group_comes_back_when_a_member_that_is_gone_for_good_is_forgotten(
     cluster: Cluster, level: Level
 ) -> None:
@@ -271,7 +291,7 @@ async def test_two_groups_with_several_members_go_on_and_are_told(cluster: Clust
 @in_every_family
 async def test_a_settings_file_may_say_who_founds_a_group(cluster: Cluster, level: Level) -> None:
     rules: dict[str, Any] = {"orders": {"founder": "n1"}, "prices": {"expect": 2}}
-    if isinstance(level, Gossip):
+    if isinstance(level, Gossip | Synchrony):
         del rules["orders"]  # nobody founds it
     n1 = await cluster.open("n1", group=rules)
     n2 = await cluster.open("n2", group=rules, seeds=[place_of(n1)])
