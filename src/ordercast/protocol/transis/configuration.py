@@ -31,6 +31,8 @@ from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
+    Fetch,
+    Fetched,
     Joint,
     Probe,
     Status,
@@ -346,6 +348,19 @@ class OpenConfiguration:
         return soonest
 
     # --- the end -----------------------------------------------------------------------------
+
+    def is_short(self, step: Step, decision: Decision, time: int) -> bool:
+        """Whether we lack something of the cut, which we ask for."""
+        if not self.change.lacking(self.graph, decision):
+            return False
+        for helper, place, first, last in self.change.helpers(self.graph, decision, time):
+            step.send(helper, Fetch(self.group, self.cid, self.members[place], first, last))
+        return True
+
+    def answer(self, step: Step, sender: NodeId, fetch: Fetch) -> None:
+        place = self.graph.places[fetch.origin]
+        for cast in self.graph.events(place, fetch.first, fetch.last):
+            step.send(sender, Fetched(self.group, fetch.origin, cast))
 
     def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
         """Delivers all of the cut. A transitional view says where members are missing."""

@@ -76,6 +76,7 @@ class SynchronyMember:
         *(inputs.Backpressure, inputs.Acquainted, inputs.Leave),
         *(inputs.CaughtUp, inputs.DifferenceWanted, inputs.StateProvided),
     )
+    gathers = True  # so acknowledgements to several senders leave as one, or with an event
     configuration_type = OpenConfiguration
     franchise_type = Franchise
     history_type = DeliveryHistory
@@ -183,10 +184,11 @@ class SynchronyMember:
         return Event(self.group, self.me, number, payloads, size=size, service=chosen)
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
-        """What follows from events and acknowledgements waits for `drain`."""
+        """What follows from events and acknowledgements waits for `drain`, or for a submission."""
         current = self.current
         if not isinstance(packet, FREQUENT):
-            self.drain(step)
+            if not self._is_drained:
+                self._follow_up(step)
             self._receive_rare(step, sender, packet)
             return
         place = current.graph.places.get(sender)
@@ -215,7 +217,6 @@ class SynchronyMember:
 
     def drain(self, step: Step) -> None:
         if not self._is_drained:
-            self._is_drained = True
             self._follow_up(step)
 
     def expire(self, step: Step, timer: Timer) -> None:
@@ -324,9 +325,7 @@ class SynchronyMember:
                 decision = change.readied[packet.cid]
                 self._install(step, decision, packet.joint)
             case Fetch():
-                place = current.graph.places[packet.origin]
-                for cast in current.graph.events(place, packet.first, packet.last):
-                    step.send(sender, Fetched(self.group, packet.origin, cast))
+                current.answer(step, sender, packet)
             case Fetched():
                 if not self.has_begun:
                     self._begin(step)
@@ -365,6 +364,7 @@ class SynchronyMember:
         self.clock.advance(step.now, self._asleep, self._asleep)
 
     def _follow_up(self, step: Step) -> None:
+        self._is_drained = True
         while self._advance_change(step):
             pass
         self.current.follow_up(step, self.clock.time)
@@ -406,7 +406,7 @@ class SynchronyMember:
         if decision is None:
             return False
         if decision.id not in change.readied:
-            if self._is_short(step, decision):
+            if current.is_short(step, decision, self.clock.time):
                 return False
             others = tuple(node for node in decision.members if node != self.me)
             lineage = self.states.after(decision.cut)
@@ -431,17 +431,6 @@ class SynchronyMember:
         to.pop(self.me, None)
         if to:
             step.send(tuple(to), proposal)
-
-    def _is_short(self, step: Step, decision: Decision) -> bool:
-        """Whether we lack something of the cut, which we ask for."""
-        current = self.current
-        change, graph = current.change, current.graph
-        if not change.lacking(graph, decision):
-            return False
-        for helper, place, first, last in change.helpers(graph, decision, self.clock.time):
-            origin = current.members[place]
-            step.send(helper, Fetch(self.group, current.cid, origin, first, last))
-        return True
 
     def _install(self, step: Step, decision: Decision, joint: Joint) -> None:
         former, time = self.current, self.clock.time
