@@ -49,6 +49,8 @@ LARGE = 4
 costs at most three packets for each member, however many there are."""
 ACKNOWLEDGEMENTS_AHEAD = 4
 """Acknowledgements without an event that may leave together, before each waits `prompt_after`."""
+NEVER = 1 << 62
+"""Nanoseconds of patient time."""
 LOOKS_A_LIMIT = 8
 """How often a busy member looks who is silent, in a suspicion limit."""
 
@@ -99,8 +101,8 @@ class OpenConfiguration:
         self._was_told = False  # members have acknowledged to us, perhaps to nobody else
         self._stable = 0  # own events that all have
         self._summarised = 0  # of them, those that all know of
-        # What was stable, admitted and undelivered when events were last discarded.
-        self._collected: tuple[Vector, Vector, int] = (), (), 0
+        self._delivered = 0  # events, by all members
+        self._collected: tuple[Vector, int] = (), 0  # what was stable and delivered at the last one
 
     def view(self, came_with: tuple[NodeId, ...]) -> View:
         identity = view_identity(self.group, *_words(self.cid))
@@ -211,9 +213,9 @@ class OpenConfiguration:
         stable = graph.stable()
         if self.deliveries.waiting:
             self._run(step, graph.least_high(), stable)
-        state = stable, graph.acks[graph.me], self.deliveries.waiting
+        state = stable, self._delivered
         if state == self._collected:
-            return  # nothing was admitted or delivered, and nothing more is stable
+            return  # nothing was delivered, and nothing more is stable
         self._collected = state
         done = self.deliveries.done(graph.received)
         graph.collect(stable, done)
@@ -227,6 +229,7 @@ class OpenConfiguration:
     def _deliver(self, step: Step, place: int, cast: Cast) -> None:
         origin = self.members[place]
         is_ordered = cast.service in ("agreed", "safe")
+        self._delivered += 1
         self.history.add(place, cast)
         self.states.put(
             step,
@@ -338,6 +341,13 @@ class OpenConfiguration:
         is_behind = expected == self.cid and probe.cid == self.came_from.get(sender)
         if probe.cid == expected or is_behind or probe.cid in self.change.readied:
             self.patience.answered[sender] = time
+
+    def acknowledges_by(self) -> int:
+        """When an acknowledgement leaves that waits."""
+        at, untold_at = self._status_at, self._untold_at
+        if at is None:
+            return NEVER if untold_at is None else untold_at
+        return at if untold_at is None else min(at, untold_at)
 
     def deadline(self, time: int) -> int:
         """When time itself changes something next."""

@@ -108,6 +108,7 @@ class SynchronyMember:
         self.view: View  # of our configuration
         self._alarm: int | None = None  # when our timer runs out; patient time
         self._asleep = int(self.options.silence_limit)  # what it was set to
+        self._is_usual = False  # nothing came since then but events and acknowledgements
         self._is_drained = True  # no packet waits for what follows from it
         members: tuple[NodeId, ...] = (me,)
         if plan.formed and plan.entry is None and me.incarnation == 0:
@@ -117,7 +118,7 @@ class SynchronyMember:
 
     def _enter(self, cid: ConfigurationId, members: tuple[NodeId, ...], sides: Sides = ()) -> None:
         """A configuration begins, with nothing sent or received."""
-        time = self.clock.time
+        time, self._is_usual = self.clock.time, False
         self.current = self.configuration_type(
             *(self.me, self.group, self.options, cid, members),
             *(self.own, self.history, self.states, time),
@@ -230,6 +231,7 @@ class SynchronyMember:
         self._follow_up(step)
 
     def on(self, step: Step, given: Input) -> None:
+        self._is_usual = False
         self._advance(step)
         match given:
             case inputs.Backpressure(full=full):
@@ -301,7 +303,7 @@ class SynchronyMember:
         refusals.refuse_climbers(current.cid.height, sender, packet)
         refusals.refuse_rare(current.graph, change, sender, packet)
         self._advance(step)
-        time = self.clock.time
+        time, self._is_usual = self.clock.time, False
         by_link = not isinstance(packet, Hello | Probe)
         if sender in current.patience.heard and by_link and not isinstance(packet, Installed):
             current.patience.heard[sender] = time
@@ -365,8 +367,10 @@ class SynchronyMember:
 
     def _follow_up(self, step: Step) -> None:
         self._is_drained = True
-        while self._advance_change(step):
-            pass
+        change = self.current.change
+        if change.stage or change.dirty or self.current.leaving:
+            while self._advance_change(step):
+                pass
         self.current.follow_up(step, self.clock.time)
         if self.franchise is not None:
             self.franchise.follow_up(step)
@@ -374,9 +378,11 @@ class SynchronyMember:
 
     def _set_alarm(self, step: Step) -> None:
         """Our one timer is set to what is next. It may run out early, and is set again then."""
-        time = self.clock.time
-        soonest = self.current.deadline(time)
-        soonest = min(soonest, self.announcer.deadline(self.current, time))
+        time, current = self.clock.time, self.current
+        is_usual, self._is_usual = self._is_usual and not current.change.stage, True
+        if is_usual and self._alarm is not None and self._alarm <= current.acknowledges_by():
+            return  # nothing else comes sooner by events and acknowledgements
+        soonest = min(current.deadline(time), self.announcer.deadline(current, time))
         if self._alarm is None or soonest < self._alarm:
             self._alarm = soonest
             after = max(0, soonest - time)
