@@ -13,6 +13,10 @@ Rules.
     one whose records are not durable yet waits for it. Other machines go on.
  3. A timer that a waiting step sets or cancels does not run out meanwhile.
  4. Packets that come together for one machine share a step. What came before a bad packet counts.
+    Where a world says when all that came at the same time was received (`later`), packets of
+    several senders share it too, for machines that allow it (`LateDraining`): the step stays open,
+    and takes effect at the latest then. Any other input takes effect after it; but a submission
+    joins the step, because what it sends may say what the machine would say by itself.
  5. A machine that raises, or a step that cannot be carried out, is a bug of ours: the machine is
     closed, nothing reaches it any more, and the world decides who hears of it. A PeerError is the
     peer's mistake: the machine has done nothing about that packet, and the world hears of it.
@@ -24,15 +28,16 @@ time of trace rows, which is not that of the member.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, cast
 
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
 from ordercast.kernel.machine import Machine, Serving
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Heard, Note, Sent, Step, Timer
+from ordercast.kernel.step import Note, Step, Timer
+from ordercast.kernel.world import Journal, World
 from ordercast.types import Event, NodeId, Payloads, View
 
 WAITING_STEPS = 1000
@@ -41,64 +46,20 @@ MOST_WAITING_STEPS = 100_000
 """Steps that packets caused wait as well. A machine with so many of them cannot go on."""
 
 
-class Journal(Protocol):
-    """Where the rows of one incarnation go."""
-
-    def row(self, at: int, kind: str, **columns: Any) -> None: ...
-    def note(
-        self, at: int, kind: str, columns: Mapping[str, Any], on_trace_scale: Callable[[int], int]
-    ) -> None: ...
-    def submit(self, at: int, event: Event) -> None: ...
-    def deliver(self, at: int, event: Event) -> None: ...
-    def view(self, at: int, view: View) -> None: ...
-
-
-class World(Protocol):
-    """What a host needs around it."""
-
-    def send(self, seat: Seat, sent: Sent) -> None:
-        """One packet leaves. Each STATUS send is answered by `Host.status` with its token."""
-
-    def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> Any:
-        """Calls `Host.expire` with these after so many nanoseconds of the member's clock.
-
-        What it returns is handed to `cancel` if the timer is not wanted any more.
-        """
-
-    def cancel(self, alarm: Any) -> None:
-        """A timer was set again or cancelled. The host ignores it if it runs out all the same."""
-
-    def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
-        """Makes records durable, then calls `done`; at once, or later in the order of the calls."""
-
-    def hear(self, seat: Seat, output: Heard) -> None:
-        """The application hears something. Its reactions come after this step."""
-
-    def stepped(self, seat: Seat) -> None:
-        """A step has taken effect: perhaps there is room now, or something has become stable."""
-
-    def broke(self, seat: Seat, error: Exception) -> None:
-        """A machine broke, and was closed. All its groups fail."""
-
-    def trace_time(self) -> int:
-        """Now, as the trace has it."""
-
-    def on_trace_scale(self, local: int) -> int:
-        """A time on the member's own clock, as the trace has it."""
-
-
 class Seat:
     """One machine in its host."""
 
     __slots__ = (
-        *("blocked_by", "closed", "drain", "has_left", "machine", "stable", "takes", "timers"),
-        "waiting",
+        *("blocked_by", "closed", "drain", "gathers", "has_left", "machine", "open", "stable"),
+        *("takes", "timers", "waiting"),
     )
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.takes = machine.takes
         self.drain: Callable[[Step], None] | None = getattr(machine, "drain", None)
+        self.gathers = self.drain is not None and getattr(machine, "gathers", False)
+        self.open: Step | None = None  # of packets that came, while others may come with them
         self.blocked_by: Callable[[str], str] | None = getattr(machine, "blocked_by", None)
         self.closed = False
         self.has_left = False  # its only group: it is closed when its last step has taken effect
@@ -131,9 +92,9 @@ class Host:
     """The machines of one incarnation of one process."""
 
     __slots__ = (
-        *("_cancel", "_flush", "_hear", "_send", "_settings", "_spare", "_wake", "delivered"),
-        *("_new_step", "journal", "leaving", "observe", "seated", "seats", "stepped", "submitted"),
-        "world",
+        *("_cancel", "_flush", "_hear", "_later", "_opened", "_send", "_settings", "_spare"),
+        *("_new_step", "_wake", "delivered", "journal", "leaving", "observe", "seated", "seats"),
+        *("stepped", "submitted", "world"),
     )
 
     def __init__(
@@ -143,6 +104,7 @@ class Host:
         flush: Callable[[], None] | None = None,
         observe: Callable[[Seat, Step, Event | None], None] | None = None,
         spare: list[Step] | None = None,
+        later: Callable[[], None] | None = None,
     ) -> None:
         self.world = world
         self.journal = journal
@@ -158,6 +120,9 @@ class Host:
         self._settings = 0  # how often any timer was set
         # Rows so far must outlive this process: before it sends, and after a machine's notes.
         self._flush = flush
+        # Asks for a call of `drain` when all that came at the same time was received.
+        self._later = later
+        self._opened: list[Seat] = []  # whose steps may be open; not empty: that call is to come
         # Bound once, for millions of packets.
         self._send, self._wake, self._cancel = world.send, world.wake, world.cancel
         self._hear = world.hear
@@ -223,7 +188,7 @@ class Host:
         for _, alarm in seat.timers.values():
             self._cancel(alarm)
         seat.timers.clear()
-        seat.waiting = ()
+        seat.waiting, seat.open = (), None
 
     def end(self) -> None:
         """The incarnation is over: nothing reaches any machine any more."""
@@ -234,6 +199,7 @@ class Host:
 
     def after(self, seat: Seat, then: Callable[[], None]) -> None:
         """Does something once all steps of this machine so far have taken effect."""
+        self._close_step(seat)
         if seat.waiting:
             seat.waiting.append(_Waiting(None, then=then))
         elif not seat.closed:
@@ -249,12 +215,16 @@ class Host:
         self, group: str, payloads: Payloads, size: int, now: int, service: str = ""
     ) -> Event:
         """The application hands in a batch, at a time at which the group `accepts` one."""
-        seat, step = self.seats[group], self._new_step(now)
+        seat = self.seats[group]
+        step = self._step(seat, now)
         try:
             if service:
                 event = cast("Serving", seat.machine).submit(step, group, payloads, size, service)
             else:
                 event = seat.machine.submit(step, group, payloads, size)
+            if seat.open is not None and seat.drain is not None:
+                seat.open = None
+                seat.drain(step)
         except UsageError:  # the machine refuses it, and has done nothing
             raise
         except Exception as error:
@@ -295,19 +265,19 @@ class Host:
     def receive_all(self, sender: NodeId, packets: Iterable[Packet], now: int) -> Seat | None:
         """Packets came together. Returns whose the last one was; None: nobody's.
 
-        PeerError, by a machine or by the iterable: what came before has taken effect.
+        PeerError, by a machine or by the iterable: what came before counts.
         """
         seat: Seat | None = None
-        step, seats = self._new_step(now), self.seats
+        step, seats = self._spare[0], self.seats
         try:
             for packet in packets:
                 found = seats.get(packet.group)
                 if found is not seat:
                     if seat is not None:
-                        self._drain(seat, step)
-                        step = self._new_step(now)
+                        self._received(seat, step)
                     seat = found
                     if seat is not None:
+                        step = self._step(seat, now)
                         receive = seat.machine.receive
                 if seat is None:
                     continue
@@ -320,17 +290,42 @@ class Host:
                     seat = None  # others go on: what came for them is not lost
         finally:
             if seat is not None:
-                self._drain(seat, step)
+                self._received(seat, step)
         return seat
 
-    def _drain(self, seat: Seat, step: Step) -> None:
+    def _step(self, seat: Seat, now: int) -> Step:
+        """The open one, or a new one."""
+        step = seat.open
+        if step is None:
+            return self._new_step(now)
+        step.now = now
+        return step
+
+    def _received(self, seat: Seat, step: Step) -> None:
         if seat.drain is None:
             self._apply(seat, step)
-        else:
+        elif self._later is None or not seat.gathers or seat.waiting:
+            self._call(seat, seat.drain, step)
+        elif seat.open is None:
+            seat.open = step
+            self._opened.append(seat)
+            if len(self._opened) == 1:
+                self._later()
+
+    def drain(self) -> None:
+        """All that came at the same time was received."""
+        opened, self._opened = self._opened, []
+        for seat in opened:
+            self._close_step(seat)
+
+    def _close_step(self, seat: Seat) -> None:
+        if seat.open is not None and seat.drain is not None:
+            step, seat.open = seat.open, None
             self._call(seat, seat.drain, step)
 
     def expire(self, seat: Seat, timer: Timer, setting: int, now: int) -> None:
         """A timer ran out, unless it was set again or cancelled meanwhile."""
+        self._close_step(seat)
         found = seat.timers.get(timer)
         if found is not None and found[0] == setting:
             del seat.timers[timer]
@@ -344,6 +339,7 @@ class Host:
 
     def give(self, seat: Seat, given: Input, now: int) -> bool:
         """Any other input. False: this machine does not take such."""
+        self._close_step(seat)
         if seat.closed or seat.has_left or type(given) not in seat.takes:
             return False
         self._call(seat, seat.machine.on, self._new_step(now), given)

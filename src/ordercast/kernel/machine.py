@@ -85,6 +85,15 @@ class Draining(Machine, Protocol):
         """No more have come: all that follows from them."""
 
 
+class LateDraining(Draining, Protocol):
+    """Machines to which the same holds for packets of several senders, and a submission between.
+
+    `drain` comes after all that came at the same time, in worlds that know when that is.
+    """
+
+    gathers: bool  # True
+
+
 @runtime_checkable
 class Retiring(Machine, Protocol):
     """Machines that hand something over before their member leaves (the input `Retire`)."""

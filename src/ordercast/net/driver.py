@@ -81,11 +81,11 @@ class Driver:
         self.directory: Directory
         self.committer: Committer | None = None
         self._trace = trace
+        self._loop = asyncio.get_running_loop()
         self.become(me)
         self.observers: dict[str, GroupObserver] = {}
         self._returning: dict[str, _Returning] = {}
         self._codec = codec
-        self._loop = asyncio.get_running_loop()
         self.statuses = Statuses(self._status_result)
         self._views: dict[str, View] = {}  # by group, the last one
 
@@ -93,7 +93,8 @@ class Driver:
         """The machines of this incarnation are driven from now on; those of the last are closed."""
         self.me, trace = me, self._trace
         journal = TraceJournal(me, trace.write) if trace else None
-        self.host = Host(self, journal, trace.flush if trace else None)
+        flush = trace.flush if trace else None
+        self.host = Host(self, journal, flush, later=self._drain_later)
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -190,6 +191,11 @@ class Driver:
     def receive(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> None:
         """Packets came together by a link. PeerError costs the sender its connection."""
         self.host.receive_all(sender, self._permitted(sender, bodies), time.monotonic_ns())
+
+    def _drain_later(self) -> None:
+        """In a turn of the loop everything is read that has come, by all connections. Then it calls
+        what is called soon."""
+        self._loop.call_soon(self.host.drain)
 
     def receive_status(
         self, sender: NodeId, body: bytes | memoryview, answer: Callable[[], None]

@@ -31,6 +31,8 @@ from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
+    Fetch,
+    Fetched,
     Joint,
     Probe,
     Status,
@@ -47,6 +49,8 @@ LARGE = 4
 costs at most three packets for each member, however many there are."""
 ACKNOWLEDGEMENTS_AHEAD = 4
 """Acknowledgements without an event that may leave together, before each waits `prompt_after`."""
+NEVER = 1 << 62
+"""Nanoseconds of patient time."""
 LOOKS_A_LIMIT = 8
 """How often a busy member looks who is silent, in a suspicion limit."""
 
@@ -97,8 +101,8 @@ class OpenConfiguration:
         self._was_told = False  # members have acknowledged to us, perhaps to nobody else
         self._stable = 0  # own events that all have
         self._summarised = 0  # of them, those that all know of
-        # What was stable, admitted and undelivered when events were last discarded.
-        self._collected: tuple[Vector, Vector, int] = (), (), 0
+        self._delivered = 0  # events, by all members
+        self._collected: tuple[Vector, int] = (), 0  # what was stable and delivered at the last one
 
     def view(self, came_with: tuple[NodeId, ...]) -> View:
         identity = view_identity(self.group, *_words(self.cid))
@@ -209,9 +213,9 @@ class OpenConfiguration:
         stable = graph.stable()
         if self.deliveries.waiting:
             self._run(step, graph.least_high(), stable)
-        state = stable, graph.acks[graph.me], self.deliveries.waiting
+        state = stable, self._delivered
         if state == self._collected:
-            return  # nothing was admitted or delivered, and nothing more is stable
+            return  # nothing was delivered, and nothing more is stable
         self._collected = state
         done = self.deliveries.done(graph.received)
         graph.collect(stable, done)
@@ -225,6 +229,7 @@ class OpenConfiguration:
     def _deliver(self, step: Step, place: int, cast: Cast) -> None:
         origin = self.members[place]
         is_ordered = cast.service in ("agreed", "safe")
+        self._delivered += 1
         self.history.add(place, cast)
         self.states.put(
             step,
@@ -337,6 +342,13 @@ class OpenConfiguration:
         if probe.cid == expected or is_behind or probe.cid in self.change.readied:
             self.patience.answered[sender] = time
 
+    def acknowledges_by(self) -> int:
+        """When an acknowledgement leaves that waits."""
+        at, untold_at = self._status_at, self._untold_at
+        if at is None:
+            return NEVER if untold_at is None else untold_at
+        return at if untold_at is None else min(at, untold_at)
+
     def deadline(self, time: int) -> int:
         """When time itself changes something next."""
         soonest = min(self._look_at, self._beat_at)
@@ -346,6 +358,19 @@ class OpenConfiguration:
         return soonest
 
     # --- the end -----------------------------------------------------------------------------
+
+    def is_short(self, step: Step, decision: Decision, time: int) -> bool:
+        """Whether we lack something of the cut, which we ask for."""
+        if not self.change.lacking(self.graph, decision):
+            return False
+        for helper, place, first, last in self.change.helpers(self.graph, decision, time):
+            step.send(helper, Fetch(self.group, self.cid, self.members[place], first, last))
+        return True
+
+    def answer(self, step: Step, sender: NodeId, fetch: Fetch) -> None:
+        place = self.graph.places[fetch.origin]
+        for cast in self.graph.events(place, fetch.first, fetch.last):
+            step.send(sender, Fetched(self.group, fetch.origin, cast))
 
     def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
         """Delivers all of the cut. A transitional view says where members are missing."""

@@ -226,13 +226,14 @@ class CausalGraph:
     def collect(self, stable: Vector, delivered: Sequence[int]) -> None:
         """Discards what all have and what was delivered here."""
         self.is_crowded = False
-        for place, (store, have, done) in enumerate(
-            zip(self.store, stable, delivered, strict=True)
-        ):
+        for place, store in enumerate(self.store):
             oldest = store.oldest
-            if oldest is not None and oldest <= have and oldest <= done:
-                store.discard_up_to(min(have, done))
-            if store.full and place != self.me:
+            if oldest is None:
+                continue
+            up_to = min(stable[place], delivered[place])
+            if oldest <= up_to:
+                store.discard_up_to(up_to)
+            if place != self.me and store.full:
                 self.is_crowded = True
 
     # --- the end of the configuration --------------------------------------------------------

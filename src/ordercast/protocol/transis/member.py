@@ -76,6 +76,7 @@ class SynchronyMember:
         *(inputs.Backpressure, inputs.Acquainted, inputs.Leave),
         *(inputs.CaughtUp, inputs.DifferenceWanted, inputs.StateProvided),
     )
+    gathers = True  # so acknowledgements to several senders leave as one, or with an event
     configuration_type = OpenConfiguration
     franchise_type = Franchise
     history_type = DeliveryHistory
@@ -107,6 +108,7 @@ class SynchronyMember:
         self.view: View  # of our configuration
         self._alarm: int | None = None  # when our timer runs out; patient time
         self._asleep = int(self.options.silence_limit)  # what it was set to
+        self._is_usual = False  # nothing came since then but events and acknowledgements
         self._is_drained = True  # no packet waits for what follows from it
         members: tuple[NodeId, ...] = (me,)
         if plan.formed and plan.entry is None and me.incarnation == 0:
@@ -116,7 +118,7 @@ class SynchronyMember:
 
     def _enter(self, cid: ConfigurationId, members: tuple[NodeId, ...], sides: Sides = ()) -> None:
         """A configuration begins, with nothing sent or received."""
-        time = self.clock.time
+        time, self._is_usual = self.clock.time, False
         self.current = self.configuration_type(
             *(self.me, self.group, self.options, cid, members),
             *(self.own, self.history, self.states, time),
@@ -183,10 +185,11 @@ class SynchronyMember:
         return Event(self.group, self.me, number, payloads, size=size, service=chosen)
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
-        """What follows from events and acknowledgements waits for `drain`."""
+        """What follows from events and acknowledgements waits for `drain`, or for a submission."""
         current = self.current
         if not isinstance(packet, FREQUENT):
-            self.drain(step)
+            if not self._is_drained:
+                self._follow_up(step)
             self._receive_rare(step, sender, packet)
             return
         place = current.graph.places.get(sender)
@@ -215,7 +218,6 @@ class SynchronyMember:
 
     def drain(self, step: Step) -> None:
         if not self._is_drained:
-            self._is_drained = True
             self._follow_up(step)
 
     def expire(self, step: Step, timer: Timer) -> None:
@@ -229,6 +231,7 @@ class SynchronyMember:
         self._follow_up(step)
 
     def on(self, step: Step, given: Input) -> None:
+        self._is_usual = False
         self._advance(step)
         match given:
             case inputs.Backpressure(full=full):
@@ -300,7 +303,7 @@ class SynchronyMember:
         refusals.refuse_climbers(current.cid.height, sender, packet)
         refusals.refuse_rare(current.graph, change, sender, packet)
         self._advance(step)
-        time = self.clock.time
+        time, self._is_usual = self.clock.time, False
         by_link = not isinstance(packet, Hello | Probe)
         if sender in current.patience.heard and by_link and not isinstance(packet, Installed):
             current.patience.heard[sender] = time
@@ -324,9 +327,7 @@ class SynchronyMember:
                 decision = change.readied[packet.cid]
                 self._install(step, decision, packet.joint)
             case Fetch():
-                place = current.graph.places[packet.origin]
-                for cast in current.graph.events(place, packet.first, packet.last):
-                    step.send(sender, Fetched(self.group, packet.origin, cast))
+                current.answer(step, sender, packet)
             case Fetched():
                 if not self.has_begun:
                     self._begin(step)
@@ -365,8 +366,11 @@ class SynchronyMember:
         self.clock.advance(step.now, self._asleep, self._asleep)
 
     def _follow_up(self, step: Step) -> None:
-        while self._advance_change(step):
-            pass
+        self._is_drained = True
+        change = self.current.change
+        if change.stage or change.dirty or self.current.leaving:
+            while self._advance_change(step):
+                pass
         self.current.follow_up(step, self.clock.time)
         if self.franchise is not None:
             self.franchise.follow_up(step)
@@ -374,9 +378,11 @@ class SynchronyMember:
 
     def _set_alarm(self, step: Step) -> None:
         """Our one timer is set to what is next. It may run out early, and is set again then."""
-        time = self.clock.time
-        soonest = self.current.deadline(time)
-        soonest = min(soonest, self.announcer.deadline(self.current, time))
+        time, current = self.clock.time, self.current
+        is_usual, self._is_usual = self._is_usual and not current.change.stage, True
+        if is_usual and self._alarm is not None and self._alarm <= current.acknowledges_by():
+            return  # nothing else comes sooner by events and acknowledgements
+        soonest = min(current.deadline(time), self.announcer.deadline(current, time))
         if self._alarm is None or soonest < self._alarm:
             self._alarm = soonest
             after = max(0, soonest - time)
@@ -406,7 +412,7 @@ class SynchronyMember:
         if decision is None:
             return False
         if decision.id not in change.readied:
-            if self._is_short(step, decision):
+            if current.is_short(step, decision, self.clock.time):
                 return False
             others = tuple(node for node in decision.members if node != self.me)
             lineage = self.states.after(decision.cut)
@@ -431,17 +437,6 @@ class SynchronyMember:
         to.pop(self.me, None)
         if to:
             step.send(tuple(to), proposal)
-
-    def _is_short(self, step: Step, decision: Decision) -> bool:
-        """Whether we lack something of the cut, which we ask for."""
-        current = self.current
-        change, graph = current.change, current.graph
-        if not change.lacking(graph, decision):
-            return False
-        for helper, place, first, last in change.helpers(graph, decision, self.clock.time):
-            origin = current.members[place]
-            step.send(helper, Fetch(self.group, current.cid, origin, first, last))
-        return True
 
     def _install(self, step: Step, decision: Decision, joint: Joint) -> None:
         former, time = self.current, self.clock.time
