@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from ordercast.net.condition import Condition
 
@@ -41,3 +43,10 @@ class Progress:
         await self.changed.wait()
         if self.ended is not None:
             raise self.ended
+
+    async def wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
+        """Until that is over, for some time at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while busy():
+                    await self.change()

@@ -6,7 +6,8 @@ Rules.
  2. If the machine names those for whom it waits, that counts, together with what the node sees of
     them. If it knows of nobody, what the node sees of all is the reason (`absence.py`).
  3. The stream shows why the member waits when that has changed, at most once a second. A member
-    that is in its group within a second shows nothing.
+    that is in its group within a second shows nothing. A view ends the wait, and so does a
+    `Waiting` for nobody, which the stream shows if it has shown the wait.
  4. A member whose own application is asked for its state, and does not read, waits for that. Nobody
     would read it in the stream: it is logged.
 """
@@ -75,6 +76,9 @@ class Readiness:
     def heard(self, item: object) -> bool:
         """Takes note of any notification. Whether the application reads it at once."""
         match item:
+            case Waiting(why=""):
+                was_shown, self._told, self._shown = self._shown is not None, None, None
+                return was_shown
             case Waiting():
                 self._told = item
                 self._look_later()
@@ -158,6 +162,8 @@ class Readiness:
 
 def waiting_text(waiting: Waiting) -> str:
     """As an application reads it, after the one who waits."""
+    if not waiting.why:
+        return "goes on"
     seconds = (monotonic_ns() - waiting.since) / 1e9
     on = f" for {listing(waiting.on)}" if waiting.on else ""
     since = f", since {seconds:.1f} s" if seconds >= 0.1 else ""

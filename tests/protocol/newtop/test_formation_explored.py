@@ -30,7 +30,7 @@ PAIR = Setting(
     [
         (150, {"crashes": 1}),
         (1500, {"crashes": 1, "restarts": 1}),
-        (6000, {"timers": 1}),
+        (2500, {"timers": 1}),
         pytest.param(8000, {"timers": 1, "crashes": 1}, marks=pytest.mark.long),
         pytest.param(9000, {"timers": 1, "losses": 1}, marks=pytest.mark.long),
     ],
