@@ -132,9 +132,11 @@ class Group:
         self.readiness = Readiness(
             *(self.name, node.me, node.absence(plan), self._put, partial(node.changed, self.name)),
             lambda: self._handover.is_due,
+            partial(node.driver.behind, self.name),
         )
         self._handover.listeners = self.monitor.state_wanted, self.readiness.state_wanted
         self.reason = progress.reason = self.readiness.reason
+        progress.late = self.readiness.late
         self.permit: SendPermit | None = None
         if family.permit is not None and family.needs_permit(plan):
             self.permit = SendPermit(progress, self.queue, node.driver, self.departure)

@@ -17,6 +17,7 @@ class Progress:
         "group",
         "has_quorum",
         "knows_stability",
+        "late",
         "reason",
         "secured_up_to",
         "stable_up_to",
@@ -34,6 +35,8 @@ class Progress:
         self.ended: Exception | None = None  # why the group is closed
         # For whom it waits, and why: the end of a sentence that says that something took too long.
         self.reason: Callable[[], str] = str
+        # The same of a message that not all have: who has not acknowledged it, and why.
+        self.late: Callable[[], str] = str
         self.changed = Condition()  # of anything about sends, permits and formations
 
     async def change(self) -> None:

@@ -27,6 +27,8 @@ from ordercast.types import Joined, Left, NodeId, SideStates, StateGiven, Updati
 log = logging.getLogger("ordercast.net")
 
 LOOK_SECONDS = 1.0
+MOST_LATE = 3
+"""Members that an error names because they have not acknowledged a message."""
 UNREAD = "the state of this application is needed, and it does not read: read the group"
 
 
@@ -39,6 +41,7 @@ class Readiness:
         show: Callable[[Waiting], None],  # in the application's stream
         changed: Callable[[], None],  # it is in the group now, or the group has other members
         owes_state: Callable[[], bool] = lambda: False,  # it is asked for its state
+        behind: Callable[[], tuple[NodeId, ...]] = tuple,  # who has not what this member sent
     ) -> None:
         self.is_in = False
         self.view: View | None = None  # the last one that the machine installed
@@ -50,6 +53,7 @@ class Readiness:
         self._changed = changed
         self._owes_state = owes_state
         self._owes_since = 0
+        self._behind = behind
         self._since = monotonic_ns()
         self._told: Waiting | None = None  # by the machine
         self._shown: tuple[tuple[str, ...], str] | None = None
@@ -135,6 +139,14 @@ class Readiness:
             on, why = self._absence.of(member.name for member in self.members)
             waiting = Waiting(self._group, on, why, monotonic_ns()) if on else None
         return "" if waiting is None else f": it {waiting_text(waiting)}"
+
+    def late(self) -> str:
+        """The same of a message that not all have: who has not acknowledged it."""
+        names = tuple(member.name for member in self._behind()[:MOST_LATE])
+        if self.waiting is not None or not names:
+            return self.reason()
+        why = self._absence.unacknowledged(names)
+        return f": it {waiting_text(Waiting(self._group, names, why, monotonic_ns()))}"
 
     # --- the stream --------------------------------------------------------------------------
 

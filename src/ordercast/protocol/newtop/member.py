@@ -186,6 +186,12 @@ class NewtopMember:
         stable = epoch.starts.get(self.me, 0) + epoch.window.stable_counter
         return event_number(self.me.incarnation, stable) if stable else 0
 
+    def behind(self, group: str) -> tuple[NodeId, ...]:
+        named = self.named.get(group)
+        epoch = (named.current or named.entering) if named is not None else None
+        oldest = epoch.window.oldest if epoch is not None else None
+        return () if epoch is None or oldest is None else epoch.streams.behind(oldest)
+
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self.accepts(group, step.now), "the driver asks first"
         named = self.named[group]
