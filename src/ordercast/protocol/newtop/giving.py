@@ -227,6 +227,8 @@ def failed(named: NamedGroup, step: Step) -> None:
     entering = named.attempt
     assert isinstance(entering, Entering)
     named.set_timer(step, "state", None)
+    if entering.epoch.initiator == named.me:
+        named.giver.forget()
     if entering.told is not None and named.current is not None:
         step.notify(Waiting(named.plan.group, (), "", step.now))
 
