@@ -145,7 +145,10 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A member is not in its group yet, or cannot go on: for whom it waits, and why."""
+    """A member is not in its group yet, or cannot go on: for whom it waits, and why.
+
+    Without a reason: it goes on. A view says that too.
+    """
 
     group: str
     on: tuple[str, ...]  # names, as far as they are known

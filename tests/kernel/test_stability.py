@@ -38,6 +38,8 @@ def play(stability: Stability, plain: dict[NodeId, int], history: list) -> None:
                 plain[node] = number
         else:  # the minimum is cached when asked for, so asking is an operation too
             assert stability.stable_up_to(99) == min(plain.values(), default=99)
+        behind = sorted((up_to, one) for one, up_to in plain.items() if up_to < number)
+        assert stability.behind(number) == tuple(one for _, one in behind)
         assert [stability.acknowledged(one) for one in NODES] == [plain.get(one) for one in NODES]
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.net.nodes import Cluster, live, place_of, until
 
 from ordercast import (
+    Atomic,
     Causal,
     Ejected,
     Fifo,
@@ -20,20 +21,23 @@ from ordercast import (
     Total,
     UsageError,
 )
+from ordercast.kernel.family import Level
 
 LEVEL = Fifo(heartbeat="10ms", suspicion_limit="400ms", state=True)
+TIMES: Any = {"prompt_after": "5ms", "silence_limit": "50ms", "suspicion_limit": "400ms"}
+QUICK, SEQUENCED, ATOMIC = Total(**TIMES), Total(by="sequencer", **TIMES), Atomic(**TIMES)
 LINES = 200
 
 
 class Log:
     """An application whose state is all that it has read."""
 
-    def __init__(self, node: Node, **wanted: object) -> None:
+    def __init__(self, node: Node, level: Level = LEVEL, **wanted: object) -> None:
         self.lines: list[str] = []
         self.restored = 0
         self.group: Group = node.join(
             "log",
-            LEVEL,
+            level,
             snapshot=lambda: "\n".join(self.lines).encode(),
             restore=self._restore,
             **wanted,  # type: ignore[arg-type]
@@ -121,17 +125,71 @@ async def test_a_snapshot_that_returns_nothing_is_a_mistake_and_no_state(cluster
 async def test_an_application_that_does_not_read_is_told_that_its_state_is_needed(
     cluster: Cluster,
 ) -> None:
-    """Alone it may take its time; `ready` says what is missing. It is not ejected."""
-    n1 = await cluster.open("n1", eject_after="1ms")
-    group = n1.join("log", Total(), snapshot=lambda: b"", restore=lambda state: None)
-    with pytest.raises(TimeoutError, match="state of this application is needed, and it does not"):
-        await group.ready(timeout=0.1)
-    await until(lambda: "log: the state of this application is needed" in cluster.log.text)
-    reading = asyncio.create_task(group.run(lambda item: None))
+    """Alone it may take its time: nobody needs its state."""
+    n1 = await cluster.open("n1")
+    group = n1.join("log", QUICK, snapshot=lambda: b"", restore=lambda state: None)
     await group.ready()
     assert group.waiting is None
-    await group.leave()
+    n2 = await cluster.open("n2", seeds=[place_of(n1)])
+    newcomer = n2.join("log", QUICK, snapshot=lambda: b"", restore=lambda state: None)
+    await until(lambda: "log: the state of this application is needed" in cluster.log.text)
+    assert group.waiting is not None
+    assert "state of this application is needed, and it does not" in group.waiting.why
+    reading = asyncio.create_task(group.run(lambda item: None))
+    await until(lambda: group.waiting is None)
+    for one in (newcomer, group):
+        await one.leave()
     await reading
+
+
+@live
+async def test_a_member_that_reads_gives_the_state_for_one_that_does_not(
+    cluster: Cluster,
+) -> None:
+    """All stay together. Who waits meanwhile is told for whom, and that it is over."""
+    for kind, level in {"t": QUICK, "s": SEQUENCED, "a": ATOMIC}.items():
+        n1 = await cluster.open(f"{kind}1")
+        first = Log(n1, level)
+        await first.group.ready()
+        second = Log(await cluster.open(f"{kind}2", seeds=[place_of(n1)]), level)
+        await second.group.ready()
+        await first.group.send(b"a", until="stable")
+        await until(lambda log=second: log.lines == ["a"])
+        first.reading.cancel()
+        third = Log(await cluster.open(f"{kind}3", seeds=[place_of(n1)]), level)
+        await until(lambda log=second: log.group.waiting is not None)
+        assert second.group.waiting is not None
+        assert second.group.waiting.on == (n1.me.name,)
+        assert "has not given the state of its application" in second.group.waiting.why
+        await third.group.ready()
+        await until(lambda log=third: log.restored == 1)
+        assert second.group.waiting is None
+        await second.group.send(b"b", until="stable")
+        assert {len(log.group.members) for log in (first, second, third)} == {3}
+        await until(lambda log=third: log.lines == ["a", "b"])
+        assert second.lines == ["a", "b"]
+        for log in (third, second, first):
+            await log.close()
+
+
+@live
+async def test_a_newcomer_learns_that_no_member_reads(cluster: Cluster) -> None:
+    """Also while it waits in `ready`. The group goes on as before."""
+    n1 = await cluster.open("n1")
+    first = Log(n1, QUICK)
+    await first.group.ready()
+    second = Log(await cluster.open("n2", seeds=[place_of(n1)]), QUICK)
+    await until(lambda: second.restored == 1)
+    for log in (first, second):
+        log.reading.cancel()
+    n3 = await cluster.open("n3", seeds=[place_of(n1)])
+    third = n3.join("log", QUICK, snapshot=lambda: b"", restore=lambda state: None)
+    with pytest.raises(OrdercastError, match="no member can give its state: the application of n2"):
+        await third.ready()
+    await first.group.send(b"a", until="stable")
+    assert first.group.members == second.group.members == (n1.me, second.group.node.me)
+    for log in (second, first):
+        await log.close()
 
 
 @live

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.net.nodes import PATIENT, QUICK, Cluster, introduce, live, place_of, until, view_of
+from tests.net.nodes import (
+    PATIENT,
+    QUICK,
+    Cluster,
+    introduce,
+    limit,
+    live,
+    place_of,
+    until,
+    view_of,
+)
 from tests.net.ordered import QUICK as ORDERED
 
-from ordercast import GroupClosed, Joined, Left, NodeId, Updating, View, Waiting
+from ordercast import Atomic, GroupClosed, Joined, Left, NodeId, Updating, View, Waiting
 from ordercast.kernel.family import Plan
 from ordercast.net.absence import Absence
 from ordercast.net.readiness import Readiness, waiting_text
 
+UNORDERED = Atomic(prompt_after="5ms", silence_limit="50ms", suspicion_limit="400ms")
 ME, OTHER = NodeId("n1", 3), NodeId("n2")
 
 
@@ -90,6 +102,48 @@ async def test_ready_raises_why_the_group_ended(cluster: Cluster) -> None:
         with pytest.raises(GroupClosed, match="n1 has left orders"):
             await call
     assert group.waiting is None
+
+
+@live
+async def test_a_timeout_names_who_has_not_acknowledged_and_why(cluster: Cluster) -> None:
+    """n3 does not read, and so acknowledges nothing more; n2 has all."""
+    levels = {"fifo": PATIENT, "total": ORDERED, "atomic": UNORDERED}
+    for kind, level in levels.items():
+        names = [f"{kind}{number}" for number in (1, 2, 3)]
+        nodes = await cluster.nodes(*names)
+        first, second, slow = (node.join("orders", level, names) for node in nodes)
+        await first.ready()
+        limit(slow, most_unread=10)
+        reading = [asyncio.create_task(one.run(lambda item: None)) for one in (first, second)]
+        for _ in range(20):
+            await first.send(b"x", until="delivered")
+        await until(lambda slow=slow: slow.status()["throttled"])
+        receipt = await first.send(b"x", until="delivered")
+        said = f"'orders' is not stable after 0.05 s: it waits for {names[2]}: {names[2]} has not "
+        more = r"acknowledged it, and was last heard \d\.\d s ago: its application may not read"
+        with pytest.raises(TimeoutError, match=said + more):
+            await receipt.wait("stable", timeout=0.05)
+        slow_reading = asyncio.create_task(slow.run(lambda item: None))
+        assert (await receipt.wait("stable")).stable
+        for group in (slow, second, first):
+            await group.leave()
+        await asyncio.gather(*reading, slow_reading)
+
+
+def test_a_member_that_was_silent_may_be_paused_and_one_without_a_connection_is_not_there() -> None:
+    contacts: Any = {
+        "n2": SimpleNamespace(connection=SimpleNamespace(heard_at=0), is_live=False),
+        "n3": SimpleNamespace(connection=None, is_live=False),
+    }
+    absence = Absence(Plan("orders", ("n1", "n2", "n3"), None), "n1", contacts, lambda _: {}, ())
+    n2, *others = absence.unacknowledged(("n2", "n3", "n4")).split("; ")
+    said = (
+        r"n2 has not acknowledged it, and was last heard \d+\.\d s ago: it may be paused or cut off"
+    )
+    assert re.fullmatch(said, n2)
+    assert others == [
+        f"{name} has not acknowledged it, and is not connected" for name in ("n3", "n4")
+    ]
 
 
 @live

@@ -119,6 +119,15 @@ class Blocking(Machine, Protocol):
 
 
 @runtime_checkable
+class Acknowledged(Machine, Protocol):
+    """Machines that know which members have what we sent."""
+
+    def behind(self, group: str) -> tuple[NodeId, ...]:
+        """The members for which the oldest of our own events that is not stable waits, those that
+        have acknowledged least first. Changes nothing."""
+
+
+@runtime_checkable
 class Remembering(Machine, Protocol):
     """Machines that may wait for a node until the operator says that it is gone (`Forgotten`)."""
 

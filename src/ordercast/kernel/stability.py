@@ -63,6 +63,11 @@ class Stability:
             self._at_least = numbers.count(self._least)
         return self._least
 
+    def behind(self, number: int) -> tuple[NodeId, ...]:
+        """The followers that have not acknowledged this number, those that have least first."""
+        lacking = [(up_to, one) for one, up_to in self._acknowledged.items() if up_to < number]
+        return tuple(one for _, one in sorted(lacking))
+
     def _left_behind(self, number: int | None) -> None:
         """One follower no longer stands at this number."""
         if self._at_least and number == self._least:

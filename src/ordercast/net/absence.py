@@ -7,12 +7,14 @@ whose address nobody knows, or a seed that does not answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from time import monotonic_ns
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ordercast.kernel.family import Plan
 from ordercast.kernel.founding import lacking
 from ordercast.net.contact import Contact
+from ordercast.units import SECOND
 
 MOST_NAMES = 8
 """Names that a sentence lists. More are counted."""
@@ -77,6 +79,20 @@ class Absence:
             has = "has" if len(late) == 1 else "have"
             why.append(f"{listing(late)} {has} not joined {self._plan.group!r}")
         return Absent((*away, *unknown, *late), "; ".join(why))
+
+    def unacknowledged(self, names: Iterable[str]) -> str:
+        """Why these may not have acknowledged what was sent, in a sentence."""
+        return "; ".join(f"{name} has not acknowledged it, {self._state(name)}" for name in names)
+
+    def _state(self, name: str) -> str:
+        contact = self._contacts.get(name)
+        if contact is None or contact.connection is None:
+            return "and is not connected"
+        silent = monotonic_ns() - contact.connection.heard_at
+        heard = f"and was last heard {silent / SECOND:.1f} s ago"
+        if contact.is_live:
+            return f"{heard}: its application may not read, or it waits for others itself"
+        return f"{heard}: it may be paused or cut off"
 
     def _of_open_group(self) -> Absent:
         plan, entry = self._plan, self._plan.entry

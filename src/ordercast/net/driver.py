@@ -21,7 +21,7 @@ from ordercast.errors import DiskError, OrdercastError, PeerError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Forgotten, Input, Join
-from ordercast.kernel.machine import Machine, Remembering
+from ordercast.kernel.machine import Acknowledged, Machine, Remembering
 from ordercast.kernel.machines import seat_of
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Sent, Timer
@@ -115,6 +115,11 @@ class Driver:
             host.start(seat, now)
         if Join in machine.takes:  # groups share it
             host.join(seat, plan, now)
+
+    def behind(self, group: str) -> tuple[NodeId, ...]:
+        """The members that have not acknowledged what we sent, as far as that is known."""
+        machine = self.machine(group)
+        return machine.behind(group) if isinstance(machine, Acknowledged) else ()
 
     def machine(self, group: str) -> Machine | None:
         """The machine that serves this group."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -133,9 +132,11 @@ class Group:
         self.readiness = Readiness(
             *(self.name, node.me, node.absence(plan), self._put, partial(node.changed, self.name)),
             lambda: self._handover.is_due,
+            partial(node.driver.behind, self.name),
         )
         self._handover.listeners = self.monitor.state_wanted, self.readiness.state_wanted
         self.reason = progress.reason = self.readiness.reason
+        progress.late = self.readiness.late
         self.permit: SendPermit | None = None
         if family.permit is not None and family.needs_permit(plan):
             self.permit = SendPermit(progress, self.queue, node.driver, self.departure)
@@ -286,6 +287,11 @@ class Group:
                 self.primary.installed(item)
             is_read = self.readiness.heard(item)
             self._progress.changed.notify()
+            if isinstance(item, StateGiven) and item.failure and not self.readiness.is_in:
+                # It may wait for `ready`, and read nothing. A machine takes one input at a time.
+                missing = StateMissing(item.failure)
+                asyncio.get_running_loop().call_soon(self._state_failed, missing)
+                return
             if not is_read:
                 return
         elif isinstance(item, Primary | Secured):
@@ -459,9 +465,9 @@ class Group:
         self._leaving = True
         try:
             self.queue.flush()
-            await self._wait_while(self._is_underway, FLUSH_TIME / 1e9)
+            await self._progress.wait_while(self._is_underway, FLUSH_TIME / 1e9)
             if self.permit is not None:
-                await self._wait_while(self.permit.is_needed, self.permit.retire())
+                await self._progress.wait_while(self.permit.is_needed, self.permit.retire())
         except OrdercastError:
             return  # it was closed meanwhile
         finally:
@@ -471,12 +477,6 @@ class Group:
     def _is_underway(self) -> bool:
         progress, waiting = self._progress, len(self.queue.outbox) > 0
         return self.departure.is_underway(waiting, progress.submitted_up_to, progress.stable_up_to)
-
-    async def _wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while busy():
-                    await self._progress.change()
 
     def close(self, why: Exception) -> None:
         """No more sends; what was delivered can still be read."""

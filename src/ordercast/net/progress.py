@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from ordercast.net.condition import Condition
 
@@ -15,6 +17,7 @@ class Progress:
         "group",
         "has_quorum",
         "knows_stability",
+        "late",
         "reason",
         "secured_up_to",
         "stable_up_to",
@@ -32,6 +35,8 @@ class Progress:
         self.ended: Exception | None = None  # why the group is closed
         # For whom it waits, and why: the end of a sentence that says that something took too long.
         self.reason: Callable[[], str] = str
+        # The same of a message that not all have: who has not acknowledged it, and why.
+        self.late: Callable[[], str] = str
         self.changed = Condition()  # of anything about sends, permits and formations
 
     async def change(self) -> None:
@@ -41,3 +46,10 @@ class Progress:
         await self.changed.wait()
         if self.ended is not None:
             raise self.ended
+
+    async def wait_while(self, busy: Callable[[], bool], seconds: float) -> None:
+        """Until that is over, for some time at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while busy():
+                    await self.change()

@@ -6,7 +6,8 @@ Rules.
  2. If the machine names those for whom it waits, that counts, together with what the node sees of
     them. If it knows of nobody, what the node sees of all is the reason (`absence.py`).
  3. The stream shows why the member waits when that has changed, at most once a second. A member
-    that is in its group within a second shows nothing.
+    that is in its group within a second shows nothing. A view ends the wait, and so does a
+    `Waiting` for nobody, which the stream shows if it has shown the wait.
  4. A member whose own application is asked for its state, and does not read, waits for that. Nobody
     would read it in the stream: it is logged.
 """
@@ -26,6 +27,8 @@ from ordercast.types import Joined, Left, NodeId, SideStates, StateGiven, Updati
 log = logging.getLogger("ordercast.net")
 
 LOOK_SECONDS = 1.0
+MOST_LATE = 3
+"""Members that an error names because they have not acknowledged a message."""
 UNREAD = "the state of this application is needed, and it does not read: read the group"
 
 
@@ -38,6 +41,7 @@ class Readiness:
         show: Callable[[Waiting], None],  # in the application's stream
         changed: Callable[[], None],  # it is in the group now, or the group has other members
         owes_state: Callable[[], bool] = lambda: False,  # it is asked for its state
+        behind: Callable[[], tuple[NodeId, ...]] = tuple,  # who has not what this member sent
     ) -> None:
         self.is_in = False
         self.view: View | None = None  # the last one that the machine installed
@@ -49,6 +53,7 @@ class Readiness:
         self._changed = changed
         self._owes_state = owes_state
         self._owes_since = 0
+        self._behind = behind
         self._since = monotonic_ns()
         self._told: Waiting | None = None  # by the machine
         self._shown: tuple[tuple[str, ...], str] | None = None
@@ -75,6 +80,9 @@ class Readiness:
     def heard(self, item: object) -> bool:
         """Takes note of any notification. Whether the application reads it at once."""
         match item:
+            case Waiting(why=""):
+                was_shown, self._told, self._shown = self._shown is not None, None, None
+                return was_shown
             case Waiting():
                 self._told = item
                 self._look_later()
@@ -132,6 +140,14 @@ class Readiness:
             waiting = Waiting(self._group, on, why, monotonic_ns()) if on else None
         return "" if waiting is None else f": it {waiting_text(waiting)}"
 
+    def late(self) -> str:
+        """The same of a message that not all have: who has not acknowledged it."""
+        names = tuple(member.name for member in self._behind()[:MOST_LATE])
+        if self.waiting is not None or not names:
+            return self.reason()
+        why = self._absence.unacknowledged(names)
+        return f": it {waiting_text(Waiting(self._group, names, why, monotonic_ns()))}"
+
     # --- the stream --------------------------------------------------------------------------
 
     def _look_later(self) -> None:
@@ -158,6 +174,8 @@ class Readiness:
 
 def waiting_text(waiting: Waiting) -> str:
     """As an application reads it, after the one who waits."""
+    if not waiting.why:
+        return "goes on"
     seconds = (monotonic_ns() - waiting.since) / 1e9
     on = f" for {listing(waiting.on)}" if waiting.on else ""
     since = f", since {seconds:.1f} s" if seconds >= 0.1 else ""

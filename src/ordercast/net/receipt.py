@@ -88,10 +88,10 @@ class Receipt:
                 await self._until(until)
         except TimeoutError:
             progress = self._progress
-            raise TimeoutError(
-                f"a message in {progress.group!r} is not {until} after {timeout} s"
-                f"{progress.reason()}"
-            ) from None
+            is_sent = self.number is not None and until != "delivered"
+            why = progress.late() if is_sent else progress.reason()
+            what = f"a message in {progress.group!r} is not {until} after {timeout} s"
+            raise TimeoutError(f"{what}{why}") from None
         return self
 
     async def _until(self, until: Until) -> None:

@@ -110,6 +110,8 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} is invited by {initiator} to {formation} {_names(members)}"
         case Refused(why=why):
             return f"{who} is notified: {why}"
+        case Waiting(why=""):
+            return f"{who} goes on"
         case Waiting(on=on, why=why):
             return f"{who} waits for {' '.join(on) or 'somebody'}: {why}"
         case StateWanted():

@@ -213,6 +213,10 @@ def differences(ledgers: Ledgers, unordered: set[str]) -> list[str]:
     """
     found = []
     for label, begun in ledgers.begun.items():
+        if label not in ledgers.given:
+            if len(begun) > 1:
+                found.append(f"{len(begun)} begin {label}, and none of them was asked for a state")
+            continue
         as_known = sorted if name_of(label) in unordered else list[str]
         for node, known in begun.items():
             if as_known(known) != as_known(ledgers.given[label]):

@@ -30,9 +30,9 @@ PAIR = Setting(
     [
         (150, {"crashes": 1}),
         (1500, {"crashes": 1, "restarts": 1}),
-        (6000, {"timers": 1}),
-        pytest.param(8000, {"timers": 1, "crashes": 1}, marks=pytest.mark.long),
-        pytest.param(9000, {"timers": 1, "losses": 1}, marks=pytest.mark.long),
+        (2500, {"timers": 1}),
+        pytest.param(4500, {"timers": 1, "crashes": 1}, marks=pytest.mark.long),
+        pytest.param(4000, {"timers": 1, "losses": 1}, marks=pytest.mark.long),
     ],
 )
 def test_every_schedule_of_a_formation_keeps_all_laws(states: int, bounds: dict[str, Any]) -> None:

@@ -30,14 +30,14 @@ def test_every_input_has_a_cell_in_every_state() -> None:
     ("state", "what"), [(state, what) for state, what in IGNORED if what in TIMERS]
 )
 def test_a_timer_that_means_nothing_in_a_state_changes_nothing(state: type, what: str) -> None:
-    stage = stage_of("n1 n2", formed=True)
+    stage = stage_of("n1 n2 n3", formed=True)
     named = member(stage, "n1").named["g"]
     if state is Idle:
         named.attempt = Idle()
     elif state is Voting:
         named.attempt = Voting("n2.0.1", node("n2"), (node("n1"), node("n2")))
     else:
-        stage.form("n1")
+        stage.form("n1", ("n2",))
         stage.settle(ticks=4)
     attempt, step = named.attempt, Step(0)
     assert type(attempt) is state

@@ -42,6 +42,18 @@ def test_a_member_that_crashed_is_excluded_by_all() -> None:
     assert messages(stage, "n1") == messages(stage, "n2") == ["a"]
 
 
+def test_who_keeps_an_event_from_being_stable_is_known() -> None:
+    """n2 has not delivered it either, because it waits for n3: only n3 is named."""
+    stage = staged({"g": "n1 n2 n3"})
+    assert member(stage, "n1").behind("g") == ()
+    fall_silent(stage, "n3")
+    stage.submit("n1", [b"a"])
+    stage.settle(ticks=2)
+    assert member(stage, "n1").behind("g") == (node("n3"),)
+    wait(stage)
+    assert member(stage, "n1").behind("g") == ()
+
+
 def test_views_of_one_exclusion_have_one_identity() -> None:
     stage = staged({"g": "n1 n2 n3"})
     stage.crash("n3")

@@ -28,8 +28,8 @@ PAIR = founder_and_newcomer(FAMILY._replace(build=machine_for_all(Member)), OPTI
         (80, {"timers": 1}),
         (50, {"crashes": 1, "restarts": 1}),
         (200, {"timers": 1, "crashes": 1}),
-        (2000, {"timers": 2}),
-        pytest.param(3000, {"timers": 2, "losses": 1}, marks=pytest.mark.long),
+        (1500, {"timers": 2}),
+        pytest.param(1800, {"timers": 2, "losses": 1}, marks=pytest.mark.long),
     ],
 )
 def test_every_schedule_of_a_join_keeps_all_laws(states: int, bounds: dict[str, Any]) -> None:

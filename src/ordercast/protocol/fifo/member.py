@@ -98,6 +98,10 @@ class FifoMember:
     def stable_up_to(self, group: str) -> int:
         return self.own_stable
 
+    def behind(self, group: str) -> tuple[NodeId, ...]:
+        oldest = self.unstable.oldest
+        return () if oldest is None else self.own.acknowledged.behind(oldest)
+
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert not self.forming and not self.unstable.full, "the host asks first"
         if size > self.options.window_size:

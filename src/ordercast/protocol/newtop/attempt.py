@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.packets import DeliveryDigest, Message, Vote, application_bytes
+from ordercast.protocol.newtop.phase import Phase
 from ordercast.types import NodeId
 
 MOST_REMEMBERED = 16
@@ -78,12 +79,28 @@ class Agreed(NamedTuple):
 class Entering:
     """The member has started in an epoch, and submits nothing until the epoch has begun."""
 
-    def __init__(self, epoch: GroupEpoch) -> None:
+    def __init__(self, epoch: GroupEpoch, since: int) -> None:
         self.epoch = epoch
+        self.since = since
         self.awaits_application = False  # the initiator's application was asked for its state
+        # The application is told for whom we wait, once that takes longer; and what it was told.
+        self.is_long = False
+        self.told: tuple[tuple[str, ...], str] | None = None
         # The initiator's: what it delivered where it came from, and with whom it was there.
         self.history: DeliveryDigest | None = None
         self.along: tuple[NodeId, ...] = ()
+
+    def wait(self) -> tuple[tuple[str, ...], str]:
+        """For whom we wait, and why."""
+        epoch, initiator = self.epoch, self.epoch.initiator
+        assert initiator is not None
+        late = tuple(one.name for one in epoch.live if one not in epoch.starts)
+        if late:
+            return late, f"{initiator} re-forms the group, and these have not started in it"
+        why = f"{initiator} re-forms the group, and"
+        if epoch.phase is Phase.AWAITING_STATE or epoch.awaits_copy:
+            return (initiator.name,), f"{why} has not given the state of its application"
+        return (initiator.name,), f"{why} not all have said where its state comes in the order"
 
 
 Attempt: TypeAlias = Idle | Voting | Agreed | Entering

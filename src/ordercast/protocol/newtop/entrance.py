@@ -68,6 +68,7 @@ class Entrance:
         self.entry = plan.entry
         self._enough_since: int | None = None  # the round since which those that are there suffice
         self._declined: Members = ()  # who did not found the group with us at the last try
+        self.setback = ""  # why the formation that we were invited to last began without us
         self._told: tuple[tuple[str, ...], str] | None = None  # for whom we wait, and why
 
     # --- founding ----------------------------------------------------------------------------
@@ -188,7 +189,7 @@ class Entrance:
             step.notify(Waiting(self.plan.group, on, why, step.now))
 
     def has_begun(self) -> None:
-        self._told = None
+        self._told, self.setback = None, ""
         self.started.has_begun()
 
     def _wait(self) -> tuple[tuple[str, ...], str]:
@@ -201,6 +202,11 @@ class Entrance:
             if formed.here.delays:
                 why = "takes in a node that restarts again and again only after a pause"
                 return on, f"{on[0]} is in {group!r}, and {why}"
+            if self.setback:
+                return (
+                    on,
+                    f"{on[0]} is in {group!r}, and is asked for a state again: {self.setback}",
+                )
             if self.entry is not None:
                 return on, f"{on[0]} is in {group!r}, and was asked to re-form it with us"
             return on, f"{on[0]} is in {group!r}, and re-forms it on request, or by itself"

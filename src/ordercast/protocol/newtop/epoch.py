@@ -36,6 +36,7 @@ import msgspec
 from ordercast.kernel.clocks import PatientClock
 from ordercast.kernel.family import Plan
 from ordercast.kernel.step import Step
+from ordercast.protocol.newtop import taking
 from ordercast.protocol.newtop.agreement import Agreement
 from ordercast.protocol.newtop.flow import SendWindow, retained_limit
 from ordercast.protocol.newtop.history import Delivered
@@ -49,7 +50,6 @@ from ordercast.protocol.newtop.packets import (
     Leave,
     Message,
     Move,
-    Need,
     Null,
     Refute,
     Retract,
@@ -123,6 +123,7 @@ class GroupEpoch:
         self.is_founding = False  # the members of an open group found it: all must have started
         self.delivered = Delivered(formation, members)
         self.previous: GroupEpoch | None = None  # where we come from, until this one has begun
+        self.setback = ""  # why we could not begin, if that may be otherwise the next time
         self.awaits_copy = False  # we asked the initiator for the state that it had left out
         self.copy: Copy | None = None  # its answer
         self.parts = ReceivedParts()  # of a state that is on its way
@@ -183,13 +184,17 @@ class GroupEpoch:
         history: DeliveryDigest | None,
         along: tuple[NodeId, ...],
         failure: str = "",
+        *,
+        retry: bool = False,
     ) -> None:
         """All have started. This is the state that they begin with, or why there is none.
 
         The members `along` come from where we come from, with this history: it is left out.
         """
         report = None if self.voter is None else self.voter.report
-        message = State(self.name, *self.head(), state, history, failure=failure, voter=report)
+        message = State(
+            *(self.name, *self.head(), state, history), failure=failure, voter=report, retry=retry
+        )
         left_out = tuple(one for one in self.live if one in along)
         self.cast(step, message, ())
         self.giving.send(step, tuple(one for one in self.live if one not in along), message)
@@ -211,35 +216,6 @@ class GroupEpoch:
         elif self.phase is Phase.AWAITING_STATE:
             self.phase = Phase.FAILED  # its initiator did not wait for our start
 
-    def _has_same(self, message: State) -> bool:
-        """Whether we have delivered, where we come from, what the initiator has."""
-        return message.history is not None and (
-            self.previous is not None and self.previous.delivered.history == message.history
-        )
-
-    def has_state(self, step: Step, message: State) -> bool:
-        """Whether we have what we begin with. If not, asks the initiator for it."""
-        if self.phase is not Phase.STATE_QUEUED or self.initiator == self.me:
-            return True
-        if not message.is_left_out or self.copy is not None or self._has_same(message):
-            return True
-        if self.initiator not in self.live:
-            self.phase = Phase.FAILED
-            return True
-        if not self.awaits_copy:
-            self.awaits_copy = True
-            step.send(self.initiator, Need(self.name, self.formation))
-        return False
-
-    def _do_without(self, step: Step, failure: str) -> None:
-        """The initiator could not give the state that we need: we stay where we come from."""
-        self.phase = Phase.FAILED
-        why = f"{self.initiator} could not give its state: {failure}"
-        if self.previous is None:
-            step.give_state(self.name, None, why)
-        else:
-            step.notify(Refused(self.name, why))
-
     def begin(self, step: Step, message: State) -> None:
         """The state is delivered at its place in the order, and the first view with it."""
         if self.phase is Phase.FAILED:
@@ -249,10 +225,10 @@ class GroupEpoch:
             self.phase = Phase.FAILED
             step.notify(Refused(self.name, f"{self.initiator} lacks the state of a primary view"))
             return
-        if self.initiator != self.me and not self._has_same(message):
+        if self.initiator != self.me and not taking.has_same(self, message):
             given = self.copy or message
             if given.failure:
-                self._do_without(step, given.failure)
+                taking.do_without(self, step, given.failure, message.retry)
                 return
             step.give_state(self.name, given.state)
         self.phase = Phase.BEGUN

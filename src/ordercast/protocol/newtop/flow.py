@@ -40,6 +40,11 @@ class SendWindow:
         return self._unstable.full
 
     @property
+    def oldest(self) -> int | None:
+        """The order of our oldest event that is not stable; None: all are."""
+        return self._unstable.oldest
+
+    @property
     def count(self) -> int:
         return self._unstable.count
 

@@ -10,8 +10,8 @@ Rules.
     then, each member starts its stream with a `Start`.
  2. Every wait has a limit: the initiator votes no if no vote has come for one suspicion limit, the
     other members withdraw their yes after two. A no ends the formation for members that have not
-    started. A member that has started treats it like the failure of a member. An initiator that
-    provides no state is excluded in the end.
+    started. A member that has started treats it like the failure of a member. The state is
+    waited for in `giving.py`.
  3. A member votes on one formation at a time, and rejects other invitations meanwhile. If two
     initiators invite each other, the one with the smaller id prevails.
  4. An open group that nobody is in is founded by a formation of its own kind: each invited member
@@ -33,6 +33,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.kernel.terms import differences, terms_of
+from ordercast.protocol.newtop import giving
 from ordercast.protocol.newtop.attempt import (
     Agreed,
     Attempt,
@@ -57,15 +58,13 @@ from ordercast.protocol.newtop.packets import (
     PartTaken,
     Please,
     StatePart,
+    Unable,
     Vote,
 )
 from ordercast.protocol.newtop.placement import Placement
 from ordercast.protocol.newtop.refusals import refuse_invitation
 from ordercast.protocol.primary.voter import Voter
 from ordercast.types import Invitation, NodeId
-
-STATE_LIMITS = 30
-"""So many suspicion limits an epoch may be without its state, before its initiator is excluded."""
 
 
 class NamedGroup:
@@ -89,14 +88,12 @@ class NamedGroup:
         self.attempt: Attempt = Idle()
         last = () if plan.entry is None else plan.entry.last
         self.started = StartedFounding(me.name, plan.group, last, records)
-        self.gathering = Gathering(me, plan, self.terms, self.started, voter)
+        self.giver = giving.StateGiver(me, plan.group, plan.options.suspicion_limit)
+        self.gathering = Gathering(me, plan, self.terms, self.started, self.giver, voter)
         self.voter = voter  # None: every view may submit
         self.secured = 0  # how far the application was notified that our events are secured
         self.counter = 0  # formations that we initiated in this incarnation
         self.events = 0  # events that we submitted in this incarnation
-        # The state of an epoch that we initiated, and who may still need it though it was left out.
-        self.provided: Copy | None = None
-        self._may_need: dict[NodeId, None] = {}
         self._others = OtherFormations()
 
     @property
@@ -145,7 +142,7 @@ class NamedGroup:
         if self.current is not None:
             self.started.is_over(step)
         for what in ("vote", "state", "founded"):
-            self._set_timer(step, what, None)
+            self.set_timer(step, what, None)
 
     # --- when to form the group: `gathering.py` ------------------------------------------------
 
@@ -176,6 +173,8 @@ class NamedGroup:
             return
         if self.plan.entry is not None and not packet.yields:
             self.gathering.welcome(step, sender, packet, self.current)
+        elif self.gathering.passes_on(step, packet.joiner or sender, packet, self.current):
+            pass  # our application gives no state
         elif self.gathering.request is None:
             self.give(step, inputs.Form, None, False)
 
@@ -249,7 +248,7 @@ class NamedGroup:
 
     def _is_known(self, formation: str) -> bool:
         voted = isinstance(self.attempt, Voting) and self.attempt.formation == formation
-        return voted or bool(self._epochs_of(formation))
+        return voted or bool(self.epochs_of(formation))
 
     def _answer(self, step: Step, formation: str, yes: bool, why: str) -> None:
         """The application votes."""
@@ -273,7 +272,7 @@ class NamedGroup:
     def _expect_votes(self, step: Step, voting: Voting) -> None:
         """The next vote is to come in time. In a large group all of them may take longer."""
         limit = stretched(self.options.suspicion_limit, len(voting.members))
-        self._set_timer(step, "vote", limit if voting.initiator == self.me else 2 * limit)
+        self.set_timer(step, "vote", limit if voting.initiator == self.me else 2 * limit)
 
     def _withdraw(self, step: Step) -> None:
         voting = self.attempt
@@ -307,7 +306,7 @@ class NamedGroup:
 
     def _note_vote(self, step: Step, sender: NodeId, vote: Vote) -> None:
         """A vote on a formation that we are in, or that we have not been invited to yet."""
-        for epoch in self._epochs_of(vote.formation):
+        for epoch in self.epochs_of(vote.formation):
             if not vote.yes:
                 epoch.exclude_soon(sender, "refused")
             return
@@ -329,8 +328,9 @@ class NamedGroup:
         self.gathering.has_agreed(step, voting.members)
         if voting.founds:
             self.started.start(step, voting.initiator, voting.members)
-        self._set_timer(step, "vote", None)
-        self._set_timer(step, "state", STATE_LIMITS * self.options.suspicion_limit)
+        self.set_timer(step, "vote", None)
+        ours = voting.initiator == self.me  # then the time begins when our application is asked
+        self.set_timer(step, "state", None if ours else self.options.suspicion_limit)
         early = [(sender, one) for sender, sent in voting.early.items() for one in sent]
         who = voting.initiator, voting.members
         self.attempt = Agreed(voting.formation, *who, voting.founds, early, voting.founding)
@@ -339,7 +339,7 @@ class NamedGroup:
         """The formation was rejected."""
         self.attempt = Idle()
         self._others.end(voting.formation)
-        self._set_timer(step, "vote", None)
+        self.set_timer(step, "vote", None)
         if voting.initiator == self.me:
             self.gathering.fail_try(step, why)
         else:
@@ -347,10 +347,10 @@ class NamedGroup:
 
     # --- an epoch begins, or fails -----------------------------------------------------------
 
-    def enter(self, epoch: GroupEpoch) -> None:
+    def enter(self, step: Step, epoch: GroupEpoch) -> None:
         """We have started in the epoch that was agreed on."""
         assert isinstance(self.attempt, Agreed)
-        self.attempt = Entering(epoch)
+        self.attempt = Entering(epoch, step.now)
 
     def has_begun(self, step: Step, epoch: GroupEpoch) -> None:
         """The epoch that we were entering is the one that we are in."""
@@ -359,70 +359,23 @@ class NamedGroup:
         self.current, self.attempt = epoch, Idle()
         self.gathering.has_begun(step, epoch)
         if self.started.record is not None:
-            self._set_timer(step, "founded", self.options.suspicion_limit)
-        if epoch.initiator != self.me:
-            self.provided = None
-        keep = STATE_LIMITS * self.options.suspicion_limit if self.provided else None
-        self._set_timer(step, "state", keep)
+            self.set_timer(step, "founded", self.options.suspicion_limit)
+        giving.begun(self, step, epoch)
 
     def has_failed(self, step: Step, epoch: GroupEpoch) -> None:
         """The initiator of the epoch that we were entering is gone, and its state with it."""
         self._others.end(epoch.formation)
+        giving.failed(self, step)
         self.attempt = Idle()
-        self._set_timer(step, "state", None)
         if self.current is not None:
             self.current.stay(step)
         self.gathering.has_failed(step, epoch)
         self._announce(step)
 
-    # --- the state -----------------------------------------------------------------------------
-
-    def provide(
-        self, step: Step, entering: Entering, state: bytes | None, failure: str = ""
-    ) -> None:
-        """Our application has provided the state of the epoch that we initiated, or could not."""
-        epoch = entering.epoch
-        if epoch.is_founding:
-            self.started.cast(step, sorted((self.me, *epoch.live)))
-        epoch.cast_state(step, state, entering.history, entering.along, failure)
-        if entering.along:
-            self.provided = Copy(self.plan.group, epoch.formation, state, failure)
-            self._may_need = dict.fromkeys(epoch.live)
-
-    def _answer_need(self, step: Step, sender: NodeId, packet: Need) -> None:
-        """The state was left out for a member that needs it. Each is answered once."""
-        provided = self.provided
-        if provided is None or provided.formation != packet.formation:
-            return
-        if sender in self._may_need:
-            del self._may_need[sender]
-            for epoch in self._epochs_of(packet.formation):
-                epoch.giving.send(step, (sender,), provided)
-
-    def _give_on(self, step: Step, sender: NodeId, packet: PartTaken) -> None:
-        for epoch in self._epochs_of(packet.formation):
-            epoch.giving.take(step, sender, packet)
-
-    def _epochs_of(self, formation: str) -> list[GroupEpoch]:
+    def epochs_of(self, formation: str) -> list[GroupEpoch]:
         """The one that we are in or enter, if it is of this formation."""
         epochs = (self.current, self.entering)
         return [one for one in epochs if one is not None and one.formation == formation]
-
-    def _take_state(self, step: Step, sender: NodeId, packet: Copy | StatePart) -> None:
-        epoch = self.entering
-        assert epoch is not None
-        if (sender, packet.formation) != (epoch.initiator, epoch.formation):
-            return
-        if isinstance(packet, StatePart):
-            count = epoch.parts.add(sender, packet.part)
-            epoch.hear(sender)  # the initiator is there, though what it sends is slow
-            step.send(sender, PartTaken(packet.group, packet.formation, count))
-        elif epoch.awaits_copy:
-            epoch.copy = epoch.copy or epoch.parts.complete(sender, packet)
-
-    def _forget_state(self, step: Step) -> None:
-        """Every member that needed it has it, or is gone."""
-        self.provided = None
 
     def _note_founded(self, step: Step) -> None:
         """The epoch in which we are began a while ago: no founding keeps us any more."""
@@ -433,13 +386,7 @@ class NamedGroup:
         """The operator says that this one is gone for good."""
         self.started.forget(step, name)
 
-    def _exclude_initiator(self, step: Step) -> None:
-        """It has not provided the state."""
-        epoch = self.entering
-        assert epoch is not None and epoch.initiator is not None
-        epoch.exclude_soon(epoch.initiator, "stateless")
-
-    def _set_timer(self, step: Step, what: str, after: int | None) -> None:
+    def set_timer(self, step: Step, what: str, after: int | None) -> None:
         step.set_timer((what, self.plan.group), after)
 
 
@@ -450,8 +397,8 @@ _ALWAYS: dict[Hashable, Cell] = {
     Here: NamedGroup._hear,
     Please: NamedGroup._receive_please,
     Invite: NamedGroup._consider,
-    Need: NamedGroup._answer_need,
-    PartTaken: NamedGroup._give_on,
+    Need: giving.answer_need,
+    PartTaken: giving.give_on,
     inputs.Acquainted: NamedGroup._acquaint,
     inputs.Forgotten: NamedGroup._forget,
     "founded": NamedGroup._note_founded,
@@ -462,39 +409,42 @@ TABLE: dict[type, dict[Hashable, Cell]] = {
         inputs.Form: NamedGroup._try_request,
         inputs.Vote: "that vote is over",
         Vote: NamedGroup._note_vote,
+        Unable: giving.hear_unable,
         Copy: "we have begun, or have left that formation",
         StatePart: "we have begun, or have left that formation",
         Numbered: "we have not been invited to that formation",
         "here": NamedGroup._announce,
         "gather": NamedGroup._probe,
         "vote": "that vote is over",
-        "state": NamedGroup._forget_state,
+        "state": giving.time_is_over,
     },
     Voting: {
         **_ALWAYS,
         inputs.Form: NamedGroup._note_request,
         inputs.Vote: NamedGroup._answer,
         Vote: NamedGroup._count,
+        Unable: "we are on our way to a formation",
         Copy: "we have begun, or have left that formation",
         StatePart: "we have begun, or have left that formation",
         Numbered: NamedGroup._note_early,
         "here": NamedGroup._announce,
         "gather": "a request waits for the outcome of the vote",
         "vote": NamedGroup._withdraw,
-        "state": NamedGroup._forget_state,
+        "state": giving.time_is_over,
     },
     Entering: {
         **_ALWAYS,
         inputs.Form: NamedGroup._note_request,
         inputs.Vote: "that vote is over",
         Vote: NamedGroup._note_vote,
-        Copy: NamedGroup._take_state,
-        StatePart: NamedGroup._take_state,
+        Unable: "we are on our way to a formation",
+        Copy: giving.take_state,
+        StatePart: giving.take_state,
         Numbered: "we have not been invited to that formation",
         "here": "we announce ourselves again if the epoch fails",
         "gather": "a request waits until the epoch has begun or failed",
         "vote": "that vote is over",
-        "state": NamedGroup._exclude_initiator,
+        "state": giving.time_is_over,
     },
 }
 """What each input does in each state of an attempt. `Agreed` meets no input."""

@@ -15,10 +15,11 @@ Rules.
  6. In an open group a member of no formation asks one that is in the group. That one tells the
     first of its view, which re-forms the group with its view and all that have asked meanwhile,
     whatever `reform` is. If it has no state to give, it passes that on to the next of its view, and
-    so does that one; the last does it in any case. It needs no answer of its view: who is not there
-    is about to be excluded. The formation fails rather than leave one of its view behind. After a
-    failure it takes in one at a time, and one with which that fails waits ever longer: so none
-    keeps the others out. Nor does one that restarts again and again (`admissions.py`).
+    so does that one. The last does it in any case, unless others have a state that they did not
+    give (`giving.py`). It needs no answer of its view: who is not there is about to be excluded.
+    The formation fails rather than leave one of its view behind. After a failure it takes in one at
+    a time, and one with which that fails waits ever longer: so none keeps the others out. Nor does
+    one that restarts again and again (`admissions.py`).
 
 What it does not do: invite. Methods that decide so return the members to invite, or None; the
 caller (`formation.py`) knows whether a vote is under way. The current epoch is given to the calls
@@ -39,8 +40,9 @@ from ordercast.protocol.newtop.admissions import Admissions
 from ordercast.protocol.newtop.bond import StartedFounding
 from ordercast.protocol.newtop.entrance import Entrance
 from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.newtop.giving import StateGiver
 from ordercast.protocol.newtop.options import NewtopOptions
-from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please
+from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please, Unable
 from ordercast.protocol.newtop.presence import AnnouncedMembers
 from ordercast.protocol.newtop.request import MOST_ROUNDS, Probe, Request
 from ordercast.protocol.primary.voter import Voter
@@ -58,6 +60,7 @@ class Gathering:
         plan: Plan,
         terms: dict[str, str],
         started: StartedFounding,
+        giver: StateGiver,
         voter: Voter | None = None,
     ) -> None:
         assert isinstance(plan.options, NewtopOptions)
@@ -65,6 +68,7 @@ class Gathering:
         self.plan = plan
         self.options = plan.options
         self.terms = terms
+        self._giver = giver
         self._voter = voter  # None: the largest view re-forms the group, whatever its state
         self.request: Request | None = None  # None: the group need not be re-formed
         self.failures = 0  # requests of our own that failed in a row
@@ -192,6 +196,8 @@ class Gathering:
             return
         if not self.may_come(step, sender):
             return
+        if self.passes_on(step, sender, Please(self.plan.group, yields=True), current):
+            return
         self.request = Request(None, from_application=False)
         self._try_after(step, self.options.suspicion_limit << min(self.failures, 4))
 
@@ -295,8 +301,7 @@ class Gathering:
             if packet.joiner is None:
                 step.send(view[0], Please(self.plan.group, joiner))
             return
-        if not self.options.gives_state and place + 1 < len(view):
-            step.send(view[place + 1], Please(self.plan.group, joiner))
+        if self.passes_on(step, joiner, packet, current):
             return
         if step.now < self._setbacks.get(joiner, (0, 0))[1] or not self.may_come(step, joiner):
             return
@@ -305,6 +310,22 @@ class Gathering:
         if self.request is None:
             self.request = Request(None, from_application=False, is_join=True)
             self._try_after(step, self.options.silence_limit << min(self.failures, 4))
+
+    def passes_on(self, step: Step, joiner: NodeId, packet: Please, current: GroupEpoch) -> bool:
+        """Whether we have no state to give to a member that wants to come. The next of our view is
+        asked. The last answers, if others have a state and did not give it."""
+        lacks_state = self.is_open and not self.options.gives_state
+        why = self._giver.unable or packet.why
+        if not lacks_state and not self._giver.unable:
+            return False
+        view = current.views.members
+        place = view.index(self.me) + 1
+        if place < len(view):
+            yields = packet.yields or not self.is_open
+            step.send(view[place], Please(self.plan.group, joiner, yields, why))
+        elif why:
+            step.send(joiner, Unable(self.plan.group, why), DATAGRAM)
+        return place < len(view) or bool(why)
 
     def has_agreed(self, step: Step, members: Members) -> None:
         """All have voted for a formation of these."""
@@ -352,6 +373,7 @@ class Gathering:
         """The epoch that we were entering has failed."""
         if epoch.is_founding:
             self.started.has_failed()
+        self._entrance.setback = epoch.setback
         if epoch.initiator == self.me:
             self.fail_try(step, "not all could start")
         else:

@@ -20,7 +20,8 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
-from ordercast.protocol.newtop.attempt import Agreed, Entering
+from ordercast.protocol.newtop import giving, taking
+from ordercast.protocol.newtop.attempt import Agreed
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.formation import NamedGroup
 from ordercast.protocol.newtop.kinds import placement_of
@@ -185,6 +186,12 @@ class NewtopMember:
         stable = epoch.starts.get(self.me, 0) + epoch.window.stable_counter
         return event_number(self.me.incarnation, stable) if stable else 0
 
+    def behind(self, group: str) -> tuple[NodeId, ...]:
+        named = self.named.get(group)
+        epoch = (named.current or named.entering) if named is not None else None
+        oldest = epoch.window.oldest if epoch is not None else None
+        return () if epoch is None or oldest is None else epoch.streams.behind(oldest)
+
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         assert self.accepts(group, step.now), "the driver asks first"
         named = self.named[group]
@@ -277,16 +284,10 @@ class NewtopMember:
 
     def _provide(self, step: Step, given: inputs.StateProvided) -> None:
         named = self.named.get(given.group)
-        entering = named.attempt if named is not None else None
-        if not isinstance(entering, Entering) or not entering.awaits_application:
-            return  # we have left the group meanwhile
-        if entering.epoch.formation != given.token:
-            return
-        entering.awaits_application = False
-        self._advance_clocks(step)
-        assert named is not None
-        named.provide(step, entering, given.state, given.failure)
-        self._follow_up(step)
+        if named is not None:  # else we have left the group meanwhile
+            self._advance_clocks(step)
+            giving.answer_state(named, step, str(given.token), given.state, given.failure)
+            self._follow_up(step)
 
     def counters(self, group: str) -> dict[str, int]:
         named = self.named.get(group)
@@ -371,7 +372,7 @@ class NewtopMember:
                 numberer, message = order.queue.peek()
                 epoch = self.joined[message.label]
                 if isinstance(message, State):
-                    if not epoch.has_state(step, message):
+                    if not taking.has_state(epoch, step, message):
                         order.blocked_at = first
                         return moved
                     order.queue.pop()

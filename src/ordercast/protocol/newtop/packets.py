@@ -4,7 +4,8 @@ Most of them travel by link, in one numbered stream per formation and sender: ev
 and the agreement on failures. Each packet names its predecessor, so a relayed copy either connects
 without a gap or does not connect at all.
 
-Packets about formations have no numbers. `Here` travels by datagram, the others by link.
+Packets about formations have no numbers. `Here` and `Unable` travel by datagram, the others by
+link.
 """
 
 from __future__ import annotations
@@ -156,6 +157,7 @@ class State(Numbered, frozen=True, tag="total.state"):
     failure: Failure = ""  # why the application of the initiator gave none
     parts: StateParts = 0  # so many packets before this one carried the state
     voter: primary.VoterReport | None = None  # with a quorum: what this state covers
+    retry: bool = False  # it did not answer in time: who needs the state asks again
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"") + (self.voter.size if self.voter else 0)
@@ -208,6 +210,13 @@ class Please(Packet, frozen=True, tag="total.please"):
     joiner: NodeId | None = None  # None: the sender
     # The sender is in a formation as well, and takes over the state of the receiver.
     yields: bool = False
+    why: Failure = ""  # why members that have a state did not give it
+
+
+class Unable(Packet, frozen=True, tag="total.unable"):
+    """To a member that asked to be taken in: no member can give it a state."""
+
+    why: Failure
 
 
 class Invite(Packet, frozen=True, tag="total.invite"):
@@ -266,10 +275,12 @@ class PartTaken(Packet, frozen=True, tag="total.taken"):
 
 Relayed: TypeAlias = Start | State | Move | Data | Turn | Null | Suspect | Retract | Confirm | Leave
 Message: TypeAlias = Relayed | Refute
-OfFormations: TypeAlias = Here | Please | Invite | Vote | Need | Copy | StatePart | PartTaken
+OfFormations: TypeAlias = (
+    Here | Please | Unable | Invite | Vote | Need | Copy | StatePart | PartTaken
+)
 PACKETS = (
     *(Data, Turn, Null, Suspect, Retract, Refute, Confirm, Leave, Start, State, Move),
-    *(Here, Please, Invite, Vote, Need, Copy, StatePart, PartTaken),
+    *(Here, Please, Unable, Invite, Vote, Need, Copy, StatePart, PartTaken),
     *primary.PACKETS,
 )
 

@@ -65,6 +65,11 @@ class Streams:
         if isinstance(message, Data | State):
             self.newest_placed = max(self.newest_placed, message.order)
 
+    def behind(self, number: int) -> tuple[NodeId, ...]:
+        """Who keeps what has this number from being stable: members of which no later number has
+        come, for which all others wait too; else those that have not delivered so far."""
+        return self.received.behind(number) or self.delivered.behind(number)
+
     def beyond(self, member: NodeId, number: int) -> list[Message]:
         """What is retained of a stream beyond a number."""
         return self.retained[member].after(number)

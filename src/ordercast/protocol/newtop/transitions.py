@@ -5,9 +5,9 @@ Rules.
     its current formation. It stays in that one, and delivers, until the new epoch has begun.
  2. The initiator waits until all have started, and until it has delivered everything that members
     which move with it have sent in their common formation. Then it leaves that one, asks its
-    application for the state, and casts it as the first packet of the new epoch. It is left out
-    for members of the formation that it left. One that has delivered other events there asks for
-    it.
+    application for the state if it is needed (`giving.py`), and casts it as the first packet of the
+    new epoch. It is left out for members of the formation that it left. One that has delivered
+    other events there asks for it.
  3. The state takes its place in the order. With it come the first view and the permission to
     submit, and the members leave their old formations. So the state contains everything that the
     initiator's side has sent, and nothing is delivered without it.
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from ordercast.errors import PeerError
 from ordercast.kernel.step import Step
+from ordercast.protocol.newtop import giving
 from ordercast.protocol.newtop.attempt import Agreed, Entering
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.formation import NamedGroup
@@ -67,7 +68,7 @@ class Transitions:
         epoch.is_founding, epoch.previous = founds, current
         epoch.start(step, named.events)
         self._joined[epoch.label] = epoch
-        named.enter(epoch)
+        named.enter(step, epoch)
         if current is not None:
             current.moving_to = formation, initiator
             if initiator != self._me:
@@ -97,8 +98,12 @@ class Transitions:
                 self.depart(step, epoch)
                 named.has_failed(step, epoch)
                 moved = True
-            elif epoch.initiator == self._me and not entering.awaits_application:
+            elif entering.awaits_application:
+                moved |= giving.begin_without(named, step, entering)
+            elif epoch.initiator == self._me:
                 moved |= self._ask_state(step, named, entering)
+            else:
+                giving.tell_wait(named, step, entering)
         return moved
 
     def _ask_state(self, step: Step, named: NamedGroup, entering: Entering) -> bool:
@@ -119,8 +124,7 @@ class Transitions:
             entering.history, entering.along = current.delivered.history, current.live
             self.depart(step, current)
             named.current = epoch.previous = None
-        entering.awaits_application = True
-        step.ask_state(named.plan.group, epoch.formation)
+        giving.ask_state(named, step, entering)
         return True
 
     def _has_all_of(self, current: GroupEpoch, following: GroupEpoch) -> bool:
