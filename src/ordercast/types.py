@@ -116,7 +116,7 @@ class Merged(msgspec.Struct, frozen=True):
         return await self.fetch(self.view.id, side)
 
 
-class Subgroup(msgspec.Struct, frozen=True):
+class Partitioned(msgspec.Struct, frozen=True):
     """A partition notification, right after the view: members are missing that did not leave. They
     crashed, or continue without us."""
 

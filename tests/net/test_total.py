@@ -15,7 +15,7 @@ from ordercast import (
     Group,
     GroupClosed,
     OrdercastError,
-    Subgroup,
+    Partitioned,
     Total,
     UsageError,
     View,
@@ -105,7 +105,7 @@ async def test_a_member_that_leaves_is_removed_and_not_suspected(cluster: Cluste
         assert isinstance(view, View)
         assert [member.name for member in view.members] == ["n1", "n2"]
     await first.send(b"next", until="stable")
-    assert await data_of(first, 1) == [b"next"]  # and no Subgroup in between
+    assert await data_of(first, 1) == [b"next"]  # and no Partitioned in between
     with pytest.raises(GroupClosed):
         await third.send(b"too late")
 
@@ -129,7 +129,7 @@ async def test_both_survivors_are_notified_of_a_killed_member(cluster: Cluster) 
         view = await anext(group)
         assert isinstance(view, View)
         assert [member.name for member in view.members] == ["n1", "n2"]
-        assert await anext(group) == Subgroup("orders", view, (n3.me,))
+        assert await anext(group) == Partitioned("orders", view, (n3.me,))
     await first.send(b"we go on", until="stable")
     assert await data_of(second, 1) == [b"we go on"]
 

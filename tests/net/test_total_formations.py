@@ -12,9 +12,9 @@ from ordercast import (
     Fifo,
     Invitation,
     NotFormed,
+    Partitioned,
     Reformed,
     SnapshotFailed,
-    Subgroup,
     Total,
     UsageError,
     View,
@@ -36,7 +36,7 @@ async def test_both_sides_of_a_partition_continue_and_unite_with_one_state(
     part([n1, n2], [n3, n4])
     await until(lambda: one.names == two.names == ["n1", "n2"])
     await until(lambda: three.names == four.names == ["n3", "n4"])
-    assert any(isinstance(news, Subgroup) for news in one.others)
+    assert any(isinstance(news, Partitioned) for news in one.others)
     await first.send(b"here", until="stable")
     await third.send(b"there", until="stable")
     part(nodes)

@@ -51,7 +51,7 @@ rate = 50
 payload = "1kB"
 batch = 2
 pattern = "steady"
-tenure = "2s"
+hold_for = "2s"
 begins = { n2 = "1s" }
 
 [network]
@@ -292,7 +292,7 @@ VALUES = [
     ('[workload]\nbegins = { n9 = "1s" } # here', "workload.begins: n9 is no sender"),
     ('[workload]\nbegins = { n1 = "10s" } # here', "n1 begins when the load is over"),
     ('[workload]\nbegins = { n1 = "soon" } # here', "'soon' is not a duration"),
-    ('[workload]\ntenure = "0s" # here', "workload.tenure must be longer than nothing"),
+    ('[workload]\nhold_for = "0s" # here', "workload.hold_for must be longer than nothing"),
     ("[workload]\nsenders = 6 # here", "workload.senders is 6, but there are 5 processes"),
     ('[workload]\nsenders = "al" # here', "unknown word 'al': did you mean 'all'?"),
     ("name = 7 # here", "name: expected text, not a whole number"),

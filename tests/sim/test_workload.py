@@ -79,9 +79,9 @@ def test_a_sender_that_begins_later_requests_its_ticket_later() -> None:
     assert [(row.process, row.at) for row in wanted] == [("n1", 0), ("n2", 0), ("n3", 2 * SECOND)]
 
 
-def test_a_tenure_ends_and_another_begins() -> None:
+def test_a_hold_ends_and_another_begins() -> None:
     options = {"tickets": 4, "lease": "400ms", "round": "20ms"}
-    settings = scenario(family="causal", options=options, workload={"tenure": "500ms"})
+    settings = scenario(family="causal", options=options, workload={"hold_for": "500ms"})
     causes = Counter(row.cause for row in rows_of(settings, "ticket"))
     assert causes["wanted"] > 8
     assert causes["released"] > 4

@@ -21,7 +21,17 @@ from typing import Any
 
 import msgspec
 
-from ordercast import Group, Joined, Left, Merged, Message, Subgroup, TicketLost, Updating, Waiting
+from ordercast import (
+    Group,
+    Joined,
+    Left,
+    Merged,
+    Message,
+    Partitioned,
+    TicketLost,
+    Updating,
+    Waiting,
+)
 from ordercast import open as open_node
 from ordercast.cli import screen
 from ordercast.errors import (
@@ -154,7 +164,7 @@ def _line(event: Message | Heard) -> str:
             return f"merged {' and '.join(' '.join(map(str, side)) for side in sides)}"
         case Updating(ticket=ticket, cause=cause):
             return f"ticket {ticket} {cause}"
-        case Subgroup(gone=gone):
+        case Partitioned(gone=gone):
             return f"without {' '.join(map(str, gone))}"
         case Waiting():
             return _printable(waiting_text(event).encode())
@@ -176,7 +186,7 @@ def _printable(data: bytes) -> str:
 def _fields(event: Heard) -> dict[str, Any]:
     if isinstance(event, Updating):
         return {"group": event.group, "ticket": event.ticket, "updating": event.cause}
-    if isinstance(event, Subgroup):
+    if isinstance(event, Partitioned):
         return {"group": event.group, "without": [str(member) for member in event.gone]}
     if isinstance(event, Waiting):
         return {"group": event.group, "waits_for": list(event.on), "why": event.why}

@@ -131,7 +131,7 @@ class Form(Input):
     """The application wants the group re-formed, of all members that are there, or of these.
 
     The members of our part go on: the others take over the state of our application. The machine
-    reports the outcome by views, and by `step.notify` of a `Subgroup`, an `Invitation` or a
+    reports the outcome by views, and by `step.notify` of a `Partitioned`, an `Invitation` or a
     `Refused`.
     """
 

@@ -87,7 +87,7 @@ class LoadPlan(_JsonLine, frozen=True):
     batch: int = 1
     pattern: Literal["poisson", "steady"] = "poisson"
     seed: int = 0
-    tenure: float | None = None  # seconds for which a ticket is wanted, about; None: always
+    hold_for: float | None = None  # seconds for which a ticket is wanted, about; None: always
     begins: dict[str, float] = {}  # who begins late: so many seconds before the load is over
     services: list[str] = []  # that are drawn from; none: the group's own
 
@@ -245,7 +245,7 @@ class LiveMember:
             session.tasks.append(self._begin(work, self._earliest))
             if group.permit is not None:
                 draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
-                work = want_a_ticket(group, load.tenure, draw, self._until)
+                work = want_a_ticket(group, load.hold_for, draw, self._until)
                 session.tasks.append(self._begin(work, self._earliest))
 
     async def _consume(self, name: str, session: Session) -> None:
@@ -297,11 +297,11 @@ class LiveMember:
         os._exit(0)
 
 
-async def want_a_ticket(group: Group, tenure: float | None, draw: Random, until: float) -> None:
+async def want_a_ticket(group: Group, hold_for: float | None, draw: Random, until: float) -> None:
     """For about so long, then for about as long none, and so on while the load runs."""
     loop = asyncio.get_running_loop()
     while True:
-        span = None if tenure is None else draw.expovariate(1 / tenure)
+        span = None if hold_for is None else draw.expovariate(1 / hold_for)
         if span is not None and loop.time() + span >= until:
             span = None
         with suppress(TimeoutError):
@@ -309,7 +309,7 @@ async def want_a_ticket(group: Group, tenure: float | None, draw: Random, until:
                 await update_again_and_again(group)
         with suppress(TicketLost):
             await group.stop_updating()
-        pause = draw.expovariate(1 / (tenure or 1))
+        pause = draw.expovariate(1 / (hold_for or 1))
         if loop.time() + pause >= until:
             return
         await asyncio.sleep(pause)

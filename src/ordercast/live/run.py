@@ -51,7 +51,7 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             batch=load.batch,
             pattern=load.pattern,
             seed=seed,
-            tenure=None if load.tenure is None else load.tenure / SECOND,
+            hold_for=None if load.hold_for is None else load.hold_for / SECOND,
             services=load.services,
             begins={name: (scenario.duration - at) / SECOND for name, at in load.begins.items()},
         ),

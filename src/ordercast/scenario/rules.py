@@ -76,8 +76,8 @@ def _load(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
     load = scenario.workload
     if not 0 <= load.payload <= LARGEST_PAYLOAD:
         yield ("workload", "payload"), f"workload.payload may be {LARGEST_PAYLOAD} bytes at most"
-    if load.tenure is not None and load.tenure <= 0:
-        yield ("workload", "tenure"), "workload.tenure must be longer than nothing"
+    if load.hold_for is not None and load.hold_for <= 0:
+        yield ("workload", "hold_for"), "workload.hold_for must be longer than nothing"
     if load.per_round is not None and any(choice.family.round is None for choice in choices):
         names = " and ".join(sorted({choice.family.name for choice in choices}))
         yield ("workload", "per_round"), f"{names} has no rounds: say workload.rate instead"

@@ -27,7 +27,7 @@ class WorkloadSettings(Part, frozen=True):
     pattern: Literal["poisson", "steady"] = "poisson"
     # Where it takes a ticket to send: senders want one for about so long, then none for about as
     # long, and so on. None: always.
-    tenure: Duration | None = None
+    hold_for: Duration | None = None
     begins: dict[str, Duration] = {}  # who begins to send later than the others, and when
     # Where a family has several services: the one of all messages, or those from which one is
     # drawn for whatever is submitted together. None: the group's own.

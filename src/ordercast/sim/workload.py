@@ -37,7 +37,7 @@ class PermitSeeker:
         self._queue = queue
         self._process = process
         self._group = group
-        self._tenure = load.tenure
+        self._hold_for = load.hold_for
         self._draw = draw
         self._until = until
         self._from = int(load.begins.get(process.name, 0))
@@ -52,9 +52,9 @@ class PermitSeeker:
             self._plan_next(False)
 
     def _plan_next(self, wanted: bool) -> None:
-        if self._tenure is None:
+        if self._hold_for is None:
             return
-        at = self._queue.now + max(1, round(self._draw.expovariate(1 / self._tenure)))
+        at = self._queue.now + max(1, round(self._draw.expovariate(1 / self._hold_for)))
         if at < self._until:
             session = self._process.session(self._group)
             self._queue.add(at, self._change, (session, wanted))

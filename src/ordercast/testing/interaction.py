@@ -55,12 +55,12 @@ from ordercast.types import (
     Invitation,
     Merged,
     NodeId,
+    Partitioned,
     Refused,
     SideStates,
     StateGiven,
     StateLost,
     StateWanted,
-    Subgroup,
     Updating,
     View,
     Waiting,
@@ -104,7 +104,7 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             fields["service"] = what.service or None
             named = f"{event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
             return f"{who} delivers {named}{columns_text(fields, words)}{in_group(what.group)}"
-        case Subgroup(gone=gone):
+        case Partitioned(gone=gone):
             return f"{who} goes on without {_names(gone)}"
         case Invitation(initiator=initiator, formation=formation, members=members):
             return f"{who} is invited by {initiator} to {formation} {_names(members)}"

@@ -9,7 +9,7 @@ from tests.protocol.newtop.table import member, wait
 from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.attempt import Voting
 from ordercast.testing.stage import Stage
-from ordercast.types import Event, Refused, StateGiven, StateWanted, Subgroup, View
+from ordercast.types import Event, Partitioned, Refused, StateGiven, StateWanted, View
 
 QUICK = {"prompt_after": "10ms", "silence_limit": "20ms", "suspicion_limit": "100ms"}
 
@@ -33,7 +33,7 @@ def run(stage: Stage, rounds: int = 12) -> None:
 
 def outputs(stage: Stage, name: str) -> list[Any]:
     """What the application of the present incarnation received."""
-    kinds = (Event, View, StateGiven, Subgroup, Refused)
+    kinds = (Event, View, StateGiven, Partitioned, Refused)
     now = stage.node(name)
     return [what for who, what in stage.log if who == now and isinstance(what, kinds)]
 

@@ -30,7 +30,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.wording import GROUP
 from ordercast.protocol.newtop.options import NewtopOptions
 from ordercast.protocol.newtop.packets import Here, State
-from ordercast.types import StateGiven, StateWanted, Subgroup, View, event_number
+from ordercast.types import Partitioned, StateGiven, StateWanted, View, event_number
 
 # --- at first ----------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ def test_the_smaller_side_wins_if_its_member_asks() -> None:
 
 def test_the_application_is_notified_of_lost_members() -> None:
     stage = partitioned()
-    gone = [what for what in outputs(stage, "n1") if isinstance(what, Subgroup)]
+    gone = [what for what in outputs(stage, "n1") if isinstance(what, Partitioned)]
     assert [(what.view.members, what.gone) for what in gone] == [
         ((node("n1"), node("n2")), (node("n3"),))
     ]
@@ -127,7 +127,7 @@ def test_a_member_that_left_is_not_reported_as_lost() -> None:
     leave(stage, "n3")
     run(stage, 4)
     assert views(stage, "n1")[-1] == "g{n1 n2}"
-    assert not any(isinstance(what, Subgroup) for what in outputs(stage, "n1"))
+    assert not any(isinstance(what, Partitioned) for what in outputs(stage, "n1"))
 
 
 def test_event_numbers_continue_over_formations() -> None:

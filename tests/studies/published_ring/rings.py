@@ -1,8 +1,8 @@
 """A family of members that do nothing but want tickets of the published ring.
 
-Each creates events while it owns a ticket, and tells everybody of every tenure at once: that is
-the PrCast, here by datagrams. Times at which members begin or stop to want a ticket are options,
-so that a run can be laid out to the millisecond.
+Each creates events while it owns a ticket, and tells everybody at once of each grant and each end:
+that is the PrCast, here by datagrams. Times at which members begin or stop to want a ticket are
+options, so that a run can be laid out to the millisecond.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     fickle: float = 0.0  # how likely in a tick a member stops or begins to want a ticket
     faithful: tuple[str, ...] = ("n1",)  # who never changes its mind by chance
     wants: dict[str, list[int]] = {}  # milliseconds at which wanting begins, ends, begins, ...
-    wishes: dict[str, int] = {}  # tickets
+    preferred: dict[str, int] = {}  # tickets
     contacts: dict[str, list[str]] = {}  # whom it asks each time it wants one; else anybody
     ticking: bool = True  # else there is no clock but for those times, and no PrCast
     late: bool = False  # a leaver owns its ticket until it is told that it may go
@@ -65,7 +65,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 def part_of(me: NodeId, plan: Plan, known: Callable[[], Sequence[str]], chance: Random) -> Tickets:
     options = plan.options
     assert isinstance(options, Options)
-    wish = options.wishes.get(me.name)
+    preferred = options.preferred.get(me.name)
     founder = me == NodeId("n1")
     if options.algorithm == "failure-free":
         return FailureFree(
@@ -76,7 +76,7 @@ def part_of(me: NodeId, plan: Plan, known: Callable[[], Sequence[str]], chance: 
             known,
             chance,
             founder=founder,
-            wish=wish,
+            preferred=preferred,
         )
     rules = RingRules(
         options.tickets,
@@ -86,7 +86,7 @@ def part_of(me: NodeId, plan: Plan, known: Callable[[], Sequence[str]], chance: 
         options.p_exclude,
         options.grace,
     )
-    return FaultTolerant(me, plan.group, rules, known, chance, founder=founder, wish=wish)
+    return FaultTolerant(me, plan.group, rules, known, chance, founder=founder, preferred=preferred)
 
 
 class Holder:

@@ -25,13 +25,13 @@ BY_HAND: dict[str, Any] = {"algorithm": "failure-free", "tickets": 6, "ticking":
 PATIENT = {"answer_within": "60s"}
 
 
-def ring(wants: dict[str, list[int]], wishes: dict[str, int], **more: Any) -> Run:
+def ring(wants: dict[str, list[int]], preferred: dict[str, int], **more: Any) -> Run:
     """Laid out by hand. n1 begins with all tickets and is whom everybody asks."""
     names = sorted(wants)
     options = {
         **BY_HAND,
         "wants": {name: wants.get(name, []) for name in ("n1", *names)} | {"n1": [0]},
-        "wishes": wishes,
+        "preferred": preferred,
         "contacts": {name: ["n1"] for name in names} | more.pop("contacts", {}),
         "late": more.pop("late", False),
     }

@@ -46,7 +46,7 @@ def ring(
         "tickets": more.pop("tickets", members),
         "k": more.pop("k", 1),
         "wants": {name: [50 * place] for place, name in enumerate(names)} | late,
-        "wishes": {name: members - 1 - place for place, name in enumerate(names)},
+        "preferred": {name: members - 1 - place for place, name in enumerate(names)},
         "contacts": {name: [names[max(0, place - 1)]] for place, name in enumerate(names)},
     }
     options["contacts"] |= {name: ["n3"] for name in late}
@@ -102,7 +102,7 @@ def test_the_successors_of_a_newcomer_learn_of_it_one_from_the_other() -> None:
     known = []
     for until in ("8s", "9s", "10s", "11s"):
         late = {"n8": [7600]}
-        found = ring(7, late=late, tickets=8, options={"wishes": seats}, duration=until)
+        found = ring(7, late=late, tickets=8, options={"preferred": seats}, duration=until)
         known.append([name for name, part in sorted(found.parts.items()) if knows(part, "n8")])
     assert known == [[], ["n4"], ["n4", "n5", "n6"], ["n4", "n5", "n6"]]
 

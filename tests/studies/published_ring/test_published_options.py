@@ -55,7 +55,7 @@ def test_one_incarnation_of_one_process_begins_with_all_tickets() -> None:
 
 WRONG = [
     ({"published": {"delay": "600ms"}, "lease": "2s"}, "may be a quarter of lease (2s) at most"),
-    ({"published": {"wishes": {"n1": 3}}, "tickets": 3}, "n1 wants 3, tickets is 3"),
+    ({"published": {"preferred": {"n1": 3}}, "tickets": 3}, "n1 wants 3, tickets is 3"),
     ({"published": {"dealy": "1ms"}}, "dealy"),
     ({"published": {"algorithm": "best"}}, "best"),
     ({"published": {"delay": "0ms"}}, "delay must be longer than nothing"),

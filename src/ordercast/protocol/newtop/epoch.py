@@ -62,7 +62,16 @@ from ordercast.protocol.newtop.phase import Phase
 from ordercast.protocol.newtop.stability import Streams
 from ordercast.protocol.newtop.state_parts import ReceivedParts, SentStates
 from ordercast.protocol.newtop.views import PendingView, Views
-from ordercast.types import Event, NodeId, Payloads, Refused, Subgroup, View, event_number, label_of
+from ordercast.types import (
+    Event,
+    NodeId,
+    Partitioned,
+    Payloads,
+    Refused,
+    View,
+    event_number,
+    label_of,
+)
 
 if TYPE_CHECKING:
     from ordercast.protocol.newtop.placement import Placement
@@ -379,7 +388,7 @@ class GroupEpoch:
         self.show(step, view)
         lost = tuple(one for one in pending.gone if one not in self.departed)
         if lost:
-            step.notify(Subgroup(self.name, view, lost))
+            step.notify(Partitioned(self.name, view, lost))
         return view, pending
 
     def _has_gone_ahead(self, member: NodeId) -> bool:

@@ -50,7 +50,7 @@ def ring_tickets(
     ring, round_, group = options.published, int(options.lease), plan.group
     contact = ring.contacts.get(me.name)
     contacts = sampler.known if contact is None else SingleContact(contact)
-    wish, begins = ring.wishes.get(me.name), int(ring.seeks.get(me.name, 0))
+    preferred, begins = ring.preferred.get(me.name), int(ring.seeks.get(me.name, 0))
     founder = me == NodeId(founder_of(plan))
     if ring.algorithm == "failure-free":
         return FailureFree(
@@ -61,7 +61,7 @@ def ring_tickets(
             contacts,
             chance,
             founder=founder,
-            wish=wish,
+            preferred=preferred,
             begins=begins,
         )
     rules = RingRules(
@@ -74,7 +74,7 @@ def ring_tickets(
         ring.more_rounds,
     )
     return FaultTolerant(
-        me, group, rules, contacts, chance, founder=founder, wish=wish, begins=begins
+        me, group, rules, contacts, chance, founder=founder, preferred=preferred, begins=begins
     )
 
 

@@ -71,7 +71,7 @@ class FailureFree:
         chance: Random,
         *,
         founder: bool = False,
-        wish: int | None = None,
+        preferred: int | None = None,
         begins: int = 0,
     ) -> None:
         assert tickets >= 1 and period >= 1
@@ -92,7 +92,7 @@ class FailureFree:
         self.awaited: RingSeat | None = None  # whose ACKSUCC is to come
         self._performs = False  # an ACKSUCC has made us a coordinator in full
         self._asked_to_join = False  # a CJOIN is on its way, or its answer is
-        self._seeking = Seeking(me.name, group, tickets, wish, known, chance, period, begins)
+        self._seeking = Seeking(me.name, group, tickets, preferred, known, chance, period, begins)
         self._chance = chance
         self._requests: deque[tuple[str, Cjoin | Cleave]] = deque()
         self._early: deque[tuple[str, Newsucc]] = deque()  # rule 2
@@ -106,7 +106,7 @@ class FailureFree:
 
     def start(self, step: Step) -> TicketNews:
         if self.founder:
-            own = RingSeat(self._seeking.wish or 0, self.me.name)
+            own = RingSeat(self._seeking.preferred or 0, self.me.name)
             self.state, self.ticket, self.epoch = "coordinator", own.ticket, 1
             self.view.put(own.ticket, own.name)
             self.successor, self.predecessor = own, own.name
@@ -303,7 +303,7 @@ class FailureFree:
             self._counters["rejected"] += 1
             self._post(step, name, Reject(self.group))
             return
-        ticket = packet.wish if packet.wish in free else self._chance.choice(free)
+        ticket = packet.preferred if packet.preferred in free else self._chance.choice(free)
         assert ticket is not None
         self.view.put(ticket, name)
         epoch = self._highest.get(ticket, 0) + 1

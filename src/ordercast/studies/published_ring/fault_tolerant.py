@@ -73,7 +73,7 @@ class FaultTolerant:
         chance: Random,
         *,
         founder: bool = False,
-        wish: int | None = None,
+        preferred: int | None = None,
         begins: int = 0,
     ) -> None:
         self.me = me
@@ -95,7 +95,7 @@ class FaultTolerant:
         self.temporary = 0  # TempRounds
         self.exclusion: Exclusion | None = None
         self._seeking = Seeking(
-            me.name, group, rules.tickets, wish, known, chance, rules.round // 8, begins
+            me.name, group, rules.tickets, preferred, known, chance, rules.round // 8, begins
         )
         self._chance = chance
         self._waiting: PendingSend | None = None
@@ -115,7 +115,7 @@ class FaultTolerant:
 
     def start(self, step: Step) -> TicketNews:
         if self.founder:
-            own = self._seeking.wish or 0
+            own = self._seeking.preferred or 0
             seat = RingSeat(own, self.me.name)
             self._become(step, own, 1, seat, (seat,), ())
         return self._news()
@@ -282,7 +282,7 @@ class FaultTolerant:
             self._post(step, name, Reject(self.group))
             return
         assert own is not None and successor is not None
-        ticket = packet.wish if packet.wish in free else self._chance.choice(free)
+        ticket = packet.preferred if packet.preferred in free else self._chance.choice(free)
         assert ticket is not None
         self.view.put(ticket, name)
         self.successor = RingSeat(ticket, name)

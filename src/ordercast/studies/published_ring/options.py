@@ -26,7 +26,7 @@ class PublishedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     # pseudocode.
     more_rounds: Annotated[int, Meta(ge=0, le=100)] = 0
     seeks: dict[str, Duration] = {}  # when a process begins to look for a ticket; else at once
-    wishes: dict[str, Ticket] = {}  # which one, if it is free
+    preferred: dict[str, Ticket] = {}  # which one, if it is free
     contacts: dict[str, str] = {}  # whom it asks each time; else anybody
 
     def __post_init__(self) -> None:
@@ -45,9 +45,11 @@ class PublishedOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
                 f"published.delay may be a quarter of lease ({round_}) at most: an exclusion must "
                 "fit into a round"
             )
-        for name, ticket in self.wishes.items():
+        for name, ticket in self.preferred.items():
             if ticket >= tickets:
-                raise ValueError(f"published.wishes: {name} wants {ticket}, tickets is {tickets}")
+                raise ValueError(
+                    f"published.preferred: {name} wants {ticket}, tickets is {tickets}"
+                )
 
 
 class RingOptions(CausalOptions, frozen=True):

@@ -58,7 +58,7 @@ class View(Ring, frozen=True, tag="ring.view"):
 
 
 class Cjoin(Ring, frozen=True, tag="ring.cjoin"):
-    wish: Ticket | None  # the newcomer's random choice, which the coordinator may follow
+    preferred: Ticket | None  # the newcomer's random choice, which the coordinator may follow
 
 
 class Ackcjoin(Ring, frozen=True, tag="ring.ackcjoin"):
@@ -145,7 +145,7 @@ def tickets_in(packet: Packet) -> tuple[int, ...]:
     if isinstance(packet, Reqcoord):
         return packet.after, packet.before
     if isinstance(packet, Cjoin):
-        return () if packet.wish is None else (packet.wish,)
+        return () if packet.preferred is None else (packet.preferred,)
     if isinstance(packet, Cleave):
         return (packet.successor.ticket,)
     if isinstance(packet, Newsucc):

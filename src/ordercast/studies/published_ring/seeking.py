@@ -1,8 +1,8 @@
 """How a process finds a coordinator that may give it a ticket: Init of Algorithms 1 and 2.
 
-It asks a member for its view, takes a ticket that is free there (its wish, or by chance), and sends
-CJOIN to the coordinator of that ticket. A process that is rejected tries again later. The paper
-sends CJOIN "to a known coordinator", and suggests the choice by chance.
+It asks a member for its view, takes a ticket that is free there (the one it prefers, or by chance),
+and sends CJOIN to the coordinator of that ticket. A process that is rejected tries again later. The
+paper sends CJOIN "to a known coordinator", and suggests the choice by chance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Seeking:
         me: str,
         group: str,
         tickets: int,
-        wish: int | None,
+        preferred: int | None,
         known: Callable[[], Sequence[str]],
         chance: Random,
         pause: int,
@@ -31,11 +31,11 @@ class Seeking:
         self.me = me
         self.group = group
         self.tickets = tickets
-        self.wish = wish  # a ticket that it would rather have
+        self.preferred = preferred  # a ticket that it would rather have
         self.pause = pause  # nanoseconds, about, between two tries
         self.begins = begins  # when it tries for the first time
         self.again = 0  # when to try again, if nothing comes of what was sent
-        self._denied = False  # the last CJOIN came to nothing: now anything but the wish
+        self._denied = False  # the last CJOIN came to nothing: now anything but that one
         self._known = known
         self._chance = chance
 
@@ -58,14 +58,14 @@ class Seeking:
             return None
         cview = Cview(self.tickets, view.seats)
         free = cview.free()
-        wish = self.wish if self.wish in free and not self._denied else None
+        preferred = self.preferred if self.preferred in free and not self._denied else None
         self._denied = False
-        if wish is None and free:
-            wish = self._chance.choice(free)
-        seat = cview.coordinator(wish) if wish is not None else None
+        if preferred is None and free:
+            preferred = self._chance.choice(free)
+        seat = cview.coordinator(preferred) if preferred is not None else None
         # A stale view may name ourselves, from the time when we were a coordinator.
         to = sender if seat is None or seat.name == self.me else seat.name
-        return to, Cjoin(self.group, wish)
+        return to, Cjoin(self.group, preferred)
 
     def deny(self, now: int) -> None:
         """CJOIN was rejected, or did not arrive."""
