@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ordercast.kernel.inputs import Backpressure, Form, named_input
+from ordercast.kernel.inputs import Form, named_input
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, DiskMode, Fault, Pair
 from ordercast.sim.event_queue import EventQueue
@@ -77,10 +77,10 @@ class SimulatedControls:
             process.give(group, named_input(seat.takes, word, values))
 
     def stop_reading(self, name: str, group: str) -> None:
-        self.processes[name].give(group, Backpressure(group, True))
+        self.processes[name].stop_reading(group)
 
     def read_on(self, name: str, group: str) -> None:
-        self.processes[name].give(group, Backpressure(group, False))
+        self.processes[name].read_on(group)
 
     def set_loss(self, rates: dict[str, float]) -> None:
         self.network.loss_at = rates

@@ -14,7 +14,7 @@ from ordercast.errors import DiskError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.identity import Acquaintances
-from ordercast.kernel.inputs import Input, StateProvided, Vote
+from ordercast.kernel.inputs import Backpressure, Input, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Timer
@@ -38,7 +38,8 @@ Act: TypeAlias = tuple[Callable[[Any], None], Any]
 
 class Process:
     __slots__ = (
-        *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unsynced", "_write"),
+        *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unread", "_unsynced"),
+        *("_write",),
         *("queue", "alive", "busy_until", "clock", "delivered", "disk", "host", "node", "links"),
         *("acquaintances", "build", "founds", "joins", "leaving", "meets", "name", "network"),
         *("on_enter", "on_news", "on_room", "on_step"),
@@ -84,6 +85,8 @@ class Process:
         self._write = write
         self._application = application
         self._answers: list[tuple[Seat, Input]] = []  # what the application says to what it heard
+        # By group whose application does not read: states that it will give when it does.
+        self._unread: dict[str, list[tuple[Seat, Input]]] = {}
         self._paused: list[Act] | None = None  # what waits; None while it runs
         self._synced_at = 0  # when all that was given to the disk is durable
         self._unsynced = 0  # commits that are not
@@ -132,7 +135,7 @@ class Process:
         self.host.row("crash", cause=cause)
         self.alive = False
         self._paused = None
-        self._answers = []
+        self._answers, self._unread = [], {}
         self._synced_at = self._unsynced = 0
         self.busy_until = 0
         self.disk.crash()
@@ -262,8 +265,27 @@ class Process:
         if group in self.host.seats:
             self.host.give(self.host.seats[group], given, self.now())
 
+    def stop_reading(self, group: str) -> None:
+        """The application reads nothing of the group any more, and answers nothing."""
+        self.when_awake(self._stop_reading, group)
+
+    def _stop_reading(self, group: str) -> None:
+        self._unread.setdefault(group, [])
+        self._give((group, Backpressure(group, True)))
+
+    def read_on(self, group: str) -> None:
+        self.when_awake(self._read_on, group)
+
+    def _read_on(self, group: str) -> None:
+        answers = self._unread.pop(group, [])
+        self._give((group, Backpressure(group, False)))
+        for seat, given in answers:
+            if self.host.seats.get(group) is seat:
+                self.host.give(seat, given, self.now())
+
     def leave(self, group: str) -> None:
         """The application leaves the group."""
+        self._unread.pop(group, None)
         self.on_room.pop(group, None)
         self.host.leave(group, self.now())
 
@@ -334,7 +356,11 @@ class Process:
             answer = self._application(self.node, output)
         if type(output) is StateWanted:
             state = answer if isinstance(answer, bytes) else None
-            self._answer(seat, StateProvided(output.group, output.token, state))
+            given = StateProvided(output.group, output.token, state)
+            if output.group in self._unread:
+                self._unread[output.group].append((seat, given))
+            else:
+                self._answer(seat, given)
         elif type(output) is Invitation:
             self._answer(seat, Vote(output.group, output.formation, answer is not False))
 

@@ -31,6 +31,7 @@ from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
+    Fetch,
     Joint,
     Probe,
     Status,
@@ -346,6 +347,26 @@ class OpenConfiguration:
         return soonest
 
     # --- the end -----------------------------------------------------------------------------
+
+    def propose(self, step: Step, serial: int, time: int) -> None:
+        """What we suggest as the next configuration, to all who are in it."""
+        self.cast_waiting(step, time)
+        if not self.graph.is_ending:
+            self.graph.is_ending = True
+            self.admit_held(step)
+        proposal = self.change.propose(self.group, serial, self.graph, time)
+        to = dict.fromkeys((*(node for node, _ in proposal.joined), *proposal.failed))
+        to.pop(self.me, None)
+        if to:
+            step.send(tuple(to), proposal)
+
+    def is_short(self, step: Step, decision: Decision, time: int) -> bool:
+        """Whether we lack something of the cut, which we ask for."""
+        if not self.change.lacking(self.graph, decision):
+            return False
+        for helper, place, first, last in self.change.helpers(self.graph, decision, time):
+            step.send(helper, Fetch(self.group, self.cid, self.members[place], first, last))
+        return True
 
     def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
         """Delivers all of the cut. A transitional view says where members are missing."""
