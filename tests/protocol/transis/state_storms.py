@@ -89,8 +89,8 @@ def scenario(seed: int, rule: str) -> Scenario:
 
     The rest of a member that fails in several changes doubles each time, up to `rest_limit`. So
     when the faults end one may rest for as long as they lasted. Then it is merged with, and
-    somebody may be noticed as gone, within a few suspicion limits. The law `rest` looks at the
-    second half.
+    somebody may be noticed as gone, or courted in vain, within a few suspicion limits. The law
+    `rest` looks at the second half.
     """
     parsed = merge_storms.scenario(seed, merge=rule)
     options = options_for(FAMILY, dict(parsed.options))
