@@ -13,22 +13,36 @@ agencies are in one view again, they find which tickets are one too many, and te
 All find the same ones, the last of those that were sold apart.
 
 An agency writes a ticket into its journal before it gives it to the passenger. merging.py says how
-what the sides sold is put together. The program runs four nodes in one process. It overbooks by a
+what the sides sold is put together. An agency also asks what the other side delivered since they
+parted (`merged.difference`): so it can say who bought there, in that order. What is not in the
+histories any more, or was sold by an agency that has crashed since, the journals have.
+
+The program runs four nodes in one process. It overbooks by a
 half. The network splits in two halves, both of which sell all that they may. An agency crashes and
 comes back, and the network heals.
 """
 
 import asyncio
+import json
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from loopback import Loopback
 from merging import Replica
 
-from ordercast import NodeId
+from ordercast import Difference, Merged, NodeId
 
 MARGIN_PERCENT = 10
 OWN = ("period", "share")  # what is on a page besides tickets
+
+
+class Account(NamedTuple):
+    """The tickets that an agency learned of when sides merged."""
+
+    by_history: list[str]  # as the other sides sold them, in that order
+    by_journal: list[str]  # all others
+    sides: tuple[NodeId, ...]  # the members of the other sides
+    is_complete: bool  # the histories had everything since we parted, in this merge and others
 
 
 class Agency(Replica):
@@ -52,6 +66,47 @@ class Agency(Replica):
         self.sold: list[str] = []  # tickets that were given to passengers, by this incarnation
         self.refused: list[str] = []
         self.told: list[str] = []  # passengers who have no seat, in the order in which it was found
+        self.accounts: list[Account] = []
+        self._before: set[str] | None = None  # tickets that we knew when sides merged
+        self._learned: list[str] = []  # since then
+        # Requests that other sides delivered: we may have parted again before we knew their pages.
+        self._heard: dict[str, None] = {}
+        self._is_complete = True  # and there were no others
+        # By view and side, until it is there.
+        self._differences: dict[tuple[int, tuple[NodeId, ...]], Difference | None] = {}
+
+    wants_differences = True
+
+    def take(self, item: object) -> list[bytes]:
+        if isinstance(item, Merged):
+            if self._before is None:
+                self._before = set(self.tickets())
+            self._differences |= {(item.view.id, side): None for side in item.sides[1:]}
+        elif isinstance(item, Difference):
+            self._differences[item.view, item.side] = item
+            self._account()
+        return super().take(item)
+
+    def _account(self) -> None:
+        """When the pages are merged, and all that was asked is answered."""
+        found = list(self._differences.values())
+        if self._before is not None or not found or None in found:
+            return
+        for difference in found:
+            self._is_complete &= difference is not None and difference.complete
+            for event in difference.events if difference is not None else ():
+                requests = [json.loads(data) for data in event.payloads]
+                self._heard |= {one["key"]: None for one in requests if one["kind"] == "request"}
+        by_history = [key for key in self._heard if key in self._learned]
+        by_journal = [key for key in self._learned if key not in by_history]
+        sides = tuple(member for _, side in self._differences for member in side)
+        self.accounts.append(Account(by_history, by_journal, sides, self._is_complete))
+        self._learned, self._differences = [], {}
+        if self.is_whole:
+            self._heard, self._is_complete = {}, True
+        if by_history or by_journal:
+            left = f", and {len(by_journal)} are only in journals" if by_journal else ""
+            self.news.append(f"{len(by_history)} seats were sold elsewhere meanwhile{left}")
 
     def sell(self, passenger: str) -> list[bytes]:
         return self.ask([passenger])
@@ -90,6 +145,10 @@ class Agency(Replica):
 
     def settled(self) -> None:
         assert self.view is not None
+        if self._before is not None:
+            self._learned += [key for key in self.tickets() if key not in self._before]
+            self._before = None
+            self._account()
         if not self.is_whole:
             self._take_shares([member.name for member in self.view.members])
         elif self.is_regular:

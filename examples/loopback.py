@@ -6,7 +6,8 @@
 
 `make(me, voters, journal)` makes the core of a node: an object whose `take` gets what the group
 yields and returns what to send, and whose `journal` returns what must survive a crash. The `news`
-of a core are printed. `cut`, `crash`, `restart` and `heal` do what happens to a real network.
+of a core are printed. A core with `wants_differences` also takes what other sides delivered apart.
+`cut`, `crash`, `restart` and `heal` do what happens to a real network.
 """
 
 import asyncio
@@ -145,6 +146,9 @@ class Loopback:
                 sides = [" ".join(one.name for one in side) for side in item.sides]
                 print(f"{name}: sides merge:", " | ".join(sides), flush=True)
             messages = core.take(item)
+            if isinstance(item, ordercast.Merged) and getattr(core, "wants_differences", False):
+                for side in item.sides[1:]:
+                    messages += core.take(await _difference(item, side))
             await self.send(name, messages)
             for line in core.news:
                 print(f"{name}: {line}", flush=True)
@@ -155,3 +159,12 @@ class Loopback:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+async def _difference(
+    merged: ordercast.Merged, side: tuple[ordercast.NodeId, ...]
+) -> ordercast.Difference:
+    try:
+        return await merged.difference(side)
+    except ordercast.DifferenceLost:
+        return ordercast.Difference(merged.group, merged.view.id, side, unheard=side)

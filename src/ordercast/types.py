@@ -212,8 +212,9 @@ class SideStates(msgspec.Struct, frozen=True):
 
 
 class StateLost(msgspec.Struct, frozen=True):
-    """The members that should have given their state are gone. Another state comes after a later
-    view, unless ours counts then. What is delivered before follows a state that others lack."""
+    """The members that should have given their state are gone, or their applications did not answer
+    in time. Another state comes after a later view, unless ours counts then. What is delivered
+    before follows a state that others lack."""
 
     group: str
     givers: tuple[NodeId, ...]

@@ -19,11 +19,12 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from ordercast import Message
+from ordercast.kernel.inputs import DifferenceWanted
 from ordercast.kernel.step import Heard
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Simulation
-from ordercast.types import Event, NodeId
+from ordercast.types import Event, Merged, NodeId
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 GROUP = "g"
@@ -134,6 +135,17 @@ class Driven:
             self._journals[node.name] = core.journal()
             self.watch(core)
             self._send(node, messages)
+        if isinstance(item, Merged) and getattr(core, "wants_differences", False):
+            for side in item.sides[1:]:
+                wanted = DifferenceWanted(GROUP, item.view.id, side)
+                self._queue.add(self._queue.now, self._ask, (node, wanted))
+
+    def _ask(self, question: tuple[NodeId, DifferenceWanted]) -> None:
+        """When what was delivered together has been taken."""
+        node, wanted = question
+        process = self._world.processes[node.name]
+        if process.alive and process.node == node:
+            process.give(GROUP, wanted)
 
     def _send(self, node: NodeId, messages: list[bytes]) -> None:
         """When what was delivered together has been taken: a step is not over before."""

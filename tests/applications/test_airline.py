@@ -6,9 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.applications.driven import Driven, crashes, example, stormy
 
-from ordercast import NodeId
+from ordercast import Difference, NodeId
 from ordercast.units import MILLISECOND
 
 airline = example("airline")
@@ -18,8 +19,9 @@ PAPER = airline.MARGIN_PERCENT
 SEEDS = range(1, 31)
 
 
-def sales(agency: type[Any], margin_percent: int, seed: int) -> Driven:
-    scenario = stormy(AGENCIES, *crashes(seed, AGENCIES, back=2))
+def sales(agency: type[Any], margin_percent: int, seed: int, history: str = "1MiB") -> Driven:
+    faults = crashes(seed, AGENCIES, back=2)
+    scenario = stormy(AGENCIES, *faults, options={"history": history})
 
     def make(me: NodeId, voters: tuple[NodeId, ...], journal: bytes) -> Any:
         return agency(me, scenario.names, SEATS, margin_percent, journal)
@@ -73,6 +75,49 @@ def test_with_the_margin_of_the_paper_no_seat_is_sold_twice() -> None:
 def test_over_sales_of_an_airline_that_overbooks_are_bounded_found_and_told() -> None:
     most, _ = most_sold(airline.Agency, -50)
     assert most > SEATS
+
+
+def accounts(history: str, agency: type[Any] = airline.Agency) -> dict[str, int]:
+    """How many tickets agencies learned of in merges, by what. Every account is judged."""
+    counted = dict.fromkeys(("by history", "by journal", "complete", "incomplete"), 0)
+    for seed in SEEDS:
+        for each in sales(agency, PAPER, seed, history).cores.values():
+            for account in each.accounts:
+                counted["by history"] += len(account.by_history)
+                counted["by journal"] += len(account.by_journal)
+                counted["complete" if account.is_complete else "incomplete"] += 1
+                there = {str(member) for member in account.sides}
+                sellers = {key.rpartition(".")[0] for key in account.by_journal}
+                if account.is_complete:
+                    assert not sellers & there, f"seed {seed}, {each.me}: the history lacks a sale"
+    return counted
+
+
+def test_the_history_of_the_other_side_has_all_that_its_agencies_sold_apart() -> None:
+    counted = accounts("1MiB")
+    assert not counted["incomplete"] or counted["complete"] > 10 * counted["incomplete"]
+    assert counted["by history"] > 200
+    assert counted["by journal"] > 0, "agencies that crashed sold something, too"
+
+
+def test_what_the_history_has_forgotten_is_in_the_journals() -> None:
+    counted = accounts("4KiB")
+    assert counted["incomplete"] > 10
+    assert counted["by journal"] > 20
+
+
+class SkipsAnEvent(airline.Agency):
+    """Does not read the last event of a difference."""
+
+    def take(self, item: object) -> list[bytes]:
+        if isinstance(item, Difference):
+            item = replace(item, events=item.events[:-1])
+        return super().take(item)
+
+
+def test_a_sale_that_an_agency_does_not_read_is_missed() -> None:
+    with pytest.raises(AssertionError, match="the history lacks a sale"):
+        accounts("1MiB", SkipsAnEvent)
 
 
 class TakesAll(airline.Agency):

@@ -141,8 +141,6 @@ async def test_a_quorum_needs_members_of_which_there_is_a_majority(cluster: Clus
     n1 = await cluster.open("n1", cluster="c")
     with pytest.raises(UsageError, match="list its members"):
         n1.join(GROUP, Synchrony(quorum="majority"))
-    with pytest.raises(ValueError, match="merge must be 'none'"):
-        Synchrony(quorum="majority", merge="largest")
 
 
 @live

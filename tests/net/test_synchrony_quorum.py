@@ -22,8 +22,12 @@ class Voters:
     def __init__(self, nodes: list[Node], level: Synchrony) -> None:
         names = [node.me.name for node in nodes]
         self.nodes = nodes
-        self.groups = [node.join(GROUP, level, names) for node in nodes]
         self.readers = [Reader() for _ in nodes]
+        self.groups = []
+        for node, reader in zip(nodes, self.readers, strict=True):
+            hooks = {"snapshot": reader.snapshot, "restore": reader.restore}
+            given = hooks if level.merge == "largest" else {}
+            self.groups.append(node.join(GROUP, level, names, **given))
         pairs = zip(self.readers, self.groups, strict=True)
         self._tasks = [asyncio.create_task(reader.read(group)) for reader, group in pairs]
 
@@ -86,6 +90,26 @@ async def test_a_lone_member_acknowledges_nothing_and_catches_up(cluster: Cluste
     acknowledged = {*before, *meanwhile, *after}
     await until(lambda: all(acknowledged <= set(one.data) for one in found.readers[:2]))
     assert not set(meanwhile) & set(found.readers[2].data), "that is what it lacks"
+    await found.close()
+    assert judged(cluster.folder, "synchrony")["one-primary"] == "holds"
+
+
+@live
+async def test_a_member_that_is_given_the_state_is_up_to_date(cluster: Cluster) -> None:
+    """n1 and n2 go on, and then n3 with n1: it has what they acknowledged meanwhile."""
+    found = await voters(cluster, replace(MAJORITY, merge="largest"))
+    nodes, (first, _, lone) = found.nodes, found.groups
+    written = await write(lone, "before")
+    part(nodes[:2], nodes[2:])
+    await found.primary(2, 0, 1)
+    written += await write(first, "meanwhile")
+    part(nodes)
+    await found.primary(3, 0, 1, 2)
+    news = found.news(2)
+    assert news is not None
+    assert news.up_to_date == ("n1", "n2", "n3")
+    written += await write(lone, "after")
+    await until(lambda: all(one.data == written for one in found.readers))
     await found.close()
     assert judged(cluster.folder, "synchrony")["one-primary"] == "holds"
 

@@ -25,6 +25,7 @@ STORMS = {
     "tickets-chaos": (50, 5000),
     "synchrony-chaos": (50, 5000),
     "synchrony-quorum-chaos": (50, 1000),
+    "synchrony-state-chaos": (0, 1000),
     "synchrony-lossy": (0, 2000),
 }
 """Seeds that are run always, and all of them."""

@@ -40,7 +40,7 @@ from ordercast.net.message import (
 )
 from ordercast.net.primary_view import PrimaryStatus
 from ordercast.net.progress import Progress
-from ordercast.net.readiness import Readiness, waiting_text
+from ordercast.net.readiness import NEWS_OF_MEMBERS, Readiness, waiting_text
 from ordercast.net.receipt import Receipt, Until, check_until
 from ordercast.net.send_permit import SendPermit
 from ordercast.net.send_queue import SendQueue
@@ -50,15 +50,12 @@ from ordercast.types import (
     Difference,
     Event,
     Invitation,
-    Joined,
-    Left,
     Merged,
     NodeId,
     Payloads,
     Primary,
     Refused,
     Secured,
-    SideStates,
     StateGiven,
     StateWanted,
     Updating,
@@ -280,7 +277,7 @@ class Group:
             if item.origin == self._me:
                 self._progress.delivered_up_to = item.number
                 self._progress.changed.notify()  # a step that had to wait for the disk comes later
-        elif isinstance(item, View | Waiting | Joined | Left | StateGiven | SideStates):
+        elif isinstance(item, NEWS_OF_MEMBERS):
             if isinstance(item, View) and self.formations is not None:
                 self.formations.installed(item)
             if isinstance(item, View) and self.primary is not None:

@@ -22,13 +22,25 @@ from time import monotonic_ns
 from msgspec.structs import replace
 
 from ordercast.net.absence import Absence, listing
-from ordercast.types import Joined, Left, NodeId, SideStates, StateGiven, Updating, View, Waiting
+from ordercast.types import (
+    Joined,
+    Left,
+    NodeId,
+    SideStates,
+    StateGiven,
+    StateLost,
+    Updating,
+    View,
+    Waiting,
+)
 
 log = logging.getLogger("ordercast.net")
 
 LOOK_SECONDS = 1.0
 MOST_LATE = 3
 """Members that an error names because they have not acknowledged a message."""
+NEWS_OF_MEMBERS = (View, Waiting, Joined, Left, StateGiven, SideStates, StateLost)
+"""What says that a member waits, or has what it waited for, or does without it."""
 UNREAD = "the state of this application is needed, and it does not read: read the group"
 
 
@@ -87,8 +99,8 @@ class Readiness:
                 self._told = item
                 self._look_later()
                 return False
-            case StateGiven() | SideStates():
-                if self.is_in:
+            case StateGiven() | SideStates() | StateLost():
+                if self.is_in:  # with the state, or without one that does not come
                     self.enter()
             case Updating(cause="acquired" | "resumed"):
                 self._told = self._shown = None

@@ -85,8 +85,8 @@ class Process:
         self._write = write
         self._application = application
         self._answers: list[tuple[Seat, Input]] = []  # what the application says to what it heard
-        # By group that the application does not read: what it will say when it does.
-        self._unread: dict[str, list[Input]] = {}
+        # By group that the application does not read: the states that it will give when it does.
+        self._unread: dict[str, list[tuple[Seat, Input]]] = {}
         self._paused: list[Act] | None = None  # what waits; None while it runs
         self._synced_at = 0  # when all that was given to the disk is durable
         self._unsynced = 0  # commits that are not
@@ -266,7 +266,7 @@ class Process:
             self.host.give(self.host.seats[group], given, self.now())
 
     def stop_reading(self, group: str) -> None:
-        """The application takes nothing more of the group, nor is asked, until `read_on`."""
+        """The application reads nothing of the group any more, and answers nothing."""
         self.when_awake(self._stop_reading, group)
 
     def _stop_reading(self, group: str) -> None:
@@ -277,12 +277,14 @@ class Process:
         self.when_awake(self._read_on, group)
 
     def _read_on(self, group: str) -> None:
-        for given in self._unread.pop(group, ()):
-            self._give((group, given))
+        for seat, given in self._unread.pop(group, ()):
+            if self.host.seats.get(group) is seat:
+                self.host.give(seat, given, self.now())
         self._give((group, Backpressure(group, False)))
 
     def leave(self, group: str) -> None:
         """The application leaves the group."""
+        self._unread.pop(group, None)
         self.on_room.pop(group, None)
         self.host.leave(group, self.now())
 
@@ -355,7 +357,7 @@ class Process:
             state = answer if isinstance(answer, bytes) else None
             given = StateProvided(output.group, output.token, state)
             if output.group in self._unread:  # its state is that of this place in what it reads
-                self._unread[output.group].append(given)
+                self._unread[output.group].append((seat, given))
             else:
                 self._answer(seat, given)
         elif type(output) is Invitation:

@@ -1,12 +1,15 @@
 """Groups with virtual synchrony and a quorum under storms, with applications that have a state.
 
 An application that is not up to date takes the state of one that is, as that one had it when the
-primary view began, and says so: most times. What was secured must be in the state of every member
-that later primary views call up to date, as long as a member of the one before has all of it.
+primary view began, and says so: most times. Or the group hands over the states when sides merge,
+and an application takes the one that it is given, or all that is in several. What was secured must
+be in the state of every member that later primary views call up to date, as long as a member of the
+one before has not crashed since it had all of it.
 """
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import NamedTuple
 
@@ -20,7 +23,16 @@ from ordercast.sim.process import Heard
 from ordercast.sim.world import Simulation
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.sinks import MemorySink
-from ordercast.types import Event, NodeId, Primary, Secured, View
+from ordercast.types import (
+    Event,
+    NodeId,
+    Primary,
+    Secured,
+    SideStates,
+    StateGiven,
+    StateWanted,
+    View,
+)
 
 
 class MergedStates:
@@ -31,6 +43,7 @@ class MergedStates:
         self.catches_up = catches_up  # how often a member that is behind takes the state
         self.world: Simulation
         self.known: dict[NodeId, list[str]] = {}
+        self.ever: dict[NodeId, set[str]] = {}  # the same, with what was given up since
         self.began: dict[tuple[NodeId, int], list[str]] = {}  # by view: what each had then
         self.formed: dict[int, Primary] = {}
         self.number: dict[NodeId, int] = {}  # of the last primary view of each
@@ -38,10 +51,17 @@ class MergedStates:
         self.missed: list[str] = []
         self.seen = dict.fromkeys(("primary", "outside", "secured", "behind", "caught up"), 0)
 
-    def hear(self, node: NodeId, what: Heard) -> None:
+    def hear(self, node: NodeId, what: Heard) -> bytes | None:
         known = self.known.setdefault(node, [])
         if isinstance(what, Event):
             known.append(f"{what.origin}:{what.number}")
+            self.ever.setdefault(node, set()).add(known[-1])
+        elif isinstance(what, StateWanted):
+            return json.dumps(known).encode()
+        elif isinstance(what, StateGiven):
+            self._take(node, (what.state,))
+        elif isinstance(what, SideStates):
+            self._take(node, tuple(one.state for one in what.states))
         elif isinstance(what, View) and not what.transitional:
             self.began[node, what.id] = list(known)
         elif isinstance(what, Secured):
@@ -51,6 +71,18 @@ class MergedStates:
             self.seen["outside"] += 1
         elif isinstance(what, Primary):
             self._check(node, what)
+        return None
+
+    def _take(self, node: NodeId, states: tuple[bytes | None, ...]) -> None:
+        written = [json.loads(state) for state in states if state is not None]
+        taken = dict.fromkeys(one for each in written for one in each)
+        last = self.number.get(node, 0)
+        for one in self.known[node]:
+            if self.secured.get(one, last + 1) <= last and one not in taken:
+                self.missed.append(f"{node} gives up {one}, which was secured, for another state")
+        self.known[node] = list(taken)
+        self.ever.setdefault(node, set()).update(taken)
+        self.seen["caught up"] += 1
 
     def _check(self, node: NodeId, what: Primary) -> None:
         number = what.number
@@ -76,7 +108,7 @@ class MergedStates:
         """If no process is left that has all of it, the group has begun anew."""
         secured = set(self._before(number))
         for member in before.view.members:
-            if self._is_there(member) and secured <= set(self.known.get(member, ())):
+            if self._is_there(member) and secured <= self.ever.get(member, set()):
                 return
         for write in secured:
             del self.secured[write]
@@ -92,6 +124,7 @@ class MergedStates:
                 since = self.known[node][len(self.began[node, view]) :]
                 self.known[node] = [*self.began[giver, view], *since]
                 self.began[node, view] = self.began[giver, view]
+                self.ever.setdefault(node, set()).update(self.known[node])
                 self.world.processes[node.name].give(what.group, CaughtUp(what.group, view))
                 self.seen["caught up"] += 1
                 return
@@ -103,8 +136,10 @@ class QuorumStorm(NamedTuple):
     states: MergedStates
 
 
-def storm(seed: int, family: Family = FAMILY, catches_up: float = 0.8) -> QuorumStorm:
-    parsed, _, _ = scenario(seed, quorum="majority")
+def storm(
+    seed: int, family: Family = FAMILY, catches_up: float = 0.8, merge: str = "none"
+) -> QuorumStorm:
+    parsed, _, _ = scenario(seed, quorum="majority", merge=merge)
     sink, states = MemorySink(), MergedStates(Random(seed), catches_up)
     states.world = Simulation(
         parsed, seed, sink=sink, application=states.hear, families={"synchrony": family}

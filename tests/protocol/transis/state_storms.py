@@ -10,9 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+import msgspec
+from tests.protocol.transis import merge_storms
+
 from ordercast.kernel.family import Build
 from ordercast.kernel.step import Heard
 from ordercast.protocol.transis import FAMILY
+from ordercast.protocol.transis.options import SynchronyOptions
+from ordercast.scenario.file import options_for
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.world import Simulation
 from ordercast.trace.schema import Trace
@@ -28,6 +33,7 @@ from ordercast.types import (
     View,
     Waiting,
 )
+from ordercast.units import Duration
 
 State = tuple[tuple[str, ...], tuple[str, ...]]
 """All events that it contains, sorted; and those with an order, in that order."""
@@ -76,6 +82,21 @@ def merged(states: list[State]) -> State:
     everything = sorted({name for state in states for name in state[0]})
     ordered = dict.fromkeys(name for state in states for name in state[1])
     return tuple(everything), tuple(ordered)
+
+
+def scenario(seed: int, rule: str) -> Scenario:
+    """One of the storms, and quiet for as long as the options say that members may need.
+
+    The rest of a member that fails in several changes doubles each time, up to `rest_limit`. So
+    when the faults end one may rest for as long as they lasted. Then it is merged with, and
+    somebody may be noticed as gone, or courted in vain, within a few suspicion limits. The law
+    `rest` looks at the second half.
+    """
+    parsed = merge_storms.scenario(seed, merge=rule)
+    options = options_for(FAMILY, dict(parsed.options))
+    assert isinstance(options, SynchronyOptions)
+    needed = min(options.rest_limit, parsed.duration) + 4 * options.suspicion_limit
+    return msgspec.structs.replace(parsed, quiet=Duration(2 * needed))
 
 
 class Merge(NamedTuple):

@@ -7,12 +7,26 @@ from typing import Any
 import pytest
 
 from ordercast.errors import PeerError
-from ordercast.kernel.family import FoundingRule
+from ordercast.kernel.family import FoundingRule, Plan
 from ordercast.kernel.inputs import CaughtUp
-from ordercast.protocol.primary.packets import PrimaryAttempt
+from ordercast.kernel.step import Step
+from ordercast.protocol.primary.packets import Coverage, PrimaryAttempt, PrimaryView
+from ordercast.protocol.transis.flow import OwnEvents
+from ordercast.protocol.transis.franchise import Franchise
 from ordercast.protocol.transis.member import SynchronyMember
+from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.testing.stage import Stage
-from ordercast.types import Event, NodeId, Primary, Secured, View
+from ordercast.types import (
+    Event,
+    NodeId,
+    Primary,
+    Secured,
+    SideStates,
+    StateGiven,
+    StateLost,
+    StateWanted,
+    View,
+)
 
 
 def staged(names: str, **options: Any) -> Stage:
@@ -276,6 +290,158 @@ def test_a_state_of_an_earlier_view_is_no_state_of_this_one() -> None:
     stage.give("n1", CaughtUp("g", earlier))
     heal(stage)
     assert up_to_date(stage, "n1") == "n2 n3"
+
+
+# --- where the group hands over states -------------------------------------------------------
+
+
+class Replicas:
+    """A group that hands over states, each of which is what was delivered, in order."""
+
+    def __init__(self, names: str, merge: str) -> None:
+        self.stage = Stage.of("synchrony", names, formed=False, quorum="majority", merge=merge)
+        self.known: dict[NodeId, list[str]] = {}
+        self.seen = 0  # of the stage's log
+        self.settle()
+
+    def settle(self, ticks: int = 60) -> None:
+        for _ in range(ticks):
+            self.stage.settle(ticks=1)
+            while self.seen < len(self.stage.log):
+                who, what = self.stage.log[self.seen]
+                self.seen += 1
+                self._hear(who, what)
+
+    def _hear(self, who: NodeId, what: object) -> None:
+        known = self.known.setdefault(who, [])
+        if isinstance(what, Event):
+            known.append(what.payloads[0].decode())
+        elif isinstance(what, StateWanted):
+            self.stage.provide(who.name, " ".join(known).encode())
+        elif isinstance(what, StateGiven):
+            self.known[who] = (what.state or b"").decode().split()
+        elif isinstance(what, SideStates):
+            each = [(one.state or b"").decode().split() for one in what.states]
+            self.known[who] = list(dict.fromkeys(word for words in each for word in words))
+
+    def part(self, *sides: str) -> None:
+        part(self.stage, *sides)
+        self.settle()
+
+    def heal(self) -> None:
+        self.stage.cuts.clear()
+        self.settle(120)
+
+    def submit(self, name: str, text: str) -> None:
+        assert self.stage.submit(name, [text.encode()]) is not None
+        self.settle(4)
+
+    def state(self, name: str) -> str:
+        return " ".join(self.known[self.stage.node(name)])
+
+
+@pytest.mark.parametrize("merge", ["largest", "all"])
+def test_the_side_with_the_secured_history_counts_and_not_the_larger_one(merge: str) -> None:
+    """Of five three go on and then two. The other three are more, and have less."""
+    group = Replicas("n1 n2 n3 n4 n5", merge)
+    group.submit("n1", "first")
+    group.part("n1 n2 n3", "n4 n5")
+    group.submit("n3", "second")
+    group.part("n1 n2", "n3")
+    group.submit("n2", "third")
+    for name in ("n4", "n5"):
+        group.stage.mend("n3", name)
+    group.settle(120)
+    assert heard(group.stage, "n3")[-2:] == ["n3 n4 n5", "outside"]
+    # n3 has what its primary view secured, and the others take it.
+    assert {group.state(name) for name in ("n3", "n4", "n5")} == {"first second"}
+    group.heal()
+    assert up_to_date(group.stage, "n4") == "n1 n2 n3 n4 n5"
+    assert {group.state(name) for name in group.stage.actors} == {"first second third"}
+    told = [type(what) for who, what in group.stage.log if who == group.stage.node("n5")]
+    given = StateGiven if merge == "largest" else SideStates
+    assert last(told, View) < last(told, given) < last(told, Primary), "the vote follows the state"
+
+
+@pytest.mark.parametrize("merge", ["largest", "all"])
+def test_a_member_that_took_the_state_goes_on_with_it(merge: str) -> None:
+    """n1 was away, and then it alone is a majority of the view that it was given the state in."""
+    group = Replicas("n1 n2 n3", merge)
+    group.part("n1", "n2 n3")
+    group.submit("n2", "meanwhile")
+    group.heal()
+    group.part("n1 n2", "n3")
+    group.part("n1", "n2")
+    assert news(group.stage, "n1")[-1].is_primary
+    assert group.state("n1") == "meanwhile"
+
+
+def test_who_gave_up_a_state_for_one_that_is_not_primary_is_not_up_to_date() -> None:
+    """n1 goes on alone. The others share the state of n2, which has most, and lack what n1 has."""
+    group = Replicas("n1 n2 n3 n4", "largest")
+    group.part("n1 n2 n3", "n4")
+    group.submit("n3", "second")
+    group.part("n1 n2", "n3")
+    group.submit("n2", "third")
+    group.part("n1", "n2")
+    group.submit("n1", "fourth")
+    for name in ("n3", "n4"):
+        group.stage.mend("n2", name)
+    group.stage.mend("n3", "n4")
+    group.settle(120)
+    assert heard(group.stage, "n3")[-2:] == ["n2 n3 n4", "outside"]
+    assert {group.state(name) for name in ("n2", "n3", "n4")} == {"second third"}
+    group.stage.crash("n1")
+    group.settle(120)
+    for name in ("n2", "n3", "n4"):
+        assert not news(group.stage, name)[-1].is_primary, "nobody here has what n1 secured"
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_own_events_are_in_doubt_if_the_state_of_another_side_was_taken(is_ours: bool) -> None:
+    options = SynchronyOptions(quorum="majority", merge="largest")
+    me, own, step = NodeId("n1"), OwnEvents(options), Step(0)
+    franchise = Franchise(me, Plan("g", ("n1",), options), own)
+    own.submit([b"before"], 6, "agreed")
+    own.take(1)
+    own.install()
+    franchise.take(Coverage(PrimaryView(0, ())), is_ours)
+    franchise.install(step, View("g", 1, (me,)))
+    franchise.follow_up(step, is_waiting=True)
+    assert not step.outputs, "the vote waits for the state"
+    franchise.follow_up(step, is_waiting=False)
+    assert franchise.is_primary
+    assert any(isinstance(one, Secured) for one in step.outputs) is is_ours
+
+
+def test_what_a_side_gave_up_is_never_secured() -> None:
+    group = Replicas("n1 n2 n3", "largest")
+    for name in ("n2", "n3"):
+        group.stage.cut("n1", name)
+    group.submit("n1", "lost")
+    group.settle()
+    assert group.state("n1") == "lost"
+    group.heal()
+    assert group.state("n1") == ""
+    group.submit("n1", "later")
+    assert secured(group.stage, "n1") == [(2, 2)]
+
+
+def test_an_application_without_an_answer_leaves_others_behind() -> None:
+    """Nobody on the side that goes on gives its state: n1 is told so, and is not up to date."""
+    group = Replicas("n1 n2 n3", "largest")
+    group.part("n1", "n2 n3")
+    group.submit("n2", "meanwhile")
+    group.stage.cuts.clear()
+    limit = group.stage.now + 2 * SynchronyOptions().state_limit
+    while group.stage.now < limit:
+        group.stage.settle(ticks=1)
+    group.stage.settle(ticks=10)
+    assert up_to_date(group.stage, "n1") == "n2 n3"
+    told = [type(what) for who, what in group.stage.log if who == group.stage.node("n1")]
+    assert told.count(StateLost) == 2
+    assert last(told, StateLost) < last(told, Primary)
+    assert group.stage.accepts("n1")
 
 
 # --- what is refused -------------------------------------------------------------------------

@@ -25,14 +25,15 @@ before it. The others concern what applications have.
  7. These members are the heirs. If several branches could be, it is the one that covers more of
     these views, then the one with more members, then the one with the first by name. The attempt
     adds to what the heirs cover, and to nothing that others do, until they have an heir's state.
- 8. A member gives up its state for another one only if that covers what its own does.
+ 8. A member gives up its state for another one only if that covers what its own does. A state that
+    is made of several covers what any of them does.
 
 What it does not do: send, or persist.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ordercast.protocol.primary.packets import (
@@ -127,11 +128,23 @@ def _heirs(reports: Mapping[str, VoterReport], views: tuple[PrimaryView, ...]) -
 
 
 def may_replace(giver: str, theirs: VoterReport, ours: Coverage) -> bool:
-    """Rule 8. An attempt that the giver should have made, and did not, is void."""
-    return covers(theirs.coverage, ours.last) and all(
-        covers(theirs.coverage, view) or _is_void(view, {giver: theirs.standing})
-        for view in ours.attempts
+    """Rule 8, by what the giver reports."""
+    return replaces(theirs.coverage, ours, {giver: theirs.standing})
+
+
+def replaces(theirs: Coverage, ours: Coverage, standings: Mapping[str, VoterStanding]) -> bool:
+    """Rule 8. An attempt that one of these should have made, and did not, is void."""
+    return covers(theirs, ours.last) and all(
+        covers(theirs, view) or _is_void(view, standings) for view in ours.attempts
     )
+
+
+def joined(coverages: Sequence[Coverage], branch: int) -> Coverage:
+    """What a state covers that has all that these have."""
+    last = max((one.last for one in coverages), key=_place)
+    attempts = dict.fromkeys(view for one in coverages for view in one.attempts)
+    later = sorted((view for view in attempts if view.number > last.number), key=_place)
+    return Coverage(last, tuple(later[-MOST_ATTEMPTS:]), branch)
 
 
 def _place(view: PrimaryView) -> tuple[int, tuple[str, ...]]:

@@ -109,8 +109,7 @@ class Voter:
     def add_history(self, *parts: object) -> None:
         """Our application has delivered this, and members with other deliveries have other parts:
         for families whose members come into a view with different states."""
-        branch = view_identity(self.group, self.coverage.branch, *parts)
-        self.coverage = replace(self.coverage, branch=branch)
+        self.coverage = extended(self.group, self.coverage, *parts)
 
     def catch_up(self, view: int) -> None:
         """Our application has now what the heirs had when this view began. Later ones may be under
@@ -140,12 +139,16 @@ class Voter:
         self.coverage = _NOTHING
 
     def receive(self, step: Step, sender: NodeId, packet: PrimaryReport | PrimaryAttempt) -> None:
+        self.remember(sender, packet)
+        self._go_on(step)
+
+    def remember(self, sender: NodeId, packet: PrimaryReport | PrimaryAttempt) -> None:
+        """A vote counts when we are in the view that it is for."""
         if isinstance(packet, PrimaryReport):
             refuse_report(sender, packet.report)
             _remember(self._reports, sender, packet)
         else:
             _remember(self._attempts, sender, packet)
-        self._go_on(step)
 
     # --- what follows ------------------------------------------------------------------------
 
@@ -211,6 +214,11 @@ class Voter:
             order=self.standing.number,
             cause=cause,
         )
+
+
+def extended(group: str, coverage: Coverage, *parts: object) -> Coverage:
+    """The same with further deliveries."""
+    return replace(coverage, branch=view_identity(group, coverage.branch, *parts))
 
 
 def _outside(view: View, lacks: PrimaryView, missing: tuple[str, ...], why: str) -> Primary:

@@ -15,6 +15,7 @@ announcing.py     announcements, answers and candidates
 history.py        what was delivered, configuration by configuration
 merging.py        what other sides delivered apart
 states.py         the application's state when sides merge
+inheritance.py    whose state counts where there is a quorum
 refusals.py       packets that break the rules
 franchise.py      the vote in groups with a quorum, and what is secured
 member.py         the machine: its inputs, and how it goes from view to view

@@ -13,7 +13,9 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
     two members that count on each other take the same step.
  5. A member that excludes us is excluded by us. A candidate may name us in a configuration that we
     are ready for and have not installed yet: its proposal counts when we are there.
- 6. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
+ 6. A proposal of the view as it is asks for a new view of the same members: one whose application
+    does not give its state proposes that (`states.py`).
+ 7. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
     one that is not ready within two of them (within four, if we are not ready ourselves). Members
     with smaller names than ours have half as much time again. One that answers probes is there,
     and its packets may be late: it has four stage limits and three seconds in any case. Each time
@@ -101,6 +103,11 @@ class ConfigurationChange:
     def is_failed(self, node: NodeId) -> bool:
         return node in self.suggestion.failed
 
+    def repeat(self) -> None:
+        """The same members go on in a new view, unless they are about to do so anyway."""
+        if self.stage < 2:
+            self.dirty = True
+
     # --- proposals ---------------------------------------------------------------------------
 
     def may_propose(self, time: int) -> bool:
@@ -160,6 +167,9 @@ class ConfigurationChange:
         if self.is_failed(sender) or self._is_too_large(proposal):
             return []
         self.proposals[sender] = proposal
+        hands_over = self.options.merge != "none"  # a repeated view is for states only
+        if hands_over and not proposal.failed and all(of == self.cid for _, of in proposal.joined):
+            self.repeat()
         return self.grow(proposal.joined, proposal.failed)
 
     def _is_too_large(self, proposal: Proposal) -> bool:

@@ -359,6 +359,18 @@ class OpenConfiguration:
 
     # --- the end -----------------------------------------------------------------------------
 
+    def propose(self, step: Step, serial: int, time: int) -> None:
+        """What we suggest as the next configuration, to all who are in it."""
+        self.cast_waiting(step, time)
+        if not self.graph.is_ending:
+            self.graph.is_ending = True
+            self.admit_held(step)
+        proposal = self.change.propose(self.group, serial, self.graph, time)
+        to = dict.fromkeys((*(node for node, _ in proposal.joined), *proposal.failed))
+        to.pop(self.me, None)
+        if to:
+            step.send(tuple(to), proposal)
+
     def is_short(self, step: Step, decision: Decision, time: int) -> bool:
         """Whether we lack something of the cut, which we ask for."""
         if not self.change.lacking(self.graph, decision):

@@ -19,21 +19,33 @@ Rules.
  5. An event that was not secured when a view is found not to be primary, or to go on with another
     history, is in doubt for ever.
 
-What it does not do: give a state to members that lack the history (`CaughtUp` says that one has
-it).
+ 6. Where states are handed over when sides merge (`states.py`), a view is voted on by a member that
+    has its state, and what it covers is what that state covers. A member that has said which state
+    it has, because it is ready for a view, goes on with no vote before it is there. What it
+    submitted before it took the state of another side is in doubt.
+
+What it does not do: give a state to members that lack the history. `states.py` does, or the
+application (`CaughtUp` says that one has it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.family import Plan
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
-from ordercast.protocol.primary.packets import PrimaryAttempt, PrimaryReport, VoterRecord
-from ordercast.protocol.primary.voter import Voter, VoterPhase
+from ordercast.protocol.primary.packets import (
+    Coverage,
+    PrimaryAttempt,
+    PrimaryReport,
+    VoterRecord,
+    VoterReport,
+)
+from ordercast.protocol.primary.voter import Voter, VoterPhase, extended
 from ordercast.protocol.transis.flow import OwnEvents
+from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import ConfigurationId
 from ordercast.types import NodeId, Secured, View, event_number
 
@@ -51,6 +63,10 @@ class Franchise:
         ours = [one for one in records if isinstance(one, VoterRecord) and one.group == plan.group]
         self.voter = self.voter_type(me, plan.group, first, ours[-1] if ours else None)
         self._own = own
+        assert isinstance(plan.options, SynchronyOptions)
+        self._hands_over = plan.options.merge != "none"
+        self._is_bound = False  # we have said what our state covers
+        self._unvoted: View | None = None  # a view whose state we may lack
         self._doubtful = 0  # own events up to here are never secured, unless they are already
         self._secured = 0  # how far the application was notified
 
@@ -65,11 +81,37 @@ class Franchise:
         if any(cut):
             self.voter.add_history(cid, *cut)
 
+    def after(self, ends: Iterable[tuple[ConfigurationId, Vector]]) -> VoterReport:
+        """What we report when these configurations are over, too."""
+        self._is_bound = True
+        coverage = self.voter.coverage
+        for cid, cut in ends:
+            if any(cut):
+                coverage = extended(self.group, coverage, cid, *cut)
+        return VoterReport(self.voter.standing, coverage)
+
+    def take(self, coverage: Coverage, is_ours: bool) -> None:
+        """Our application has a state that covers this. `is_ours`: it has all that we delivered."""
+        self.voter.coverage = coverage
+        if not is_ours:
+            self._doubtful = self._own.counter
+
     def install(self, step: Step, view: View) -> None:
+        self._is_bound = False
+        if self._hands_over:
+            self.voter.depart("")
+            self._unvoted = view
+            return
         self.voter.install(step, view)
         self._settle()
 
+    def catch_up(self, view: int) -> None:
+        """The application says that it has the state of those who are up to date."""
+        if not self._is_bound:
+            self.voter.catch_up(view)
+
     def leave(self) -> None:
+        self._is_bound, self._unvoted = False, None
         self.voter.depart("")
         self.voter.forget_state()
         self._doubtful = self._own.counter
@@ -77,6 +119,9 @@ class Franchise:
     # --- votes -------------------------------------------------------------------------------
 
     def receive(self, step: Step, sender: NodeId, packet: PrimaryReport | PrimaryAttempt) -> None:
+        if self._is_bound:
+            self.voter.remember(sender, packet)
+            return
         was_primary = self.is_primary
         self.voter.receive(step, sender, packet)
         if not was_primary:
@@ -91,8 +136,12 @@ class Franchise:
 
     # --- what is secured ---------------------------------------------------------------------
 
-    def follow_up(self, step: Step) -> None:
-        """After each input."""
+    def follow_up(self, step: Step, is_waiting: bool) -> None:
+        """After each input. `is_waiting`: our application lacks the state of its view."""
+        if self._unvoted is not None and not is_waiting:
+            view, self._unvoted = self._unvoted, None
+            self.voter.install(step, view)
+            self._settle()
         up_to = self._own.stable_counter
         if self.is_primary and up_to > max(self._secured, self._doubtful):
             self._secured = up_to

@@ -97,7 +97,7 @@ class SynchronyMember:
             self.franchise = self.franchise_type(me, plan, self.own, records)
         self.history = self.history_type(int(self.options.history))
         self.differences = Differences(plan.group, me, self.history)
-        self.states = self.states_type(plan.group, me, self.options.merge)
+        self.states = self.states_type(plan.group, me, self.options, self.franchise)
         self.clock = PatientClock()
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
@@ -226,6 +226,9 @@ class SynchronyMember:
         self._advance(step)
         time, current = self.clock.time, self.current
         self._grow(step, (), (*current.silent(step, time), *current.late(step, time)))
+        if self.states.is_overdue(step, current.cid, time):
+            current.change.repeat()
+        self._throttle()
         current.beat(step, time)
         self.announcer.tick(step, current, time)
         self._follow_up(step)
@@ -247,7 +250,7 @@ class SynchronyMember:
                 self.announcer.courting.announce_soon(self.clock.time)
             case inputs.CaughtUp(view=view):
                 if self.franchise is not None:
-                    self.franchise.voter.catch_up(view)
+                    self.franchise.catch_up(view)
             case inputs.DifferenceWanted(view=view, side=side):
                 self.differences.want(step, view, side, self.current.members)
             case inputs.Leave():
@@ -355,6 +358,7 @@ class SynchronyMember:
             self.states.receive(step, sender, packet)
             self._throttle()
             current.admit_held(step)
+        self._is_usual = False
         self._advance(step)
         if sender in current.patience.heard:
             current.patience.heard[sender] = self.clock.time
@@ -373,7 +377,7 @@ class SynchronyMember:
                 pass
         self.current.follow_up(step, self.clock.time)
         if self.franchise is not None:
-            self.franchise.follow_up(step)
+            self.franchise.follow_up(step, self.states.is_waiting)
         self._set_alarm(step)
 
     def _set_alarm(self, step: Step) -> None:
@@ -383,6 +387,8 @@ class SynchronyMember:
         if is_usual and self._alarm is not None and self._alarm <= current.acknowledges_by():
             return  # nothing else comes sooner by events and acknowledgements
         soonest = min(current.deadline(time), self.announcer.deadline(current, time))
+        if self.states.due_at is not None:
+            soonest = min(soonest, self.states.due_at)
         if self._alarm is None or soonest < self._alarm:
             self._alarm = soonest
             after = max(0, soonest - time)
@@ -415,7 +421,7 @@ class SynchronyMember:
             if current.is_short(step, decision, self.clock.time):
                 return False
             others = tuple(node for node in decision.members if node != self.me)
-            lineage = self.states.after(decision.cut)
+            lineage = self.states.after(current.cid, decision.cut)
             ready = change.ready(self.group, graph, decision, lineage)
             if others:
                 step.send(others, ready)
@@ -426,32 +432,22 @@ class SynchronyMember:
         return True
 
     def _propose(self, step: Step) -> None:
-        current = self.current
-        current.cast_waiting(step, self.clock.time)
         self.serial += 1
-        if not current.graph.is_ending:
-            current.graph.is_ending = True
-            current.admit_held(step)
-        proposal = current.change.propose(self.group, self.serial, current.graph, self.clock.time)
-        to = dict.fromkeys((*(node for node, _ in proposal.joined), *proposal.failed))
-        to.pop(self.me, None)
-        if to:
-            step.send(tuple(to), proposal)
+        self.current.propose(step, self.serial, self.clock.time)
 
     def _install(self, step: Step, decision: Decision, joint: Joint) -> None:
         former, time = self.current, self.clock.time
         failed = tuple(former.change.suggestion.failed)
         former.end(step, decision, joint, is_shown=self.has_begun)
         self.history.leave(decision.cut, decision.came_with)
-        if self.franchise is not None:
-            self.franchise.end(former.cid, decision.cut)
+        self.states.end(former.cid, decision.cut)
         self.changes += 1
         sides = tuple(side for _, side in decision.sides)
         self._enter(decision.id, decision.members, sides)
         self.current.came_from = {node: cid for cid, side in decision.sides for node in side}
         self.announcer.rest(failed, former, decision.members, time)
         self._show(step, sides)
-        self.states.installed(step, decision, joint)
+        self.states.installed(step, decision, joint, time)
         self._throttle()
         if self.current.others:
             step.send(self.current.others, Installed(self.group, decision.id, joint))

@@ -14,6 +14,8 @@ Service: TypeAlias = Literal["basic", "causal", "agreed", "safe"]
 SERVICES: tuple[Service, ...] = ("basic", "causal", "agreed", "safe")
 LARGEST_GROUP = 50
 """Members of a view."""
+STATE_LIMITS = 5
+"""Suspicion limits that an application has for its state, before another one is asked."""
 PERSONAL = frozenset({"when_split"})
 """Options that need not be the same at all members."""
 
@@ -60,12 +62,11 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
             raise ValueError("hello_limit and rest_limit must be at least hello and rest")
         if self.stage_limit <= 0:
             raise ValueError("stage_limit must be longer than nothing")
-        if self.quorum != "none" and self.merge != "none":
-            # The state of the members that are up to date counts, whichever side is the largest.
-            raise ValueError(
-                f"merge must be 'none' with quorum {self.quorum!r}: members that are not up to "
-                "date in a primary view are given the state by the application"
-            )
+
+    @property
+    def state_limit(self) -> int:
+        """Nanoseconds for which others wait for an application that is asked for its state."""
+        return STATE_LIMITS * self.suspicion_limit
 
     @property
     def fresh(self) -> int:

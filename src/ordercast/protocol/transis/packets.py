@@ -167,6 +167,9 @@ class Lineage(Value, frozen=True):
 
     cid: ConfigurationId
     blank: bool
+    path: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0  # names the views that it passed since
+    mute: bool = False  # its application was asked for its state, and does not answer
+    report: primary.VoterReport | None = None  # in groups with a quorum: what the state covers
 
 
 class Ready(Packet, frozen=True, tag="synchrony.ready"):
@@ -272,6 +275,7 @@ class State(Packet, frozen=True, tag="synchrony.state"):
     state: Annotated[bytes, Meta(max_length=STATE_BYTES)] | None
     failure: Failure = ""
     parts: Annotated[int, Meta(ge=0, le=LARGEST_STATE // STATE_BYTES)] = 0  # before this one
+    late: bool = False  # no application of the side has answered in time
 
     def carries(self) -> tuple[int, int, int]:
         return 0, 0, 1024 + len(self.state or b"")

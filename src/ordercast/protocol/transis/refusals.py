@@ -15,6 +15,7 @@ from operator import le
 from ordercast.errors import PeerError
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.packet import Packet
+from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis.acquaintances import KnownNames
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.configuration import OpenConfiguration
@@ -29,6 +30,7 @@ from ordercast.protocol.transis.packets import (
     Hello,
     Installed,
     Leave,
+    Lineage,
     Probe,
     Proposal,
     Ready,
@@ -64,10 +66,13 @@ def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> N
 
 
 def _refuse_depth(graph: CausalGraph, sender: NodeId, cast: Cast) -> None:
-    """An event is higher than those before it, as far as they are the last ones that we have."""
-    for up_to, received, top in zip(cast.vector, graph.received, graph.top, strict=True):
-        if up_to >= received and top >= cast.height:
-            raise PeerError(f"{sender} sent an event of height {cast.height} that follows {top}")
+    """An event is higher than those before it, as far as they are the last ones that we have. One
+    whose origin may have told two members different heights does not count."""
+    me = graph.me
+    if cast.vector[me] >= graph.received[me] and graph.top[me] >= cast.height:
+        raise PeerError(
+            f"{sender} sent an event of height {cast.height} that follows {graph.top[me]}"
+        )
 
 
 def _refuse_reach(graph: CausalGraph, sender: NodeId, vector: Vector) -> None:
@@ -130,6 +135,8 @@ def refuse_rare(
                 raise PeerError(f"{sender} is ready for a view of {packet.decision.rep}")
             if (packet.lineage is None) != (change.options.merge == "none"):
                 raise PeerError(f"{sender} does not say which state it has, or need not")
+            if packet.lineage is not None:
+                _refuse_lineage(change, sender, sender, packet.lineage)
             if packet.cid == change.cid:
                 _refuse_known(graph, sender, packet.known)
         case Installed():
@@ -137,9 +144,21 @@ def refuse_rare(
                 said = [node for side in packet.joint for node, _ in side.lineages]
                 if sorted(said) != list(change.readied[packet.cid].members):
                     raise PeerError(f"{sender} does not say which states there are")
+                for side in packet.joint:
+                    for node, lineage in side.lineages:
+                        _refuse_lineage(change, sender, node, lineage)
             for side in packet.joint:
                 if side.side == change.cid:
                     _refuse_known(graph, sender, side.known)
+
+
+def _refuse_lineage(
+    change: ConfigurationChange, sender: NodeId, of: NodeId, lineage: Lineage
+) -> None:
+    if (lineage.report is None) != (change.options.quorum == "none"):
+        raise PeerError(f"{sender} does not say what the state of {of} covers, or need not")
+    if lineage.report is not None:
+        refuse_report(of, lineage.report)
 
 
 def _refuse_known(graph: CausalGraph, sender: NodeId, known: tuple[GoneMember, ...]) -> None:

@@ -58,7 +58,8 @@ def _known(known: Iterable[packets.GoneMember]) -> str:
 def _lineage(lineage: packets.Lineage | None) -> str:
     if lineage is None:
         return ""
-    return f", has the {'blank ' * lineage.blank}state of {lineage.cid}"
+    mute = ", and cannot give it" * lineage.mute
+    return f", has the {'blank ' * lineage.blank}state of {lineage.cid}{mute}"
 
 
 _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
@@ -86,7 +87,7 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
     ),
     packets.StatePart: lambda packet: f"of {packet.view}, {len(packet.part)} bytes",
     packets.State: lambda packet: (
-        f"of {packet.view}: {packet.failure or value_text(packet.state)}"
+        f"of {packet.view}: {packet.failure or 'late' * packet.late or value_text(packet.state)}"
         + f" after {packet.parts} parts" * bool(packet.parts)
     ),
     packets.Installed: lambda packet: (
