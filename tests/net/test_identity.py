@@ -41,6 +41,14 @@ def test_an_incarnation_is_on_disk_before_the_node_sends_anything(tmp_path: Path
     identity.release()
 
 
+def test_only_the_owner_can_read_the_files_of_a_folder(tmp_path: Path) -> None:
+    number_from_zero(tmp_path / "n1")
+    assert (tmp_path / "n1" / "incarnation").stat().st_mode & 0o777 == 0o600
+    incarnations(tmp_path / "n1", 1)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "n1").iterdir()}
+    assert modes == dict.fromkeys(["incarnation", "lock", "original", "owner"], 0o600)
+
+
 def test_every_start_has_another_birth(tmp_path: Path) -> None:
     identity = Identity(tmp_path, "n1", "shop")
     births = {identity.begin(number, reborn=False).birth for number in range(5)}

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from ordercast.errors import UsageError
 from ordercast.kernel.identity import COUNTED, LAST
-from ordercast.store.log import PRIVATE, PRIVATE_FOLDER, flush, sync_folder
+from ordercast.store.log import PRIVATE, PRIVATE_FOLDER, replace_file
 from ordercast.types import NodeId
 from ordercast.wire.greeting import BIRTH_BYTES, Bearer
 
@@ -179,7 +179,7 @@ class Identity:
 def number_from_zero(folder: Path) -> None:
     """The first incarnation in this folder will be 0: for runs that know all their nodes."""
     folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-    (folder / "incarnation").write_text("-1\n", encoding="ascii")
+    write_durably(folder / "incarnation", "-1\n")
 
 
 def _is_ours(file: Path, us: str) -> bool:
@@ -240,14 +240,7 @@ def _is_copy(original: Path, mark: str) -> bool | None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    fresh = path.with_suffix(".tmp")
     try:
-        fresh.touch(PRIVATE)
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            flush(file.fileno())
-        fresh.rename(path)
-        sync_folder(path.parent)
+        replace_file(path, text.encode())
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
