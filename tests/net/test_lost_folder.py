@@ -61,7 +61,9 @@ async def abandon_slowly(node: Node) -> list[Callable[[], None]]:
     """Its incarnation is over, and the next one begins when these are called."""
     slow_disk: list[Callable[[], None]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Committer, "forget", lambda self, group, done: slow_disk.append(done))
+        patch.setattr(
+            Committer, "rewrite", lambda self, path, content, done: slow_disk.append(done)
+        )
         node.mesh.handshake.reported(1000)
         await until(lambda: node.state is NodeState.BROKEN)
     return slow_disk

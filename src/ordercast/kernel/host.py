@@ -7,10 +7,11 @@ which steps wait for the disk, and the rows that every trace has. So what is tes
 runs in all of them.
 
 Rules.
- 1. A step takes effect in this order: its records are durable; the submission is on record, its
-    packets leave, its timers are set; the application and the trace hear its outputs.
+ 1. A step takes effect in this order: its records are durable, and then what `remember` wants
+    to be; the submission is on record, its packets leave, its timers are set; the application and
+    the trace hear its outputs.
  2. The steps of one machine take effect in the order in which they were made. A step that is behind
-    one whose records are not durable yet waits for it. Other machines go on.
+    one that waits for the disk waits for it. Other machines go on.
  3. A timer that a waiting step sets or cancels does not run out meanwhile.
  4. Packets that come together for one machine share a step. What came before a bad packet counts.
  5. A machine that raises, or a step that cannot be carried out, is a bug of ours: the machine is
@@ -24,67 +25,23 @@ time of trace rows, which is not that of the member.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import Any, cast
 
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
 from ordercast.kernel.machine import Machine, Serving
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.step import Heard, Note, Sent, Step, Timer
+from ordercast.kernel.step import Note, Step, Timer
+from ordercast.kernel.world import Commit, Journal, World
 from ordercast.types import Event, NodeId, Payloads, View
 
 WAITING_STEPS = 1000
 """Steps of a machine that may wait for the disk before its applications have to wait too."""
 MOST_WAITING_STEPS = 100_000
 """Steps that packets caused wait as well. A machine with so many of them cannot go on."""
-
-
-class Journal(Protocol):
-    """Where the rows of one incarnation go."""
-
-    def row(self, at: int, kind: str, **columns: Any) -> None: ...
-    def note(
-        self, at: int, kind: str, columns: Mapping[str, Any], on_trace_scale: Callable[[int], int]
-    ) -> None: ...
-    def submit(self, at: int, event: Event) -> None: ...
-    def deliver(self, at: int, event: Event) -> None: ...
-    def view(self, at: int, view: View) -> None: ...
-
-
-class World(Protocol):
-    """What a host needs around it."""
-
-    def send(self, seat: Seat, sent: Sent) -> None:
-        """One packet leaves. Each STATUS send is answered by `Host.status` with its token."""
-
-    def wake(self, seat: Seat, timer: Timer, setting: int, after: int) -> Any:
-        """Calls `Host.expire` with these after so many nanoseconds of the member's clock.
-
-        What it returns is handed to `cancel` if the timer is not wanted any more.
-        """
-
-    def cancel(self, alarm: Any) -> None:
-        """A timer was set again or cancelled. The host ignores it if it runs out all the same."""
-
-    def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
-        """Makes records durable, then calls `done`; at once, or later in the order of the calls."""
-
-    def hear(self, seat: Seat, output: Heard) -> None:
-        """The application hears something. Its reactions come after this step."""
-
-    def stepped(self, seat: Seat) -> None:
-        """A step has taken effect: perhaps there is room now, or something has become stable."""
-
-    def broke(self, seat: Seat, error: Exception) -> None:
-        """A machine broke, and was closed. All its groups fail."""
-
-    def trace_time(self) -> int:
-        """Now, as the trace has it."""
-
-    def on_trace_scale(self, local: int) -> int:
-        """A time on the member's own clock, as the trace has it."""
 
 
 class Seat:
@@ -112,7 +69,7 @@ class Seat:
 class _Waiting:
     """A step that has not taken effect, or what was to be done after those before it."""
 
-    __slots__ = ("durable", "event", "stable", "step", "then")
+    __slots__ = ("commits", "event", "stable", "step", "then")
 
     def __init__(
         self,
@@ -123,7 +80,7 @@ class _Waiting:
         self.step = step
         self.event = event
         self.then = then
-        self.durable = step is None or not step.records
+        self.commits = 0  # that it still waits for
         self.stable: dict[str, int] = {}
 
 
@@ -132,8 +89,8 @@ class Host:
 
     __slots__ = (
         *("_cancel", "_flush", "_hear", "_send", "_settings", "_spare", "_wake", "delivered"),
-        *("_new_step", "journal", "leaving", "observe", "seated", "seats", "stepped", "submitted"),
-        "world",
+        *("_new_step", "journal", "leaving", "observe", "remember", "seated", "seats", "stepped"),
+        *("submitted", "world"),
     )
 
     def __init__(
@@ -147,6 +104,9 @@ class Host:
         self.world = world
         self.journal = journal
         self.observe = observe  # sees every step that is durable, before anything of it leaves
+        # Sees every step with outputs when it is made. Returns what must be durable, besides its
+        # records, before it takes effect.
+        self.remember: Callable[[Step], Commit | None] | None = None
         self.seats: dict[str, Seat] = {}  # by group
         # Groups whose last step has not taken effect: whose they are, and what is done then.
         self.leaving: dict[str, tuple[Seat, Callable[[], None] | None]] = {}
@@ -284,8 +244,8 @@ class Host:
             return True
         if step.sent or step.outputs or step.timers or step.records:
             self._spare[0] = self._new_step(0)
-            if step.records or seat.waiting:
-                self._queue(seat, step, None)
+            if step.records or seat.waiting or self.remember is not None:
+                self._apply(seat, step)
             else:
                 self._take_effect(seat, step, None)
         elif self.stepped is not None and not seat.waiting:
@@ -392,12 +352,13 @@ class Host:
     # --- effects -----------------------------------------------------------------------------
 
     def _apply(self, seat: Seat, step: Step, event: Event | None = None) -> None:
-        if step.records or seat.waiting:
-            self._queue(seat, step, event)
+        also = self.remember(step) if self.remember is not None and step.outputs else None
+        if step.records or seat.waiting or also is not None:
+            self._queue(seat, step, event, also)
         else:
             self._take_effect(seat, step, event)
 
-    def _queue(self, seat: Seat, step: Step, event: Event | None) -> None:
+    def _queue(self, seat: Seat, step: Step, event: Event | None, also: Commit | None) -> None:
         if len(seat.waiting) >= MOST_WAITING_STEPS:
             why = f"the disk does not keep up: {len(seat.waiting)} steps wait for it"
             self._break(seat, DiskError(why))
@@ -409,20 +370,26 @@ class Host:
             self._unset(seat, timer)
         seat.waiting = seat.waiting or deque()
         seat.waiting.append(waiting)
+        commits: list[Commit] = []
         if step.records:
+            commits.append(partial(self.world.commit, step.records))
+        if also is not None:
+            commits.append(also)
+        waiting.commits = len(commits)
 
-            def done() -> None:
-                waiting.durable = True
-                self._go_on(seat)
+        def done() -> None:
+            waiting.commits -= 1
+            self._go_on(seat)
 
-            try:
-                self.world.commit(step.records, done)
-            except Exception as error:
-                self._break(seat, error)
+        try:
+            for commit in commits:
+                commit(done)
+        except Exception as error:
+            self._break(seat, error)
 
     def _go_on(self, seat: Seat) -> None:
         """Steps take effect up to the first that is not durable."""
-        while seat.waiting and seat.waiting[0].durable:
+        while seat.waiting and not seat.waiting[0].commits:
             waiting = seat.waiting.popleft()
             if waiting.step is not None:
                 seat.stable = waiting.stable
