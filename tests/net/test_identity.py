@@ -117,10 +117,9 @@ def test_a_drawn_number_is_the_first_of_its_folder(tmp_path: Path) -> None:
     assert again.next().node == NodeId("n1", 701)
     assert [again.is_foreign(number) for number in (0, 699, 700, 701)] == [True, True, False, False]
     assert not again.is_reborn
-    again.note_reborn()
+    assert again.note_reborn() == (tmp_path / "incarnation", b"701\nreborn\n")
     assert again.is_reborn
     assert not again.is_foreign(0), "that is known now"
-    assert (tmp_path / "incarnation").read_text() == "701\nreborn\n"
     again.release()
 
 

@@ -1,12 +1,13 @@
 """Commits off the event loop: records are gathered, and a thread makes them durable.
 
 A commit may also be a small file that is written whole (`Rewrite`). It is written when the records
-that were given before it are durable, and before those that were given after it. Of files that come
-one after the other, with nothing in between, only the last is written.
+that were given before it are durable, and before those that were given after it. If a file is given
+several times, with nothing in between, only the last content is written.
 
 While the thread writes and syncs one batch, further commits gather; one more write and one sync
-then serve all of them. So the event loop never waits for the disk, and a slow disk costs latency
-and not throughput.
+then serve all of them. So the event loop never waits for the disk while machines run, and a slow
+disk costs latency and not throughput. (An incarnation begins when its number is on the disk. It has
+no machine then.)
 
   1. `done` is called on the event loop, never inside `commit`, and in the order of the commits.
   2. After an error of the disk `failed` is called once, unless the committer was closed before, and

@@ -276,10 +276,7 @@ class Node:
         founds = any(entry is not None and entry.founds for entry in entries)
         if founds or self._last_members.has_been_alone(self.me.name):
             return True
-        try:
-            self.identity.note_reborn()  # and from now on it founds none
-        except UsageError as error:
-            self._stop(DiskError(str(error)))
+        self._committer.rewrite(*self.identity.note_reborn(), lambda: None)  # it founds none now
         return False
 
     def _abandon(self, reported: list[int]) -> None:
