@@ -155,6 +155,64 @@ def test_records_of_a_group_are_forgotten_by_a_commit_in_its_turn(run: Run) -> N
     run(story())
 
 
+def test_a_file_is_written_between_the_records_before_and_after_it(
+    run: Run, tmp_path: Path
+) -> None:
+    """Records that are given later may rely on it, and it may rely on those given before."""
+
+    async def story() -> None:
+        disk, heard = HeldDisk(), Heard()
+        committer = Committer(disk, heard.failed)
+        file = tmp_path / "groups"
+
+        def look(word: str) -> None:
+            heard.word(word)()
+            seen.append((word, file.read_bytes() if file.exists() else None, len(disk.synced)))
+
+        seen: list[tuple[str, bytes | None, int]] = []
+        committer.commit(counted(0), lambda: look("begun"))  # the rest is one batch
+        committer.commit(counted(1), lambda: look("records"))
+        committer.rewrite(file, b"first", lambda: look("first"))
+        committer.rewrite(file, b"second", lambda: look("second"))
+        committer.commit(counted(2), lambda: look("more"))
+        committer.rewrite(file, b"third", lambda: look("third"))
+        disk.let_go()
+        await heard.until(1)
+        assert seen == [("begun", None, 1)]
+        disk.let_go()
+        while not file.exists():
+            await asyncio.sleep(0)
+        assert file.read_bytes() == b"second", "one sync later: the first is not written at all"
+        assert disk.synced[1:] == [counted(1)]
+        disk.let_go(9)
+        await heard.until(6)
+        assert heard.words == ["begun", "records", "first", "second", "more", "third"]
+        assert file.read_bytes() == b"third"
+        assert disk.synced[2] == counted(2)
+        assert file.stat().st_mode & 0o777 == 0o600
+        await committer.close()
+
+    run(story())
+
+
+def test_who_awaits_a_commit_hears_of_a_failure(run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        heard, store = Heard(), opened(tmp_path)
+        committer = Committer(store, heard.failed)
+        await committer.awaited(lambda done: committer.rewrite(tmp_path / "here", b"x", done))
+        assert (tmp_path / "here").read_bytes() == b"x"
+        for _ in range(2):  # then nothing is written any more
+            with pytest.raises(DiskError, match=r"nowhere.groups cannot be written|any more"):
+                await committer.awaited(
+                    lambda done: committer.rewrite(tmp_path / "nowhere" / "groups", b"x", done)
+                )
+        assert len(heard.errors) == 1
+        await committer.close()
+        store.close()
+
+    run(story())
+
+
 def test_after_a_failure_nothing_is_acknowledged(run: Run) -> None:
     async def story() -> None:
         disk, heard = HeldDisk(), Heard()

@@ -21,7 +21,7 @@ def mode_of(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def forgets_nobody(name: str) -> list[str]:
+async def forgets_nobody(name: str) -> list[str]:
     raise AssertionError(name)
 
 

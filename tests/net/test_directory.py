@@ -13,7 +13,15 @@ import pytest
 from ordercast.errors import PeerError
 from ordercast.kernel.inputs import Acquainted
 from ordercast.net import directory
-from ordercast.net.directory import MOST_GROUPS, Directory, Mismatch, OwnGroup, unlike
+from ordercast.net.directory import (
+    MOST_ACQUAINTED,
+    MOST_GROUPS,
+    MOST_WARNED,
+    Directory,
+    Mismatch,
+    OwnGroup,
+    unlike,
+)
 from ordercast.types import NodeId, Waiting
 from ordercast.wire import greeting
 from ordercast.wire.groups import MOST_MEMBERS, MOST_NOTES, GroupNote, Groups
@@ -382,3 +390,33 @@ def test_what_must_be_the_same() -> None:
     by_peers = {**FIFO, "members": "by peers"}
     assert unlike(by_peers, {**FIFO, "members": "n1 n2"}) == ""
     assert unlike(by_peers, FIFO) == "members is by peers here and open there"
+
+
+def test_a_machine_is_given_a_name_once_and_names_are_forgotten_beyond_a_limit() -> None:
+    def story(stage: Stage) -> None:
+        own = stage.join()
+        names = [f"x{number}" for number in range(MOST_ACQUAINTED + MOST_MEMBERS)]
+        for first in range(0, len(names), MOST_MEMBERS):
+            some = {name: f"{name}:1" for name in names[first : first + MOST_MEMBERS]}
+            for _ in range(2):
+                stage.hear("n2", Groups(elsewhere={"orders": some}))
+        given = [name for each in stage.given for name in each.names]
+        assert given == names
+        assert len(own.acquainted) == MOST_ACQUAINTED
+
+    staged(story, "n2")
+
+
+def test_incarnations_of_which_the_log_has_a_line_are_bounded() -> None:
+    def story(stage: Stage) -> None:
+        own = stage.join(is_in=True, members=(ME, NodeId("n3")))
+        stage.say("n3", is_in=True)
+        for incarnation in range(MOST_WARNED + 9):
+            stage.contacts["n2"].node = NodeId("n2", incarnation)
+            for _ in range(2):
+                stage.say("n2", terms={**FIFO, "window": "3"})
+        assert len(own.warned) == MOST_WARNED
+        assert own.warned.evicted == 9, "each has one line"
+        assert not stage.ended
+
+    staged(story, "n2", "n3")

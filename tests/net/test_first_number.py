@@ -16,6 +16,7 @@ PROGRAM = """
 import asyncio, os, signal, sys
 import ordercast
 from ordercast.net import identity
+from ordercast.store import log
 
 write = identity.write_durably
 
@@ -24,7 +25,7 @@ def killed(*_):
 
 def write_and_be_killed(path, text):
     if path.name == "incarnation":
-        identity.{moment} = killed
+        log.{moment} = killed
     write(path, text)
 
 identity.write_durably = write_and_be_killed

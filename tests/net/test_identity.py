@@ -41,6 +41,14 @@ def test_an_incarnation_is_on_disk_before_the_node_sends_anything(tmp_path: Path
     identity.release()
 
 
+def test_only_the_owner_can_read_the_files_of_a_folder(tmp_path: Path) -> None:
+    number_from_zero(tmp_path / "n1")
+    assert (tmp_path / "n1" / "incarnation").stat().st_mode & 0o777 == 0o600
+    incarnations(tmp_path / "n1", 1)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in (tmp_path / "n1").iterdir()}
+    assert modes == dict.fromkeys(["incarnation", "lock", "original", "owner"], 0o600)
+
+
 def test_every_start_has_another_birth(tmp_path: Path) -> None:
     identity = Identity(tmp_path, "n1", "shop")
     births = {identity.begin(number, reborn=False).birth for number in range(5)}
@@ -109,10 +117,9 @@ def test_a_drawn_number_is_the_first_of_its_folder(tmp_path: Path) -> None:
     assert again.next().node == NodeId("n1", 701)
     assert [again.is_foreign(number) for number in (0, 699, 700, 701)] == [True, True, False, False]
     assert not again.is_reborn
-    again.note_reborn()
+    assert again.note_reborn() == (tmp_path / "incarnation", b"701\nreborn\n")
     assert again.is_reborn
     assert not again.is_foreign(0), "that is known now"
-    assert (tmp_path / "incarnation").read_text() == "701\nreborn\n"
     again.release()
 
 

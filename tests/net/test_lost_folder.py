@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.net.held_disk import disk_held
 from tests.net.nodes import (
     GROUP,
     QUICK,
@@ -61,7 +63,9 @@ async def abandon_slowly(node: Node) -> list[Callable[[], None]]:
     """Its incarnation is over, and the next one begins when these are called."""
     slow_disk: list[Callable[[], None]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Committer, "forget", lambda self, group, done: slow_disk.append(done))
+        patch.setattr(
+            Committer, "rewrite", lambda self, path, content, done: slow_disk.append(done)
+        )
         node.mesh.handshake.reported(1000)
         await until(lambda: node.state is NodeState.BROKEN)
     return slow_disk
@@ -256,9 +260,14 @@ async def test_a_node_that_drew_a_high_number_hears_that_its_name_was_there_befo
     n2 = await cluster.open("n2", data=str(cluster.folder / "empty"))
     drawn = n2.me
     assert not n2.is_reborn
-    introduce(n1, n2)
-    await until(lambda: connected(n1, n2))
-    await until(lambda: n2.is_reborn)
+    with disk_held() as held:
+        introduce(n1, n2)
+        await until(lambda: connected(n1, n2))
+        await until(lambda: n2.is_reborn)
+        await until(held.is_held)
+        assert threading.get_ident() not in held.threads, "the event loop waited for the disk"
+    file = cluster.folder / "empty" / "incarnation"
+    await until(lambda: file.read_text() == f"{drawn.incarnation}\nreborn\n")
     assert n2.me == drawn
     n2.mesh.handshake.reported(drawn.incarnation)
     n2.mesh.handshake.reported(0)

@@ -122,6 +122,6 @@ async def test_an_operator_ends_the_wait_for_one_that_may_have_founded_the_group
     await until(lambda: "n9 may have founded it" in str(second.waiting))
     assert second.waiting is not None
     assert second.waiting.on == ("n9",)
-    assert second.node.forget("n9") == []
+    assert await second.node.forget("n9") == []
     for group in (second, third):
         await group.ready()

@@ -37,37 +37,37 @@ async def test_fifo_against_total_is_an_error_of_the_one_that_came_later(cluster
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "said"),
+    ("ours", "theirs", "what", "values"),
     [
-        (Causal(tickets=2), Causal(tickets=3), "tickets is 2 here and 3 there"),
-        (
-            Causal(updaters=["n1"]),
-            Causal(updaters=["n2"]),
-            r"updaters is \['n1'\] here and \['n2'\] there",
-        ),
-        (Fifo(heartbeat="20ms"), Fifo(), "heartbeat is 20ms here and 50ms there"),
-        (Total(), Total(by="sequencer"), "Total.by is everyone here and sequencer there"),
+        (Causal(tickets=2), Causal(tickets=3), "tickets", ("2", "3")),
+        (Causal(updaters=["n1"]), Causal(updaters=["n2"]), "updaters", ("['n1']", "['n2']")),
+        (Fifo(heartbeat="20ms"), Fifo(), "heartbeat", ("20ms", "50ms")),
+        (Total(), Total(by="sequencer"), "Total.by", ("everyone", "sequencer")),
     ],
 )
-def test_other_options_are_an_error(
-    ours: Level, theirs: Level, said: str, tmp_path, caplog
+def test_other_options_are_an_error_that_names_both_values(
+    ours: Level, theirs: Level, what: str, values: tuple[str, str], tmp_path, caplog
 ) -> None:
+    """Each of the two says it, as it sees it: in the error of its group, or in one line."""
+
     @live
     async def story(cluster: Cluster) -> None:
         n1, n2 = await cluster.nodes(*NAMES)
         await until(lambda: connected(n1, n2))
         groups = [n1.join("orders", ours, NAMES), n2.join("orders", theirs, NAMES)]
         await until(lambda: any(group.ended for group in groups))
-        await until(lambda: said_by(groups, said) or cluster.log.text)
+        for group, (here, there) in zip(groups, (values, values[::-1]), strict=True):
+            said = f"{what} is {here} here and {there} there"
+            await until(lambda said=said: said in cluster.log.text)
+            if group.ended:
+                assert said in str(await ended(group))
+            [line] = [line for line in cluster.log.messages if said in line]
+            assert line.startswith(f"{group.node.me} joined 'orders' on other terms than ")
         with pytest.raises(Mismatch, match="on other terms"):
             for group in groups:
                 await group.ready(timeout=0.2)
 
     story("asyncio", tmp_path, caplog)
-
-
-def said_by(groups: list[Group], said: str) -> bool:
-    return any(said in str(group.ended) for group in groups)
 
 
 @live

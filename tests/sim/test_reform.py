@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ordercast.errors import UsageError
-from ordercast.kernel.family import by_machine
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.chaos import draw_chaos
 from ordercast.scenario.faults.members import Reform
@@ -159,7 +158,10 @@ def test_groups_that_share_a_machine_are_built_together() -> None:
             {"name": "c", "members": ["n1"], "family": "sequenced"},
         ]
     )
-    world = Simulation(sharing, 1)
-    built = by_machine(world._plans["n1"])
-    assert [[plan.group for plan in plans] for _, plans in built] == [["b"], ["a", "c"]]
+    process = Simulation(sharing, 1).processes["n1"]
+    process.start()
+    a, b, c = (process.host.seats[group] for group in "abc")
+    assert a is c
+    assert a is not b
+    assert process.host.seated == [b, a], "in the order of the families"
     assert FAMILIES["total"].build is FAMILIES["sequenced"].build

@@ -7,10 +7,11 @@ which steps wait for the disk, and the rows that every trace has. So what is tes
 runs in all of them.
 
 Rules.
- 1. A step takes effect in this order: its records are durable; the submission is on record, its
-    packets leave, its timers are set; the application and the trace hear its outputs.
+ 1. A step takes effect in this order: its records are durable, and then what `remember` wants
+    to be; the submission is on record, its packets leave, its timers are set; the application and
+    the trace hear its outputs.
  2. The steps of one machine take effect in the order in which they were made. A step that is behind
-    one whose records are not durable yet waits for it. Other machines go on.
+    one that waits for the disk waits for it. Other machines go on.
  3. A timer that a waiting step sets or cancels does not run out meanwhile.
  4. Packets that come together for one machine share a step. What came before a bad packet counts.
     Where a world says when all that came at the same time was received (`later`), packets of
@@ -29,6 +30,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, cast
 
 from ordercast.errors import DiskError, PeerError, UsageError
@@ -37,7 +39,7 @@ from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
 from ordercast.kernel.machine import Machine, Serving
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Note, Step, Timer
-from ordercast.kernel.world import Journal, World
+from ordercast.kernel.world import Commit, Journal, World
 from ordercast.types import Event, NodeId, Payloads, View
 
 WAITING_STEPS = 1000
@@ -73,7 +75,7 @@ class Seat:
 class _Waiting:
     """A step that has not taken effect, or what was to be done after those before it."""
 
-    __slots__ = ("durable", "event", "stable", "step", "then")
+    __slots__ = ("commits", "event", "stable", "step", "then")
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class _Waiting:
         self.step = step
         self.event = event
         self.then = then
-        self.durable = step is None or not step.records
+        self.commits = 0  # that it still waits for
         self.stable: dict[str, int] = {}
 
 
@@ -93,8 +95,8 @@ class Host:
 
     __slots__ = (
         *("_cancel", "_flush", "_hear", "_later", "_opened", "_send", "_settings", "_spare"),
-        *("_new_step", "_wake", "delivered", "journal", "leaving", "observe", "seated", "seats"),
-        *("stepped", "submitted", "world"),
+        *("_new_step", "_wake", "delivered", "journal", "leaving", "observe", "remember"),
+        *("seated", "seats", "stepped", "submitted", "world"),
     )
 
     def __init__(
@@ -109,6 +111,9 @@ class Host:
         self.world = world
         self.journal = journal
         self.observe = observe  # sees every step that is durable, before anything of it leaves
+        # Sees every step with outputs when it is made. Returns what must be durable, besides its
+        # records, before it takes effect.
+        self.remember: Callable[[Step], Commit | None] | None = None
         self.seats: dict[str, Seat] = {}  # by group
         # Groups whose last step has not taken effect: whose they are, and what is done then.
         self.leaving: dict[str, tuple[Seat, Callable[[], None] | None]] = {}
@@ -254,8 +259,8 @@ class Host:
             return True
         if step.sent or step.outputs or step.timers or step.records:
             self._spare[0] = self._new_step(0)
-            if step.records or seat.waiting:
-                self._queue(seat, step, None)
+            if step.records or seat.waiting or self.remember is not None:
+                self._apply(seat, step)
             else:
                 self._take_effect(seat, step, None)
         elif self.stepped is not None and not seat.waiting:
@@ -388,12 +393,13 @@ class Host:
     # --- effects -----------------------------------------------------------------------------
 
     def _apply(self, seat: Seat, step: Step, event: Event | None = None) -> None:
-        if step.records or seat.waiting:
-            self._queue(seat, step, event)
+        also = self.remember(step) if self.remember is not None and step.outputs else None
+        if step.records or seat.waiting or also is not None:
+            self._queue(seat, step, event, also)
         else:
             self._take_effect(seat, step, event)
 
-    def _queue(self, seat: Seat, step: Step, event: Event | None) -> None:
+    def _queue(self, seat: Seat, step: Step, event: Event | None, also: Commit | None) -> None:
         if len(seat.waiting) >= MOST_WAITING_STEPS:
             why = f"the disk does not keep up: {len(seat.waiting)} steps wait for it"
             self._break(seat, DiskError(why))
@@ -405,20 +411,26 @@ class Host:
             self._unset(seat, timer)
         seat.waiting = seat.waiting or deque()
         seat.waiting.append(waiting)
+        commits: list[Commit] = []
         if step.records:
+            commits.append(partial(self.world.commit, step.records))
+        if also is not None:
+            commits.append(also)
+        waiting.commits = len(commits)
 
-            def done() -> None:
-                waiting.durable = True
-                self._go_on(seat)
+        def done() -> None:
+            waiting.commits -= 1
+            self._go_on(seat)
 
-            try:
-                self.world.commit(step.records, done)
-            except Exception as error:
-                self._break(seat, error)
+        try:
+            for commit in commits:
+                commit(done)
+        except Exception as error:
+            self._break(seat, error)
 
     def _go_on(self, seat: Seat) -> None:
         """Steps take effect up to the first that is not durable."""
-        while seat.waiting and seat.waiting[0].durable:
+        while seat.waiting and not seat.waiting[0].commits:
             waiting = seat.waiting.popleft()
             if waiting.step is not None:
                 seat.stable = waiting.stable

@@ -1,9 +1,9 @@
-"""The world around a host (`host.py`): its clock, its network, its disk, its application."""
+"""What a host needs around it: a clock, a network, a disk, an application and a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Heard, Sent, Timer
@@ -11,6 +11,9 @@ from ordercast.types import Event, View
 
 if TYPE_CHECKING:
     from ordercast.kernel.host import Seat
+
+Commit: TypeAlias = Callable[[Callable[[], None]], None]
+"""Makes something durable, then calls what it is given: at once, or in the order of the calls."""
 
 
 class Journal(Protocol):

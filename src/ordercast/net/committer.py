@@ -1,8 +1,13 @@
 """Commits off the event loop: records are gathered, and a thread makes them durable.
 
+A commit may also be a small file that is written whole (`Rewrite`). It is written when the records
+that were given before it are durable, and before those that were given after it. If a file is given
+several times, with nothing in between, only the last content is written.
+
 While the thread writes and syncs one batch, further commits gather; one more write and one sync
-then serve all of them. So the event loop never waits for the disk, and a slow disk costs latency
-and not throughput.
+then serve all of them. So the event loop never waits for the disk while machines run, and a slow
+disk costs latency and not throughput. (An incarnation begins when its number is on the disk. It has
+no machine then.)
 
   1. `done` is called on the event loop, never inside `commit`, and in the order of the commits.
   2. After an error of the disk `failed` is called once, unless the committer was closed before, and
@@ -18,15 +23,26 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeAlias
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ordercast.errors import DiskError
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.world import Commit
+from ordercast.store.log import replace_file
 
 log = logging.getLogger("ordercast.net")
 
-_Change: TypeAlias = Sequence[Packet] | str
-"""Records to be persisted, or the name of a group whose records are to be forgotten."""
+
+class Rewrite(NamedTuple):
+    """What is to be in a file, in place of what is there."""
+
+    path: Path
+    content: bytes
+
+
+_Change: TypeAlias = Sequence[Packet] | str | Rewrite
+"""Records to be persisted, the name of a group whose records are to be forgotten, or a file."""
 
 
 class Store(Protocol):
@@ -49,6 +65,7 @@ class Committer:
         self._gathered: list[tuple[_Change, Callable[[], None]]] = []
         self._writing: asyncio.Future[None] | None = None
         self._over = False  # closed, or the disk has failed
+        self._awaited: set[asyncio.Future[None]] = set()  # in no order
 
     def commit(self, records: Sequence[Packet], done: Callable[[], None]) -> None:
         """Calls `done` when all of them are on the disk."""
@@ -57,6 +74,27 @@ class Committer:
     def forget(self, group: str, done: Callable[[], None]) -> None:
         """Calls `done` when no record of the group counts any more that was committed before."""
         self._gather(group, done)
+
+    def rewrite(self, path: Path, content: bytes, done: Callable[[], None]) -> None:
+        """Calls `done` when the file on the disk has this content, or that of a later call."""
+        self._gather(Rewrite(path, content), done)
+
+    async def awaited(self, commit: Commit) -> None:
+        """Gives a commit, and returns when it is durable. DiskError: it may not be."""
+        if self._over:
+            raise DiskError("nothing is written any more: the node is closed, or its disk failed")
+        durable = self._loop.create_future()
+
+        def done() -> None:
+            if not durable.done():  # it was cancelled meanwhile
+                durable.set_result(None)
+
+        self._awaited.add(durable)
+        try:
+            commit(done)
+            await durable
+        finally:
+            self._awaited.discard(durable)
 
     async def close(self) -> None:
         """Returns when everything that was given before is durable or has failed."""
@@ -82,11 +120,14 @@ class Committer:
 
     def _persist(self, changes: list[_Change]) -> None:
         """In the thread."""
-        for change in changes:
+        for change, following in zip(changes, [*changes[1:], None], strict=True):
             if isinstance(change, str):
                 self._store.forget(change)
-            else:
+            elif not isinstance(change, Rewrite):
                 self._store.append(change)
+            elif not (isinstance(following, Rewrite) and following.path == change.path):
+                self._store.sync()
+                _write(change)
         self._store.sync()
 
     def _written(
@@ -114,5 +155,15 @@ class Committer:
         if not isinstance(error, DiskError):
             log.error("records could not be persisted", exc_info=error)
             error = DiskError(f"records could not be persisted: {error}")
+        for durable in self._awaited:
+            if not durable.done():
+                durable.set_exception(error)
         if not was_closed:
             self.failed(error)
+
+
+def _write(file: Rewrite) -> None:
+    try:
+        replace_file(file.path, file.content)
+    except OSError as error:
+        raise DiskError(f"{file.path} cannot be written: {error.strerror}") from error

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Control:
         path: Path,
         status: Callable[[], dict[str, Any]],
         # The groups that wait until the node is restarted. OrdercastError: why it is not forgotten.
-        forget: Callable[[str], list[str]],
+        forget: Callable[[str], Awaitable[list[str]]],
     ) -> None:
         self._path = path
         self._status = status
@@ -92,18 +92,18 @@ class Control:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while question := await reader.readline():
-            answer = self._answer_to(question.decode(errors="replace").split())
+            answer = await self._answer_to(question.decode(errors="replace").split())
             writer.write(msgspec.json.encode(answer, enc_hook=str) + b"\n")
             async with asyncio.timeout(ANSWER_SECONDS):
                 await writer.drain()
 
-    def _answer_to(self, words: list[str]) -> dict[str, Any]:
+    async def _answer_to(self, words: list[str]) -> dict[str, Any]:
         match words:
             case ["status"]:
                 return self._status()
             case ["forget", name]:
                 try:
-                    return {"forgot": name, "restart": self._forget(name)}
+                    return {"forgot": name, "restart": await self._forget(name)}
                 except OrdercastError as error:
                     return {"error": str(error)}
         return {"error": "ask: status, or forget NAME"}

@@ -30,6 +30,7 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol
 
 from ordercast.errors import PeerError, UsageError
+from ordercast.kernel.buffers import Bounded
 from ordercast.kernel.inputs import Acquainted, Input
 from ordercast.kernel.terms import differences
 from ordercast.net.contact import Contact
@@ -44,6 +45,10 @@ log = logging.getLogger("ordercast.net")
 LARGEST_NOTES = 1 << 20
 MOST_GROUPS = 1024
 """Groups of one node that are remembered."""
+MOST_WARNED = 256
+"""Nodes and foundings of a group that the log has a line about. Beyond that it may have another."""
+MOST_ACQUAINTED = 4096
+"""Names that a machine is not given again: as many as there may be contacts."""
 MEMBERS_SECONDS = 1.0
 SURELY_OLDER = 1000
 """Milliseconds: more than a note takes from node to node. By less, two ages are equal."""
@@ -75,8 +80,9 @@ class OwnGroup:
         self.is_open = is_open
         self.said_in = False
         self.said_enough = False  # a note named as many members as it can
-        self.warned: set[NodeId | str] = set()  # of these, or of their founding, the log has a line
-        self.acquainted: set[str] = set()
+        # Of these, or of their founding, the log has a line.
+        self.warned: Bounded[NodeId | str] = Bounded(MOST_WARNED)
+        self.acquainted: Bounded[str] = Bounded(MOST_ACQUAINTED)
         self._inside = inside
         self._joined_at = monotonic_ns()
 
@@ -317,7 +323,8 @@ class Directory:
             if name in self._contacts and name not in own.acquainted and self._may_join(name, group)
         ]
         if new:
-            own.acquainted.update(new)
+            for name in new:
+                own.acquainted.add(name)
             self._give(group, Acquainted(group, tuple(new)))
 
     # --- questions ---------------------------------------------------------------------------

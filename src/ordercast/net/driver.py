@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
-from ordercast.errors import DiskError, OrdercastError, PeerError
+from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host, Seat
 from ordercast.kernel.inputs import Forgotten, Input, Join
@@ -325,12 +325,7 @@ class Driver:
                 observer.stepped()
 
     def broke(self, seat: Seat, error: Exception) -> None:
-        """A bug of ours. All its groups fail: what a group shares with others is not its own.
-
-        Unless the disk has failed in this step: then the node has stopped, and said why.
-        """
-        if isinstance(error, DiskError) and seat not in self.host.seats.values():
-            return
+        """A bug of ours. All its groups fail: what a group shares with others is not its own."""
         log.error("%s: %s broke", self.me, seat.machine.groups, exc_info=error)
         for group in [group for group, other in self.host.seats.items() if other is seat]:
             observer = self.observers.get(group)

@@ -23,11 +23,12 @@ from ssl import SSLContext
 from typing import NamedTuple
 
 from ordercast.errors import PeerError
-from ordercast.kernel.identity import LAST, Acquaintances, most_believed
+from ordercast.kernel.identity import LAST, most_believed
 from ordercast.net.connection import Connection
 from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
 from ordercast.net.identity import Incarnation
+from ordercast.net.known_numbers import KnownNumbers
 from ordercast.net.name_watch import NameWatch
 from ordercast.net.sockets import literal_host
 from ordercast.net.vouching import Bearing, Vouching, bearing_in, bearing_of
@@ -50,8 +51,6 @@ log = logging.getLogger("ordercast.net")
 KEY_BYTES, KEY_ID_BYTES = 32, 8
 NUMBERS_BYTES = 4 << 10
 """Of others' incarnations in a greeting, so that no node finds it too long."""
-MOST_NUMBERS = 4096
-"""Names whose newest incarnation we remember."""
 
 
 class Security(NamedTuple):
@@ -79,7 +78,7 @@ class Handshake:
     ) -> None:
         self.port = 0  # where we listen
         self.advertise = ""  # where others reach us, if that is elsewhere
-        self.acquaintances = Acquaintances()  # the newest incarnations, as others report them too
+        self.acquaintances = KnownNumbers(contacts)  # as others report them too
         self.us = us
         self.vouching: Vouching  # given before anybody greets
         self._cluster = cluster
@@ -211,15 +210,12 @@ class Handshake:
     def _report(self, asking: NodeId) -> dict[str, int]:
         """What to say to a node whose folder is empty. With a number: it says which one it takes,
         and to those who ask later that number is known."""
-        name, taken = asking.name, self.acquaintances.taken
+        name = asking.name
         numbers = self._number(name)
-        if (former := taken.get(name)) is not None:
+        if (former := self.acquaintances.taken.get(name)) is not None:
             numbers[name] = max(numbers.get(name, 0), former.incarnation)
         if asking.incarnation > 0 and self._is_plausible(asking):
-            taken.pop(name, None)
-            if len(taken) >= MOST_NUMBERS:
-                del taken[next(iter(taken))]
-            taken[name] = asking
+            self.acquaintances.take(asking)
         return numbers
 
     def _numbers(self, first: dict[str, int]) -> dict[str, int]:
@@ -235,8 +231,7 @@ class Handshake:
 
     def forget(self, name: str) -> bool:
         """No incarnation of this name is known any more. False: none was."""
-        self.acquaintances.taken.pop(name, None)
-        return self.acquaintances.known.pop(name, None) is not None
+        return self.acquaintances.forget(name)
 
     def _is_plausible(self, reported: NodeId) -> bool:
         """One node alone cannot make all others believe that a name has used up its numbers."""
@@ -246,18 +241,18 @@ class Handshake:
 
     def _note(self, hello: Hello) -> None:
         """What it is, and what it knows."""
-        known, me = self.acquaintances.known, self.us.node.name
+        me, teller = self.us.node.name, hello.node.name
         reported = [
             NodeId(name, number)
             for name, number in hello.newest.items()
             if name != me and number <= LAST and not self._is_second(hello, name)
         ]
         for node in [hello.node, *filter(self._is_plausible, reported)]:
-            if node.name in known or (len(known) < MOST_NUMBERS and is_node_name(node.name)):
-                self.acquaintances.note([node])
+            if is_node_name(node.name):
+                self.acquaintances.hear(node, teller)
         vouch = hello.vouched.get(me)
         if vouch is None or vouch.birth == self.us.birth:
-            self.reported(hello.newest.get(me, -1), hello.node.name)
+            self.reported(hello.newest.get(me, -1), teller)
 
     def _is_second(self, hello: Hello, name: str) -> bool:
         """Whether the other end hears a second node of this name, with which nothing happened so

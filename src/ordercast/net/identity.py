@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from ordercast.errors import UsageError
 from ordercast.kernel.identity import COUNTED, LAST
-from ordercast.store.log import PRIVATE, PRIVATE_FOLDER, flush, sync_folder
+from ordercast.store.log import PRIVATE, PRIVATE_FOLDER, replace_file
 from ordercast.types import NodeId
 from ordercast.wire.greeting import BIRTH_BYTES, Bearer
 
@@ -142,9 +142,11 @@ class Identity:
         """The incarnation with this number. Reborn: it is above that of another folder."""
         return self._begin(number, REBORN if reborn else "")
 
-    def note_reborn(self) -> None:
-        """The name had another folder before, as others have said."""
-        self._write(self._last or 0, REBORN)
+    def note_reborn(self) -> tuple[Path, bytes]:
+        """The name had another folder before, as others have said. Returns the file that is to be
+        written, and what is to be in it: machines run, and none of them should wait for it."""
+        self._origin = REBORN
+        return self._counter, _text(self._last or 0, REBORN).encode()
 
     def _begin(self, number: int, origin: str) -> Incarnation:
         """Durably: this folder will not use the number again."""
@@ -169,7 +171,7 @@ class Identity:
         return Incarnation(NodeId(self.name, number), new_birth(), time.monotonic_ns())
 
     def _write(self, number: int, origin: str) -> None:
-        write_durably(self._counter, f"{number}\n{origin}\n" if origin else f"{number}\n")
+        write_durably(self._counter, _text(number, origin))
         self._last, self._origin = number, origin
 
     def release(self) -> None:
@@ -179,7 +181,11 @@ class Identity:
 def number_from_zero(folder: Path) -> None:
     """The first incarnation in this folder will be 0: for runs that know all their nodes."""
     folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-    (folder / "incarnation").write_text("-1\n", encoding="ascii")
+    write_durably(folder / "incarnation", "-1\n")
+
+
+def _text(number: int, origin: str) -> str:
+    return f"{number}\n{origin}\n" if origin else f"{number}\n"
 
 
 def _is_ours(file: Path, us: str) -> bool:
@@ -240,14 +246,7 @@ def _is_copy(original: Path, mark: str) -> bool | None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    fresh = path.with_suffix(".tmp")
     try:
-        fresh.touch(PRIVATE)
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            flush(file.fileno())
-        fresh.rename(path)
-        sync_folder(path.parent)
+        replace_file(path, text.encode())
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

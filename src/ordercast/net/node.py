@@ -46,6 +46,7 @@ from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
 from ordercast.net.name_watch import NameWatch
+from ordercast.net.node_status import status_of
 from ordercast.net.own_place import seeds_elsewhere
 from ordercast.net.protection import Protection, is_loopback, protection_of
 from ordercast.net.security import may
@@ -91,7 +92,7 @@ class Node:
         self.datagrams: Datagrams
         self.store: FileStore
         self.metrics: Metrics
-        self._identity: Identity
+        self.identity: Identity
         self._seeds: list[str]  # that are not this node itself
         self._machines: Machines
         self._committer: Committer
@@ -110,14 +111,14 @@ class Node:
         self._protection = protection_of(config)  # before an incarnation is used up
         folder = data_folder(config)
         self._seeds = await seeds_elsewhere(config)
-        self._identity = Identity(folder, config.name, config.cluster)
+        self.identity = Identity(folder, config.name, config.cluster)
         self.state = NodeState.CLOSED
-        self._stack.callback(self._identity.release)  # last: the folder is another's then
+        self._stack.callback(self.identity.release)  # last: the folder is another's then
         try:
             peers = [place for name, place in config.peers.items() if name != config.name]
             places = [*peers, *self._seeds]
             security = self._protection.security
-            us, told = await begin(self._identity, config.cluster, places, security, Random())
+            us, told = await begin(self.identity, config.cluster, places, security, Random())
             self.me = us.node
             self._assemble(us)
             for teller, known in told.items():
@@ -147,9 +148,7 @@ class Node:
         """All the parts, which know each other."""
         config, stack = self.config, self._stack
         codec = Codec(self.families.values())
-        self._last_members = LastMembers(self._identity.folder, self._stop)
-        stack.callback(self._last_members.close)
-        self.store = _opened_store(self._identity.folder, codec)
+        self.store = _opened_store(self.identity.folder, codec)
         stack.callback(self.store.close)
         trace = None if config.trace is None else RowLog(Path(config.trace))
         if trace is not None:
@@ -167,6 +166,9 @@ class Node:
         self.mesh.handshake.advertise = config.advertise or ""
         self.mesh.contacts.believes = self._protection.may_dial
         stack.push_async_callback(self.mesh.close)
+        incidents = self.mesh.incidents
+        self._last_members = LastMembers(self.identity.folder, self._committer, incidents)
+        stack.callback(self._last_members.close)
         wrapper = self._protection.wrapper(us)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
         stack.callback(self.datagrams.close)
@@ -209,6 +211,7 @@ class Node:
     ) -> None:
         try:
             await asyncio.gather(*(group.leave() for group in list(self.groups.values())))
+            self._last_members.close()
             await self._committer.close()  # the steps that leave the groups may wait for the disk
             await self.mesh.drain(seconds=1.0)
         finally:
@@ -253,6 +256,7 @@ class Node:
         for group in list(self.groups.values()):
             group.close(self._broken)
             self._directory.left(group.name)
+            self._last_members.left(group.name)
         self.groups.clear()
 
     # --- another incarnation -----------------------------------------------------------------
@@ -260,22 +264,19 @@ class Node:
     @property
     def is_reborn(self) -> bool:
         """Its name had a folder before this one, which was lost: peers know more of it than it."""
-        return self._identity.is_reborn
+        return self.identity.is_reborn
 
     def _is_outdated_by(self, older: int) -> bool:
         """Others have met this incarnation. If it is of a folder that was lost, and we have founded
         a group alone since, nobody knows what it had in that group: ours must not go on, nor must
         we found it again from what our folder remembers."""
-        if self.state is not NodeState.OPEN or not self._identity.is_foreign(older):
+        if self.state is not NodeState.OPEN or not self.identity.is_foreign(older):
             return False
         entries = (group.departure.plan.entry for group in self.groups.values())
         founds = any(entry is not None and entry.founds for entry in entries)
         if founds or self._last_members.has_been_alone(self.me.name):
             return True
-        try:
-            self._identity.note_reborn()  # and from now on it founds none
-        except UsageError as error:
-            self._stop(DiskError(str(error)))
+        self._committer.rewrite(*self.identity.note_reborn(), lambda: None)  # it founds none now
         return False
 
     def _abandon(self, reported: list[int]) -> None:
@@ -290,11 +291,9 @@ class Node:
         )
         kept = {record.group for record in self.store.records()} | set(self.groups)
         self._break(why, None, "abandoned")
-        reopen = partial(self._reopen, others)
-        if not kept:
-            reopen()
-        for place, group in enumerate(sorted(kept), 1):
-            self._committer.forget(group, reopen if place == len(kept) else lambda: None)
+        for group in sorted(kept):
+            self._committer.forget(group, lambda: None)
+        self._last_members.forget(partial(self._reopen, others))
 
     def _reopen(self, others: list[NodeId]) -> None:
         """The next incarnation begins, once nothing of the last one is on the disk."""
@@ -303,10 +302,9 @@ class Node:
         name, last = self.me.name, self.me.incarnation
         number = first_incarnation(name, others, False, Random(), last).incarnation
         try:
-            self._last_members.forget()
-            us = self._identity.begin(number, reborn=True)
+            us = self.identity.begin(number, reborn=True)
             us = us.reopened_from(self.mesh.handshake.us)  # it is the same process
-        except (UsageError, DiskError) as error:
+        except UsageError as error:
             self._stop(DiskError(str(error)))
             return
         self.me = us.node
@@ -322,33 +320,18 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """How the node is, as plain values: for `members`, `monitor` and metrics."""
-        full = self.driver.backpressure.full
-        peers = {
-            contact.name: {**contact.status(), "full": contact.name in full}
-            for contact in list(self.mesh.contacts.values())
-        }
-        return {
-            "node": str(self.me),
-            "cluster": self.config.cluster,
-            "data": str(self._identity.folder),
-            "numbers_left": self._identity.numbers_left,
-            "listens": f"{self.config.listen.rpartition(':')[0]}:{self.mesh.port}",
-            "secure": self.config.tls is not None,
-            "groups": {name: group.status() for name, group in list(self.groups.items())},
-            "peers": peers,
-            "counters": dict(self.mesh.counters),
-            "loop_lag_seconds": self.mesh.keepalive.loop_lag / 1e9,
-        }
+        return status_of(self)
 
-    def forget(self, name: str) -> list[str]:
+    async def forget(self, name: str) -> list[str]:
         """All that we know of another node, for operators. UsageError: why it is not forgotten.
+        DiskError: it may be known again after a restart.
 
         Returns the groups that this node has joined, is not in, and may found without the other one
         once it is restarted.
         """
         if name == self.me.name:
             raise UsageError(f"{name} is this node")
-        was_known, groups = self.mesh.forget(name), self._last_members.drop(name)
+        was_known, groups = self.mesh.forget(name), await self._last_members.drop(name)
         if not (self.driver.forget(name) or was_known or groups):
             raise UsageError(f"{name} is not known here")
         log.warning("%s forgets %s, as its operator wants", self.me, name)
@@ -469,6 +452,7 @@ class Node:
             self._machines.over(group.departure.plan, machine, sound)
         self.groups.pop(group.name, None)
         self._directory.left(group.name)
+        self._last_members.left(group.name)
 
 
 def _opened_store(folder: Path, codec: Codec) -> FileStore:

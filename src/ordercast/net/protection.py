@@ -63,6 +63,7 @@ class Certified(Protection):
         """From now on every few seconds: takes renewed certificates, and hands out keys."""
         self._timer = asyncio.get_running_loop().call_later(UPKEEP_SECONDS, self.start, mesh)
         self._tls.maybe_reload()
+        mesh.counters["datagram_counters_forgotten"] = self._sealed.forgotten
         for contact in mesh.contacts.values():
             if contact.connection is not None and self._sealed.needs_rotation(contact):
                 mesh.send_frame(contact, FrameKind.KEY, self._sealed.rotate(contact))

@@ -8,7 +8,10 @@ Rules.
    that is sent back to its sender does not open.
 3. A nonce is a counter that a sender keeps for each peer and never winds back, not even when the
    key changes: whatever keys a peer hands out, in whatever order, no nonce comes twice under one.
-4. Everything that is remembered has a bound. Where forgetting would be unsafe, we refuse.
+4. Everything that is remembered has a bound, and the longest unused gives way. The counter of a
+   peer that is forgotten is not lost: whoever comes next begins above the counters of all that were
+   forgotten. To the receiver that is a leap ahead, as after many datagrams that were lost. It takes
+   it, and takes none any more that was sent well before.
 
 This module imports no cryptography until it is needed: groups on loopback do without.
 """
@@ -54,12 +57,14 @@ HEAD_BYTES = KEY_ID_BYTES + COUNTER_BYTES
 WINDOW = 1024
 """So far behind the newest a datagram may come and still be taken, once."""
 MOST_A_KEY = 1 << 32
-"""Datagrams sealed with one key. Then we send none until the peer gives us another."""
+"""Datagrams sealed with one key. Then we send none until the peer gives us another. A peer that was
+forgotten, and is not yet given another key, may be sent as many again: under other nonces."""
 ROTATE_COUNT = 1 << 28
 ROTATE_AFTER = 3600 * SECOND
 OVERLAP = 30 * SECOND
 """How long a key is still taken after its sender was seen to use another."""
 MOST_PEERS = 2048
+"""Names to which we send, and names whose keys we know."""
 
 
 # --- permissions -----------------------------------------------------------------------------
@@ -317,7 +322,9 @@ class SealedDatagrams:
         self._most_a_key = most_a_key
         self._rotate_count, self._rotate_after = rotate_count, rotate_after
         self._most_peers = most_peers
-        self._outgoing: dict[str, _Outgoing] = {}  # by name; never forgotten, see rule 3
+        self._outgoing: OrderedDict[str, _Outgoing] = OrderedDict()  # by name; used last comes last
+        self._first = 0  # above all counters of names that were forgotten
+        self.forgotten = 0  # names to which we sent
         self._peers: OrderedDict[str, _Keys] = OrderedDict()  # by name; given to last comes last
         self.incoming: dict[bytes, _Incoming] = {}  # by key id: all that `_peers` hold
 
@@ -332,6 +339,7 @@ class SealedDatagrams:
             out = self._take_key(contact.name, contact.key, out)
         if out is None or out.next >= out.end:
             return None
+        self._outgoing.move_to_end(contact.name)
         head = out.given[0] + out.next.to_bytes(COUNTER_BYTES)
         out.next += 1
         return head + out.cipher.encrypt(_nonce(head), body, MARK + head)
@@ -342,10 +350,13 @@ class SealedDatagrams:
         if len(given[0]) != KEY_ID_BYTES or len(given[1]) != KEY_BYTES:
             return None
         if old is None and len(self._outgoing) >= self._most_peers:
-            return None
-        first = old.next if old else 0
-        self._outgoing[name] = _Outgoing(given, self._cipher(given[1]), first, self._most_a_key)
-        return self._outgoing[name]
+            _, oldest = self._outgoing.popitem(last=False)
+            self._first = max(self._first, oldest.next)
+            self.forgotten += 1
+        first = old.next if old else self._first
+        out = _Outgoing(given, self._cipher(given[1]), first, self._most_a_key)
+        self._outgoing[name] = out
+        return out
 
     # --- in ----------------------------------------------------------------------------------
 

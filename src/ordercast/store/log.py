@@ -373,6 +373,21 @@ def flush(file: int) -> None:
         os.fsync(file)
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """A small file that is no log, whole: after a crash it is as before, or as it should be.
+
+    Only its owner can read it. OSError: as the system says; what was there is there.
+    """
+    fresh = path.with_suffix(TEMPORARY)
+    fresh.touch(PRIVATE)
+    with fresh.open("wb") as file:
+        file.write(content)
+        file.flush()
+        flush(file.fileno())
+    fresh.rename(path)
+    sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """The names in it are on the disk."""
     handle = os.open(folder, os.O_RDONLY)
