@@ -11,9 +11,10 @@ import pytest
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import host as host_module
 from ordercast.kernel.family import Plan
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Backpressure, Input, Join, Leave, StatusResult
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import STATUS, Heard, Sent, Step, Timer
 from ordercast.types import Event, NodeId, Payloads, View
 

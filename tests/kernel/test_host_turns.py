@@ -6,8 +6,9 @@ import pytest
 from tests.kernel.test_host import PEER, Desk, Draining, do, persist, plain, say, words
 
 from ordercast.errors import UsageError
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import StatusResult
+from ordercast.kernel.seat import Seat
 from ordercast.types import NodeId
 
 

@@ -31,13 +31,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
 from ordercast.kernel.machine import Machine, Serving
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat, WaitingStep
 from ordercast.kernel.step import Note, Step, Timer
 from ordercast.kernel.world import Commit, Journal, World
 from ordercast.types import Event, NodeId, Payloads, View
@@ -46,48 +47,6 @@ WAITING_STEPS = 1000
 """Steps of a machine that may wait for the disk before its applications have to wait too."""
 MOST_WAITING_STEPS = 100_000
 """Steps that packets caused wait as well. A machine with so many of them cannot go on."""
-
-
-class Seat:
-    """One machine in its host."""
-
-    __slots__ = (
-        *("blocked_by", "closed", "drain", "gathers", "has_left", "machine", "open", "stable"),
-        *("takes", "timers", "waiting"),
-    )
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.takes = machine.takes
-        self.drain: Callable[[Step], None] | None = getattr(machine, "drain", None)
-        self.gathers = self.drain is not None and getattr(machine, "gathers", False)
-        self.open: Step | None = None  # of packets that came, while others may come with them
-        self.blocked_by: Callable[[str], str] | None = getattr(machine, "blocked_by", None)
-        self.closed = False
-        self.has_left = False  # its only group: it is closed when its last step has taken effect
-        self.timers: dict[Timer, tuple[int, Any]] = {}  # the valid setting of each, and its alarm
-        # Steps that have not taken effect. A queue is made for the first: most never need one.
-        self.waiting: deque[_Waiting] | tuple[()] = ()
-        # How far own events were stable at the last effect, once steps had to wait for the disk.
-        self.stable: dict[str, int] | None = None
-
-
-class _Waiting:
-    """A step that has not taken effect, or what was to be done after those before it."""
-
-    __slots__ = ("commits", "event", "stable", "step", "then")
-
-    def __init__(
-        self,
-        step: Step | None,
-        event: Event | None = None,
-        then: Callable[[], None] | None = None,
-    ) -> None:
-        self.step = step
-        self.event = event
-        self.then = then
-        self.commits = 0  # that it still waits for
-        self.stable: dict[str, int] = {}
 
 
 class Host:
@@ -206,7 +165,7 @@ class Host:
         """Does something once all steps of this machine so far have taken effect."""
         self._close_step(seat)
         if seat.waiting:
-            seat.waiting.append(_Waiting(None, then=then))
+            seat.waiting.append(WaitingStep(None, then=then))
         elif not seat.closed:
             then()
 
@@ -404,7 +363,7 @@ class Host:
             why = f"the disk does not keep up: {len(seat.waiting)} steps wait for it"
             self._break(seat, DiskError(why))
             return
-        waiting = _Waiting(step, event)
+        waiting = WaitingStep(step, event)
         machine = seat.machine
         waiting.stable = {group: machine.stable_up_to(group) for group in machine.groups}
         for timer, _ in step.timers:

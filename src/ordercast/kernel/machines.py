@@ -13,10 +13,11 @@ from random import Random
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Build, Family, Plan
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Join
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.types import NodeId
 
 MOST_LEFT = 100

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Heard, Sent, Timer
 from ordercast.types import Event, View
-
-if TYPE_CHECKING:
-    from ordercast.kernel.host import Seat
 
 Commit: TypeAlias = Callable[[Callable[[], None]], None]
 """Makes something durable, then calls what it is given: at once, or in the order of the calls."""

@@ -19,11 +19,12 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.family import Plan
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Forgotten, Input, Join
 from ordercast.kernel.machine import Acknowledged, Machine, Remembering
 from ordercast.kernel.machines import seat_of
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Heard, Sent, Timer
 from ordercast.net.committer import Committer
 from ordercast.net.contact import Contact

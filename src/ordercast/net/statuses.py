@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from ordercast.kernel.host import Seat
+from ordercast.kernel.seat import Seat
 from ordercast.net.contact import Contact
 from ordercast.net.mesh import Mesh
 from ordercast.types import NodeId

@@ -18,8 +18,9 @@ from random import Random
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import LARGEST_DATAGRAM, Address, Channel, Sent, Step
 from ordercast.scenario import chance
 from ordercast.scenario.schema import NetworkSettings

@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 from ordercast.errors import DiskError
 from ordercast.kernel.family import Plan
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.identity import Acquaintances
 from ordercast.kernel.inputs import Backpressure, Input, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Heard, Timer
 from ordercast.sim.clock import TRUE
 from ordercast.sim.event_queue import EventQueue

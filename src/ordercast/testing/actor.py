@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Address, Channel, Heard, Output, Sent, Step, Timer
 from ordercast.store.memory import SimulatedDisk
 from ordercast.types import Event, NodeId

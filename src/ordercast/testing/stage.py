@@ -27,7 +27,6 @@ from typing import NamedTuple, Self
 
 from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.family import Family, FoundingRule, Plan
-from ordercast.kernel.host import Seat
 from ordercast.kernel.inputs import (
     Acquainted,
     Backpressure,
@@ -40,6 +39,7 @@ from ordercast.kernel.inputs import (
 )
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import (
     DATAGRAM,
     Address,

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import UsageError, failure_line
-from ordercast.kernel.host import Host, Seat
+from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Input, Leave, Seek, StateProvided, Vote
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Address, Heard, Note, Sent, Step, Timer
 from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
 from ordercast.sim.explore.setting import Setting
