@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
@@ -70,7 +70,7 @@ def only_reads(me: NodeId, group: str) -> UsageError:
     return UsageError(f"{me.name} may not send in {group!r}: it only reads")
 
 
-def no_service(word: object, group: str, family: str, known: Sequence[str]) -> UsageError:
+def no_service(word: object, group: str, family: str, known: Collection[str]) -> UsageError:
     """Why no message can have this service."""
     if not known:
         return UsageError(f"{group!r} is {family}, which has no services: leave service out")

@@ -34,7 +34,8 @@ Key: TypeAlias = tuple[str | None, int | None]
 
 def judge(history: History) -> Verdict:
     deliveries = (row for log in history.logs for row in log.deliveries)
-    if not any(row.cause == SERVICE for row in deliveries):
+    words = history.words_for(SERVICE)
+    if not any(row.cause in words for row in deliveries):
         return holds(NAME)
     if nothing_to_judge(history):
         return unknown(NAME, NO_VIEWS)
@@ -49,13 +50,14 @@ class SafeDeliveries:
         self._came: dict[Key, dict[str, list[tuple[Log, Row]]]] = {}  # by view and process
         self._had: set[tuple[str, int, Key, int]] = set()  # incarnation, view, event
         self._oblige: dict[tuple[int, Key, int | None], InView] = {}
+        words = history.words_for(SERVICE)
         for log in history.logs:
             for row in views_of(log):
                 came = self._came.setdefault((row.group, row.view), {})
                 came.setdefault(log.process, []).append((log, row))
             for one in deliveries_in_views(log):
                 self._had.add((log.process, log.incarnation, one.key, one.event))
-                if one.row.cause == SERVICE:
+                if one.row.cause in words:
                     self._oblige.setdefault((one.event, one.key, one.current.view), one)
 
     def verdict(self) -> Verdict:

@@ -61,7 +61,7 @@ FAMILY = Family(
     ),
     words=WORDS,
     mutants=MUTANTS,
-    services=SERVICES,
+    services={service: service for service in SERVICES},
     personal=PERSONAL,
     quorum=Quorum(
         needed=lambda options: options.quorum == "majority",
