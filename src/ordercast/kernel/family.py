@@ -142,6 +142,7 @@ class Permit(NamedTuple):
     lease: Callable[[Any], int]  # by options: nanoseconds that one is held for, if not renewed
     # The member that bootstraps the group. It never forgets its records, or it could do so again.
     bootstrap_node: Callable[[Plan], str]
+    unneeded: str = ""  # why none is needed, in a group that needs none
 
 
 class Quorum(NamedTuple):
@@ -149,6 +150,7 @@ class Quorum(NamedTuple):
 
     needed: Callable[[Any], bool]  # by options: whether the group has one
     waits: Callable[[Any], bool]  # by options: whether sends wait outside of the primary view
+    hint: str = ""  # what makes them wait
 
 
 class Formation(NamedTuple):

@@ -80,6 +80,7 @@ FAMILY = Family(
     quorum=Quorum(
         needed=lambda options: options.quorum == "majority",
         waits=lambda options: options.when_split == "wait",
+        hint="join with when_split='wait'",
     ),
     state=StateTransfer(
         needed=lambda options: False,

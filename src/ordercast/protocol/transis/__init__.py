@@ -66,6 +66,7 @@ FAMILY = Family(
     quorum=Quorum(
         needed=lambda options: options.quorum == "majority",
         waits=lambda options: options.when_split == "wait",
+        hint="join with when_split='wait'",
     ),
     opens=True,
     founded=False,
