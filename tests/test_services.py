@@ -6,6 +6,7 @@ arrives, that batches end where it changes, and that an unknown one is refused w
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -217,7 +218,7 @@ async def test_an_application_reads_which_sides_have_merged(cluster: Cluster) ->
 async def test_the_load_of_a_live_member_has_the_services_of_its_plan(cluster: Cluster) -> None:
     first, second = await two_groups(cluster)
     load = LoadPlan(senders=["n1"], services=["safe", "basic"])
-    now = first.queue._loop.time()
+    now = asyncio.get_running_loop().time()
     await send(first, load, 2000, Random(1), now + 0.1)
     read = {message.service for message in await messages_of(second, 10)}
     assert read == {"safe", "basic"}
