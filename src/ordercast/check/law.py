@@ -34,7 +34,7 @@ ORDERED = ("", "agreed", "safe")
 """What services promise whose events have one order, and events without a service."""
 
 ORIGINS = 1000
-"""The most origins that a streaming form remembers: who was silent longest is forgotten."""
+"""The most origins that a streaming form remembers: that which was silent longest is forgotten."""
 
 
 class LawForm(StrEnum):

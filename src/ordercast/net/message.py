@@ -149,4 +149,6 @@ class Handover:
         if given.state is not None and self._restore is not None:
             self._restore(given.state)
         elif self._restore is not None:
-            log.warning("%s begins without a state: who took this member in has none", given.group)
+            log.warning(
+                "%s begins without a state: the member that took this one in has none", given.group
+            )

@@ -2,10 +2,10 @@
 
 The view is the one in force at the delivery, regular or transitional. Each of its members delivers
 the event in the same view, or in the transitional one with which the view ends for it: a
-transitional view belongs to the view before it. Who crashed, restarted or left the group after it
-came into the view is excused, and so is who had stopped before the delivery; of a process without
-any row nothing is said. Who never came into the view is excused if it crashed, restarted or left at
-any time.
+transitional view belongs to the view before it. A member that crashed, restarted or left the group
+after it came into the view is excused, and so is one that had stopped before the delivery; of a
+process without any row nothing is said. A member that never came into the view is excused if it
+crashed, restarted or left at any time.
 
 A member that went on to another view without the event is broken at once. One that is still in the
 view may deliver it later: in a run that did not finish this is unknown.
