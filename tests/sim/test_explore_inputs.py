@@ -12,9 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from ordercast.check.history import PROMISES
 from ordercast.check.laws import check
-from ordercast.check.verdict import Verdict
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, FoundingRule, Plan, machine_per_group
 from ordercast.kernel.inputs import Acquainted, Backpressure, Input, Leave, Retire
@@ -34,7 +32,6 @@ from ordercast.protocol.fifo.stream import OriginStream
 from ordercast.scenario.file import options_for
 from ordercast.sim.explore import Bounds, Present, Report, Setting, explore, replay
 from ordercast.sim.explore.search import anything
-from ordercast.trace.schema import Trace
 from ordercast.types import Event, NodeId, StateGiven
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -78,19 +75,6 @@ def open_group_of(family: Family, more: dict[str, Any] | None = None, **rules: A
         joins={"n2": ("g",)},
         **rules,
     )
-
-
-def judge(family: str) -> Callable[[Trace], list[Verdict]]:
-    """By what the family promises whatever happens.
-
-    What it promises when nothing fails is about members that are there from the beginning: a causal
-    newcomer takes over the clock of another member, and is not owed what came before that.
-    """
-
-    def judge(trace: Trace) -> list[Verdict]:
-        return check(trace, PROMISES[family].laws)
-
-    return judge
 
 
 def assert_sound(report: Report, states: int) -> None:
@@ -168,7 +152,7 @@ def test_a_member_joins_at_every_moment_and_is_given_the_state(family: str) -> N
         had.update(member.states.get("g", b"") for member in present if member.node.name == "n2")
         return none_is_missing_or_twice(present)
 
-    report = explore(where, bounds, judge(family), settle=True, invariant=look)
+    report = explore(where, bounds, check, settle=True, invariant=look)
     assert_sound(report, states)
     assert b"n1:1 " in had
 
@@ -202,7 +186,7 @@ def leased(family: Family) -> Setting:
 
 def test_an_owner_retires_and_leaves_at_every_moment() -> None:
     bounds = Bounds(submissions=0, inputs=2, timers=1, max_states=6000)
-    report = explore(leased(FAMILIES["causal"]), bounds, judge("causal"), settle=True)
+    report = explore(leased(FAMILIES["causal"]), bounds, check, settle=True)
     assert_sound(report, 0)
 
 
@@ -316,7 +300,7 @@ def test_a_bug_that_only_this_input_shows_is_found(kind: str) -> None:
         return explore(
             where(family),
             Bounds(submissions=N1_SENDS, **bounds),
-            judge(family.name),
+            check,
             settle=True,
             invariant=none_is_missing_or_twice if kind == "state" else anything,
         )
@@ -328,7 +312,7 @@ def test_a_bug_that_only_this_input_shows_is_found(kind: str) -> None:
     without = {name: number for name, number in given.items() if name not in ("inputs", "joins")}
     assert search(broken_family, **without).broken is None  # nothing but that input shows it
     if law != "the invariant":
-        again = replay(where(broken_family), report.broken.schedule, judge(family), settle=True)
+        again = replay(where(broken_family), report.broken.schedule, check, settle=True)
         assert law in again.broken
 
 

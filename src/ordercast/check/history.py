@@ -120,7 +120,7 @@ class Log:
         self.views: list[tuple[int, Row]] = []  # (deliveries before, row)
         self.lost: list[int] = []
         self.tickets: list[Row] = []
-        self.began: dict[str, Row] = {}  # group: its first join or view row
+        self.began: dict[str, Row] = {}  # group: its first join or view row, or the state given
         self.first_view: dict[str, Row] = {}
         self.left: set[str] = set()  # groups with a leave row
         self.given_state: set[str] = set()  # groups of which it got the state when it joined
@@ -356,8 +356,9 @@ class History:
             log.gone.discard(row.group or "")
         elif kind == "join":
             log.began.setdefault(row.group or "", row)
-            if row.cause == "state":
+            if row.cause == "state":  # what was submitted before may be in it
                 log.given_state.add(row.group or "")
+                log.began[row.group or ""] = row
         elif kind == "leave":
             log.left.add(row.group or "")
             log.gone.add(row.group or "")
