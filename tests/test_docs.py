@@ -135,6 +135,31 @@ def nameless(text: str) -> list[str]:
     return [line for line in text.splitlines() if begins.search(line) and "?" not in line]
 
 
+def nameless_sentences(source: str) -> list[str]:
+    """Sentences of docstrings and messages with such a subject. A docstring may begin with one: it
+    is a title then, "Who is in the group now."."""
+    begins = re.compile(r"(?:^(?:\d+\. )?|(?<=[.;] )|(?<=\d\. ))(Who|Whoever|Whom) [^.?]*(\?|)")
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for place, part in enumerate(re.split(r"\n\s*\n", node.value)):
+                flat_part = flat(part)
+                for sentence in begins.finditer(flat_part):
+                    is_title = place == 0 and sentence.start() == 0
+                    if not is_title and not sentence[2]:
+                        found.append(f"{node.lineno}: {sentence[0]}")
+    return found
+
+
+def test_sentences_of_the_source_name_their_subject() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for line in nameless_sentences(text_of(path))
+    ]
+    assert not found, "\n".join(found)
+
+
 # --- programs --------------------------------------------------------------------------------
 
 
@@ -353,4 +378,7 @@ def test_a_link_without_a_target_is_found() -> None:
 
 def test_a_sentence_without_a_subject_is_found() -> None:
     assert nameless("It waits. Who has begun treats it so.\n") != []
+    assert nameless_sentences('"""Waits.\n\nRules. Whoever hears it waits.\n"""') != []
+    assert nameless_sentences("x = 'It waits. Who never came\\nis excused.'") != []
+    assert nameless_sentences('"""Who is here now."""\nx = "Who is it? Who waits?"') == []
     assert nameless("## What is missing\nWhat is a law? A member that has begun waits.") == []

@@ -1,10 +1,10 @@
 """Whether the seams carry: a family and a law that only this file knows, in every world.
 
 The family is a token that goes round: the member that has it may send, and the token goes on when
-everybody has what was sent. It has options, two packets, an input and news of its own, a
-facet (the permit to send), words for interaction files and a mutant. The law says that no event of
-an origin is left out. If one of the tests below needs a line elsewhere in src, the seam is not
-there.
+everybody has what was sent. It has options, three packets, an input, news and two services of its
+own, a facet (the permit to send), words for interaction files and a mutant. The law says that no
+event of an origin is left out. If one of the tests below needs a line elsewhere in src, the seam is
+not there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import STATUS, Step, Timer
 from ordercast.protocol.families import FAMILIES
 from ordercast.sim.explore import Bounds, explore, setting
-from ordercast.spark.laws import JudgeLimits, judge_lake
+from ordercast.spark.laws import judge_lake
 from ordercast.spark.online import breaks
 from ordercast.spark.stream import register
 from ordercast.testing import simulate
@@ -51,7 +51,6 @@ from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.record_log import RecordLog
 from ordercast.trace.recording import Record
 from ordercast.trace.schema import Trace
-from ordercast.trace.text import parse_history
 from ordercast.types import Event, NodeId, Payloads, Updating, event_number
 from ordercast.units import MILLISECOND, Duration, take_units
 
@@ -83,6 +82,17 @@ class Said(Packet, tag="ring.said"):
 
     def makers(self) -> tuple[str, ...]:
         return (self.origin.name,)
+
+
+class Murmur(Packet, tag="ring.murmur"):
+    """What waits for no turn: it is delivered when it comes."""
+
+    number: int
+    payloads: list[bytes]
+    size: int
+
+    def carries(self) -> tuple[int, int, int]:
+        return len(self.payloads), self.size, 250
 
 
 class Token(Packet, tag="ring.token"):
@@ -135,10 +145,17 @@ class Holder:
         stable = self.made - bool(self.unanswered and self.has_token)
         return event_number(self.me.incarnation, stable) if stable else 0
 
-    def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
+    def submit(
+        self, step: Step, group: str, payloads: Payloads, size: int, service: str = ""
+    ) -> Event:
         self.made += 1
-        self.order += 1
         number = event_number(self.me.incarnation, self.made)
+        if service == "aside":
+            event = Event(group, self.me, number, payloads, size=size, service=service)
+            step.deliver(event)
+            step.send(tuple(map(NodeId, self.others)), Murmur(group, number, payloads, size))
+            return event
+        self.order += 1
         event = Event(group, self.me, number, payloads, order=self.order, size=size)
         step.deliver(event)
         said = Said(group, self.me, number, self.order, payloads, size)
@@ -147,6 +164,8 @@ class Holder:
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
         match packet:
+            case Murmur(group, number, payloads, size):
+                step.deliver(Event(group, sender, number, payloads, size=size, service="aside"))
             case Said(_, origin, number, order, payloads, size) if order == self.order + 1:
                 self.order = order
                 self._hear(
@@ -217,7 +236,7 @@ class Deaf(Holder):
 RING = Family(
     "ring",
     Ring,
-    (Said, Token),
+    (Said, Murmur, Token),
     machine_per_group(Holder),
     largest_group=20,
     promises=Promises(
@@ -227,6 +246,7 @@ RING = Family(
         packets={Token: lambda token: f"pass {token.passes}"},
         state=lambda holder: [f"has the token: {'yes' if holder.has_token else 'no'}"],
     ),
+    services={"in turn": "agreed", "aside": "basic"},
     mutants={"deaf": Mutant("completeness", machine_per_group(Deaf))},
     permit=Permit(
         needed=lambda plan: True,
@@ -442,25 +462,6 @@ def test_a_toy_law_is_judged_on_spark(tmp_path: Path, spark: Any) -> None:
     assert answers(sound.verdicts) == {NAME: Answer.HOLDS, "fifo": Answer.HOLDS}
     assert answers(deaf.verdicts) == {NAME: Answer.BROKEN, "fifo": Answer.HOLDS}
     assert sound.forms == {NAME: LawForm.PLAIN, "fifo": LawForm.VECTOR}
-
-
-@pytest.mark.slow
-def test_the_promises_of_a_toy_family_are_judged_on_spark(tmp_path: Path, spark: Any) -> None:
-    """A durable family remembers across a restart what it delivered, so twice is broken."""
-    promises = {"ring": Promises(("no-creation", "no-duplication"), durable=True)}
-    trace = parse_history(
-        "run again family=ring ending=finished\n"
-        "n1 submit n1:1\nn1 deliver n1:1\nn2 deliver n1:1\nn2 crash\nn2#1 deliver n1:1\n"
-    )
-    write_trace(tmp_path, trace)
-    folders = [run_folder(tmp_path, "again")]
-    expected = check(trace, promises=promises)
-    assert answers(expected) == {"no-creation": Answer.HOLDS, "no-duplication": Answer.BROKEN}
-    for limits in (JudgeLimits(), JudgeLimits(huge=0)):  # in a task, and in slices first
-        (judged,) = judge_lake(spark, folders, None, limits, promises)
-        assert judged.verdicts == expected
-        (forgetful,) = judge_lake(spark, folders, ["no-duplication"], limits)
-        assert answers(forgetful.verdicts) == {"no-duplication": Answer.HOLDS}
 
 
 @pytest.mark.slow

@@ -6,14 +6,21 @@ arrives, that batches end where it changes, and that an unknown one is refused w
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from tests.net.nodes import Cluster, introduce, limit, live, messages_of, until
+from tests.test_seams import RING, answers, scenario_in
 
 import ordercast
 from ordercast import Fifo, Merged, UsageError, View
+from ordercast.check.law import Delivery
+from ordercast.check.laws import LAWS, check
+from ordercast.check.verdict import Answer
 from ordercast.kernel.family import Family, Level, Plan, machine_per_group
 from ordercast.kernel.inputs import Input, StatusResult
 from ordercast.kernel.packet import Packet
@@ -24,12 +31,15 @@ from ordercast.net.group import Group
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.file import parse_scenario
 from ordercast.scenario.schema import Scenario
+from ordercast.spark.laws import JudgeLimits, judge_lake
+from ordercast.spark.online import explained
 from ordercast.testing import simulate
 from ordercast.testing.interaction import Interaction
 from ordercast.testing.stage import Stage, StageError
-from ordercast.types import Event, NodeId, Payloads, event_number
-
-WORDS = ("basic", "causal", "agreed", "safe")
+from ordercast.trace.parquet import run_folder, write_trace
+from ordercast.trace.schema import Trace
+from ordercast.trace.text import format_history, parse_history
+from ordercast.types import GUARANTEES, Event, NodeId, Payloads, event_number
 
 
 class Spoken(Level, frozen=True):
@@ -105,7 +115,12 @@ class Speaker:
 
 
 SPEECH = Family(
-    "speech", Spoken, (Speech,), machine_per_group(Speaker), largest_group=9, services=WORDS
+    "speech",
+    Spoken,
+    (Speech,),
+    machine_per_group(Speaker),
+    largest_group=9,
+    services={word: word for word in GUARANTEES},
 )
 KNOWN = {**FAMILIES, "speech": SPEECH}
 
@@ -203,7 +218,7 @@ async def test_an_application_reads_which_sides_have_merged(cluster: Cluster) ->
 async def test_the_load_of_a_live_member_has_the_services_of_its_plan(cluster: Cluster) -> None:
     first, second = await two_groups(cluster)
     load = LoadPlan(senders=["n1"], services=["safe", "basic"])
-    now = first.queue._loop.time()
+    now = asyncio.get_running_loop().time()
     await send(first, load, 2000, Random(1), now + 0.1)
     read = {message.service for message in await messages_of(second, 10)}
     assert read == {"safe", "basic"}
@@ -234,9 +249,9 @@ def test_a_simulated_load_has_the_service_of_its_scenario() -> None:
 
 
 def test_the_services_of_a_list_are_drawn_by_the_seed() -> None:
-    mixed = scenario(service=list(WORDS))
+    mixed = scenario(service=list(GUARANTEES))
     found = services_of(mixed)
-    assert {word for _, word in found} == set(WORDS)
+    assert {word for _, word in found} == set(GUARANTEES)
     assert found == services_of(mixed)
     assert found != services_of(mixed, seed=2)
 
@@ -317,3 +332,57 @@ def test_an_interaction_file_names_services_of_its_family(line: str, why: str) -
 def test_a_stage_refuses_services_where_there_are_none() -> None:
     with pytest.raises(StageError, match="fifo has no services"):
         Stage.of("fifo", "n1 n2").submit("n1", [b"x"], service="safe")
+
+
+# --- the laws, which judge a service by what its family says of it -----------------------------
+
+
+def served(folder: Path) -> Trace:
+    """A run in which half of the messages are said aside."""
+    path = scenario_in(folder)
+    text = path.read_text(encoding="utf-8")
+    text = text.replace("rate = 40", 'rate = 40\nservice = ["in turn", "aside"]')
+    path.write_text(text, encoding="utf-8")
+    return simulate(path, seed=3, families={"ring": RING}).trace
+
+
+ORDERS = ("fifo", "causal", "total")
+
+
+def unexplained(trace: Trace) -> Trace:
+    """The same rows, and nothing says what the services of the family promise."""
+    return Trace(msgspec.structs.replace(trace.header, run="unexplained", services={}), trace.rows)
+
+
+def test_a_service_of_a_toy_family_is_judged_by_what_it_promises(tmp_path: Path) -> None:
+    trace = served(tmp_path)
+    assert {row.cause for row in trace.rows if row.kind == "deliver"} == {None, "aside"}
+    assert trace.header.services == {"in turn": "agreed", "aside": "basic"}
+    assert answers(check(trace, ORDERS)) == dict.fromkeys(ORDERS, Answer.HOLDS)
+    # What is said aside has no place in the one order: nobody may take it for a message in turn.
+    assert answers(check(unexplained(trace), ORDERS))["total"] is Answer.BROKEN
+    written = parse_history(format_history(trace))
+    assert written.header.services == trace.header.services
+
+
+@pytest.mark.slow
+def test_a_service_of_a_toy_family_is_judged_on_spark(tmp_path: Path, spark: Any) -> None:
+    trace = served(tmp_path)
+    both = [trace, unexplained(trace)]
+    for one in both:
+        write_trace(tmp_path / "lake", one)
+    folders = [run_folder(tmp_path / "lake", one.header.run) for one in both]
+    for limits in (JudgeLimits(), JudgeLimits(huge=0)):  # in a task, and in slices first
+        judged = judge_lake(spark, folders, ORDERS, limits)
+        found = {one.run: one.verdicts for one in judged}
+        assert found == {one.header.run: check(one, ORDERS) for one in both}
+
+
+def test_a_service_of_a_toy_family_is_judged_on_a_stream() -> None:
+    """What is said aside overtakes what is said in turn, and breaks no order by that."""
+    given = [Delivery(0, 0, 0, "n1", 2, cause="aside"), Delivery(1, 0, 0, "n1", 1, cause="in turn")]
+    fifo = LAWS["fifo"].stream
+    assert fifo is not None
+    for services, count in ((RING.services, 0), ({}, 1)):
+        promised = [explained(one, services) for one in given]
+        assert len(list(fifo.breaks(fifo.memory(), promised))) == count

@@ -302,6 +302,44 @@ def unhashed(lock: str) -> Complaints:
                 yield f"{name}: no hash"
 
 
+WORLDS = frozenset(
+    "world driver host node process simulation simulated stage group queue mesh seat call".split()
+)
+"""What tests call worlds and their parts."""
+OF_TUPLES = frozenset({"_replace", "_asdict", "_fields", "_make"})
+
+
+def reaches_into_a_world(source: str) -> Complaints:
+    """What a test wants of a world it asks for in public, or no other driver could be tested so."""
+    tree = ast.parse(source)
+    modules = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=owner, attr=name) if _is_private(name):
+                pass
+            case ast.Call(
+                func=ast.Name(id="getattr" | "setattr"),
+                args=[owner, ast.Constant(value=str(name)), *_],
+            ) if _is_private(name):
+                pass
+            case _:
+                continue
+        while isinstance(owner, ast.Subscript | ast.Call):
+            owner = owner.value if isinstance(owner, ast.Subscript) else owner.func
+        called = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+        if called in WORLDS and not (isinstance(owner, ast.Name) and called in modules):
+            yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in OF_TUPLES
+
+
 # --- the rules, applied ----------------------------------------------------------------------
 
 EVERYWHERE = ("src", "tests", "bench")
@@ -312,6 +350,7 @@ RULES: list[tuple[Callable[[str], Complaints], tuple[str, ...]]] = [
     (missing_docstring, ("src",)),
     (empty_verbs, ("src", "bench")),
     (waits_and_clocks, ("tests",)),
+    (reaches_into_a_world, ("tests",)),
     (set_iteration, ("src/ordercast/kernel", "src/ordercast/protocol")),
 ]
 
@@ -385,6 +424,10 @@ BAD: list[tuple[Callable[[str], Complaints], str]] = [
     (set_iteration, "def f():\n    s = set()\n    for x in s: pass"),
     (set_iteration, "def f(self):\n    self.s: set[int] = set()\n    self.s.pop()"),
     (set_iteration, "class A:\n    s: set[int]\n    def f(self):\n        return list(self.s)"),
+    (reaches_into_a_world, "plans = world._plans['n1']"),
+    (reaches_into_a_world, "cluster.node('n1').driver._loop = asked"),
+    (reaches_into_a_world, "stages[0].host._settings"),
+    (reaches_into_a_world, "setattr(node, '_links', {})"),
     (lambda text: foreign_places(text, ["/clone/of/mine/"]), "see /clone/of/mine/notes"),
     (lambda text: foreign_places(text, []), "/home/" + "someone/notes"),
     (lambda text: foreign_places(text, []), "pip install --index" + "-url x"),
@@ -411,6 +454,8 @@ GOOD: list[tuple[Callable[[str], Complaints], str]] = [
     (set_iteration, "ok = all(x in seen for x in {1, 2})"),
     (set_iteration, "s = {1}\ns = sorted(s)\nfor x in s: pass"),
     (set_iteration, "def f(x: dict[str, int]):\n    for k in x: pass\n    x.pop(1)"),
+    (reaches_into_a_world, "from ordercast.cli import node\nnode._lines_of(1)"),
+    (reaches_into_a_world, "world.plans\nsimulated._replace(rows=[])\nmachine._serve(step)"),
     (unhashed, "# a comment\nrich==15.0.0 \\\n    --hash=sha256:00"),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Hashable
 from hashlib import blake2b
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,11 @@ _GROUP_NAME = re.compile(r"[A-Za-z0-9._/-]{1,100}")
 NODE_NAME = r"^(?!\.\.?\Z)[A-Za-z0-9._-]{1,100}\Z"
 """Of nodes and clusters: they are in the paths of files."""
 _NODE_NAME = re.compile(NODE_NAME)
+
+Guarantee: TypeAlias = Literal["basic", "causal", "agreed", "safe"]
+"""What a service of a family can promise, as the laws know it: no order beyond its own, what
+precedes it comes before it, one order of all of these, and that all members have it."""
+GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
 
 INCARNATION_BITS = 22
 COUNTER_BITS = 40

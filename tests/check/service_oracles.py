@@ -11,9 +11,10 @@ import msgspec
 from tests.check import oracles
 from tests.check.oracles import Event, event, lives
 
-from ordercast.trace.schema import SERVICES, Row, Trace
+from ordercast.trace.schema import Row, Trace
+from ordercast.types import GUARANTEES
 
-CHOICES = (None, *SERVICES)
+CHOICES = (None, *GUARANTEES)
 
 
 def with_services(trace: Trace, *, transitional: float = 0.0, lies: float = 0.0) -> Trace:

@@ -11,6 +11,7 @@ from tests.pages import ROOT, run
 from ordercast.cli import demo
 from ordercast.report.narrative import tell
 from ordercast.scenario.file import parse_scenario
+from ordercast.studies.demonstration import LIVE
 from ordercast.testing import simulate
 
 DEMO = "make demo"
@@ -45,7 +46,7 @@ def test_the_demo_shows_the_kill_the_laws_the_sweep_and_the_bug() -> None:
 
 
 def test_in_the_simulator_too_another_member_takes_the_ticket_of_a_killed_owner() -> None:
-    scenario = parse_scenario(tomllib.loads(demo.LIVE))
+    scenario = parse_scenario(tomllib.loads(LIVE))
     for seed in (1, 2, 3):
         run = simulate(scenario, seed)
         assert not run.broken

@@ -29,6 +29,9 @@ STORMS = {
     "synchrony-lossy": (0, 2000),
 }
 """Seeds that are run always, and all of them."""
+OF_CHAOS, OF_NEWCOMERS_AND_LOSSES = 300, 1000
+"""Seeds of every scenario with chaos, and of every one whose members join or lose their folders.
+Those of one scenario: make test ARGS="-m long tests/scenarios -k open-total-chaos"."""
 COMPARED_SEEDS = (1, 2)
 LONGEST_SECONDS = {
     "lost-loop": 25,
@@ -42,10 +45,33 @@ LONGEST_SECONDS = {
 def storms() -> list[Any]:
     """The first seed of each chunk: some always, the rest when long tests are asked for."""
     return [
-        pytest.param(name, first, marks=[pytest.mark.long] * (first > always))
-        for name, (always, all_of_them) in STORMS.items()
+        pytest.param(path.stem, first, marks=[pytest.mark.long] * (first > always))
+        for path in SOUND
+        for always, all_of_them in [seeds_in_storms(path.stem)]
         for first in range(1, all_of_them, CHUNK)
     ]
+
+
+def seeds_in_storms(name: str) -> tuple[int, int]:
+    """Seeds of a scenario that are run always, and all of them."""
+    always, most = STORMS.get(name, (0, 0))
+    if "chaos" in name:
+        most = max(most, OF_CHAOS)
+    # Those that are made for live runs last for minutes.
+    if name.startswith(("open-", "lost-")) and not name.endswith(("-live", "-loop")):
+        most = max(most, OF_NEWCOMERS_AND_LOSSES)
+    return always, most
+
+
+def test_storms_are_of_every_scenario_that_is_one() -> None:
+    assert {path.stem for path in SOUND} >= STORMS.keys()
+    assert seeds_in_storms("chaos") == (250, 2000)
+    assert seeds_in_storms("atomic-chaos") == (0, 300)
+    assert seeds_in_storms("open-fifo-chaos") == seeds_in_storms("lost-total") == (0, 1000)
+    assert seeds_in_storms("open-fifo-live") == seeds_in_storms("lost-loop") == (0, 0)
+    assert len(storms()) > 500
+    always = [each for each in storms() if not each.marks]
+    assert len(always) == sum(seeds // CHUNK for seeds, _ in STORMS.values())
 
 
 def assert_lawful(run: Simulated) -> None:

@@ -20,6 +20,7 @@ from ordercast.check.history import History
 from ordercast.check.law import Delivery, Law, LawForm, Streaming
 from ordercast.check.laws import LAWS, check, judge_run
 from ordercast.check.verdict import Answer, Verdict, broken, holds
+from ordercast.kernel.family import Promises
 from ordercast.spark.by_value import pack
 from ordercast.spark.columns import columns_of, count_rows
 from ordercast.spark.laws import JudgedRun, JudgeLimits, has_huge_run, judge_lake
@@ -201,3 +202,26 @@ def test_a_stream_takes_laws_as_values(spark: Any, tmp_path: Path) -> None:
     (row,) = breaks(table, [STREAMING, "fifo"]).collect()
     assert (row["law"], row["number"]) == (NAME, 13)
     assert row["why"] == "r delivered n1:13 as its event 3"
+
+
+@pytest.mark.slow
+def test_promises_of_a_family_that_nobody_lists_are_judged(tmp_path: Path, spark: Any) -> None:
+    """A durable family remembers across a restart what it delivered, so twice is broken."""
+    promises = {"nowhere": Promises(("no-creation", "no-duplication"), durable=True)}
+    trace = parse_history(
+        "run again family=nowhere ending=finished\n"
+        "n1 submit n1:1\nn1 deliver n1:1\nn2 deliver n1:1\nn2 crash\nn2#1 deliver n1:1\n"
+    )
+    write_trace(tmp_path, trace)
+    folders = [run_folder(tmp_path, "again")]
+    expected = check(trace, promises=promises)
+    assert _answers(expected) == {"no-creation": Answer.HOLDS, "no-duplication": Answer.BROKEN}
+    for limits in (JudgeLimits(), JudgeLimits(huge=0)):  # in a task, and in slices first
+        (judged,) = judge_lake(spark, folders, None, limits, promises)
+        assert judged.verdicts == expected
+        (forgetful,) = judge_lake(spark, folders, ["no-duplication"], limits)
+        assert _answers(forgetful.verdicts) == {"no-duplication": Answer.HOLDS}
+
+
+def _answers(verdicts: list[Verdict]) -> dict[str, Answer]:
+    return {one.law: one.answer for one in verdicts}

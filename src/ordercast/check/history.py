@@ -16,8 +16,9 @@ Words.
                    those laws that read rows of its kind. Rows that are merely out of order in the
                    file are not flawed: `step` gives their place.
 
-Where a family has services, the cause of submit and deliver rows says which one an event has, and a
-law may judge some services apart from others (`serving`).
+Where a family has services, the cause of submit and deliver rows says which one an event has, and
+the header what that promises. A law may judge some of them apart from others (`serving`): it names
+what is promised, and the family's words are nothing to it.
 
 A submit row counts as a submission only at its origin: a row of n2 about a submission of n1 proves
 nothing about n1.
@@ -37,7 +38,7 @@ from ordercast.check.verdict import row_event, row_writer
 from ordercast.kernel.family import Promises
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.planned import PLANNED
-from ordercast.trace.schema import CAUSES, KINDS, SERVICES, Ending, Row, Trace
+from ordercast.trace.schema import CAUSES, KINDS, Ending, Row, Trace
 
 FamilyPromises: TypeAlias = Mapping[str, Promises]
 """What families promise, by the names that traces have."""
@@ -119,7 +120,7 @@ class Log:
         self.views: list[tuple[int, Row]] = []  # (deliveries before, row)
         self.lost: list[int] = []
         self.tickets: list[Row] = []
-        self.began: dict[str, Row] = {}  # group: its first join or view row
+        self.began: dict[str, Row] = {}  # group: its first join or view row, or the state given
         self.first_view: dict[str, Row] = {}
         self.left: set[str] = set()  # groups with a leave row
         self.given_state: set[str] = set()  # groups of which it got the state when it joined
@@ -218,23 +219,30 @@ class History:
 
     @cached_property
     def services(self) -> frozenset[str]:
-        """Those that submissions and deliveries have; "" if one has none."""
+        """What those of submissions and deliveries promise; "" if one has none."""
         words = {row.cause for log in self.logs for row in log.rows if row.kind in EVENT_KINDS}
-        return frozenset(word if word in SERVICES else "" for word in words)
+        return frozenset(map(self.header.guarantee, words))
+
+    def words_for(self, guarantee: str) -> frozenset[str]:
+        """The services of this run that promise this."""
+        named = {guarantee, *self.header.services}
+        return frozenset(word for word in named if self.header.guarantee(word) == guarantee)
 
     @cached_property
     def basic(self) -> frozenset[int]:
         """The events that were submitted as basic."""
-        return frozenset(event for event, row in self.submits.items() if row.cause == BASIC)
+        words = self.words_for(BASIC)
+        return frozenset(event for event, row in self.submits.items() if row.cause in words)
 
     def serving(self, services: tuple[str, ...]) -> History:
         """The same run without the events of other services; "" stands for having none."""
         if services not in self._serving:
+            promises = self.header.guarantee
             rows = [
                 row
                 for log in self.logs
                 for row in log.rows
-                if row.kind not in EVENT_KINDS or service_of(row) in services
+                if row.kind not in EVENT_KINDS or promises(row.cause) in services
             ]
             self._serving[services] = History(Trace(self.header, rows), self._promises)
         return self._serving[services]
@@ -348,8 +356,9 @@ class History:
             log.gone.discard(row.group or "")
         elif kind == "join":
             log.began.setdefault(row.group or "", row)
-            if row.cause == "state":
+            if row.cause == "state":  # what was submitted before may be in it
                 log.given_state.add(row.group or "")
+                log.began[row.group or ""] = row
         elif kind == "leave":
             log.left.add(row.group or "")
             log.gone.add(row.group or "")
@@ -387,12 +396,6 @@ class History:
 
 
 _STEP = attrgetter("step")
-
-
-def service_of(row: Row) -> str:
-    """The service of the event that a row is about; "": it has none, or is about no event."""
-    known = row.kind in EVENT_KINDS and row.cause in SERVICES
-    return row.cause or "" if known else ""
 
 
 def bare_name(name: str) -> str:

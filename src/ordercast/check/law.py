@@ -31,10 +31,10 @@ EVENTS = EVENT_KINDS
 MEMBERS = ("join", "leave", "view", "suspect")
 
 ORDERED = ("", "agreed", "safe")
-"""The services whose events have one order, and events without a service."""
+"""What services promise whose events have one order, and events without a service."""
 
 ORIGINS = 1000
-"""The most origins that a streaming form remembers: who was silent longest is forgotten."""
+"""The most origins that a streaming form remembers: that which was silent longest is forgotten."""
 
 
 class LawForm(StrEnum):
@@ -64,7 +64,7 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
     index: int | None = None
     stamp: tuple[int, ...] | None = None
     size: int | None = None
-    cause: str | None = None  # its service, where the family has several
+    cause: str | None = None  # what its service promises, where the family has several
     messages: int = 0
 
 
@@ -101,9 +101,10 @@ class Law:
                      skeleton rows: every engine judges these alone
     parameters       what the header must say: without it the law is not asked, unless by its name
     shows_absence    a witness cannot show what is missing: pictures show what is around it
-    services         which services are judged together, where a run has services: each part is a
-                     run of its own, without the events of the others. "" stands for events that
-                     have none. Nothing here: all events are judged together
+    services         which services are judged together, where a run has services, by what they
+                     promise (`Guarantee`): each part is a run of its own, without the events of
+                     the others. "" stands for events that have none. Nothing here: all events are
+                     judged together
     implies          which laws follow from it
     place            where it is listed: smaller first, and then by name
     """

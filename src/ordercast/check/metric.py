@@ -1,7 +1,7 @@
 """What a metric is: one number of one run, defined once, as a plain function.
 
-Whoever shows a metric (lab, sim, live, reports, tables on Spark) calls that function, so a metric
-means the same everywhere. `check/metrics/` has the definitions, a file a subject.
+Everything that shows a metric (lab, sim, live, reports, tables on Spark) calls that function, so a
+metric means the same everywhere. `check/metrics/` has the definitions, a file a subject.
 
   MeasuredRun  one run as metrics see it: its rows, the times of its group, and what its world
                counted beside the trace. Intermediate results are computed once: `run.once(fact)`

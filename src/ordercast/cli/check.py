@@ -20,7 +20,9 @@ from ordercast.check.promise import NotAsked, promises_with, unknown_family
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import TraceError, UsageError
+from ordercast.kernel.family import services_in
 from ordercast.levels import find_family
+from ordercast.protocol.families import DEFAULT
 from ordercast.spark.session import EMBEDDED
 from ordercast.trace.lake import find_runs, read_lake
 from ordercast.trace.row_files import SUFFIX, holds_row_files, read_row_files
@@ -102,10 +104,11 @@ def _judged_runs(arguments: argparse.Namespace, laws: list[str] | None) -> Itera
         if family is None and laws is None:
             raise UsageError(
                 f"{path}: rows of live nodes do not say which family ran: give --family, such as "
-                "--family fifo, or --laws"
+                f"--family {DEFAULT}, or --laws"
             )
-        name = None if family is None else find_family(family).name
-        traces = iter([read_row_files(path, name)])
+        found = None if family is None else find_family(family)
+        name, services = (None, {}) if found is None else (found.name, services_in([found]))
+        traces = iter([read_row_files(path, name, services)])
         return _judged(traces, laws, _promises(arguments))
     if family is not None:
         raise UsageError(f"--family is for {SUFFIX} files, and there is none: {path}")

@@ -31,87 +31,13 @@ from ordercast.report.narrative import Line, tell
 from ordercast.scenario.faults.fault import Fault
 from ordercast.scenario.file import parse_scenario
 from ordercast.spark.session import EMBEDDED
+from ordercast.studies.demonstration import BUG, BUGGY, EXPERIMENT, LIVE, SWEPT
 from ordercast.testing.mutants import mutant_families
 from ordercast.testing.simulation import Simulated, simulate
 from ordercast.trace.parquet import run_folder, write_trace
 from ordercast.trace.schema import Trace
 from ordercast.types import NodeId
 
-LIVE = """
-name = "demo"
-family = "causal"
-processes = 5
-duration = "9s"
-quiet = "3s"
-
-[options]
-tickets = 3              # so many may update at a time
-lease = "1s"             # a dead updater's ticket can be had after a little more than this
-round = "20ms"
-
-[workload]
-senders = 4              # n5 only reads
-rate = 40
-begins = { n4 = "2500ms" }   # by then all tickets are taken, so it waits
-
-[[fault]]                # an updater is killed, and comes back as a new incarnation
-at = "4s"
-kind = "crash"
-nodes = ["n2"]
-for = "3s"
-"""
-
-SWEPT = """
-name = "causal cluster"
-family = "causal"
-processes = 25
-duration = "2s"
-quiet = "2s"
-
-[options]
-ownership = "fixed"
-tickets = 5
-fan_out = 2              # thrifty: gossip alone does not reach everybody
-hops = 4
-
-[workload]
-rate = 20
-"""
-
-EXPERIMENT = """
-name = "What recovery is good for"
-scenario = "scenario.toml"
-seeds = 3
-
-[grid]
-"network.loss" = [0.0, 0.1, 0.2, 0.3]
-"options.recovery" = ["off", "any-4"]
-
-[[figure]]
-title = "Events that a process never delivers"
-x = "network.loss"
-y = "lost_share"
-percent = true
-lines = "options.recovery"
-
-[[figure]]
-title = "Rounds from update to delivery"
-x = "network.loss"
-y = "rounds_mean"
-lines = "options.recovery"
-"""
-
-BUGGY = """
-name = "a planted bug"
-family = "fifo"
-processes = 5
-duration = "4s"
-quiet = "3s"
-workload = { rate = 40 }
-network = { delay = "5ms", jitter = 0.8, spread = 0.6 }
-fault = [ { at = "2s", kind = "crash", nodes = ["n4"], for = "1s" } ]
-"""
-BUG = "forgets-the-dead"
 BUG_SEEDS = 50
 TONE_COLOURS = {"bad": "red", "good": "green", "view": "cyan", "load": "dim", "": ""}
 

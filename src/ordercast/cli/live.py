@@ -22,6 +22,7 @@ from ordercast.check.promise import NotAsked, promises_with
 from ordercast.check.verdict import Answer, Verdict
 from ordercast.cli import screen
 from ordercast.errors import UsageError
+from ordercast.kernel.family import services_in
 from ordercast.live.run import plan_of, run_plan
 from ordercast.live.supervisor import Gathered
 from ordercast.scenario.file import choices_in, family_in, load_scenario, parameters_of
@@ -86,6 +87,7 @@ def judge(scenario: Scenario, seed: int, gathered: Gathered) -> LiveResult:
         start=gathered.began,
         end=gathered.ended,
         ending=Ending.FAILED if gathered.error else Ending.FINISHED,
+        services=services_in(choice.family for choice in choices),
     )
     trace = Trace(header, gathered.rows)
     began = gathered.began is not None

@@ -220,7 +220,7 @@ def _print(
 ) -> None:
     """A table for a scenario. What is not for the file is a comment, unless a person reads it."""
     out = screen.stdout()
-    out.print(_options(plan.settings, length), markup=False)
+    out.print(planner.options_text(plan.settings, length), markup=False)
     with out.capture() as capture:
         out.print(_promises(group, plan, length), soft_wrap=False)
         if rounds:
@@ -235,25 +235,6 @@ def _print(
     while lines and not lines[-1].strip():
         lines.pop()
     print("\n".join(f"{prefix}{line}".rstrip() if line.strip() else "" for line in lines))
-
-
-def _options(settings: GossipSettings, length: Duration) -> str:
-    asked = f"any-{settings.asked}" if settings.asked else "originator"
-    return "\n".join(
-        [
-            '# for family = "causal"; gossip has no recovery, and so none of its keys',
-            "[options]",
-            f'round = "{length}"',
-            f"fan_out = {settings.fan_out}",
-            f"hops = {settings.hops}",
-            f"events_per_message = {settings.events_per_message}",
-            f"history = {settings.history}",
-            f"recovery_buffer = {settings.recovery_buffer}",
-            f'recovery = "{asked}"',
-            f'time_to_terminate = "{Duration(settings.time_to_terminate * length)}"',
-            f'time_to_recover = "{Duration(settings.time_to_recover * length)}"',
-        ]
-    )
 
 
 def _promises(group: GroupModel, plan: PlannedSettings, length: Duration) -> Table:

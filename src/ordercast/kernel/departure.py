@@ -22,7 +22,7 @@ from ordercast.units import SECOND
 
 FLUSH_TIME = 2 * SECOND
 LEASES_TO_RETIRE = 6
-"""How many leases a retiring member waits, at most. By then the members that guard a ticket have
+"""How many leases a retiring member waits, at most. By then the members that guard a permit have
 surely replaced one of theirs, if they can at all."""
 
 

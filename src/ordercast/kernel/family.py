@@ -17,7 +17,7 @@ import msgspec
 from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
-from ordercast.types import GroupTimes, NodeId
+from ordercast.types import GroupTimes, Guarantee, NodeId
 
 
 class LevelType(msgspec.StructMeta):
@@ -142,6 +142,7 @@ class Permit(NamedTuple):
     lease: Callable[[Any], int]  # by options: nanoseconds that one is held for, if not renewed
     # The member that bootstraps the group. It never forgets its records, or it could do so again.
     bootstrap_node: Callable[[Plan], str]
+    unneeded: str = ""  # why none is needed, in a group that needs none
 
 
 class Quorum(NamedTuple):
@@ -149,6 +150,7 @@ class Quorum(NamedTuple):
 
     needed: Callable[[Any], bool]  # by options: whether the group has one
     waits: Callable[[Any], bool]  # by options: whether sends wait outside of the primary view
+    hint: str = ""  # what makes them wait
 
 
 class Formation(NamedTuple):
@@ -205,7 +207,8 @@ class Family(NamedTuple):
     words: Words = Words()
     mutants: Mapping[str, Mutant] = {}
     may_send: Callable[[Plan, str], bool] = _everybody  # who may submit at all
-    services: tuple[str, ...] = ()  # that a message may ask for: its machines are `Serving`
+    # That a message may ask for, and what each promises: its machines are `Serving`.
+    services: Mapping[str, Guarantee] = {}
     tells_stability: bool = True  # whether members know who has what
     advice: Callable[[Plan, float], list[str]] = _nothing  # what is doubtful about options
     # By group, options and members, where those are known: whether these make sense together.
@@ -235,6 +238,16 @@ class Family(NamedTuple):
 
     def needs_permit(self, plan: Plan) -> bool:
         return self.permit is not None and self.permit.needed(plan)
+
+
+def services_in(families: Iterable[Family]) -> dict[str, Guarantee]:
+    """What the services of a run promise that have other names than that, for its header."""
+    found: dict[str, Guarantee] = {}
+    for family in families:
+        for word, promise in family.services.items():
+            if found.setdefault(word, promise) != promise:
+                raise UsageError(f"families of this run mean different things by service {word!r}")
+    return {word: promise for word, promise in found.items() if word != promise}
 
 
 def by_machine(plans: Iterable[tuple[Family, Plan]]) -> list[tuple[Family, tuple[Plan, ...]]]:

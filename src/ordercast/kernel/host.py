@@ -401,7 +401,7 @@ class Host:
         journal, at = self.journal, 0
         try:
             if journal is not None and (step.outputs or event is not None):
-                # The time of all its rows: nobody may hear that a ticket is free before it is so.
+                # The time of all its rows: nobody may hear that a permit is free before it is so.
                 at = self.world.trace_time()
                 if event is not None:
                     journal.submit(at, event)
@@ -455,7 +455,7 @@ class Host:
                 continue
             hear(seat, output)
         if noted and self._flush is not None:
-            self._flush()  # others may act on it already, as on a ticket that was released
+            self._flush()  # others may act on it already, as on a permit that was given back
 
     def _unset(self, seat: Seat, timer: Timer) -> None:
         found = seat.timers.pop(timer, None)

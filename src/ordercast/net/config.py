@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.errors import UsageError
+from ordercast.protocol.families import DEFAULT
 from ordercast.settings import Source, read_source
 from ordercast.types import NODE_NAME, objection_to_group
 from ordercast.units import SECOND, Duration, Size
@@ -50,7 +51,7 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class GroupRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Who may do what in a group. Absent: everybody of the cluster."""
 
-    family: str = "fifo"
+    family: str = DEFAULT
     options: dict[str, Any] = {}
     members: list[Name] | None = None  # these and no others: the group is closed
     expect: Annotated[int, Meta(ge=1)] | None = None  # an open one is founded by so many nodes

@@ -137,14 +137,13 @@ class Group:
         self.permit: SendPermit | None = None
         if family.permit is not None and family.needs_permit(plan):
             self.permit = SendPermit(progress, self.queue, node.driver, self.departure)
-        named = "its updaters are named for ever"
-        self._no_permit = "all may send" if family.permit is None else named
+        self._no_permit = "all may send" if family.permit is None else family.permit.unneeded
         self.formations: Formations | None = None
         if family.formation is not None:
             self.formations = Formations(progress, node.driver, hooks.vote, self._refused)
         self.primary: PrimaryStatus | None = None
         if quorum is not None:
-            self.primary = PrimaryStatus(node.me, progress, self.queue, quorum.waits(plan.options))
+            self.primary = PrimaryStatus(node.me, progress, self.queue, quorum, plan.options)
         # Whether something may be wrong with any send: it is closed, or not everybody may.
         self._guarded = bool(self.permit or self.primary) or not self.may_send
 

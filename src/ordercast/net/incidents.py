@@ -13,7 +13,7 @@ from ordercast.units import SECOND
 log = logging.getLogger("ordercast.net")
 
 REPEATED = 600 * SECOND
-"""How long the same refusal is not logged again: who is refused tries again and again."""
+"""How long the same refusal is not logged again: a node that is refused tries again and again."""
 MOST_REMEMBERED = 256
 """Refusals that are remembered, of each kind."""
 T = TypeVar("T")

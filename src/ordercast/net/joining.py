@@ -201,9 +201,9 @@ def _check_hooks(name: str, family: Family, options: Any, given: Hooks) -> None:
         more = f": {state.hint}" if state is not None else ""
         raise UsageError(f"{name!r} hands over no state{more}")
     if given.vote is not None and formation is None:
-        raise UsageError(f"{name!r} is not formed by invitations: there is nothing to vote on")
+        raise UsageError(f"{name!r} asks nobody whether it comes: there is nothing to vote on")
     if given.vote is None and formation is not None and formation.asks(options):
-        raise UsageError(f"{name!r} asks its application about invitations: give join a vote")
+        raise UsageError(f"{name!r} asks its application whether it comes: give join a vote")
 
 
 def _check_members(config: Config, name: str, names: list[str], most: int) -> None:

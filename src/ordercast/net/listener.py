@@ -1,9 +1,9 @@
 """The listener: connections that come in pass the accept limiter as bare sockets, and only then
 cost anything.
 
-Rules. Whoever the limiter refuses is hung up on before a byte is read, so a flood costs an accept
-and a close, and no handshake of TLS. Whoever it lets in counts as half open from here on, through
-the handshake, until it has greeted or is gone. A handshake has as long as a greeting.
+Rules. A connection that the limiter refuses is closed before a byte is read, so a flood costs an
+accept and a close, and no handshake of TLS. One that it lets in counts as half open from here on,
+through the handshake, until it has greeted or is gone. A handshake has as long as a greeting.
 
 We accept by ourselves because a server of the event loop would begin TLS first; to begin it later
 on a transport that reads already (`start_tls`) can lose the first bytes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
@@ -70,7 +70,7 @@ def only_reads(me: NodeId, group: str) -> UsageError:
     return UsageError(f"{me.name} may not send in {group!r}: it only reads")
 
 
-def no_service(word: object, group: str, family: str, known: Sequence[str]) -> UsageError:
+def no_service(word: object, group: str, family: str, known: Collection[str]) -> UsageError:
     """Why no message can have this service."""
     if not known:
         return UsageError(f"{group!r} is {family}, which has no services: leave service out")
@@ -149,4 +149,6 @@ class Handover:
         if given.state is not None and self._restore is not None:
             self._restore(given.state)
         elif self._restore is not None:
-            log.warning("%s begins without a state: who took this member in has none", given.group)
+            log.warning(
+                "%s begins without a state: the member that took this one in has none", given.group
+            )

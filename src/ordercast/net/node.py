@@ -357,8 +357,8 @@ class Node:
         """Joins a group by its name. Its members find each other by the seeds of their nodes.
 
         `members` closes the group: exactly these names. In an open group any node of the cluster
-        may join at any time. Who begins it must be clear: with `expect` the first view waits until
-        so many nodes are there: more than half of the nodes that give it, which are `of` at most;
+        may join at any time. It must be clear who begins it: with `expect` the first view waits for
+        so many nodes: more than half of the nodes that give it, which are `of` at most;
         `founder` names the only node that may found it. With none of these a node without seeds
         founds it, and a node with seeds waits for a member. If a node has only `peers`, and nothing
         is said about members, they are its members.

@@ -15,9 +15,10 @@ of others (`Primary.up_to_date`).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ordercast.errors import OrdercastError
+from ordercast.kernel.family import Quorum
 from ordercast.net.absence import listing
 from ordercast.net.formations import Reformed
 from ordercast.net.progress import Progress
@@ -38,12 +39,14 @@ class NoQuorum(OrdercastError):
 
 
 class PrimaryStatus:
-    def __init__(self, me: NodeId, progress: Progress, queue: SendQueue, waits: bool) -> None:
+    def __init__(
+        self, me: NodeId, progress: Progress, queue: SendQueue, quorum: Quorum, options: Any
+    ) -> None:
         self.news: Primary | None = None  # of the last view; None: it is not decided yet
         self._me = me
         self._progress = progress
         self._queue = queue
-        self._waits = waits
+        self._waits, self._hint = quorum.waits(options), quorum.hint
         self._formation = ""
         self._under_way: deque[Receipt] = deque()  # at most a window of them
         self._loss: NoQuorum | None = None  # why nothing may be sent
@@ -85,9 +88,7 @@ class PrimaryStatus:
             if self._me.name not in news.up_to_date:
                 self._doubt(self._left_behind(news))
             return
-        self._loss = self._lost(
-            news, "wait for a `Primary` in the stream, or join with when_split='wait'"
-        )
+        self._loss = self._lost(news, f"wait for a `Primary` in the stream, or {self._hint}")
         doubt = self._lost(news, "whether other members have this message is not known here")
         self._doubt(doubt)
         if not self._waits:

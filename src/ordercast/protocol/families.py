@@ -8,3 +8,5 @@ FOLDERS = (fifo, cluster, newtop, transis)
 FAMILIES: dict[str, Family] = {
     family.name: family for folder in FOLDERS for family in folder.FAMILIES
 }
+DEFAULT = next(iter(FAMILIES))
+"""The family of a file that names none."""

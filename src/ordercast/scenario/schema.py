@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from ordercast.protocol.families import DEFAULT
 from ordercast.scenario.faults import AnyFault
 from ordercast.scenario.faults.fault import Part, Share
 from ordercast.units import MILLISECOND, SECOND, Duration, Rate, Size
@@ -87,7 +88,7 @@ class ChaosSettings(Part, frozen=True):
 
 class Scenario(Part, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=100)]
-    family: str = "fifo"
+    family: str = DEFAULT
     processes: Annotated[int, Meta(ge=1, le=100_000)] = 5  # named n1 and so on
     duration: Duration = Duration(10 * SECOND)
     quiet: Duration = Duration(5 * SECOND)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ordercast import __version__
 from ordercast.errors import UsageError, failure_line
-from ordercast.kernel.family import Family, Plan
+from ordercast.kernel.family import Family, Plan, services_in
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
 from ordercast.scenario.chaos import faults_of
@@ -165,6 +165,7 @@ class Simulation:
             start=0,
             end=self.queue.now,
             ending=ending,
+            services=services_in(family for family, _ in self._groups),
         )
         return Outcome(
             header,

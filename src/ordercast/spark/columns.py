@@ -32,17 +32,18 @@ from ordercast.trace.schema import (
     KINDS,
     READABLE_TRACES,
     REQUIRED,
-    SERVICES,
     Header,
     Row,
     Trace,
 )
-from ordercast.types import name_of
+from ordercast.types import GUARANTEES, name_of
 
 Vector: TypeAlias = npt.NDArray[Any]
 
 SUBMIT, DELIVER, LOSE = 0, 1, 2
 """The codes of the kinds that are about events; all others have greater ones."""
+
+_SERVICE_CODES = {"": 0} | {str(word): code for code, word in enumerate(GUARANTEES, 1)}
 
 ENTRIES_LIMIT = 150_000_000
 """The most entries of pasts, a number for each event and stream of its group, four bytes each."""
@@ -123,28 +124,29 @@ class Columns:
 
     @cached_property
     def _service(self) -> Vector:
-        """By row: 0 if it is about no event or that has no service; else its service, from 1."""
+        """By row: 0 if it is about no event or that has no service; else what its service
+        promises, from 1."""
         words: dict[str, int] = {}
         cause = self._codes("cause", words)[self.place]
-        codes = [SERVICES.index(word) + 1 if word in SERVICES else 0 for word in words]
+        codes = [_SERVICE_CODES[self.header.guarantee(word)] for word in words]
         found: Vector = np.array([*codes, 0], np.int8)[cause]
         found[self.kind > DELIVER] = 0
         return found
 
     @cached_property
     def services(self) -> frozenset[str]:
-        """Those that submissions and deliveries have; "" if one has none."""
+        """What those of submissions and deliveries promise; "" if one has none."""
         codes = np.unique(self._service[self.kind <= DELIVER]).tolist()
-        return frozenset(SERVICES[code - 1] if code else "" for code in codes)
+        return frozenset(word for word, code in _SERVICE_CODES.items() if code in codes)
 
     def having(self, service: str) -> Vector:
-        """By row: whether it submits or delivers an event of this service."""
-        found: Vector = self._service == SERVICES.index(service) + 1
+        """By row: whether it submits or delivers an event whose service promises this."""
+        found: Vector = self._service == _SERVICE_CODES[service]
         return found
 
     def serving(self, services: Sequence[str]) -> Columns:
         """Without the events of other services; "" stands for having none."""
-        codes = [SERVICES.index(word) + 1 if word else 0 for word in services]
+        codes = [_SERVICE_CODES[word] for word in services]
         return self._only((self.kind > DELIVER) | np.isin(self._service, codes), self.header)
 
     def only(self, groups: Sequence[str], header: Header) -> Columns:

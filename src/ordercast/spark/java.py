@@ -162,7 +162,7 @@ def seal(written: Path, path: Path) -> None:
 
 
 def forget(path: Path) -> None:
-    """Those of other versions of Spark, too: each is large. Who runs with one keeps it."""
+    """Those of other versions of Spark, too: each is large. A Java that runs with one keeps it."""
     for old in path.parent.glob("startup-*"):
         old.unlink(missing_ok=True)
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -141,13 +141,20 @@ def quantile(counts: Sequence[int], share: float) -> int | None:
 # --- what Spark asks for ---------------------------------------------------------------------
 
 
-def breaks(records: Any, laws: Iterable[Law | str] = STREAMED) -> Any:
-    """A stream of records as a stream of breaks: law, group, process, event and why."""
+def breaks(
+    records: Any, laws: Iterable[Law | str] = STREAMED, services: Mapping[str, str] = {}
+) -> Any:
+    """A stream of records as a stream of breaks: law, group, process, event and why.
+
+    `services`: what services of the family promise that have other names than that.
+    """
     columns = ["law", "group", "process", "incarnation", "offset", "origin", "number", "at", "why"]
-    return judged(records, laws).where(f"kind = '{BROKEN}'").select(*columns, "judged_at")
+    return judged(records, laws, services).where(f"kind = '{BROKEN}'").select(*columns, "judged_at")
 
 
-def judged(records: Any, laws: Iterable[Law | str] = STREAMED) -> Any:
+def judged(
+    records: Any, laws: Iterable[Law | str] = STREAMED, services: Mapping[str, str] = {}
+) -> Any:
     """The breaks, and a row a key and micro-batch that says how much was judged."""
     packed_laws = by_value.pack(streamed(laws))
     for setting, value in _STATE.items():
@@ -158,7 +165,8 @@ def judged(records: Any, laws: Iterable[Law | str] = STREAMED) -> Any:
     )
     # One row a key instead of one an event: what goes through the shuffle and into the state's
     # worker costs by the row.
-    packed = wanted.mapInArrow(pack, "`group` string, `process` string, `packed` binary")
+    packing = partial(pack, services=dict(services))
+    packed = wanted.mapInArrow(packing, "`group` string, `process` string, `packed` binary")
     return packed.groupBy("group", "process").transformWithState(
         statefulProcessor=processor()(packed_laws),
         outputStructType=OUTPUT,
@@ -167,7 +175,7 @@ def judged(records: Any, laws: Iterable[Law | str] = STREAMED) -> Any:
     )
 
 
-def pack(batches: Iterable[Any]) -> Iterator[Any]:
+def pack(batches: Iterable[Any], services: Mapping[str, str] = {}) -> Iterator[Any]:
     """In a task: the deliveries of a batch as one row a key."""
     pyarrow = import_module("pyarrow")
     for batch in batches:
@@ -175,7 +183,7 @@ def pack(batches: Iterable[Any]) -> Iterator[Any]:
         lists = [batch.column(name).to_pylist() for name in Delivery.__struct_fields__]
         groups, processes = (batch.column(name).to_pylist() for name in ("group", "process"))
         for group, process, each in zip(groups, processes, map(Delivery, *lists), strict=True):
-            keyed.setdefault((group, process), []).append(each)
+            keyed.setdefault((group, process), []).append(explained(each, services))
         encode = msgspec.msgpack.Encoder().encode
         yield pyarrow.RecordBatch.from_arrays(
             [
@@ -185,6 +193,12 @@ def pack(batches: Iterable[Any]) -> Iterator[Any]:
             ],
             ["group", "process", "packed"],
         )
+
+
+def explained(delivery: Delivery, services: Mapping[str, str]) -> Delivery:
+    """The delivery with what its service promises, where that is not its name."""
+    promise = services.get(delivery.cause or "")
+    return delivery if promise is None else msgspec.structs.replace(delivery, cause=promise)
 
 
 @cache

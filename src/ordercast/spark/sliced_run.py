@@ -50,7 +50,7 @@ from ordercast.spark.walks import (
 )
 from ordercast.trace.lake import read_header
 from ordercast.trace.parquet import PARTS, load_pyarrow
-from ordercast.trace.schema import SERVICES, Header, Row, Trace, TraceLevel
+from ordercast.trace.schema import Header, Row, Trace, TraceLevel
 
 SLICE_ROWS = 10_000_000
 """The most rows of a slice, as far as whole processes allow it."""
@@ -144,7 +144,7 @@ def prepare(
         slices=slices,
         walkers=cores,
         passes=tuple(sorted({name for proof in proofs for name in proof.needs})),
-        services=tuple(word for word in SERVICES if word in names[3]),
+        services=tuple(sorted({*map(header.guarantee, names[3])} - {""})),
     )
 
 

@@ -66,7 +66,7 @@ class SlicePlan(NamedTuple):
     slices: int
     walkers: int
     passes: tuple[str, ...]  # what laws ask for beyond a look at each process, see walks.py
-    services: tuple[str, ...] = ()  # words that stand in the column of services
+    services: tuple[str, ...] = ()  # what services promise that stand in the column
 
 
 class EventStream(NamedTuple):

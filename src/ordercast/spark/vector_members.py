@@ -1,7 +1,7 @@
 """Who delivered what, as tables of bits; what was delivered between views; and stamp entries.
 
-Who stayed, lasted and was connected is asked of the plain history of the skeleton rows
-(check/membership.py). What they delivered is looked up here: a row an incarnation, a column an
+The plain history of the skeleton rows (check/membership.py) says which processes stayed, lasted and
+were connected. What they delivered is looked up here: a row an incarnation, a column an
 event.
 """
 

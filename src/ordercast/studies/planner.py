@@ -44,6 +44,7 @@ from ordercast.studies.tails import (
     poisson_capped,
     smallest,
 )
+from ordercast.units import Duration
 
 MOST_PROCESSES = 10_000_000
 MOST_EVENTS = 100_000.0  # a round
@@ -436,4 +437,24 @@ def doubts_about(group: GroupModel, settings: GossipSettings) -> list[str]:
         events_per_round=group.events_per_round,
         recovery_buffer=settings.recovery_buffer,
         asked=settings.asked,
+    )
+
+
+def options_text(settings: GossipSettings, length: Duration) -> str:
+    """The options of a scenario file."""
+    asked = f"any-{settings.asked}" if settings.asked else "originator"
+    return "\n".join(
+        [
+            '# for family = "causal"; gossip has no recovery, and so none of its keys',
+            "[options]",
+            f'round = "{length}"',
+            f"fan_out = {settings.fan_out}",
+            f"hops = {settings.hops}",
+            f"events_per_message = {settings.events_per_message}",
+            f"history = {settings.history}",
+            f"recovery_buffer = {settings.recovery_buffer}",
+            f'recovery = "{asked}"',
+            f'time_to_terminate = "{Duration(settings.time_to_terminate * length)}"',
+            f'time_to_recover = "{Duration(settings.time_to_recover * length)}"',
+        ]
     )

@@ -3,8 +3,8 @@
 Parquet is complete only when it is closed. A live member appends its rows here, and calls `flush`
 before it sends what they tell of: then the operating system has them, whatever becomes of the
 process. A supervisor turns the logs into a lake. The rows of one flush are a block, which has one
-checksum. The last block of a log may be torn; what is before it is whole. Whoever appends to such a
-log removes the torn block first.
+checksum. The last block of a log may be torn; what is before it is whole. A writer that appends to
+such a log removes the torn block first.
 
 The form is store/log.py's, never synced. An entry is a block: a row, or a MessagePack list of rows.
 Version 1 had neither header nor checksums, only rows with their lengths. It is read too; whoever

@@ -7,12 +7,14 @@ stopped or crashed in the end; otherwise it counts as cut.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 
 from ordercast.errors import TraceError
 from ordercast.trace.log import read_log
 from ordercast.trace.schema import Ending, Header, Row, Trace
+from ordercast.types import Guarantee
 
 SUFFIX = ".rows"
 _ENDS = frozenset({"stop", "crash"})
@@ -22,8 +24,13 @@ def holds_row_files(folder: Path) -> bool:
     return any(True for _ in folder.glob(f"*{SUFFIX}"))
 
 
-def read_row_files(folder: Path, family: str | None) -> Trace:
-    """TraceError: a file cannot be read, or two of them have rows of one incarnation."""
+def read_row_files(
+    folder: Path, family: str | None, services: Mapping[str, Guarantee] = {}
+) -> Trace:
+    """`services`: as the header has them.
+
+    TraceError: a file cannot be read, or two of them have rows of one incarnation.
+    """
     rows: list[Row] = []
     owners: dict[tuple[str, int], Path] = {}
     finished = True
@@ -44,7 +51,8 @@ def read_row_files(folder: Path, family: str | None) -> Trace:
                     rows.append(Row(process, last.incarnation, last.step + 1, last.at, "crash"))
             finished = finished and incarnations[-1][-1].kind in _ENDS
     ending = Ending.FINISHED if finished and rows else Ending.CUT
-    return Trace(Header(folder.resolve().name, family, ending=ending), rows)
+    name = folder.resolve().name
+    return Trace(Header(name, family, ending=ending, services=dict(services)), rows)
 
 
 def _incarnation(row: Row) -> int:

@@ -9,9 +9,11 @@ SCHEMA_VERSION.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 import msgspec
+
+from ordercast.types import GUARANTEES, Guarantee
 
 SCHEMA_VERSION = 3
 READABLE_TRACES = (1, 2, 3)
@@ -42,9 +44,6 @@ class RowKind(StrEnum):
 
 KINDS = frozenset(str(kind) for kind in RowKind)
 
-SERVICES = ("basic", "causal", "agreed", "safe")
-"""What a message may ask for where a family has services: the cause of its rows."""
-
 CAUSES = {
     "join": ("state",),
     "primary": ("attempted", "formed"),
@@ -52,11 +51,10 @@ CAUSES = {
     "ticket": ("wanted", "refused", "acquired", "renewed", "released", "disconnected"),
     "recover": ("asked", "answered", "failed"),
     "blocked": ("window", "view", "rule", "quorum"),
-    "submit": SERVICES,
-    "deliver": SERVICES,
     "view": ("transitional",),
 }
-"""The words that `cause` may hold, for the kinds that have one."""
+"""The words that `cause` may hold, for the kinds that have one. Of submit and deliver rows it is
+the service, which the family names (`Header.services`)."""
 
 
 class TraceLevel(StrEnum):
@@ -148,6 +146,13 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int | None = None  # nanoseconds on the scale of `at`
     end: int | None = None
     ending: Ending = Ending.CUT
+    # What services of the family promise that have other names than that.
+    services: dict[str, Guarantee] = {}
+
+    def guarantee(self, service: str | None) -> Guarantee | Literal[""]:
+        """What a service of this run promises; "": it is none."""
+        word = self.services.get(service or "", service)
+        return next((one for one in GUARANTEES if one == word), "")
 
 
 class Trace(msgspec.Struct, frozen=True):

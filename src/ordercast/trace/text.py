@@ -58,6 +58,7 @@ _TIMES = (*TIMES, "start", "end")
 _TYPES = COLUMN_TYPES | dict.fromkeys(("family", "version", "ending", "level"), "string")
 _KEYS = COLUMNS[2:4] + COLUMNS[5:]  # the process, its incarnation and the kind have their places
 _HEADER_KEYS = Header.__struct_fields__[1:]
+_TABLES = ("parameters", "services")  # of the header, as JSON
 _SAFE = "/._~+@!$*()'"  # letters and digits are safe; so is "-", unless it stands alone
 _JSON_SAFE = _SAFE + '{}[]":,'
 
@@ -204,11 +205,11 @@ class _HistoryLine:
             self.unknown_word("ending", word, map(str, Ending))
         if _TYPES.get(key) == "string":
             return unquote(word)
-        if key == "parameters":
+        if key in _TABLES:
             try:
                 return msgspec.json.decode(unquote(word), type=dict[str, Any])
             except msgspec.MsgspecError as error:
-                self.wrong(f"parameters: {error}")
+                self.wrong(f"{key}: {error}")
         if _TYPES.get(key) == "list<string>":
             return tuple(unquote(name) for name in word.split(",")) if word else ()
         if _TYPES.get(key) == "list<int64>":
@@ -279,11 +280,11 @@ def _word(text: str) -> str:
 def _value(key: str, value: Any) -> str:
     if value is None:
         return "-"
-    if key == "parameters":
+    if key in _TABLES:
         try:
             return quote(msgspec.json.encode(value), safe=_JSON_SAFE)
         except (TypeError, msgspec.MsgspecError) as error:
-            raise TraceError(f"parameters cannot be written as a history: {error}") from error
+            raise TraceError(f"{key} cannot be written as a history: {error}") from error
     if _TYPES.get(key, "").startswith("list"):
         return ",".join(_word(entry) if isinstance(entry, str) else str(entry) for entry in value)
     if isinstance(value, str):

@@ -5,7 +5,7 @@ the dialler's incarnation it has, and the dialler ends with a Resume that says t
 end. From then on both know what to send again. An end that objects sends a Refuse with the reason
 and closes, so that both ends know why.
 
-Who may bear a name. Each start of a node has a birth, some random bytes, beside its number. So the
+The bearer of a name. Each start of a node has a birth, some random bytes, beside its number. So the
 incarnation that we know can be told from a rival: a second process, a copied folder, or a node
 whose folder was lost. `judge` has the rules. A node also vouches for the nodes that it hears: it
 tells connected nodes their births (`net/vouching.py`), so that a rival is refused by those too that

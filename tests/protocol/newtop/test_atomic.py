@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocol.newtop.mutants import OF_ATOMIC_GROUPS, mutant
 from tests.protocol.newtop.storms import storm
 from tests.protocol.newtop.table import (
     carry,
@@ -21,8 +20,9 @@ from tests.protocol.newtop.table import (
 
 from ordercast.errors import PeerError
 from ordercast.kernel.family import Plan
-from ordercast.protocol.newtop import ATOMIC
+from ordercast.protocol.newtop import ATOMIC, FAMILY
 from ordercast.protocol.newtop.atomic import Unordered
+from ordercast.protocol.newtop.mutants import OF_ATOMIC
 from ordercast.protocol.newtop.options import AtomicOptions, NewtopOptions, SequencedOptions
 from ordercast.protocol.newtop.packets import Confirm, Turn
 from ordercast.testing.stage import Stage
@@ -227,10 +227,11 @@ def test_thousands_of_storms_keep_what_is_promised(first: int) -> None:
         assert not run.broken, f"seed {seed}: {run.broken}"
 
 
-@pytest.mark.parametrize("name", OF_ATOMIC_GROUPS)
+@pytest.mark.parametrize("name", OF_ATOMIC)
 def test_a_planted_bug_is_caught(name: str) -> None:
+    law, build = OF_ATOMIC[name]
     for seed in range(3001, 3041):
-        run = storm(seed, atomic=1.0, faults=(2, 6), family=mutant(name))
-        if any(one.law == OF_ATOMIC_GROUPS[name].breaks and one.witness for one in run.verdicts):
+        run = storm(seed, atomic=1.0, faults=(2, 6), family=FAMILY._replace(build=build))
+        if any(one.law == law and one.witness for one in run.verdicts):
             return
     pytest.fail(f"{name} was not caught")

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.protocol.newtop.forming_table import QUICK, known, view_of
-from tests.protocol.newtop.mutants import OF_SEQUENCERS, mutant
 from tests.protocol.newtop.storms import storm
 from tests.protocol.newtop.stricter import AllHadIt, AllHaveIt, AllHaveSentMore, by_rule
 from tests.protocol.newtop.table import carry, die, heard, member, messages, node, views, wait
@@ -20,8 +19,11 @@ from ordercast.check.history import PROMISES
 from ordercast.check.implications import with_implied
 from ordercast.check.laws import LAWS
 from ordercast.errors import PeerError
-from ordercast.kernel.family import Plan
-from ordercast.protocol.newtop import SEQUENCED
+from ordercast.kernel.family import Mutant, Plan, machine_for_all
+from ordercast.protocol.newtop import FAMILY, SEQUENCED
+from ordercast.protocol.newtop.epoch import GroupEpoch
+from ordercast.protocol.newtop.member import NewtopMember
+from ordercast.protocol.newtop.mutants import OF_SEQUENCED
 from ordercast.protocol.newtop.options import NewtopOptions, SequencedOptions
 from ordercast.protocol.newtop.packets import Turn
 from ordercast.protocol.newtop.sequencer import BySequencer
@@ -265,12 +267,26 @@ def test_blocked_rows_say_that_a_rule_blocks() -> None:
         )
 
 
-@pytest.mark.parametrize("name", OF_SEQUENCERS)
+class SendsBeforeItsTurn(NewtopMember):
+    """Waits nowhere for the turn of what it sent elsewhere."""
+
+    def _is_blocked(self, epoch: GroupEpoch) -> bool:
+        return False
+
+
+PLANTED = OF_SEQUENCED | {
+    # Causal order across groups, which no law judges: those of a run are judged one by one.
+    "sends-before-its-turn": Mutant("optimistic-causal", machine_for_all(SendsBeforeItsTurn))
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_caught(name: str) -> None:
+    law, build = PLANTED[name]
     for seed in range(3001, 3021):
-        run = storm(seed, kinds=(), sequenced=0.6, family=mutant(name))
+        run = storm(seed, kinds=(), sequenced=0.6, family=FAMILY._replace(build=build))
         verdicts = [*run.verdicts, run.causal_across_groups()]
-        if any(one.law == OF_SEQUENCERS[name].breaks and one.witness for one in verdicts):
+        if any(one.law == law and one.witness for one in verdicts):
             return
     pytest.fail(f"{name} was not caught")
 

@@ -203,7 +203,7 @@ def never_two(present: Sequence[Present]) -> str | None:
     """One valid owner, and one successor."""
     owners: dict[int, NodeId] = {}
     sets: dict[int, Configuration] = {}
-    for life, machines, now in present:
+    for life, machines, now, _ in present:
         for machine in machines:
             assert isinstance(machine, Contender)
             leased = machine.leased

@@ -7,8 +7,8 @@ And no member skips events silently, whoever it was cut off from. If it was in t
 origin came, and delivered an event of that origin, it delivered all earlier ones that anybody
 delivered, or openly gave them up.
 
-Both speak of what never happened, so only a finished run can show it. Who `stayed`, was `connected`
-and was there `before` an origin is said in membership.py.
+Both speak of what never happened, so only a finished run can show it. membership.py says which
+processes `stayed`, were `connected` and were there `before` an origin.
 
 Witness: absence is the evidence, so the witness is the delivery that obliges, and the words name
 the member that has no such row. Of an event that was skipped, it is the submission, and the later

@@ -1,9 +1,10 @@
 """causal: optimistic-causal, and nothing in the causal past of a delivered event is missing.
 
 All that precedes a delivered event was delivered before it in the same process history. Exempt is
-what was submitted, by the column `at`, before the process's first join or view row in the group;
-without such a row nothing is. An own submission counts as delivered only once it is delivered. How
-it is judged, and when it is unknown: causality.py.
+what was submitted, by the column `at`, before the process's first join or view row in the group, or
+before it was given the state (a join row with this cause); without such a row nothing is. An own
+submission counts as delivered only once it is delivered. How it is judged, and when it is unknown:
+causality.py.
 
 Witness: the rows that show that the one event precedes the other, and the deliveries.
 """

@@ -2,8 +2,8 @@
 
 More exactly, by every member that stayed and was connected with the submitter. A submitter that
 stayed is a member like any other: it must deliver its own. A `lose` row is no excuse. It speaks of
-what never happened, so only a finished run can show it. Who `stayed`, `lasted` and was `connected`
-is said in membership.py.
+what never happened, so only a finished run can show it. membership.py says which processes
+`stayed`, `lasted` and were `connected`.
 
 Witness: absence is the evidence, so the witness is the submission that obliges, and the words name
 the member that has no such delivery.

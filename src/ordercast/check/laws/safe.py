@@ -2,10 +2,10 @@
 
 The view is the one in force at the delivery, regular or transitional. Each of its members delivers
 the event in the same view, or in the transitional one with which the view ends for it: a
-transitional view belongs to the view before it. Who crashed, restarted or left the group after it
-came into the view is excused, and so is who had stopped before the delivery; of a process without
-any row nothing is said. Who never came into the view is excused if it crashed, restarted or left at
-any time.
+transitional view belongs to the view before it. A member that crashed, restarted or left the group
+after it came into the view is excused, and so is one that had stopped before the delivery; of a
+process without any row nothing is said. A member that never came into the view is excused if it
+crashed, restarted or left at any time.
 
 A member that went on to another view without the event is broken at once. One that is still in the
 view may deliver it later: in a run that did not finish this is unknown.
@@ -34,7 +34,8 @@ Key: TypeAlias = tuple[str | None, int | None]
 
 def judge(history: History) -> Verdict:
     deliveries = (row for log in history.logs for row in log.deliveries)
-    if not any(row.cause == SERVICE for row in deliveries):
+    words = history.words_for(SERVICE)
+    if not any(row.cause in words for row in deliveries):
         return holds(NAME)
     if nothing_to_judge(history):
         return unknown(NAME, NO_VIEWS)
@@ -49,13 +50,14 @@ class SafeDeliveries:
         self._came: dict[Key, dict[str, list[tuple[Log, Row]]]] = {}  # by view and process
         self._had: set[tuple[str, int, Key, int]] = set()  # incarnation, view, event
         self._oblige: dict[tuple[int, Key, int | None], InView] = {}
+        words = history.words_for(SERVICE)
         for log in history.logs:
             for row in views_of(log):
                 came = self._came.setdefault((row.group, row.view), {})
                 came.setdefault(log.process, []).append((log, row))
             for one in deliveries_in_views(log):
                 self._had.add((log.process, log.incarnation, one.key, one.event))
-                if one.row.cause == SERVICE:
+                if one.row.cause in words:
                     self._oblige.setdefault((one.event, one.key, one.current.view), one)
 
     def verdict(self) -> Verdict:

@@ -32,5 +32,5 @@ METRICS = (
         _waits,
         lambda run: run.times.round,
     ),
-    Metric("hops_mean", "hops", "Hops of events that came by gossip: the mean", _hops),
+    Metric("hops_mean", "hops", "Hops of events that members relay: the mean", _hops),
 )

@@ -105,7 +105,12 @@ CAUSAL = GOSSIP._replace(
     mutants=OF_CAUSAL,
     may_send=may_send,
     objection=objection,
-    permit=Permit(tickets_move, lambda options: int(options.lease), founder_of),
+    permit=Permit(
+        needed=tickets_move,
+        lease=lambda options: int(options.lease),
+        bootstrap_node=founder_of,
+        unneeded="its updaters are named for ever",
+    ),
     state=StateTransfer(
         needed=lambda options: bool(options.state),
         possible=lambda options: bool(options.state),

@@ -14,8 +14,8 @@ large groups too.
            together, because a number is expected (kernel/founding.py), favour one of them, the
            first by name that they hear of; one that lost its folder comes after all others. When
            enough of them favour it, it asks them to choose it (choosing.py), and begins when they
-           have. Who favours one favours no other until that
-           one favours another itself, is replaced by its next incarnation, or is silent for long.
+           have. A member that favours one favours no other until that one favours another
+           itself, is replaced by its next incarnation, or is silent for long.
            Favours only decide who asks: two that ask at once are not both chosen. Members that
            were in the cluster before are another matter (returning.py).
 

@@ -437,16 +437,15 @@ class CausalMember(Spreader[Update]):
         elif packet.state is None:
             self.begin(step, packet.clock)
         elif not any(map(gt, self.order.clock, packet.clock)):  # or it lacks what we delivered
+            step.note("join", group=self.group, cause="state")  # which has what came before
             step.give_state(self.group, packet.state)
             self.begin(step, packet.clock)
 
     def begin(self, step: Step, clock: Sequence[int]) -> None:
         """Joining ends at this clock: the events beyond it that were collected are enqueued."""
         assert isinstance(self.phase, Joining)
-        early, options = self.phase.updates(), self.options
-        digests = Digests(
-            self.group, options.rounds_to_terminate, self.sampler, self.ownership, self.order
-        )
+        early, rounds = self.phase.updates(), self.options.rounds_to_terminate
+        digests = Digests(self.group, rounds, self.sampler, self.ownership, self.order)
         self.phase = running = Running(digests)
         self._was_in = True
         clock = list(map(max, self.order.clock, clock))

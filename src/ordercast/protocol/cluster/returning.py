@@ -7,7 +7,7 @@ Rules.
     that remembers nothing does: it was about to join when we heard of it, or lost its folder.
  2. Of those that remember the cluster and may begin it, the first by name begins, and the others
     join it. If they hear nothing of it for long, they begin too.
- 3. Whoever ever was in the cluster creates no tickets when it begins it again. The tickets are
+ 3. A member that was in the cluster before creates no tickets when it begins it again. They are
     those that there were: a majority of the lease replicas must be back before anybody has one
     (tickets/lease_replica.py).
 

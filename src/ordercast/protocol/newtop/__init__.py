@@ -26,6 +26,7 @@ transitions.py  from one formation of a group to the next
 refusals.py     packets that break the rules
 member.py       the machine: its inputs, and delivery over all groups
 words.py        the wording of interaction files
+mutants.py      the same with planted bugs
 """
 
 import msgspec
@@ -40,6 +41,7 @@ from ordercast.kernel.family import (
     StateTransfer,
 )
 from ordercast.protocol.newtop.member import build
+from ordercast.protocol.newtop.mutants import OF_ATOMIC, OF_SEQUENCED, OF_TOTAL
 from ordercast.protocol.newtop.options import (
     PERSONAL,
     Atomic,
@@ -70,6 +72,7 @@ FAMILY = Family(
         source=_SOURCE,
     ),
     words=WORDS,
+    mutants=OF_TOTAL,
     opens=True,
     personal=PERSONAL,
     one_machine=True,
@@ -80,6 +83,7 @@ FAMILY = Family(
     quorum=Quorum(
         needed=lambda options: options.quorum == "majority",
         waits=lambda options: options.when_split == "wait",
+        hint="join with when_split='wait'",
     ),
     state=StateTransfer(
         needed=lambda options: False,
@@ -91,6 +95,7 @@ SEQUENCED = FAMILY._replace(
     name="sequenced",
     options=SequencedOptions,
     settled={"by": "sequencer"},
+    mutants=OF_SEQUENCED,
     promises=Promises(
         (*_LAWS, "total-in-view", *VIEW_LAWS, "one-primary", "completeness"),
         when_nothing_fails=("causal", "total"),
@@ -101,6 +106,7 @@ ATOMIC = FAMILY._replace(
     name="atomic",
     options=AtomicOptions,
     level=Atomic,
+    mutants=OF_ATOMIC,
     promises=Promises((*_LAWS, *VIEW_LAWS, "one-primary", "completeness"), source=_SOURCE),
 )
 FAMILIES = (FAMILY, SEQUENCED, ATOMIC)

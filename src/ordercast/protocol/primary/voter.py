@@ -13,7 +13,7 @@ Rules.
  2. An attempt is persisted before it is sent. That a view was formed is persisted before the
     application hears of it.
  3. The coverage says what the state of the application has. It is not persisted: a restarted
-    process has no state. Whoever moves a member to a view with another state gives it first.
+    process has no state. A family that moves a member to a view with another state gives it first.
  4. Where members of a view come with different states, those that lack what the heirs have
     (`rules.py`) cover what they did before, until they have caught up.
 

@@ -62,11 +62,12 @@ FAMILY = Family(
     ),
     words=WORDS,
     mutants=MUTANTS,
-    services=SERVICES,
+    services={service: service for service in SERVICES},
     personal=PERSONAL,
     quorum=Quorum(
         needed=lambda options: options.quorum == "majority",
         waits=lambda options: options.when_split == "wait",
+        hint="join with when_split='wait'",
     ),
     opens=True,
     founded=False,

@@ -3,14 +3,14 @@
 Rules (section 6 of the paper has two protocols, for faults and for joins; here is one for both).
  1. Stage 0: nothing is wanted. Stage 1: candidates are courted, and nothing is promised to them.
     Stage 2: there are proposals.
- 2. Whoever finds its suggestion grown proposes it, to all who are in it, also to those that failed.
+ 2. A member whose suggestion has grown proposes it, to all in it, also to those that failed.
     From its first proposal on a member takes nothing from members that do not come along.
  3. When all who come along have proposed the same, that is a decision, with a cut
     (`suggestion.py`). A member fetches what it lacks up to the cut, and then says `Ready`. From
     then on it delivers nothing in this configuration, and casts nothing.
- 4. When all are ready for our latest decision, it is installed. Whoever has installed a decision
-    says so, and whoever was ready for it installs it too, even if it has proposed more since. So
-    two members that count on each other take the same step.
+ 4. When all are ready for our latest decision, it is installed. A member that has installed a
+    decision says so, and all that were ready for it install it too, even if they have proposed more
+    since. So two members that count on each other take the same step.
  5. A member that excludes us is excluded by us. A candidate may name us in a configuration that we
     are ready for and have not installed yet: its proposal counts when we are there.
  6. A proposal of the view as it is asks for a new view of the same members: one whose application

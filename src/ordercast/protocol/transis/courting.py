@@ -4,7 +4,7 @@ Rules.
  1. A member announces itself by `Hello` to every name that is not in its view: often at first,
     then at longer intervals. The more members a view has, the less often each of them does.
  2. A `Hello` names the members of its sender's view, and whom it has heard lately (the echo). It is
-    answered at once if it is the first one, or if we are not in its echo. Whoever hears a member
+    answered at once if it is the first one, or if we are not in its echo. A member that hears one
     that was not heard for long announces itself to all at once: so two sides that can reach each
     other again know it within a few trips.
  3. An incarnation is mutual if we hear it and it hears all members of our view. A side is courted

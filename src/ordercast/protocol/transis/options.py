@@ -8,10 +8,12 @@ from msgspec import Meta
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Level
+from ordercast.types import GUARANTEES, Guarantee
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
-Service: TypeAlias = Literal["basic", "causal", "agreed", "safe"]
-SERVICES: tuple[Service, ...] = ("basic", "causal", "agreed", "safe")
+Service: TypeAlias = Guarantee
+SERVICES = GUARANTEES
+"""Each has the name of what it promises."""
 LARGEST_GROUP = 50
 """Members of a view."""
 STATE_LIMITS = 5

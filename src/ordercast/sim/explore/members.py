@@ -1,10 +1,11 @@
 """What members do in the explorer: every state of a member once, every reaction once.
 
-Theory of operation. A `Core` is one state of one process: its machines, timers, clock, disk and
-how often it submitted. Equal cores are one object (`fingerprint.py` says what equal is),
-and a core never changes: an input is called on a deep copy of its machines. Machines are pure, so
-what comes of one core and one call is always the same and is remembered: in a large search nearly
-every reaction is looked up, and most states of the world are new combinations of few cores.
+Theory of operation. A `Core` is one state of one process: its machines, timers, clock and disk, how
+often it submitted, and the states of its applications. Equal cores are one object (`fingerprint.py`
+says what equal is), and a core never changes: an input is called on a deep copy of its machines.
+Machines are pure, so what comes of one core and one call is always the same and is remembered: in a
+large search nearly every reaction is looked up, and most states of the world are new combinations
+of few cores.
 
 What the application and the trace hear is no part of a core. It is a log, kept by `Logs` as a tree
 in which equal beginnings are shared. The log has no times: those come from the schedule that led
@@ -19,8 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.host import Host
-from ordercast.kernel.inputs import Input, Leave, Seek, StateProvided, Vote
+from ordercast.kernel.inputs import Backpressure, Input, Join, Leave, Seek, StateProvided, Vote
 from ordercast.kernel.machine import Machine
+from ordercast.kernel.machines import Machines, seat_of
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Address, Heard, Note, Sent, Step, Timer
@@ -49,6 +51,7 @@ class LogEntry(NamedTuple):
 
     node: NodeId
     items: tuple[Submitted | Event | View | Note, ...]
+    at: int = 0  # where rows have times
 
 
 class Sending(NamedTuple):
@@ -63,8 +66,8 @@ class Core:
     """One state of one process. Compare by identity."""
 
     __slots__ = (
-        *("accepting", "alive", "clock", "frozen", "id", "records", "node", "machines"),
-        *("submitted", "timers"),
+        *("accepting", "alive", "clock", "frozen", "full", "id", "records", "node", "machines"),
+        *("states", "submitted", "timers"),
     )
 
     def __init__(
@@ -79,6 +82,8 @@ class Core:
         self.clock = clock  # nanoseconds by a true clock; stands still unless there are clocks
         self.records = records  # on disk
         self.submitted = submitted  # by all incarnations
+        self.states: dict[str, bytes] = {}  # of applications, by group
+        self.full: tuple[str, ...] = ()  # groups whose applications take no more for now; sorted
         self.accepting: tuple[str, ...] = ()  # groups
         self.frozen: Frozen = {}
 
@@ -88,6 +93,10 @@ class ClosedMachine:
 
     groups: tuple[str, ...] = ()
     takes: tuple[type[Input], ...] = ()
+
+    def __init__(self, group: str, machine: Machine | None) -> None:
+        self.group = group
+        self.machine = machine  # where the group may be joined again with it
 
 
 class Reaction(NamedTuple):
@@ -127,6 +136,7 @@ class Call:
         node = core.node if core.alive else NodeId(core.node.name, core.node.incarnation + 1)
         self.core = Core(node, core.records, core.clock, core.submitted)  # what it becomes
         self.core.alive = True
+        self.core.states, self.core.full = dict(core.states), core.full
         self.sent: list[Sending] = []
         self.items: list[Any] = []  # for the log
         self.seats: list[Seat] = []
@@ -152,20 +162,76 @@ class Call:
 
     def give(self, given: Any) -> None:
         """One of the inputs of the setting, as a process of the other worlds gives it."""
-        if not isinstance(given, Leave):
-            self.host.give(self.host.seats[given.group], given, self.now())
+        if isinstance(given, Leave):
+            self._leave(given.group)
             return
-        self.host.leave(given.group, self.now())
-        self.items.append(Note("leave", {"group": given.group}))
-        self.core.machines = [
-            ClosedMachine() if seat.closed else seat.machine for seat in self.seats
-        ]
+        self.host.give(self.host.seats[given.group], given, self.now())
+        if isinstance(given, Backpressure):
+            others = [one for one in self.core.full if one != given.group]
+            self.core.full = tuple(sorted([*others, given.group] if given.full else others))
+
+    def _leave(self, group: str) -> None:
+        setting, name = self._members.setting, self.core.node.name
+        family, _ = setting.plan_of(name, group)
+        returns = family.rejoins and group in setting.joins.get(name, ())
+        self.host.leave(group, self.now())
+        self.items.append(Note("leave", {"group": group}))
+        self.core.states.pop(group, None)
+        self.core.full = tuple(one for one in self.core.full if one != group)
+        for place, seat in enumerate(self.seats):
+            if seat.closed and not isinstance(seat.machine, ClosedMachine):
+                left = ClosedMachine(group, seat.machine if returns else None)
+                self.core.machines[place] = left
+
+    def join(self, group: str) -> None:
+        """The rules are those of all worlds. What only a new incarnation could join is not joined,
+        as in the simulator."""
+        setting, me = self._members.setting, self.core.node
+        family, plan = setting.plan_of(me.name, group)
+        machines = Machines(
+            me, lambda group: self.core.records, lambda *which: setting.draw(me, *which)
+        )
+        places: dict[int, int] = {}  # of machines that were left
+        for place, machine in enumerate(self.core.machines):
+            if isinstance(machine, ClosedMachine):
+                earlier = setting.plan_of(me.name, machine.group)[1]
+                left: Any = machine.machine or machine
+                machines.over(earlier, left, sound=left is not machine)
+                places[id(left)] = place
+            elif Join in machine.takes:
+                machines.share(family, machine)
+        try:
+            machine = machines.take(family, plan._replace(formed=False))
+        except UsageError:
+            return
+        seat = seat_of(self.host, machine) or self._enter(machine, places.get(id(machine)))
+        if family.one_machine:
+            self.items.append(Note("join", {"group": group}))
+            self.host.join(seat, plan._replace(formed=False), self.now())
+        self.seek(group)
+
+    def _enter(self, machine: Machine, place: int | None) -> Seat:
+        seat = self.host.seat(machine)
+        if place is None:
+            self.seats.append(seat)
+            self.core.machines.append(machine)
+        else:
+            self.seats[place], self.core.machines[place] = seat, machine
+        self.items += [Note("join", {"group": group}) for group in machine.groups]
+        self.host.start(seat, self.now())
+        return seat
+
+    def seek(self, group: str) -> None:
+        """Where it takes a permit to send, applications here always want to."""
+        family, plan = self._members.setting.plan_of(self.core.node.name, group)
+        if family.needs_permit(plan):
+            self.host.give(self.host.seats[group], Seek(group, True), self.now())
 
     def _observe(self, seat: Seat, step: Step, event: Event | None) -> None:
         if event is not None:
             self.items.append(Submitted(event))
         for output in step.outputs:
-            if isinstance(output, Note):
+            if isinstance(output, Note) and not self._members.setting.timed:
                 _refuse_times(output)
             self.items.append(output)
 
@@ -196,8 +262,15 @@ class Call:
         done()
 
     def hear(self, seat: Seat, output: Heard) -> None:
-        if isinstance(output, StateWanted):  # applications here have none
-            self._answers.append((seat, StateProvided(output.group, output.token, None)))
+        group, states, application = (
+            output.group,
+            self.core.states,
+            self._members.setting.application,
+        )
+        if application is not None:
+            states[group] = application(states.get(group, b""), output)
+        if isinstance(output, StateWanted):
+            self._answers.append((seat, StateProvided(group, output.token, states.get(group))))
         elif isinstance(output, Invitation):
             self._answers.append((seat, Vote(output.group, output.formation, True)))
 
@@ -257,6 +330,7 @@ class Members:
         if found is None:
             after = Core(core.node, core.records, clock, core.submitted)
             after.alive, after.machines, after.timers = core.alive, core.machines, core.timers
+            after.states, after.full = core.states, core.full
             found = self._later[core.id, clock] = self._intern(after, core.frozen)
         return found
 
@@ -298,8 +372,8 @@ class Members:
         call = Call(self, core)
         if kind == "start":
             call.start(self.setting.build(call.core.node, list(core.records)))
-            for group in self.setting.sought_by(core.node.name):  # its application wants to send
-                call.host.give(call.host.seats[group], Seek(group, True), call.now())
+            for group in list(call.host.seats):
+                call.seek(group)
             return self._reaction(call, {})
         assert core.alive
         shared = {place: value for place, (value, _) in core.frozen.items()}
@@ -314,7 +388,11 @@ class Members:
             place, token, arrived = arguments
             host.status(seats[place], self.things[token], arrived, call.now())
         elif kind == "give":
-            call.give(self.setting.inputs[arguments[0]])
+            call.give(self.setting.inputs_of(core.node.name)[arguments[0]])
+        elif kind == "read":
+            call.give(Backpressure(arguments[0], False))
+        elif kind == "join":
+            call.join(arguments[0])
         elif kind == "submit":
             host.submit(arguments[0], [PAYLOAD], len(PAYLOAD), call.now())
             call.core.submitted += 1
@@ -340,7 +418,8 @@ class Members:
     def _intern(self, core: Core, known: Frozen) -> Core:
         walk = Walk(known)
         state = core.node, core.alive, core.submitted, core.clock, core.timers, core.records
-        seen = digest(walk.encode([state, core.machines]))
+        heard = core.full, sorted(core.states.items())
+        seen = digest(walk.encode([state, heard, core.machines]))
         found = self._core_of.get(seen)
         if found is None:
             core.id = len(self.cores)
@@ -355,7 +434,7 @@ class Members:
     def _entry(self, core: Core, items: list[Any]) -> int:
         if not items:
             return 0
-        entry = LogEntry(core.node, tuple(items))
+        entry = LogEntry(core.node, tuple(items), core.clock if self.setting.timed else 0)
         number = self._entry_of.setdefault(encode(entry), len(self.entries))
         if number == len(self.entries):
             self.entries.append(entry)
@@ -381,5 +460,5 @@ def _refuse_times(note: Note) -> None:
         if note.columns.get(name) is not None:
             raise UsageError(
                 f"this machine notes a {note.kind!r} row with `{name}`: leases need clocks that "
-                "agree, and in the explorer no two clocks do"
+                "agree, and in the explorer no two clocks do, but for timed=True"
             )

@@ -71,6 +71,7 @@ class Usage(NamedTuple):
     duplicates: int = 0
     cuts: int = 0
     inputs: int = 0
+    joins: int = 0
 
 
 COSTS = {
@@ -82,11 +83,17 @@ COSTS = {
     "double": 4,
     "cut": 5,
     "give": 6,
+    "join": 7,
 }
 """The place in Usage that an action of this kind adds one to."""
 
 FAULTS = frozenset({*COSTS, "break"} - {"timer"})
 """What need not happen. The rest happens in the end, or is used up."""
+
+
+def group_of(given: Any) -> str:
+    """Every input that an application gives names its group."""
+    return str(given.group)
 
 
 class Model:
@@ -102,6 +109,8 @@ class Model:
         self._acts: dict[str, Callable[..., SystemState | Failure]] = {
             "submit": self._submit,
             "give": self._give,
+            "join": self._join,
+            "read": self._read,
             "timer": self._expire,
             "crash": self._crash,
             "restart": self._restart,
@@ -139,6 +148,8 @@ class Model:
                 found += [("submit", who, group) for group in core.accepting]
             if used.inputs < bounds.inputs:
                 found += [("give", who, place) for place in self._inputs_for(core)]
+            if used.joins < bounds.joins:
+                found += [("join", who, group) for group in self._not_joined(core)]
             if timers_left:
                 found += [("timer", who, machine, timer) for machine, timer, _ in core.timers]
         for status in dict.fromkeys(state.statuses):
@@ -162,10 +173,16 @@ class Model:
         """Those inputs of the setting that a machine of this core takes."""
         return [
             place
-            for place, given in enumerate(self.setting.inputs)
+            for place, given in enumerate(self.setting.inputs_of(core.node.name))
             for machine in core.machines
-            if given.group in machine.groups and type(given) in machine.takes
+            if group_of(given) in machine.groups and type(given) in machine.takes
         ]
+
+    def _not_joined(self, core: Core) -> list[str]:
+        """Those groups of the setting that a member joins later, and is not in."""
+        listed = self.setting.joins.get(core.node.name, ())
+        served = [group for machine in core.machines for group in machine.groups]
+        return [group for group in listed if group not in served]
 
     def deliveries(self, state: SystemState) -> list[Action]:
         """What can arrive or be answered now, but for answers that need not be not OK."""
@@ -231,6 +248,13 @@ class Model:
 
     def _give(self, state: SystemState, who: int, place: int) -> SystemState | Failure:
         return self._react(state, who, ("give", place))
+
+    def _read(self, state: SystemState, who: int, group: str) -> SystemState | Failure:
+        """An application that is full takes more again. It happens when a run settles."""
+        return self._react(state, who, ("read", group))
+
+    def _join(self, state: SystemState, who: int, group: str) -> SystemState | Failure:
+        return self._react(state, who, ("join", group))
 
     def _expire(
         self, state: SystemState, who: int, machine: int, timer: Any

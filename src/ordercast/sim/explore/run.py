@@ -1,7 +1,8 @@
 """One run of the explorer's world: how it begins, how it comes to rest, and the trace of it.
 
 A run is the list of its states. Beginning and settling are fair runs: nothing is lost or doubled,
-nobody fails, everything arrives before timers run out, and timers run out in rounds.
+no member fails, no application is full, everything arrives before timers run out, and timers run
+out in rounds.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ordercast.errors import UsageError
+from ordercast.kernel.family import services_in
 from ordercast.kernel.step import Note
 from ordercast.sim.explore.members import Failure, Submitted
 from ordercast.sim.explore.model import Action, Model, SystemState
@@ -40,6 +42,9 @@ def fair_run(
     try:
         for pair in state.cuts:
             states.append(state := _done(model, state, ("mend", pair)))
+        for who, number in enumerate(state.cores):
+            for group in model.members.cores[number].full:
+                states.append(state := _done(model, state, ("read", who, group)))
         for left in range(rounds, -1, -1):
             state = _drain(model, state, states)
             known = bool(boundaries) and state == boundaries[-1]
@@ -105,7 +110,9 @@ def _all_accept(model: Model, state: SystemState) -> bool:
         for core in cores
         for family, plans in model.setting.parts
         for plan in plans
-        if core.node.name in plan.members and family.may_send(plan, core.node.name)
+        if core.node.name in plan.members
+        and plan.group not in model.setting.joins.get(core.node.name, ())
+        and family.may_send(plan, core.node.name)
     )
 
 
@@ -113,7 +120,7 @@ def _all_accept(model: Model, state: SystemState) -> bool:
 
 
 def trace_of(model: Model, run: Sequence[SystemState], ending: Ending) -> Trace:
-    """What the members wrote on this run. A step takes a millisecond."""
+    """What the members wrote on this run. A step takes a millisecond, unless clocks tell."""
     rows: list[Row] = []
     journals: dict[int, TraceJournal] = {}
     before = run[0].logs
@@ -125,6 +132,8 @@ def trace_of(model: Model, run: Sequence[SystemState], ending: Ending) -> Trace:
                 _write(model, journals, who, log, place * MILLISECOND, rows)
         before = state.logs
     end = len(run) * MILLISECOND
+    if model.setting.timed:
+        end = max(model.members.cores[number].clock for number in run[-1].cores)
     if ending is Ending.FINISHED:
         for who, number in enumerate(run[-1].cores):
             if model.members.cores[number].alive:
@@ -136,6 +145,7 @@ def trace_of(model: Model, run: Sequence[SystemState], ending: Ending) -> Trace:
         start=0,
         end=end,
         ending=ending,
+        services=services_in(family for family, _ in model.setting.parts),
     )
     return Trace(header, rows)
 
@@ -145,6 +155,8 @@ def _write(
 ) -> None:
     entry = model.members.entries[model.logs.last[log]]
     assert entry is not None
+    if model.setting.timed:
+        at = entry.at
     for item in entry.items:
         if isinstance(item, Submitted):
             journals[who].submit(at, item.event)

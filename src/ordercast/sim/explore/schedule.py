@@ -64,7 +64,9 @@ def _line(model: Model, state: SystemState, action: Action) -> str:
             several = len(model.setting.groups) > 1
             return f"{names[about]} submits" + (f" to {action[2]}" if several else "")
         case "give":
-            return f"{names[about]}: {model.setting.inputs[action[2]]}"
+            return f"{names[about]}: {model.setting.inputs_of(names[about])[action[2]]}"
+        case "join":
+            return f"{names[about]} joins {action[2]}"
         case "timer":
             timer = action[3]
             return f"{names[about]} timer {timer if isinstance(timer, str) else repr(timer)}"

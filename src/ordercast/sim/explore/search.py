@@ -16,7 +16,8 @@ members in every state, such as who may do what at this moment, is for an `Invar
             `prelude` the group starts and forms in a fair run without faults, until every member
             accepts submissions and nothing is underway; the search begins there.
   settling  With `settle`, a fair run follows from every state in which nothing but faults can
-            happen, and from those at the depth bound: cuts are mended, everything arrives, and
+            happen, and from those at the depth bound: cuts are mended, applications that are full
+            take more again, everything arrives, and
             timers run out in rounds, until nothing changes or for `setting.rounds` rounds. The
             judge sees it as a finished run, so it can say what never happened.
   budgets   A state that was met with no more used of the bounds covers this one: what can
@@ -31,7 +32,7 @@ fair run is one of many. States are told apart by fingerprints (`fingerprint.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ordercast.errors import UsageError
@@ -68,6 +69,7 @@ class Present(NamedTuple):
     node: NodeId
     machines: Sequence[Machine]
     now: int  # on its own clock
+    states: Mapping[str, bytes]  # of its applications, by group
 
 
 Invariant: TypeAlias = Callable[[Sequence[Present]], str | None]
@@ -304,7 +306,10 @@ class _Search:
         members = self.model.members
         living = [core for core in map(members.cores.__getitem__, cores) if core.alive]
         wrong = self.invariant(
-            [Present(core.node, core.machines, members.local_time(core)) for core in living]
+            [
+                Present(core.node, core.machines, members.local_time(core), core.states)
+                for core in living
+            ]
         )
         if wrong is not None:
             trace = trace_of(self.model, self._run_to(node), Ending.CUT)

@@ -6,15 +6,18 @@ how much may happen on one path. Both are plain data; `search.py` tells what is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import msgspec
 
 from ordercast.errors import UsageError
 from ordercast.kernel.family import Family, Plan, by_machine
+from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Heard
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario import chance
 from ordercast.scenario.file import plans_in
@@ -36,6 +39,7 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     duplicates: int = 0  # datagrams that arrive once more
     cuts: int = 0  # of a pair of members, both ways, until it is mended
     inputs: int = 0  # of those that the setting lists, by all members together
+    joins: int = 0  # of groups that the setting lists, by all members together
     depth: int = MOST  # steps of a schedule
     max_states: int = 200_000
 
@@ -59,8 +63,32 @@ class Setting(msgspec.Struct, frozen=True):
     rates: Mapping[str, float] = {}  # together: who gains how many seconds a second, or loses
     latest_only: bool = False  # a datagram replaces those of its type on the same way
     rounds: int = 16  # of timers, in the prelude and when settling
-    # What applications may do at any time, such as Leave("g") or Backpressure("g", True).
-    inputs: tuple[Any, ...] = ()
+    # What applications may do at any time, such as Leave("g") or Backpressure("g", True): all of
+    # them, or by name each of its own.
+    inputs: tuple[Input, ...] | Mapping[str, tuple[Input, ...]] = ()
+    # By name: groups that a member is not in when it starts. It may join them at any time.
+    joins: Mapping[str, tuple[str, ...]] = {}
+    # What an application makes of its state in a group, and of what it hears there. That state is
+    # given to members that need it. None: applications have no state.
+    application: Callable[[bytes, Heard], bytes] | None = None
+    # Rows have the time that all clocks show, which is then part of the logs: for laws that compare
+    # times. Only clocks that are `together`, without `rates`, show one time.
+    timed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.timed and (not self.together or self.rates):
+            raise UsageError("a timed setting has clocks that are together, and no rates")
+        listed = set(self.joins)
+        if not isinstance(self.inputs, tuple):
+            listed |= set(self.inputs)
+        for name in sorted(listed - set(self.names)):
+            raise UsageError(f"{name} takes no part: the members are {', '.join(self.names)}")
+        for group in sorted({one for groups in self.joins.values() for one in groups}):
+            if group not in self.groups:
+                raise UsageError(f"nobody can join {group!r}, which is no group of this setting")
+        shared = {family.build: family for family, _ in self.parts if family.one_machine}
+        if self.joins and len(shared) > 1:
+            raise UsageError("members that join later share one machine at most")
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -70,17 +98,20 @@ class Setting(msgspec.Struct, frozen=True):
     def family(self) -> str | None:
         return self.parts[0][0].name if len(self.parts) == 1 else None
 
-    def clock_of(self, name: str) -> Clock:
-        return TRUE.drifting(0, self.rates[name]) if name in self.rates else TRUE
+    def inputs_of(self, name: str) -> tuple[Input, ...]:
+        return self.inputs if isinstance(self.inputs, tuple) else self.inputs.get(name, ())
 
-    def sought_by(self, name: str) -> list[str]:
-        """The groups in which it takes a permit to send, which applications here always want."""
-        return [
-            plan.group
+    def plan_of(self, name: str, group: str) -> tuple[Family, Plan]:
+        """A group as the member of this name is configured with it."""
+        return next(
+            (family, plan)
             for family, plans in self.parts
             for plan in plans
-            if name in plan.members and family.needs_permit(plan)
-        ]
+            if plan.group == group and name in plan.members
+        )
+
+    def clock_of(self, name: str) -> Clock:
+        return TRUE.drifting(0, self.rates[name]) if name in self.rates else TRUE
 
     def build(self, me: NodeId, records: Sequence[Packet]) -> list[Machine]:
         """The machines of one incarnation."""
@@ -89,12 +120,16 @@ class Setting(msgspec.Struct, frozen=True):
             (family, plan)
             for family, plans in self.parts
             for plan in plans
-            if me.name in plan.members
+            if me.name in plan.members and plan.group not in self.joins.get(me.name, ())
         ]
         for family, plans in by_machine(own):
-            draw = chance.stream(self.seed, "member", family.name, me)
-            machines += family.build(me, plans, draw, records)
+            machines += family.build(me, plans, self.draw(me, family), records)
         return machines
+
+    def draw(self, me: NodeId, family: Family, plan: Plan | None = None) -> Random:
+        """The chance of a machine: of one that joins later, or of those that begin together."""
+        group = () if plan is None else (plan.group,)
+        return chance.stream(self.seed, "member", family.name, me, *group)
 
 
 def setting(

@@ -1,17 +1,18 @@
-"""Totally ordered groups with a planted bug each: the laws must catch them."""
+"""Totally ordered groups with a planted bug. Each breaks one law, and the checker must catch it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ordercast.kernel.family import Family, Plan, machine_for_all
+from ordercast.kernel.family import Mutant, Plan, machine_for_all
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
-from ordercast.protocol.newtop import FAMILY
 from ordercast.protocol.newtop.atomic import Unordered
 from ordercast.protocol.newtop.epoch import GroupEpoch
 from ordercast.protocol.newtop.member import NewtopMember
-from ordercast.protocol.newtop.ordering import DeliveryQueue, Ordering
-from ordercast.protocol.newtop.packets import Data, Turn
+from ordercast.protocol.newtop.ordering import DeliveryQueue, Ordering, Placed
+from ordercast.protocol.newtop.packets import State
 from ordercast.protocol.newtop.sequencer import BySequencer
 from ordercast.protocol.newtop.suspicion import Detection, Suspicions, Via
 from ordercast.protocol.newtop.views import Views
@@ -21,9 +22,7 @@ from ordercast.types import NodeId, View, view_identity
 class LooksAtOneGroup(NewtopMember):
     """Delivers what any of its groups has ready, whatever the others may yet bring."""
 
-    breaks = "total"
-
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         super().__init__(me, plans, records)
         self.order = _Greatest(self.joined)
         for epoch in self.joined.values():
@@ -43,28 +42,24 @@ class _Greatest(Ordering):
 class BreaksTiesByArrival(NewtopMember):
     """Delivers events of one number as they came."""
 
-    breaks = "total"
-
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         super().__init__(me, plans, records)
         self.order.queue = _AsTheyCame()
 
 
 class _AsTheyCame(DeliveryQueue):
-    def push(self, numberer: NodeId, data: Data | Turn) -> None:
-        super().push(NodeId("anybody", 0), data)
+    def push(self, numberer: NodeId, data: Placed) -> None:
+        super().push(numberer if isinstance(data, State) else NodeId("anybody", 0), data)
 
-    def peek(self) -> tuple[NodeId, Data | Turn]:
-        _, data = super().peek()
-        return data.origin, data
+    def peek(self) -> tuple[NodeId, Placed]:
+        numberer, data = super().peek()
+        return numberer if isinstance(data, State) else data.origin, data
 
 
 class AsksNobody(NewtopMember):
     """Confirms what it suspects without hearing how far the others got."""
 
-    breaks = "virtual-synchrony"
-
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         super().__init__(me, plans, records)
         for epoch in self.joined.values():
             epoch.agreement.suspicions = _Lone(tuple(epoch.agreement.suspicions.last_heard))
@@ -81,9 +76,7 @@ class _Lone(Suspicions):
 class CountsItsViews(NewtopMember):
     """Names a view by how many came before it at this member."""
 
-    breaks = "view-agreement"
-
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         super().__init__(me, plans, records)
         for epoch in self.joined.values():
             epoch.views = _Counted(epoch.name, me, epoch.views.members)
@@ -97,34 +90,25 @@ class _Counted(Views):
 class EverybodyOrders(NewtopMember):
     """Each member takes itself for the sequencer."""
 
-    breaks = "total-in-view"
-
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         super().__init__(me, plans, records)
         for epoch in self.joined.values():
             if isinstance(epoch.placement, BySequencer):
                 epoch.placement.sequencer = me
 
 
-class SendsBeforeItsTurn(NewtopMember):
-    """Waits nowhere for the turn of what it sent elsewhere."""
-
-    breaks = "optimistic-causal"  # across groups
-
-    def _is_blocked(self, group: GroupEpoch) -> bool:
-        return False
+def _replace_unordered(placement: Any, kind: Any) -> None:
+    if isinstance(placement, Unordered):
+        placement.__class__ = kind
 
 
 class ConfirmsForAll(NewtopMember):
     """Installs a view when it has confirmed it, whatever the others have yet to send."""
 
-    breaks = "virtual-synchrony"
-
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         super().__init__(me, plans, records)
         for epoch in self.joined.values():
-            if isinstance(epoch.placement, Unordered):
-                epoch.placement.__class__ = _Hasty
+            _replace_unordered(epoch.placement, _Hasty)
 
 
 class _Hasty(Unordered):
@@ -139,13 +123,10 @@ class _Hasty(Unordered):
 class WaitsForTheDead(NewtopMember):
     """Makes a view of every exclusion, though a failed member cannot confirm the one before."""
 
-    breaks = "completeness"
-
-    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Any = ()) -> None:
+    def __init__(self, me: NodeId, plans: tuple[Plan, ...], records: Sequence[Packet] = ()) -> None:
         super().__init__(me, plans, records)
         for epoch in self.joined.values():
-            if isinstance(epoch.placement, Unordered):
-                epoch.placement.__class__ = _Separate
+            _replace_unordered(epoch.placement, _Separate)
 
 
 class _Separate(Unordered):
@@ -160,23 +141,16 @@ class _Separate(Unordered):
         )
 
 
-MUTANTS: dict[str, Any] = {
-    "looks-at-one-group": LooksAtOneGroup,
-    "breaks-ties-by-arrival": BreaksTiesByArrival,
-    "asks-nobody": AsksNobody,
-    "counts-its-views": CountsItsViews,
+OF_TOTAL = {
+    "looks-at-one-group": Mutant("total", machine_for_all(LooksAtOneGroup)),
+    "breaks-ties-by-arrival": Mutant("total", machine_for_all(BreaksTiesByArrival)),
+    "asks-nobody": Mutant("virtual-synchrony", machine_for_all(AsksNobody)),
+    "counts-its-views": Mutant("view-agreement", machine_for_all(CountsItsViews)),
 }
-OF_SEQUENCERS: dict[str, Any] = {
-    "everybody-orders": EverybodyOrders,
-    "sends-before-its-turn": SendsBeforeItsTurn,
+OF_SEQUENCED = {
+    "everybody-orders": Mutant("total-in-view", machine_for_all(EverybodyOrders)),
 }
-OF_ATOMIC_GROUPS: dict[str, Any] = {
-    "confirms-for-all": ConfirmsForAll,
-    "waits-for-the-dead": WaitsForTheDead,
+OF_ATOMIC = {
+    "confirms-for-all": Mutant("virtual-synchrony", machine_for_all(ConfirmsForAll)),
+    "waits-for-the-dead": Mutant("completeness", machine_for_all(WaitsForTheDead)),
 }
-
-
-def mutant(name: str) -> Family:
-    return FAMILY._replace(
-        build=machine_for_all((MUTANTS | OF_SEQUENCERS | OF_ATOMIC_GROUPS)[name])
-    )
