@@ -374,9 +374,9 @@ def test_ghosts_take_no_place_of_members_and_cost_a_heartbeat_a_limit() -> None:
         stage.inject(N2, "n1", Roster("g", [N1, N2, *GHOSTS], True))
         stage.settle(ticks=1)
     known = member(stage, "n1")
-    assert len(known.candidates.names) == MOST_TOLD
+    assert len(known.membership.candidates.names) == MOST_TOLD
     assert set(known.peers.by_name) == {"n2"}
-    ghost = known.candidates.names[0]
+    ghost = known.membership.candidates.names[0]
     assert sent_to(stage, ghost, before) <= 6
     assert not known.own.held.count
     assert known.accepts("g", 0)
@@ -384,7 +384,7 @@ def test_ghosts_take_no_place_of_members_and_cost_a_heartbeat_a_limit() -> None:
     stage.settle(ticks=6)
     assert views(stage, "n1")[-1] == views(stage, "n3")[-1] == (N1, N2, N3)
     stage.settle(ticks=(TRIES_TOLD + 2) * LIMIT)
-    assert not member(stage, "n1").candidates.names
+    assert not member(stage, "n1").membership.candidates.names
 
 
 def test_relayed_events_of_ghosts_have_a_limit() -> None:
