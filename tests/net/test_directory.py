@@ -186,6 +186,34 @@ def test_an_open_group_learns_the_names_of_others_once() -> None:
     staged(story, "n2")
 
 
+def test_a_node_that_has_connected_again_is_named_again() -> None:
+    """A machine may have given it up meanwhile."""
+
+    def story(stage: Stage) -> None:
+        stage.join()
+        stage.say("n2", members={"n3": "n3:1"})
+        stage.say("n2", is_in=True, members={"n3": "n3:1"})
+        assert stage.given == [Acquainted("orders", ("n2", "n3"))]
+        stage.directory.met(stage.contacts["n2"])
+        stage.say("n2", members={"n3": "n3:1"})
+        assert stage.given[1:] == [Acquainted("orders", ("n2",))]
+
+    staged(story, "n2")
+
+
+def test_a_node_that_was_forgotten_is_forgotten_here_too() -> None:
+    def story(stage: Stage) -> None:
+        own = stage.join()
+        stage.say("n2", members={"n3": "n3:1"})
+        del stage.contacts["n3"]
+        stage.say("n2", members={"n4": "n4:1"})
+        assert own.acquainted == {"n2", "n4"}
+        stage.say("n2", members={"n3": "n3:1"})
+        assert stage.given[-1] == Acquainted("orders", ("n3",))
+
+    staged(story, "n2")
+
+
 def test_a_closed_group_has_the_members_that_were_listed() -> None:
     def story(stage: Stage) -> None:
         closed = {**FIFO, "members": "n1 n2"}

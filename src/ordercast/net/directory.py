@@ -7,7 +7,7 @@ Rules.
     is no news to those who were named as many as a note names.
  2. An open group is given the names of nodes that are in it, or wait for it too (`Acquainted`). A
     node introduces those that wait to others that joined the group, though it is not in it itself:
-    so any seed will do.
+    so any seed will do. A name is given once, and again when the node has connected again.
  3. Terms that differ are an error of one member (`Mismatch`), which ends its group: of the one that
     waits, if the other is in the group; or else of the one that is alone in it, or of the younger.
     If neither is clearly older, it is an error of both. The other one logs a line, once. A member
@@ -76,7 +76,7 @@ class OwnGroup:
         self.said_in = False
         self.said_enough = False  # a note named as many members as it can
         self.warned: set[NodeId | str] = set()  # of these, or of their founding, the log has a line
-        self.acquainted: set[str] = set()
+        self.acquainted: set[str] = set()  # names that the machine was given, of contacts
         self._inside = inside
         self._joined_at = monotonic_ns()
 
@@ -227,6 +227,8 @@ class Directory:
                 continue
             told.notes[note.name] = note
             if note.name in self._own:
+                if is_new:  # since it connected: a machine that has given it up calls it again
+                    self._own[note.name].acquainted.discard(contact.name)
                 self._heard(told.node, note)
             if is_new:
                 self._introduce(contact, note)
@@ -317,6 +319,7 @@ class Directory:
             if name in self._contacts and name not in own.acquainted and self._may_join(name, group)
         ]
         if new:
+            own.acquainted.intersection_update(self._contacts)
             own.acquainted.update(new)
             self._give(group, Acquainted(group, tuple(new)))
 

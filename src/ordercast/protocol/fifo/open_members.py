@@ -53,7 +53,7 @@ class OpenMembers(FifoMembership):
         assert isinstance(plan.options, FifoOptions)
         assert plan.entry is not None and plan.members == (me.name,)
         self.entering = FirstView(me, plan.group, plan.entry, plan.options.silence_ticks)
-        self.candidates = Candidates(me.name)
+        self.candidates = Candidates(me.name, plan.options.silence_ticks)
         self.until_roster = 0  # ticks
         self.handover = StateHandover(plan.options.state)
 
@@ -117,21 +117,24 @@ class OpenMembers(FifoMembership):
             if peer.is_forgotten(ticks, member.streams.is_awaited(peer.name)):
                 self.drop(member, peer.name)
         for name in self.candidates.tick():
-            member.streams.drop(name)
-            member.peers.forget_reports(name)
+            self._forget(member, name)
         self._address_peers(member)
 
     def drop(self, member: FifoMember, name: str) -> None:
         """It is no peer any more."""
         has_left = member.peers.by_name[name].standing is Standing.LEFT
         member.peers.drop(name)
-        member.peers.forget_reports(name)
-        member.streams.drop(name)
-        self.candidates.was_dropped(name, has_left, member.options.silence_ticks)
+        self._forget(member, name)
+        self.candidates.was_dropped(name, has_left)
         for other in [*member.newest_delivered][:-PLACES_REMEMBERED]:
             if not self.may_follow(member, other):
                 del member.newest_delivered[other]
         member.trim_all()
+
+    def _forget(self, member: FifoMember, name: str) -> None:
+        """It is neither a peer nor a candidate: only its places in streams are remembered."""
+        member.streams.drop(name)
+        member.peers.forget_reports(name)
 
     def _address_peers(self, member: FifoMember) -> None:
         """Those to whom our heartbeats go."""
@@ -140,7 +143,7 @@ class OpenMembers(FifoMembership):
 
     def _contact(self, member: FifoMember, step: Step) -> None:
         """Candidates hear of us: those who are members answer."""
-        due = self.candidates.due(member.options.silence_ticks)
+        due = self.candidates.due()
         if due:
             member.send_heartbeat(step, due)
 
