@@ -5,9 +5,9 @@ peer when it is heard. It counts for nothing until then: no submission and no vi
 longer than the suspicion limit, and nothing is retained for it.
 
 Rules.
- 1. Names that our own host gave are candidates for very long, and called more and more rarely: a
-    pause is a sixteenth of the time for which a name has not answered. So two parts of a group find
-    each other after any partition, and a visitor that is gone costs a number of heartbeats.
+ 1. Names that our own host gave are candidates for very long, and called more and more rarely
+    (`kernel/pauses.py`). So two parts of a group find each other after any partition, and a visitor
+    that is gone costs a number of heartbeats.
  2. So are names of former peers, unless they left.
  3. The host gives a name again when it has met the node again: then it is called as if it were new.
  4. Names that a peer tells us are candidates while some peer repeats them, and called every
@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable
 
+from ordercast.kernel.pauses import pause_after
+
 MOST_GIVEN = 128
 """Names that a host gave."""
 MOST_CANDIDATES = 256
@@ -31,8 +33,6 @@ TRIES_TOLD = 10
 TRIES = 200
 """Heartbeats without an answer after which a name is dropped: one that a peer told, or another.
 With the pauses of rule 1 the latter are enough for more than a million suspicion limits."""
-PAUSES = 16
-"""A pause is such a part of the time for which a name has not answered."""
 
 
 class Candidate:
@@ -125,7 +125,7 @@ class Candidates:
             for name, candidate in candidates.items():
                 if not candidate.wait:
                     candidate.tries -= 1
-                    pause = candidate.age // PAUSES if candidate.tries > 0 else 0
-                    candidate.wait = max(self._interval, pause)
+                    unanswered = candidate.age if candidate.tries > 0 else 0
+                    candidate.wait = pause_after(unanswered, self._interval)
                     found.append(name)
         return tuple(found)
