@@ -65,7 +65,7 @@ class KnownNames:
     def next_round(self, view: Iterable[str]) -> tuple[str, ...]:
         """Another round of announcements begins. Returns to whom: all that are not in our view,
         unless they pause."""
-        self._now += 1
+        self._now += self.is_open  # what is listed needs no count
         inside = dict.fromkeys(view)
         for name in inside:
             if self._names.get(name) is not None:
