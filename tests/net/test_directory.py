@@ -14,7 +14,6 @@ from ordercast.errors import PeerError
 from ordercast.kernel.inputs import Acquainted
 from ordercast.net import directory
 from ordercast.net.directory import (
-    MOST_ACQUAINTED,
     MOST_GROUPS,
     MOST_WARNED,
     Directory,
@@ -190,6 +189,34 @@ def test_an_open_group_learns_the_names_of_others_once() -> None:
         stage.say("n2", members={"n3": "n3:1", "n5": "n5:1"})
         assert stage.given[1:] == [Acquainted("orders", ("n5",))]
         assert stage.directory.present("orders") == {"n2": False}
+
+    staged(story, "n2")
+
+
+def test_a_node_that_has_connected_again_is_named_again() -> None:
+    """A machine may have given it up meanwhile."""
+
+    def story(stage: Stage) -> None:
+        stage.join()
+        stage.say("n2", members={"n3": "n3:1"})
+        stage.say("n2", is_in=True, members={"n3": "n3:1"})
+        assert stage.given == [Acquainted("orders", ("n2", "n3"))]
+        stage.directory.met(stage.contacts["n2"])
+        stage.say("n2", members={"n3": "n3:1"})
+        assert stage.given[1:] == [Acquainted("orders", ("n2",))]
+
+    staged(story, "n2")
+
+
+def test_a_node_that_was_forgotten_is_forgotten_here_too() -> None:
+    def story(stage: Stage) -> None:
+        own = stage.join()
+        stage.say("n2", members={"n3": "n3:1"})
+        del stage.contacts["n3"]
+        stage.say("n2", members={"n4": "n4:1"})
+        assert own.acquainted == {"n2", "n4"}
+        stage.say("n2", members={"n3": "n3:1"})
+        assert stage.given[-1] == Acquainted("orders", ("n3",))
 
     staged(story, "n2")
 
@@ -390,21 +417,6 @@ def test_what_must_be_the_same() -> None:
     by_peers = {**FIFO, "members": "by peers"}
     assert unlike(by_peers, {**FIFO, "members": "n1 n2"}) == ""
     assert unlike(by_peers, FIFO) == "members is by peers here and open there"
-
-
-def test_a_machine_is_given_a_name_once_and_names_are_forgotten_beyond_a_limit() -> None:
-    def story(stage: Stage) -> None:
-        own = stage.join()
-        names = [f"x{number}" for number in range(MOST_ACQUAINTED + MOST_MEMBERS)]
-        for first in range(0, len(names), MOST_MEMBERS):
-            some = {name: f"{name}:1" for name in names[first : first + MOST_MEMBERS]}
-            for _ in range(2):
-                stage.hear("n2", Groups(elsewhere={"orders": some}))
-        given = [name for each in stage.given for name in each.names]
-        assert given == names
-        assert len(own.acquainted) == MOST_ACQUAINTED
-
-    staged(story, "n2")
 
 
 def test_incarnations_of_which_the_log_has_a_line_are_bounded() -> None:

@@ -143,8 +143,8 @@ class LetsGo(FifoMember):
 class AcknowledgesEarly(FifoMember):
     """Says that it has of every stream what the one that is furthest has."""
 
-    def _report(self, step: Step) -> None:
-        super()._report(step)
+    def report(self, step: Step) -> None:
+        super().report(step)
         to, alive, channel, token = step.sent.pop()
         assert isinstance(alive, Alive)
         peers = list(self.peers)

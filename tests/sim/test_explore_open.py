@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from ordercast.check.laws import check
-from ordercast.kernel.family import FoundingRule, Plan, machine_per_group
+from ordercast.kernel.family import FoundingRule, Plan
 from ordercast.kernel.inputs import Acquainted
 from ordercast.kernel.step import Step
 from ordercast.protocol import fifo
-from ordercast.protocol.fifo.open_member import OpenMember
+from ordercast.protocol.fifo.building import machines
+from ordercast.protocol.fifo.member import FifoMember
 from ordercast.protocol.fifo.options import FifoOptions
 from ordercast.sim.explore import Bounds, Setting, explore
 from ordercast.units import MILLISECOND, Duration
@@ -23,7 +24,7 @@ KNOWS_N1 = Acquainted("g", ("n1",))
 N1_SENDS = {"n1": 1}
 
 
-class KnowsN1(OpenMember):
+class KnowsN1(FifoMember):
     """Of these members n1 founds the group, and n2 knows n1 when it starts."""
 
     def start(self, step: Step) -> None:
@@ -37,7 +38,7 @@ def open_setting(*names: str, **rules: Any) -> Setting:
         Plan("g", (name,), FEW_TICKS, False, FoundingRule(founds=name == "n1")) for name in names
     )
     family = fifo.FAMILY._replace(
-        build=machine_per_group(KnowsN1),
+        build=machines(KnowsN1),
         may_send=lambda plan, name: name != "n3",  # so the prelude does not wait for it
     )
     # A member that waits says since when, so it reads its clock.

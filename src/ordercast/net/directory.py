@@ -7,7 +7,7 @@ Rules.
     is no news to those who were named as many as a note names.
  2. An open group is given the names of nodes that are in it, or wait for it too (`Acquainted`). A
     node introduces those that wait to others that joined the group, though it is not in it itself:
-    so any seed will do.
+    so any seed will do. A name is given once, and again when the node has connected again.
  3. Terms that differ are an error of one member (`Mismatch`), which ends its group: of the one that
     waits, if the other is in the group; or else of the one that is alone in it, or of the younger.
     If neither is clearly older, it is an error of both. The other one logs a line, once. A member
@@ -47,8 +47,6 @@ MOST_GROUPS = 1024
 """Groups of one node that are remembered."""
 MOST_WARNED = 256
 """Nodes and foundings of a group that the log has a line about. Beyond that it may have another."""
-MOST_ACQUAINTED = 4096
-"""Names that a machine is not given again: as many as there may be contacts."""
 MEMBERS_SECONDS = 1.0
 SURELY_OLDER = 1000
 """Milliseconds: more than a note takes from node to node. By less, two ages are equal."""
@@ -82,7 +80,7 @@ class OwnGroup:
         self.said_enough = False  # a note named as many members as it can
         # Of these, or of their founding, the log has a line.
         self.warned: Bounded[NodeId | str] = Bounded(MOST_WARNED)
-        self.acquainted: Bounded[str] = Bounded(MOST_ACQUAINTED)
+        self.acquainted: set[str] = set()  # names that the machine was given, of contacts
         self._inside = inside
         self._joined_at = monotonic_ns()
 
@@ -233,6 +231,8 @@ class Directory:
                 continue
             told.notes[note.name] = note
             if note.name in self._own:
+                if is_new:  # since it connected: a machine that has given it up calls it again
+                    self._own[note.name].acquainted.discard(contact.name)
                 self._heard(told.node, note)
             if is_new:
                 self._introduce(contact, note)
@@ -323,8 +323,8 @@ class Directory:
             if name in self._contacts and name not in own.acquainted and self._may_join(name, group)
         ]
         if new:
-            for name in new:
-                own.acquainted.add(name)
+            own.acquainted.intersection_update(self._contacts)
+            own.acquainted.update(new)
             self._give(group, Acquainted(group, tuple(new)))
 
     # --- questions ---------------------------------------------------------------------------

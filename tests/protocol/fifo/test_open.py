@@ -291,8 +291,11 @@ def test_a_member_that_is_gone_is_dropped_with_all_that_was_kept_for_it() -> Non
         assert not any(stream.held.count for stream in known.streams.by_origin.values())
 
 
-def test_a_member_that_left_is_not_called_back() -> None:
+@pytest.mark.parametrize("given", [(), ("n2",)])
+def test_a_member_that_left_is_not_called_back(given: tuple[str, ...]) -> None:
+    """Though our own host has named it."""
     stage = joined("n2")
+    stage.give("n1", Acquainted("g", given))
     stage.leave("n2")
     stage.settle(ticks=2)
     before = len(stage.log)
@@ -301,15 +304,44 @@ def test_a_member_that_left_is_not_called_back() -> None:
     assert not member(stage, "n1").peers.by_name
 
 
-def test_parts_that_were_apart_for_long_find_each_other_again() -> None:
+def test_a_member_that_is_gone_is_called_a_number_of_times() -> None:
+    """Though our own host has named it. It was called every suspicion limit, for ever."""
+    stage = joined("n2")
+    stage.give("n1", Acquainted("g", ("n2",)))
+    stage.crash("n2")
+    stage.settle(ticks=2 * LIMITS_REMEMBERED * LIMIT)
+    assert not member(stage, "n1").peers.by_name
+    before = len(stage.log)
+    stage.settle(ticks=1000 * LIMIT)
+    assert 10 < sent_to(stage, "n2", before) < 100
+
+
+def without_n3(limits: int) -> Stage:
+    """n3 is cut off for so many suspicion limits."""
     stage = joined("n2", "n3")
     for other in ("n1", "n2"):
         stage.cut("n3", other)
-    stage.settle(ticks=3 * LIMITS_REMEMBERED * LIMIT)
+    stage.settle(ticks=limits * LIMIT)
     assert not member(stage, "n3").peers.by_name
     stage.cuts.clear()
-    stage.settle(ticks=3 * LIMIT)
+    return stage
+
+
+@pytest.mark.parametrize("limits", [3 * LIMITS_REMEMBERED, 500])
+def test_parts_that_were_apart_for_long_find_each_other_again(limits: int) -> None:
+    """Within a sixteenth of the time for which they were apart."""
+    stage = without_n3(limits)
+    stage.settle(ticks=(3 + limits // 16) * LIMIT)
     assert {views(stage, name)[-1] for name in ("n1", "n2", "n3")} == {(N1, N2, N3)}
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_members_whose_hosts_have_met_again_find_each_other_at_once(given: bool) -> None:
+    stage = without_n3(500)
+    if given:
+        stage.give("n1", Acquainted("g", ("n3",)))
+    stage.settle(ticks=3 * LIMIT)
+    assert (views(stage, "n2")[-1] == views(stage, "n3")[-1] == (N1, N2, N3)) is given
 
 
 def apart(family: Family) -> Stage:
@@ -374,9 +406,9 @@ def test_ghosts_take_no_place_of_members_and_cost_a_heartbeat_a_limit() -> None:
         stage.inject(N2, "n1", Roster("g", [N1, N2, *GHOSTS], True))
         stage.settle(ticks=1)
     known = member(stage, "n1")
-    assert len(known.candidates.names) == MOST_TOLD
+    assert len(known.membership.candidates.names) == MOST_TOLD
     assert set(known.peers.by_name) == {"n2"}
-    ghost = known.candidates.names[0]
+    ghost = known.membership.candidates.names[0]
     assert sent_to(stage, ghost, before) <= 6
     assert not known.own.held.count
     assert known.accepts("g", 0)
@@ -384,7 +416,7 @@ def test_ghosts_take_no_place_of_members_and_cost_a_heartbeat_a_limit() -> None:
     stage.settle(ticks=6)
     assert views(stage, "n1")[-1] == views(stage, "n3")[-1] == (N1, N2, N3)
     stage.settle(ticks=(TRIES_TOLD + 2) * LIMIT)
-    assert not member(stage, "n1").candidates.names
+    assert not member(stage, "n1").membership.candidates.names
 
 
 def test_relayed_events_of_ghosts_have_a_limit() -> None:

@@ -16,26 +16,29 @@ from tests.protocol.fifo.test_open import (
 )
 from tests.protocol.fifo.test_properties import lost
 
-from ordercast.kernel.family import machine_per_group
+from ordercast.kernel.family import Build
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.fifo import FAMILY
-from ordercast.protocol.fifo.open_member import OpenMember
+from ordercast.protocol.fifo.building import machines
+from ordercast.protocol.fifo.member import FifoMember
+from ordercast.protocol.fifo.mutants import ForgetsTheDead
+from ordercast.protocol.fifo.open_members import OpenMembers
 from ordercast.protocol.fifo.packets import Roster
 from ordercast.protocol.fifo.peers import LIMITS_REMEMBERED
 from ordercast.testing.stage import Stage
 from ordercast.types import NodeId
 
 
-class IgnoresStrangers(OpenMember):
+class IgnoresStrangers(OpenMembers):
     """Takes no events of members that it has not met."""
 
-    def _may_follow(self, name: str) -> bool:
-        return name in self.peers.by_name
+    def may_follow(self, member: FifoMember, name: str) -> bool:
+        return name in member.peers.by_name
 
 
-def last_words(member: type[OpenMember]) -> Stage:
+def last_words(open_as: type[OpenMembers]) -> Stage:
     """n4 joins, cannot reach n3, sends one event and crashes."""
-    stage = open_stage(FAMILY._replace(build=machine_per_group(member)))
+    stage = open_stage(FAMILY._replace(build=machines(open_as=open_as)))
     stage.enter("n1")
     for name in ("n2", "n3"):
         stage.enter(name, "n1")
@@ -52,24 +55,24 @@ def last_words(member: type[OpenMember]) -> Stage:
 
 
 def test_the_last_event_of_a_crashed_newcomer_reaches_a_member_that_never_met_it() -> None:
-    n4, stage = NodeId("n4"), last_words(OpenMember)
+    n4, stage = NodeId("n4"), last_words(OpenMembers)
     assert numbers(stage, "n1", n4) == numbers(stage, "n2", n4) == numbers(stage, "n3", n4) == [1]
     assert numbers(last_words(IgnoresStrangers), "n3", n4) == []
 
 
-class OwesNobody(OpenMember):
+class OwesNobody(OpenMembers):
     """Keeps nothing for members that it was told of and has not met."""
 
-    def _expect(self, step: Step, node: NodeId) -> None:
+    def expect(self, member: FifoMember, step: Step, node: NodeId) -> None:
         pass
 
 
-@pytest.mark.parametrize(("kind", "received"), [(OpenMember, [1]), (OwesNobody, [])])
+@pytest.mark.parametrize(("kind", "received"), [(OpenMembers, [1]), (OwesNobody, [])])
 def test_a_member_that_a_newcomer_was_told_of_is_owed_its_first_event(
-    kind: type[OpenMember], received: list[int]
+    kind: type[OpenMembers], received: list[int]
 ) -> None:
     """n4 joins by n1, which names n3; it cannot reach n3, and n1 crashes before it can relay."""
-    stage = open_stage(FAMILY._replace(build=machine_per_group(kind)))
+    stage = open_stage(FAMILY._replace(build=machines(open_as=kind)))
     stage.enter("n1")
     stage.enter("n3", "n1")
     stage.settle(ticks=6)
@@ -100,28 +103,28 @@ def while_n3_is_away(stage: Stage, *names: str) -> None:
     stage.settle(ticks=2)
 
 
-class KeepsNothingForTheAbsent(OpenMember):
-    """Its rosters name nobody who is away, and it relays nothing."""
+class KeepsNothingForTheAbsent(OpenMembers):
+    """Its rosters name nobody who is away."""
 
-    def _send_roster(self, step: Step, to: tuple[NodeId | str, ...]) -> None:
+    def send_roster(self, member: FifoMember, step: Step, to: tuple[NodeId | str, ...]) -> None:
         if to:
-            members = [self.me, *self.peers.present]
-            step.send(to, Roster(self.group, members, not self.forming), DATAGRAM)
-
-    def _relay(self, step: Step) -> None:
-        pass
+            members = [member.me, *member.peers.present]
+            step.send(to, Roster(member.group, members, not member.forming), DATAGRAM)
 
 
-@pytest.mark.parametrize("kind", [OpenMember, KeepsNothingForTheAbsent])
+@pytest.mark.parametrize(
+    ("build", "received"),
+    [(FAMILY.build, [1, 2, 3]), (machines(ForgetsTheDead, KeepsNothingForTheAbsent), [])],
+)
 def test_a_member_that_was_away_when_another_joined_misses_nothing_silently(
-    kind: type[OpenMember],
+    build: Build, received: list[int]
 ) -> None:
-    stage, n4 = open_stage(FAMILY._replace(build=machine_per_group(kind))), NodeId("n4")
+    """In the second case nobody keeps or relays anything for it."""
+    stage, n4 = open_stage(FAMILY._replace(build=build)), NodeId("n4")
     while_n3_is_away(stage, "n4")
     assert views(stage, "n4") == [(N1, N2, n4)]
     stage.cuts.clear()
     stage.settle(ticks=3 * LIMIT)
-    received = [1, 2, 3] if kind is OpenMember else []
     assert numbers(stage, "n3", n4) == received
     assert lost(stage, N3) == ({("n4", n) for n in (1, 2, 3)} if not received else set())
 

@@ -122,7 +122,7 @@ def test_a_newcomer_that_dies_costs_nothing() -> None:
     stage.provide("n1", b"too late")
     stage.submit("n1", [b"x"])
     assert stage.accepts("n1")
-    assert not member(stage, "n1").giving.asked
+    assert not member(stage, "n1").membership.handover.giving.asked
 
 
 def test_two_newcomers_at_once_both_get_the_state() -> None:
@@ -142,10 +142,10 @@ def test_a_member_that_lacks_what_the_newcomer_missed_answers_when_it_has_it() -
     stage = joined("n2", **STATE)
     stage.provide("n1", b"")
     machine, step = member(stage, "n1"), Step(0)
-    machine._receive_need(step, machine.peers.by_name["n2"], Need("g", [(N3, 4)]))
+    machine.receive(step, N2, Need("g", [(N3, 4)]))
     assert not step.outputs
     machine.streams.follow(N3, 4)
-    machine._serve(step)
+    machine.membership.handover.serve(machine, step)
     assert [type(what) for what in step.outputs] == [StateWanted]
 
 
@@ -156,7 +156,7 @@ def test_what_a_giver_knows_only_by_its_own_state_is_in_its_cut() -> None:
     machine, step = member(stage, "n1"), Step(0)
     machine.streams.follow(N3, 4).covered_up_to = 7
     machine.streams.remember(NodeId("gone"), 9)
-    machine._receive_need(step, machine.peers.by_name["n2"], Need("g", []))
+    machine.receive(step, N2, Need("g", []))
     (wanted,) = step.outputs
     assert isinstance(wanted, StateWanted)
     _, cut = cast(tuple[NodeId, tuple[tuple[NodeId, int], ...]], wanted.token)
@@ -211,7 +211,7 @@ def test_nobody_waits_for_a_newcomer_that_nobody_can_help() -> None:
     stage = open_stage(window=2, **STATE)
     stage.enter("n1")
     machine = member(stage, "n1")
-    machine._serve = lambda step: None
+    machine.membership.handover.serve = lambda member, step: None
     stage.enter("n2", "n1")
     stage.settle(ticks=6)
     sent = 0
@@ -222,7 +222,7 @@ def test_nobody_waits_for_a_newcomer_that_nobody_can_help() -> None:
         stage.settle(ticks=1)
     assert sent > 4, "more than a window"
     assert not numbers(stage, "n2", N1)
-    del machine._serve
+    del machine.membership.handover.serve
     stage.settle(ticks=2 * LIMIT)
     stage.provide("n1", b"all of it")
     stage.settle(ticks=3)

@@ -6,8 +6,10 @@ stream.py    one origin's events at one member: what was received, what is held 
 streams.py   the streams of all origins: who waits for which, who relays what
 peers.py     the other members: hearing, silence, return, new incarnations
 member.py    the machine: its inputs, and the rules that join the parts
+building.py  which parts a machine has
 
-open_member.py  the machine where anybody may join: newcomers, rosters, members that are dropped
+membership.py   who may be in a group, and what that changes: strategies; listed members
+open_members.py where anybody may join: newcomers, rosters, members that are dropped
 candidates.py   names that may be members and have not been heard
 entering.py     when a member that joins has its first view, and for whom it waits until then
 handover.py     how a newcomer gets the state of the application
@@ -20,8 +22,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ordercast.kernel.family import BASIC_LAWS, Family, Objection, Promises, StateTransfer
+from ordercast.protocol.fifo.building import machines
 from ordercast.protocol.fifo.mutants import MUTANTS
-from ordercast.protocol.fifo.open_member import build
 from ordercast.protocol.fifo.options import LARGEST_GROUP, Fifo, FifoOptions
 from ordercast.protocol.fifo.packets import (
     Alive,
@@ -51,7 +53,7 @@ FAMILY = Family(
     "fifo",
     FifoOptions,
     (Data, Start, Alive, Leave, Begin, Roster, Need, Coming, State),
-    build,
+    machines(),
     level=Fifo,
     largest_group=LARGEST_GROUP,
     promises=Promises(

@@ -21,9 +21,19 @@ What it does not do: merge the states of two groups that were founded apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
 
-from ordercast.protocol.fifo.packets import Cut
+from ordercast.errors import PeerError
+from ordercast.kernel import inputs
+from ordercast.kernel.losses import Losses
+from ordercast.kernel.packet import Packet
+from ordercast.kernel.step import Step
+from ordercast.protocol.fifo.packets import Coming, Cut, Need, State
+from ordercast.protocol.fifo.peers import PRESENT, Peer
 from ordercast.types import NodeId
+
+if TYPE_CHECKING:
+    from ordercast.protocol.fifo.member import FifoMember
 
 COMING_LIMITS = 4
 """So many suspicion limits a state may be coming, the first time."""
@@ -85,3 +95,131 @@ class Giving:
                 self.serving[node] = None
                 due.append(node)
         return due
+
+
+class StateHandover:
+    """At every member of a group with states: it takes one first, and gives it to others later."""
+
+    def __init__(self, is_wanted: bool) -> None:
+        # None: we need no state, or have it.
+        self.taking: Taking | None = Taking() if is_wanted else None
+        self.giving = Giving()
+
+    @property
+    def giver(self) -> NodeId | None:
+        """Whom we have asked for a state that we still need."""
+        return None if self.taking is None else self.taking.giver
+
+    def givers(self, member: FifoMember) -> list[NodeId]:
+        """Members that are in the group."""
+        there = [peer for peer in member.peers if peer.standing is PRESENT and peer.has_view]
+        return [peer.node for peer in there if peer.node is not None]
+
+    def refuse_invalid(self, member: FifoMember, sender: NodeId, packet: Packet) -> None:
+        cut = []
+        if isinstance(packet, Need | State):
+            cut = packet.after if isinstance(packet, Need) else packet.cut
+        for origin, up_to in cut:
+            if origin == member.me and up_to > member.own.received_up_to:
+                raise PeerError(f"{sender} has a state with what {member.me} never sent")
+
+    # --- at the newcomer -----------------------------------------------------------------------
+
+    def ask(self, member: FifoMember, step: Step) -> None:
+        assert self.taking is not None
+        needed = self.taking.needed(member.peers.present)
+        step.send(self.taking.ask(self.givers(member)), Need(member.group, needed))
+
+    def wait(self, member: FifoMember, step: Step) -> None:
+        """One more heartbeat without the state."""
+        taking, givers = self.taking, self.givers(member)
+        assert taking is not None
+        if not givers:
+            taking.giver = None
+        elif taking.is_over(givers, member.options.silence_ticks):
+            for stream in member.streams.by_origin.values():
+                if stream.reported_up_to < stream.received_up_to:
+                    stream.reported_up_to = stream.received_up_to
+                    taking.began[stream.origin] = stream.received_up_to
+            member.early.clear()
+            self.ask(member, step)
+
+    def note_beginning(self, member: FifoMember, origin: NodeId, after: int) -> None:
+        """The stream begins here, or goes on here after what cannot be had any more."""
+        stream = member.streams.by_origin.get(origin)
+        if self.taking is None or stream is None:
+            return
+        if origin not in self.taking.began or stream.received_up_to == after:
+            self.taking.began[origin] = stream.received_up_to
+
+    def take(self, member: FifoMember, step: Step, peer: Peer, packet: State) -> bool:
+        """A state came. True: it is the one that we need, and the application has it."""
+        taking, cut = self.taking, dict(packet.cut)
+        if taking is None or peer.node != taking.giver:
+            return False
+        if packet.failure:
+            why = f"{peer.node} could not give its state: {packet.failure}"
+            step.give_state(member.group, None, why)
+            return False
+        if not taking.fits(cut, member.peers.present):
+            self.ask(member, step)  # another stream has begun meanwhile
+            return False
+        self.taking, member.losses = None, Losses()
+        for origin, up_to in cut.items():
+            if up_to and origin.name != member.me.name:
+                _cover(member, origin, up_to, taking.began.get(origin, 0))
+        step.note("join", group=member.group, cause="state")
+        if packet.state is not None:
+            step.give_state(member.group, packet.state)
+        return True
+
+    # --- at a member that has it ---------------------------------------------------------------
+
+    def receive(self, member: FifoMember, step: Step, peer: Peer, packet: Packet) -> None:
+        """All but a state."""
+        if isinstance(packet, Need):
+            self._receive_need(member, step, peer, packet)
+        else:
+            assert isinstance(packet, Coming)
+            if self.taking is not None and peer.node == self.taking.giver:
+                self.taking.is_coming = True
+
+    def _receive_need(self, member: FifoMember, step: Step, peer: Peer, need: Need) -> None:
+        if peer.node is not None and peer.standing is PRESENT and not member.forming:
+            self.giving.asked[peer.node] = need.after
+            if peer.node in self.giving.serving:  # it comes, and then perhaps a later one
+                step.send(peer.node, Coming(member.group))
+            self.serve(member, step)
+
+    def serve(self, member: FifoMember, step: Step) -> None:
+        """Our application is asked for its state, for those whom it helps."""
+        if not self.giving.asked:
+            return
+        # What our own state contained when we came is in it too, though we may not hold it yet.
+        received = dict(member.streams.places)
+        for origin, stream in member.streams.by_origin.items():
+            received[origin] = max(stream.received_up_to, stream.covered_up_to)
+        for node in self.giving.due(member.peers.present, received):
+            member.streams.bring_to(node)
+            step.send(node, Coming(member.group))
+            step.ask_state(member.group, (node, tuple(received.items())))
+
+    def provide(self, member: FifoMember, step: Step, given: inputs.StateProvided) -> None:
+        node, cut = cast(tuple[NodeId, tuple[tuple[NodeId, int], ...]], given.token)
+        self.giving.serving.pop(node, None)
+        if node in member.peers.present:
+            step.send(node, State(member.group, [*cut], given.state, given.failure))
+
+
+def _cover(member: FifoMember, origin: NodeId, up_to: int, began: int) -> None:
+    """The state contains so much of a stream, which begins here elsewhere."""
+    newest = member.newest_delivered.get(origin.name, 0)
+    member.newest_delivered[origin.name] = max(newest, origin.incarnation)
+    stream = member.streams.by_origin.get(origin)
+    if stream is None and member.membership.may_follow(member, origin.name):
+        stream = member.streams.follow(origin, up_to)
+    if stream is not None:
+        stream.covered_up_to = up_to
+        member.losses.add(origin, range(up_to + 1, began + 1))
+    else:
+        member.streams.remember(origin, up_to)

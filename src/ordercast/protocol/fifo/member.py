@@ -1,7 +1,7 @@
 """A member of a fifo group: its inputs, and the rules that join streams and peers.
 
-A closed group has the members that its plan lists. What is different where anybody may join is in
-open_member.py.
+Who may be in the group, and what that changes, is in a strategy (membership.py): a closed group has
+the members that its plan lists, and anybody may join an open one.
 
 What it decides: to whom an event goes, when it is delivered, when a submission must wait, who is
 present, and who gets what from whom after a failure.
@@ -41,6 +41,7 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.losses import Losses
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
+from ordercast.protocol.fifo.membership import FifoMembership, ListedMembers
 from ordercast.protocol.fifo.options import FifoOptions
 from ordercast.protocol.fifo.packets import Alive, Begin, Data, Leave, Start
 from ordercast.protocol.fifo.peers import PRESENT, Peer, Peers, Standing
@@ -56,12 +57,19 @@ STREAMS_IN_A_REPORT = 200
 
 
 class FifoMember:
-    takes: tuple[type[Input], ...] = (inputs.Backpressure, inputs.Leave)
-
-    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        plan: Plan,
+        chance: Random,
+        membership: FifoMembership | None = None,  # None: the plan lists the members
+    ) -> None:
         assert isinstance(plan.options, FifoOptions) and me.name in plan.members
         options = plan.options
         self.me = me
+        self.membership = membership or ListedMembers()
+        own_inputs = self.membership.takes
+        self.takes: tuple[type[Input], ...] = (inputs.Backpressure, inputs.Leave, *own_inputs)
         self.group = plan.group
         self.groups: tuple[str, ...] = (plan.group,)
         self.options = options
@@ -73,7 +81,7 @@ class FifoMember:
         self.newest_delivered: dict[str, int] = {}
         # Own events that some present peer lacks: what the window is measured by.
         self.unstable: Retained[None] = Retained(Limit(options.window, options.window_size))
-        self.forming = options.silence_ticks if self.others else 0  # ticks left to meet everybody
+        self.forming = options.silence_ticks  # ticks left to meet everybody; 0: we have a view
         self.early: list[Data] = []  # arrived while forming: no event is delivered before a view
         self.views_installed = 0
         self.losses: Losses[NodeId] = Losses()
@@ -87,10 +95,7 @@ class FifoMember:
 
     def start(self, step: Step) -> None:
         step.set_timer(TICK, self.first_tick)
-        if self.others:
-            self._report(step)
-        else:
-            self._install(step)
+        self.membership.start(self, step)
 
     def accepts(self, group: str, now: int) -> bool:
         return not self.forming and not self.unstable.full
@@ -126,10 +131,12 @@ class FifoMember:
         # All that can be refused is refused before anything changes.
         peer = self.peers.by_name.get(sender.name)
         if peer is None:
-            raise PeerError(f"{sender} is not a member of {self.group}")
+            peer = self.membership.admit(self, sender, packet)
+            if peer is None:
+                return
         # Of the events of others all are taken that are the next ones.
         if type(packet) is not Data or packet.origin == self.me:
-            self._refuse_invalid(sender, packet)
+            self.refuse_invalid(sender, packet)
         if peer.node != sender:
             if peer.node is not None and sender.incarnation < peer.node.incarnation:
                 return
@@ -140,17 +147,17 @@ class FifoMember:
         elif type(packet) is Alive:
             self._receive_alive(step, peer, packet)
         elif isinstance(packet, Start):
-            self._receive_start(step, peer, packet)
+            self.membership.receive_start(self, step, peer, packet)
         elif isinstance(packet, Leave):
             self._receive_leave(step, peer)
         else:
-            self._receive_other(step, peer, packet)
+            self.membership.receive(self, step, peer, packet)
 
     def expire(self, step: Step, timer: Timer) -> None:
         assert timer == TICK
-        self._report_losses(step)
+        self.report_losses(step)
         if self.forming:
-            self._form(step)
+            self.membership.form(self, step)
         ticks = self.options.silence_ticks
         for peer in self.peers:
             peer.tick(ticks)
@@ -160,8 +167,9 @@ class FifoMember:
                 self._set_aside(step, peer)
         self._relay(step)
         if self.others:
-            self._report(step)
+            self.report(step)
         step.set_timer(TICK, self.options.heartbeat)
+        self.membership.tick(self, step)
 
     def on(self, step: Step, given: Input) -> None:
         match given:
@@ -170,13 +178,15 @@ class FifoMember:
             case inputs.Leave():
                 if self.peers.present:
                     step.send(self.peers.present, Leave(self.group))
+            case _:
+                self.membership.take(self, step, given)
 
     def _throttle(self, step: Step, full: bool) -> None:
         self.is_full = full
         if not full and not self.forming:
             for stream in self.streams.by_origin.values():
                 stream.reported_up_to = stream.received_up_to
-            self._report(step)
+            self.report(step)
 
     def counters(self, group: str) -> dict[str, int]:
         return {
@@ -187,27 +197,24 @@ class FifoMember:
 
     # --- receiving ---------------------------------------------------------------------------
 
-    def _refuse_invalid(self, sender: NodeId, packet: Packet) -> None:
+    def refuse_invalid(self, sender: NodeId, packet: Packet) -> None:
         """What no member that follows the rules would send."""
         if type(packet) is Data:
             if packet.origin == self.me and packet.number > self.own.received_up_to:
                 raise PeerError(f"{sender} relays what {self.me} never sent")
         elif type(packet) is Alive:
-            by_name = self.peers.by_name
+            by_name, is_open = self.peers.by_name, self.peers.is_open
             for origin, up_to in packet.received:
                 if origin == self.me and up_to > self.own.received_up_to:
                     raise PeerError(f"{sender} acknowledges what {self.me} never sent")
-                if origin.name not in by_name and not self._may_report(origin.name):
+                # In an open group a peer may know members that we do not.
+                if not (origin.name in by_name or is_open or origin.name == self.me.name):
                     raise PeerError(f"{sender} reports {origin}, which is not in {self.group}")
         elif isinstance(packet, Start):
             if len(self.losses) >= MOST_UNREPORTED:
                 raise PeerError(f"{sender} skips more events than {self.me} can report as lost")
         elif not isinstance(packet, Leave):
-            raise PeerError(f"{sender} sent {type(packet).__name__}, which fifo does not know")
-
-    def _may_report(self, name: str) -> bool:
-        """Whether a peer may say how far it has received the events of this name."""
-        return name in self.peers.by_name or name == self.me.name
+            self.membership.refuse_invalid(self, sender, packet)
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
         if peer.standing is not PRESENT:
@@ -229,7 +236,7 @@ class FifoMember:
             4 * self.unreported >= self.options.window
             or 4 * self.unreported_size >= self.options.window_size
         ):
-            self._report(step)  # before the sender has to wait for a heartbeat
+            self.report(step)  # before the sender has to wait for a heartbeat
 
     def _deliver(self, step: Step, stream: OriginStream, data: Data) -> None:
         """Delivers an event, unless one of a later incarnation of its origin was delivered."""
@@ -246,12 +253,14 @@ class FifoMember:
 
     def _receive_alive(self, step: Step, peer: Peer, alive: Alive) -> None:
         assert peer.node is not None
-        each = INCARNATIONS_REMEMBERED + 1
-        peer.note_received(alive.received, each, 2 * each * (len(self.others) + 1))
+        received, each = alive.received, INCARNATIONS_REMEMBERED + 1
+        if self.peers.is_open:
+            received = [one for one in received if self._is_known(one[0].name)]
+        peer.note_received(received, each, 2 * each * (len(self.others) + 1))
         peer.hears, peer.full = frozenset(alive.hears), alive.full
         moved = [
             stream
-            for origin, up_to in alive.received
+            for origin, up_to in received
             if (stream := self.streams.by_origin.get(origin))
             and stream.acknowledged.acknowledge(peer.node, up_to)
         ]
@@ -263,10 +272,14 @@ class FifoMember:
             stream.trim(self.peers.is_any_away)
         self._trim_own()
 
-    def _receive_start(self, step: Step, peer: Peer, start: Start) -> None:
+    def _is_known(self, name: str) -> bool:
+        """Whether it counts what peers report about this name."""
+        return name == self.me.name or self.membership.may_follow(self, name)
+
+    def receive_start(self, step: Step, peer: Peer, start: Start) -> None:
         origin = start.origin
         peer.proves_contact()
-        if not self._may_follow(origin.name) or self.streams.is_forgotten(origin):
+        if not self.membership.may_follow(self, origin.name) or self.streams.is_forgotten(origin):
             return  # our own, that of a node that is no member, or of a forgotten incarnation
         # Only the origin itself may say what can no longer be had, unless it is gone.
         from_origin = origin == peer.node
@@ -275,28 +288,16 @@ class FifoMember:
         stream = self.streams.by_origin.get(origin)
         if stream is None:
             # An origin that does not owe us what is before would have said `Begin`.
-            missed = self._missed(origin, start.after, is_owed=from_origin)
-            stream = self.streams.follow(origin, start.after - missed)
-            self.streams.forget_old()  # a relaying peer may know newer incarnations than we do
+            stream = self.begin_stream(origin, start.after, is_owed=from_origin)
         self.losses.add(origin, stream.skip_to(start.after))
-        self._report_losses(step)
+        self.report_losses(step)
 
-    def _may_follow(self, name: str) -> bool:
-        """Whether events of this name are taken from whoever relays them."""
-        return name in self.peers.by_name
-
-    def _missed(self, origin: NodeId, after: int, is_owed: bool) -> int:
-        """How many events are lost to us of those before the beginning of a stream.
-
-        `is_owed`: in an open group, the origin says so.
-        """
-        # All of them, if ours is a first incarnation, or if the origin's is younger.
-        owner = self.peers.by_name[origin.name]
-        is_first = not self.me.incarnation
-        return after if is_first or (owner.was_restarted and owner.node == origin) else 0
-
-    def _receive_other(self, step: Step, peer: Peer, packet: Packet) -> None:
-        raise AssertionError(f"{packet} was refused")
+    def begin_stream(self, origin: NodeId, after: int, is_owed: bool) -> OriginStream:
+        """Follows a stream that begins after this number, of which we hear for the first time."""
+        missed = self.membership.missed(self, origin, after, is_owed)
+        stream = self.streams.follow(origin, after - missed)
+        self.streams.forget_old()  # a relaying peer may know newer incarnations than we do
+        return stream
 
     def _receive_leave(self, step: Step, peer: Peer) -> None:
         """Nobody waits for it any more, and nothing is retained for it."""
@@ -305,11 +306,16 @@ class FifoMember:
         if was_present:
             self._install_change(step)
 
-    def _report_losses(self, step: Step) -> None:
+    def report_losses(self, step: Step) -> None:
+        if self.membership.awaits_state:
+            return
         for origin, number in self.losses.take():
             self._lose(step, origin, number, "overflow")
 
     def _lose(self, step: Step, origin: NodeId, number: int, cause: str) -> None:
+        stream = self.streams.by_origin.get(origin)
+        if stream is not None and number <= stream.covered_up_to:
+            return
         step.note(
             "lose",
             group=self.group,
@@ -320,19 +326,9 @@ class FifoMember:
 
     # --- who is present ----------------------------------------------------------------------
 
-    def _form(self, step: Step) -> None:
-        """Counts down the time in which all members should have been met."""
-        self.forming -= 1
-        if self.forming == 0:
-            for peer in self.peers:
-                if peer.standing is not PRESENT:
-                    if peer.standing is Standing.EXPECTED:
-                        self.peers.set_standing(peer, Standing.AWAY)
-                    step.note("suspect", group=self.group, peer=peer.name)
-            self._install_first(step)
-
-    def _install_first(self, step: Step) -> None:
+    def install_first(self, step: Step) -> None:
         """The first view, and then the events that arrived before it."""
+        self.forming = 0
         self._install(step)
         early, self.early = self.early, []
         for data in early:
@@ -353,6 +349,7 @@ class FifoMember:
         met = Peer(sender.name, sender, answer_in)
         self.peers.replace(met)
         self.streams.forget_old()
+        self.membership.met(self, peer, met)
         return met
 
     def _connect(self, step: Step, peer: Peer) -> None:
@@ -370,20 +367,12 @@ class FifoMember:
         else:
             self.own.resend(step, self.group, peer.node, has)
         self._count_unstable_again()
-        self._trim_all()
-        if self.forming and self._is_complete():
-            self._admitted(step)
+        self.trim_all()
+        if self.forming:
+            self.membership.enter(self, step)
         else:
-            self._install_change(step)
-
-    def _admitted(self, step: Step) -> None:
-        """Everybody is there for whom the first view waits."""
-        self.forming = 0
-        self._install_first(step)
-
-    def _is_complete(self) -> bool:
-        """Whether everybody is there for whom the first view waits."""
-        return not self.peers.is_any_away
+            self._install(step)
+        self.membership.connected(self, step, peer)
 
     def _set_aside(self, step: Step, peer: Peer) -> None:
         self._disconnect(peer, Standing.AWAY)
@@ -395,7 +384,7 @@ class FifoMember:
         assert peer.node is not None
         self.peers.set_standing(peer, standing)
         self.streams.disconnect(peer.node)
-        self._trim_all()
+        self.trim_all()
 
     def _install_change(self, step: Step) -> None:
         if not self.forming:  # the first view comes at once, not member by member
@@ -412,11 +401,11 @@ class FifoMember:
     def _relay(self, step: Step) -> None:
         self.streams.relay(step, self.group, self.options.silence_ticks)
 
-    def _report(self, step: Step) -> None:
+    def report(self, step: Step) -> None:
         self.unreported = self.unreported_size = 0
-        self._send_heartbeat(step, self.others)
+        self.send_heartbeat(step, self.others)
 
-    def _send_heartbeat(self, step: Step, to: tuple[str, ...]) -> None:
+    def send_heartbeat(self, step: Step, to: tuple[str, ...]) -> None:
         """How far we have received every stream, and whom we hear."""
         self.own.reported_up_to = self.own.received_up_to
         streams, ticks = self.streams.by_origin, self.options.silence_ticks
@@ -428,7 +417,7 @@ class FifoMember:
             part = received[start : start + STREAMS_IN_A_REPORT]
             step.send(to, Alive(self.group, part, hears, self.is_full), DATAGRAM)
 
-    def _trim_all(self) -> None:
+    def trim_all(self) -> None:
         self.streams.trim()
         self._trim_own()
 

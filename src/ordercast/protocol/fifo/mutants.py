@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
+from typing import Any
 
-from ordercast.kernel.family import Mutant, Plan, machine_per_group
+from ordercast.kernel.family import Mutant
 from ordercast.kernel.step import Step
+from ordercast.protocol.fifo.building import machines
 from ordercast.protocol.fifo.member import FifoMember
-from ordercast.protocol.fifo.open_member import OpenMember
+from ordercast.protocol.fifo.open_members import OpenMembers
 from ordercast.protocol.fifo.packets import Data
 from ordercast.protocol.fifo.peers import Peer
 from ordercast.types import Event, NodeId, event_number
@@ -36,8 +37,8 @@ class Repeats(FifoMember):
 class Shuffles(FifoMember):
     """Delivers an event only after the next one of its stream, now and then."""
 
-    def __init__(self, me: NodeId, plan: Plan, chance: Random) -> None:
-        super().__init__(me, plan, chance)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.late: dict[NodeId, Event] = {}
 
     def _receive_data(self, step: Step, peer: Peer, data: Data) -> None:
@@ -79,27 +80,27 @@ class SkipsOne(FifoMember):
             step.outputs = [item for item in step.outputs if not isinstance(item, Event)]
 
 
-class ForgetsPlaces(OpenMember):
-    """In an open group: forgets how far it had received a peer that it drops."""
+class ForgetsPlaces(OpenMembers):
+    """Forgets how far it had received a peer that it drops."""
 
-    def _drop(self, name: str) -> None:
-        super()._drop(name)
-        self.streams.places.clear()
+    def drop(self, member: FifoMember, name: str) -> None:
+        super().drop(member, name)
+        member.streams.places.clear()
 
 
-class SkipsBeginnings(OpenMember):
-    """In an open group: does not report what it missed before it met the sender."""
+class SkipsBeginnings(OpenMembers):
+    """Does not report what it missed before it met the sender."""
 
-    def _missed(self, origin: NodeId, after: int, is_owed: bool) -> int:
+    def missed(self, member: FifoMember, origin: NodeId, after: int, is_owed: bool) -> int:
         return 0
 
 
 MUTANTS = {
-    "invents": Mutant("no-creation", machine_per_group(Invents)),
-    "repeats": Mutant("no-duplication", machine_per_group(Repeats)),
-    "shuffles": Mutant("fifo", machine_per_group(Shuffles)),
-    "forgets-the-dead": Mutant("agreement", machine_per_group(ForgetsTheDead)),
-    "forgets-places": Mutant("no-duplication", machine_per_group(ForgetsPlaces)),
-    "skips-beginnings": Mutant("agreement", machine_per_group(SkipsBeginnings)),
-    "skips-one": Mutant("completeness", machine_per_group(SkipsOne)),
+    "invents": Mutant("no-creation", machines(Invents)),
+    "repeats": Mutant("no-duplication", machines(Repeats)),
+    "shuffles": Mutant("fifo", machines(Shuffles)),
+    "forgets-the-dead": Mutant("agreement", machines(ForgetsTheDead)),
+    "forgets-places": Mutant("no-duplication", machines(open_as=ForgetsPlaces)),
+    "skips-beginnings": Mutant("agreement", machines(open_as=SkipsBeginnings)),
+    "skips-one": Mutant("completeness", machines(SkipsOne)),
 }

@@ -113,12 +113,14 @@ class Gathering:
         return self._founders() if current is None and may_invite else None
 
     def announce(self, step: Step, current: GroupEpoch | None, may_invite: bool) -> None:
-        to = self.others
+        to, view = self.others, current.views.members if current is not None else ()
+        there = dict.fromkeys(one.name for one in view)
         if current is not None:
-            there = {one.name for one in current.views.members}
             to = tuple(name for name in self.others if name not in there)
         elif self.is_open and self._presence.ticks % ROUNDS_TO_ALL:
             to = self._presence.inside() or to
+        if self.is_open:
+            to = self._presence.due(to, there)
         if to:
             step.send(to, self._here(current, asks=True), DATAGRAM)
         if current is None and may_invite:

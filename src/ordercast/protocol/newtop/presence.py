@@ -2,7 +2,9 @@
 
 Of each member the newest incarnation counts, and what it said last, if that was within the last few
 rounds of our own announcements: time is counted in those. In a closed group the names are given. In
-an open one they are learned, up to a limit: beyond it the name that was silent longest goes.
+an open one they are learned, up to a limit: beyond it the name that was silent longest goes. A name
+that does not answer is announced to more and more rarely (`kernel/pauses.py`), until it is heard or
+named again.
 
 What it does not do: send anything.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ordercast.kernel.pauses import pause_after
 from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here
 from ordercast.types import NodeId
 
@@ -33,6 +36,9 @@ class AnnouncedMembers:
     def __init__(self, others: Iterable[str]) -> None:
         self.others = dict.fromkeys(others)  # names; of an open group, the longest silent first
         self.ticks = 0  # rounds of announcements
+        # Of an open group: from which round on a name has not answered, and the round of the next
+        # announcement to it.
+        self._unanswered: dict[str, tuple[int, int]] = {}
         self._known: dict[str, Known] = {}
         self._objected: dict[str, NodeId] = {}  # whose terms the application was notified of
         self._turn = -1  # the round in which we last invited, or asked
@@ -44,11 +50,25 @@ class AnnouncedMembers:
         for name in told:
             self.others.pop(name, None)
             self.others[name] = None
+            self._unanswered[name] = self.ticks, self.ticks
         while len(self.others) > MOST_KNOWN:
             oldest = next(iter(self.others))
             del self.others[oldest]
+            del self._unanswered[oldest]
             self._known.pop(oldest, None)
         return tuple(name for name in new if name in self.others)
+
+    def due(self, names: Iterable[str], view: Iterable[str]) -> tuple[str, ...]:
+        """To which of these names of an open group we announce ourselves in this round. Those in
+        our view count as heard."""
+        for name in view:
+            if name in self._unanswered:
+                self._unanswered[name] = self.ticks, self.ticks
+        due = tuple(name for name in names if self._unanswered[name][1] <= self.ticks)
+        for name in due:
+            since, _ = self._unanswered[name]
+            self._unanswered[name] = since, self.ticks + pause_after(self.ticks - since, 1)
+        return due
 
     def is_old(self, node: NodeId) -> bool:
         """Whether we have heard of a later incarnation of the same member."""

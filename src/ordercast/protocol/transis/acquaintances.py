@@ -1,8 +1,13 @@
 """The names that may be in a group, and whom we announce ourselves to.
 
 Of a closed group they are given. Of an open one they are learned: from the host, from packets, and
-from the members that others name. A name that somebody told us and that never answered is dropped
-after a while, and there is a limit: beyond it the name that was silent longest goes.
+from the members that others name.
+
+Rules for an open group.
+ 1. A name that does not answer is announced to more and more rarely (`kernel/pauses.py`), and then
+    dropped. If it is heard, or named again by the host or by somebody whom we hear, it counts as
+    new.
+ 2. There is a limit: beyond it the name that was silent longest goes.
 """
 
 from __future__ import annotations
@@ -10,19 +15,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ordercast.kernel.family import Plan
+from ordercast.kernel.pauses import pause_after
 from ordercast.protocol.transis.options import LARGEST_GROUP
 
 MOST_NAMES = 2 * LARGEST_GROUP
 TRIES = 200
-"""Announcements that a name which others told us of may leave unanswered."""
+"""Announcements that a name of an open group may leave unanswered."""
+
+
+class _Unanswered:
+    """How long a name has not answered, in rounds of our announcements."""
+
+    __slots__ = ("due", "since", "tries")
+
+    def __init__(self, now: int) -> None:
+        self.since = self.due = now
+        self.tries = TRIES  # that are left
 
 
 class KnownNames:
     def __init__(self, me: str, plan: Plan) -> None:
         self.me = me
         self.is_open = plan.entry is not None
-        # The longest silent first; tries left, or None for a name that was given.
-        self._names: dict[str, int | None] = {name: None for name in plan.members if name != me}
+        # The longest silent first; None for a name that is listed.
+        self._names: dict[str, _Unanswered | None] = {
+            name: None for name in plan.members if name != me
+        }
+        self._now = 0  # rounds of announcements
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -30,40 +49,40 @@ class KnownNames:
     def may_be_member(self, name: str) -> bool:
         return name != self.me and (self.is_open or name in self._names)
 
-    def give(self, names: Iterable[str]) -> None:
-        """The host knows them."""
+    def tell(self, names: Iterable[str]) -> None:
+        """The host knows them, or somebody named them."""
         for name in names:
-            if self.may_be_member(name):
-                self._names[name] = None
+            if self.is_open and name != self.me:
+                self._names[name] = _Unanswered(self._now)
         self._limit()
-
-    def tell(self, names: Iterable[str]) -> bool:
-        """Somebody named them. Whether there are new ones among them."""
-        new = [name for name in names if name not in self._names and self.may_be_member(name)]
-        for name in new:
-            self._names[name] = TRIES
-        self._limit()
-        return bool(new)
 
     def heard(self, name: str) -> None:
         if self.is_open:
-            tries = self._names.pop(name, TRIES)
-            self._names[name] = None if tries is None else TRIES
+            self._names.pop(name, None)
+            self._names[name] = _Unanswered(self._now)
             self._limit()
 
-    def outside(self, view: Iterable[str]) -> tuple[str, ...]:
-        """Those that are announced to: all that are not in our view."""
-        inside = set(view)
-        return tuple(name for name in self._names if name not in inside)
-
-    def tried(self, names: Iterable[str]) -> None:
-        """They were announced to."""
-        for name in names:
-            tries = self._names.get(name)
-            if tries is not None:
-                self._names[name] = tries - 1
-                if tries <= 1:
+    def next_round(self, view: Iterable[str]) -> tuple[str, ...]:
+        """Another round of announcements begins. Returns to whom: all that are not in our view,
+        unless they pause."""
+        self._now += self.is_open  # what is listed needs no count
+        inside = dict.fromkeys(view)
+        for name in inside:
+            if self._names.get(name) is not None:
+                self._names[name] = _Unanswered(self._now)
+        due = tuple(
+            name
+            for name, one in self._names.items()
+            if name not in inside and (one is None or one.due <= self._now)
+        )
+        for name in due:
+            one = self._names[name]
+            if one is not None:
+                one.due = self._now + pause_after(self._now - one.since, 1)
+                one.tries -= 1
+                if one.tries <= 0:
                     del self._names[name]
+        return due
 
     def _limit(self) -> None:
         while len(self._names) > MOST_NAMES:

@@ -31,10 +31,9 @@ class Announcer:
         is_due = self.courting.hello_at <= time
         if is_due:
             self.courting.announced(time)
-            outside = self.names.outside(node.name for node in current.members)
+            outside = self.names.next_round(node.name for node in current.members)
             if outside:
                 step.send(outside, self._hello(current, time), DATAGRAM)
-                self.names.tried(outside)
         if self._rested_at is not None and self._rested_at <= time:
             self._rested_at, is_due = None, True
         if is_due and current.change.stage == 0:

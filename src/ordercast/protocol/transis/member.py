@@ -246,7 +246,7 @@ class SynchronyMember:
                 self._throttle()
                 self.current.admit_held(step)
             case inputs.Acquainted(names=names):
-                self.announcer.names.give(names)
+                self.announcer.names.tell(names)
                 self.announcer.courting.announce_soon(self.clock.time)
             case inputs.CaughtUp(view=view):
                 if self.franchise is not None:
