@@ -14,7 +14,8 @@ from hypothesis import settings
 settings.register_profile("ordercast", deadline=None)  # a deadline would read the clock
 settings.load_profile("ordercast")
 
-SLOW_SECONDS = 5
+QUICK_SECONDS, SLOW_SECONDS, LONG_SECONDS = 0.3, 5, 20
+SPREAD_OVER = 0.6  # of the time that the others take
 
 
 @pytest.fixture(autouse=True)
@@ -39,15 +40,28 @@ def spark() -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest tests come first, so that no worker is left with one at the end.
+    """Slow tests come early, so that no worker is left with one at the end.
 
-    The files with quick ones are mixed: tests of one folder that wait for sockets run beside those
-    of another that compute, and the processors are never idle.
+    The longest ones start Java, which keeps all processors busy: they are spread over the first
+    part of the others. The files with quick tests are mixed: tests of one folder that wait for
+    sockets run beside those of another that compute, and the processors are never idle.
     """
     items.sort(key=lambda item: (-seconds_of(item), crc32(item.path.name.encode())))
+    longest = [item for item in items if seconds_of(item) >= LONG_SECONDS]
+    others = items[len(longest) :]
+    every = SPREAD_OVER * sum(map(seconds_of, others)) / max(1, len(longest))
+    items.clear()
+    spent = due = 0.0
+    for item in others:
+        if longest and spent >= due:
+            items.append(longest.pop(0))
+            due += every
+        items.append(item)
+        spent += seconds_of(item)
+    items.extend(longest)
 
 
-def seconds_of(item: pytest.Item) -> int:
-    """About how long it takes, as its marker says; 0 for tests that are not slow."""
+def seconds_of(item: pytest.Item) -> float:
+    """About how long it takes, as its marker says."""
     slow = item.get_closest_marker("slow")
-    return 0 if slow is None else slow.args[0] if slow.args else SLOW_SECONDS
+    return QUICK_SECONDS if slow is None else slow.args[0] if slow.args else SLOW_SECONDS
