@@ -163,8 +163,20 @@ def test_sentences_of_the_source_name_their_subject() -> None:
 # --- programs --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow(40)
-@pytest.mark.parametrize("page", pages_with("python", ""), ids=name_of)
+def by_length(pages: list[Path]) -> list[Any]:
+    """Programs that use Spark take long."""
+    return [
+        pytest.param(page, id=name_of(page), marks=pytest.mark.slow(40 if uses_spark(page) else 5))
+        for page in pages
+    ]
+
+
+def uses_spark(page: Path) -> bool:
+    programs = [block.content for block in blocks(text_of(page), "python") if not block.word]
+    return any("ordercast.spark" in program for program in programs)
+
+
+@pytest.mark.parametrize("page", by_length(pages_with("python", "")))
 def test_programs_run(page: Path, tmp_path: Path) -> None:
     text, copy = text_of(page), newcomers_copy(tmp_path / "ordercast")
     write_files(text, copy)
