@@ -306,9 +306,9 @@ def test_what_an_excluded_member_still_sends_is_dropped_quietly() -> None:
 
 
 # By the options of the group. What these seeds found, with a liar that agrees as far as it can:
-# knowledge of members that are not gone (6, 8, 12, 27, 31, 42, 45), an installation for which nobody
-# else was ready (44), heights that one honest member believed and another one refused (59), and, in
-# groups with a quorum, a vote that was refused after time had passed (5, 7, 10, 19, 22).
+# knowledge of members that are not gone (6, 8, 12, 27, 31, 42, 45), an installation for which
+# nobody else was ready (44), heights that one honest member believed and another one refused (59),
+# and, in groups with a quorum, a vote that was refused after time had passed (5, 7, 10, 19, 22).
 ATTACKS: list[tuple[dict[str, str], tuple[int, ...]]] = [
     ({}, (*range(8), 59)),
     ({"merge": "largest"}, (6, 8, 12, 44, 59)),
