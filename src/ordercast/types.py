@@ -223,6 +223,7 @@ class StateLost(msgspec.Struct, frozen=True):
 
     group: str
     givers: tuple[NodeId, ...]
+    why: str = ""  # a sentence
 
 
 class SnapshotFailed(msgspec.Struct, frozen=True):

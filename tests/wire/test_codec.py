@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import msgspec
+import msgspec.inspect
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +95,45 @@ def test_the_packets_of_all_families_can_be_told_apart_by_one_codec() -> None:
     Codec(FAMILIES.values())
     kinds = {kind for each in FAMILIES.values() for kind in each.packets}
     assert len({kind.__struct_config__.tag for kind in kinds}) == len(kinds)
+
+
+def test_every_number_in_a_packet_has_bounds() -> None:
+    """An incarnation or a counter beyond its bits is refused when the packet is read, and never
+    reaches a member."""
+    found: list[str] = []
+    for family in FAMILIES.values():
+        for kind in family.packets:
+            found += unbounded(msgspec.inspect.type_info(kind), kind.__name__, set())
+    assert not found
+    assert unbounded(msgspec.inspect.type_info(Letter), "Letter", set()) == [
+        "Letter.number",
+        "Letter.seen",
+    ]
+
+
+def unbounded(kind: Any, path: str, seen: set[type]) -> list[str]:
+    """Where a value of this type has an integer without a bound."""
+    match kind:
+        case msgspec.inspect.IntType():
+            has_least = kind.ge is not None or kind.gt is not None
+            has_most = kind.le is not None or kind.lt is not None
+            return [] if has_least and has_most else [path]
+        case msgspec.inspect.StructType():
+            if kind.cls in seen:
+                return []
+            seen.add(kind.cls)
+            inner = [(field.type, f"{path}.{field.name}") for field in kind.fields]
+        case msgspec.inspect.UnionType():
+            inner = [(one, path) for one in kind.types]
+        case msgspec.inspect.TupleType():
+            inner = [(one, path) for one in kind.item_types]
+        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
+            inner = [(kind.item_type, path)]
+        case msgspec.inspect.DictType():
+            inner = [(kind.key_type, path), (kind.value_type, path)]
+        case _:
+            return []
+    return [name for one, at in inner for name in unbounded(one, at, seen)]
 
 
 def test_a_codec_without_packets_is_a_mistake_of_ours() -> None:

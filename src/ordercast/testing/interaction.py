@@ -121,8 +121,8 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
         case SideStates(states=states):
             each = [f"{_names(one.side)} {value_text(one.state)}" for one in states]
             return f"{who} is given the states {', '.join(each)}"
-        case StateLost(givers=givers):
-            return f"{who} is notified that the state of {_names(givers)} is lost"
+        case StateLost(givers=givers, why=why):
+            return f"{who} is notified that the state of {_names(givers)} is lost: {why}"
         case StateGiven():
             return f"{who} is given the state {value_text(what.state)}"
         case Note(kind, columns):

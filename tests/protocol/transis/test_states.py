@@ -89,6 +89,9 @@ def test_storms_find_broken_exchanges(broken: type[StateExchange], seeds: Iterab
 # --- on a stage ------------------------------------------------------------------------------
 
 
+OVERTAKEN = f"lost: {states.OVERTAKEN}"
+
+
 def heard(stage: Stage, name: str) -> list[str]:
     """What an application hears, in order: messages, sizes of views, states."""
     found = []
@@ -107,7 +110,7 @@ def heard(stage: Stage, name: str) -> list[str]:
                     told = [(one.state or one.failure.encode()).decode() for one in what.states]
                     found.append(f"given {' and '.join(told)}")
                 case StateLost():
-                    found.append("lost")
+                    found.append(f"lost: {what.why}")
     return found
 
 
@@ -153,7 +156,8 @@ def test_the_next_member_gives_the_state_if_the_first_is_gone() -> None:
     stage.provide("n3", b"later")
     stage.settle(ticks=2)
     assert heard(stage, "n3")[-3:] == ["early", "view of 4", "asked"]
-    assert heard(stage, "n1")[-5:] == ["view of 5", "lost", "early", "view of 4", "given later"]
+    told = ["view of 5", OVERTAKEN, "early", "view of 4", "given later"]
+    assert heard(stage, "n1")[-5:] == told
     assert heard(stage, "n4")[-5:] == heard(stage, "n1")[-5:]
 
 
@@ -233,7 +237,7 @@ def test_the_next_member_is_asked_if_an_application_does_not_answer() -> None:
     assert heard(stage, "n3")[-1] == "view of 3"
     stage.provide("n2", b"state")
     stage.settle(ticks=4)
-    told = ["view of 3", "lost", "early", "view of 3", "given state", "waits"]
+    told = ["view of 3", OVERTAKEN, "early", "view of 3", "given state", "waits"]
     assert heard(stage, "n3")[-6:] == told
     for asked, name in enumerate(("n2", "n1")):  # n1 is asked again when it has answered
         stage.crash("n3")
@@ -253,7 +257,8 @@ def test_a_side_whose_applications_do_not_answer_has_no_state() -> None:
     wait_for_state(stage)
     stage.submit("n1", [b"goes on"])
     stage.settle(ticks=4)
-    assert heard(stage, "n1")[-5:] == ["view of 3", "lost", "view of 3", "lost", "goes on"]
+    told = ["view of 3", OVERTAKEN, "view of 3", f"lost: {states.LATE}", "goes on"]
+    assert heard(stage, "n1")[-5:] == told
     assert heard(stage, "n3")[-3:] == ["view of 3", "asked", "goes on"]
     stage.provide("n3", b"too late")
     stage.settle(ticks=4)
@@ -300,7 +305,7 @@ def test_a_member_that_was_ready_takes_no_state_before_the_view() -> None:
     stage.cut("n2", "n1")
     stage.settle(ticks=4)
     for name in ("n1", "n4"):
-        assert heard(stage, name)[-3:] == ["view of 5", "lost", "view of 2"]
+        assert heard(stage, name)[-3:] == ["view of 5", f"lost: {states.OURS_COUNTS}", "view of 2"]
 
 
 # --- lies ------------------------------------------------------------------------------------

@@ -179,12 +179,12 @@ class Here(Packet, frozen=True, tag="total.here"):
     terms: Terms
     asks: bool  # whether it wants an answer
     # Of an open group that it is not in: with whom it would found it (`kernel/founding.py`).
-    expect: Annotated[int, Meta(ge=0)] = 0  # with so many
+    expect: Count = 0  # with so many
     # With more than half of these.
     last: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)] = ()
     bound_to: Word = ""  # only with this one, or with all of the next
     bound_with: Annotated[tuple[Word, ...], Meta(max_length=LARGEST_GROUP)] = ()
-    of: Annotated[int, Meta(ge=0)] = 0  # how many nodes expect that number
+    of: Count = 0  # how many nodes expect that number
     lost: bool = False  # it does not know whether it was in the group
     rank: Count = 0  # with a quorum: the number of the last primary view that its state covers
     delays: bool = False  # it is in the group, and takes in the receiver later: it came and went

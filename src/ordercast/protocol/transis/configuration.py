@@ -387,8 +387,12 @@ class OpenConfiguration:
     def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
         """Delivers all of the cut. A transitional view says where members are missing."""
         least_high, stable = self._knowledge(decision, joint)
+        cut = decision.cut
+        beyond = [(place, cast) for place, cast in self._basic if cast.seq > cut[place]]
+        beyond += self.deliveries.cut_off(cut)
         for place, cast in self._basic:
-            self._deliver(step, place, cast)
+            if cast.seq <= cut[place]:
+                self._deliver(step, place, cast)
         self._run(step, least_high, stable)
         together = decision.came_with
         if together != self.members and is_shown:
@@ -399,7 +403,7 @@ class OpenConfiguration:
             for place, cast in self.deliveries.take_rest(self.graph.received):
                 self._deliver(step, place, cast)
         assert not self.deliveries.waiting, "a view ends when all of its cut was delivered"
-        for place, cast in self.graph.left_over():
+        for place, cast in (*beyond, *self.graph.left_over()):
             origin = self.members[place]
             self.lose(step, origin, cast.number)
         self.own.install()
@@ -411,8 +415,9 @@ class OpenConfiguration:
         for side in joint:
             if side.side == self.cid:
                 for one in side.known:
-                    high.append(one.high)
-                    acks.append(one.acks)
+                    if one.node not in decision.came_with:  # or it is there, whatever is said
+                        high.append(one.high)
+                        acks.append(one.acks)
         return min(high), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
 
     def lose(self, step: Step, origin: NodeId, counter: int) -> None:

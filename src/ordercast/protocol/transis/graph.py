@@ -191,7 +191,9 @@ class CausalGraph:
         """What we know of all."""
         self.high[self.me] = self.clock
         self.acknowledged = list(self.received)
-        return tuple(self.received), tuple(self.high), self.stable()
+        # A height above the number of events is a lie that we were told. It does not count.
+        total = sum(self.received)
+        return tuple(self.received), tuple(min(one, total) for one in self.high), self.stable()
 
     def _note_told(self, vector: Vector) -> None:
         self.told = list(map(max, self.told, vector))

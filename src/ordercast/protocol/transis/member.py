@@ -29,6 +29,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.primary.packets import PrimaryAttempt, PrimaryReport
+from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis import refusals
 from ordercast.protocol.transis.announcing import Announcer
 from ordercast.protocol.transis.configuration import OpenConfiguration
@@ -327,8 +328,10 @@ class SynchronyMember:
             case Ready():
                 change.readies[sender] = packet
             case Installed():
-                decision = change.readied[packet.cid]
-                self._install(step, decision, packet.joint)
+                if refusals.is_elsewhere(packet, sender, current):
+                    self._grow(step, (), (sender,))
+                else:
+                    self._install(step, change.readied[packet.cid], packet.joint)
             case Fetch():
                 current.answer(step, sender, packet)
             case Fetched():
@@ -342,6 +345,8 @@ class SynchronyMember:
     def _receive_vote(self, step: Step, sender: NodeId, packet: Ballot) -> None:
         if self.franchise is None:
             raise PeerError(f"{sender} votes in {packet.group}, which has no quorum")
+        if isinstance(packet, PrimaryReport):
+            refuse_report(sender, packet.report)
         self._advance(step)
         self.franchise.receive(step, sender, packet)
         self._follow_up(step)

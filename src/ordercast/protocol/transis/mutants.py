@@ -32,12 +32,19 @@ class InstallsEarly(SynchronyMember):
     configuration_type = _WithoutReadiness
 
 
+class _Uncut(OpenConfiguration):
+    def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
+        """All that was admitted is delivered."""
+        everything = tuple(self.graph.received)
+        super().end(step, decision._replace(cut=everything), joint, is_shown)
+
+
 class _Thaws(ConfigurationChange):
     def freeze(self, graph: CausalGraph) -> None:
         """Nothing is frozen."""
 
 
-class _WithoutFreezing(OpenConfiguration):
+class _WithoutFreezing(_Uncut):
     change_type = _Thaws
 
 
@@ -82,13 +89,13 @@ class CountsNoProposals(SynchronyMember):
     configuration_type = _WithoutSerials
 
 
-class _Unbound(OpenConfiguration):
+class _Unbound(_Uncut):
     def may_cast(self) -> bool:
         return True
 
 
 class CastsLate(SynchronyMember):
-    """Casts what waits although a cut binds it."""
+    """Casts what waits although a cut binds it, and delivers what is beyond the cut."""
 
     configuration_type = _Unbound
 

@@ -18,7 +18,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis.acquaintances import KnownNames
 from ordercast.protocol.transis.change import ConfigurationChange
-from ordercast.protocol.transis.configuration import OpenConfiguration
+from ordercast.protocol.transis.configuration import LARGE, OpenConfiguration
 from ordercast.protocol.transis.graph import WINDOWS_SENT, CausalGraph
 from ordercast.protocol.transis.packets import (
     Cast,
@@ -39,11 +39,9 @@ from ordercast.protocol.transis.packets import (
 )
 from ordercast.types import NodeId
 
-LARGEST_LEAP = 1 << 40
-"""Heights grow by one an event: no member reaches one so far beyond all that we have seen."""
 LARGEST_CLIMB = 1 << 32
-"""The same for configurations, whose heights grow by one a change. Their greatest one counts, so
-without this limit a member at the end of all numbers would take everybody along."""
+"""Heights of configurations grow by one a change. Their greatest one counts, so without this limit
+a member at the end of all numbers would take everybody along."""
 
 
 def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> None:
@@ -56,8 +54,9 @@ def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> N
         raise PeerError(f"{sender} follows what {graph.members[graph.me]} never sent")
     if cast.seq != seq + 1 or cast.number <= number:
         raise PeerError(f"{sender} sent event {cast.seq} after event {seq}")
-    if not height < cast.height <= graph.clock + LARGEST_LEAP:
+    if cast.height <= height:
         raise PeerError(f"{sender} sent an event of height {cast.height} after {height}")
+    _refuse_height(sender, cast.height, vector)
     if cast.height <= graph.clock:  # else it is above all that we have
         _refuse_depth(graph, sender, cast)
     if cast.seq > graph.acknowledged[place] + WINDOWS_SENT * graph.window:
@@ -73,6 +72,13 @@ def _refuse_depth(graph: CausalGraph, sender: NodeId, cast: Cast) -> None:
         raise PeerError(
             f"{sender} sent an event of height {cast.height} that follows {graph.top[me]}"
         )
+
+
+def _refuse_height(sender: NodeId, height: int, vector: Vector) -> None:
+    """Heights grow by one an event, so none is above the number of events that its sender has. All
+    who see to that keep to it themselves, whatever heights a third one makes up."""
+    if height > sum(vector):
+        raise PeerError(f"{sender} has {sum(vector)} events, and none of them has height {height}")
 
 
 def _refuse_reach(graph: CausalGraph, sender: NodeId, vector: Vector) -> None:
@@ -91,8 +97,7 @@ def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status
         raise PeerError(f"{sender} sent an acknowledgement that does not fit its view")
     if vector[graph.me] > graph.received[graph.me]:
         raise PeerError(f"{sender} acknowledges what {graph.members[graph.me]} never sent")
-    if status.clock > graph.clock + LARGEST_LEAP:
-        raise PeerError(f"{sender} jumps to the height {status.clock}, far beyond all others")
+    _refuse_height(sender, status.clock, vector)
     if status.sent < graph.arrived[place][0] or status.clock < graph.arrived[place][1]:
         raise PeerError(f"{sender} says that it has sent less than it has")
     _refuse_reach(graph, sender, vector)
@@ -100,12 +105,13 @@ def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status
 
 def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None:
     count, me = len(graph.members), graph.me
+    if count <= LARGE:
+        raise PeerError(f"{sender} sums up what members of so small a view tell each other")
     if not len(summary.sent) == len(summary.clocks) == len(summary.stable) == count:
         raise PeerError(f"{sender} sent a summary that does not fit its view")
     if max(summary.sent[me], summary.stable[me]) > graph.sent:
         raise PeerError(f"{sender} has what {graph.members[me]} never sent")
-    if max(summary.clocks) > graph.clock + LARGEST_LEAP:
-        raise PeerError(f"{sender} tells of a height far beyond all others")
+    _refuse_height(sender, max(summary.clocks), summary.sent)
     if not all(map(le, summary.stable, graph.received)):
         raise PeerError(f"{sender} says that all have what {graph.members[me]} lacks")
     _refuse_reach(graph, sender, summary.sent)
@@ -139,7 +145,9 @@ def refuse_rare(
                 _refuse_lineage(change, sender, sender, packet.lineage)
             if packet.cid == change.cid:
                 _refuse_known(graph, sender, packet.known)
-        case Installed():
+                if proposal is not None and proposal.sent < graph.arrived[graph.places[sender]][0]:
+                    raise PeerError(f"{sender} is ready, and has sent more than it proposed")
+        case Installed(cid=cid) if cid in change.readied:
             if change.options.merge != "none":
                 said = [node for side in packet.joint for node, _ in side.lineages]
                 if sorted(said) != list(change.readied[packet.cid].members):
@@ -188,6 +196,8 @@ def _refuse_proposal(
         less += [node for node, cid in before.joined if node not in joined or joined[node] < cid]
         if less:
             raise PeerError(f"{sender} takes back what it proposed of {less[0]}")
+        if not all(map(le, before.received, packet.received)):
+            raise PeerError(f"{sender} takes back that it has received events")
     if packet.cid == change.cid:
         place = graph.places.get(sender)
         if place is None or len(packet.received) != len(graph.members):
@@ -211,8 +221,7 @@ def _refuse_fetched(
         raise PeerError(f"{sender} passes on an event of {packet.origin}, which comes along")
     if cast.vector[place] != cast.seq or cast.vector[graph.me] > graph.sent:
         raise PeerError(f"{sender} passes on an event whose vector does not fit its view")
-    if not 0 < cast.height <= graph.clock + LARGEST_LEAP:
-        raise PeerError(f"{sender} passes on an event of height {cast.height}")
+    _refuse_height(sender, cast.height, cast.vector)
     _refuse_reach(graph, sender, cast.vector)
 
 
@@ -258,9 +267,11 @@ def counts(packet: Packet, sender: NodeId, current: OpenConfiguration) -> bool:
             is_candidate = change.suggestion.joined.get(sender) == packet.cid
             return is_candidate and not change.is_failed(sender)
         case Installed():
+            if change.is_failed(sender):
+                return False
             decision = change.readied.get(packet.cid)
-            return (
-                decision is not None and sender in decision.members and not change.is_failed(sender)
+            return is_elsewhere(packet, sender, current) or (
+                decision is not None and sender in decision.members
             )
     cid = packet.cast.cid if isinstance(packet, Fetched) else getattr(packet, "cid", None)
     if cid != current.cid:
@@ -268,3 +279,11 @@ def counts(packet: Packet, sender: NodeId, current: OpenConfiguration) -> bool:
     if sender not in current.members:
         raise PeerError(f"{sender} is not a member of view {cid} of {packet.group}")
     return True
+
+
+def is_elsewhere(packet: Installed, sender: NodeId, current: OpenConfiguration) -> bool:
+    """Whether a member of our view has gone to one that we are not ready for, nor have left. If it
+    follows the rules, a third one has told it that we were ready. What it casts there we have
+    missed, so we must not follow it later."""
+    is_unknown = packet.cid != current.cid and packet.cid not in current.change.readied
+    return is_unknown and packet.cid.height >= current.cid.height and sender in current.members

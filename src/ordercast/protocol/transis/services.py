@@ -67,6 +67,17 @@ class Deliveries:
         """Of the first agreed or safe event."""
         return cast.height <= least_high and (cast.service == "agreed" or stable[place] >= cast.seq)
 
+    def cut_off(self, cut: Vector) -> list[tuple[int, Cast]]:
+        """Takes away what is beyond the end. There is something only if a member has lied."""
+        beyond: list[tuple[int, Cast]] = []
+        for place, queue in enumerate(self.queues):
+            while queue and queue[-1].seq > cut[place]:
+                cast = queue.pop()
+                self.waiting -= 1
+                self.causal -= cast.service == "causal"
+                beyond.append((place, cast))
+        return beyond
+
     def take_rest(self, received: Sequence[int]) -> list[tuple[int, Cast]]:
         """All that is left."""
         due: list[tuple[int, Cast]] = []

@@ -63,6 +63,9 @@ from ordercast.types import (
 )
 
 LATE = "no application of this side has answered in time"
+OVERTAKEN = "a later view began before their state came"
+OURS_COUNTS = "a later view began before their state came, and there ours counts"
+TOO_LITTLE = "their state lacks what ours must not lose"
 MOST_GIVEN = 64
 """Views for which our application was asked for its state and has not answered."""
 
@@ -381,7 +384,7 @@ class StateExchange:
             elif item.is_filled and not everything:
                 self._take(step, item)
             elif place < last:
-                step.notify(StateLost(self.group, tuple(one.giver for one in item.sources)))
+                step.notify(self._lost(item, OURS_COUNTS if everything else OVERTAKEN))
             else:
                 break
             self.held.popleft()
@@ -390,18 +393,23 @@ class StateExchange:
         """To the application, unless there is no state or it lacks what ours must not lose."""
         given = [one.giver for one in slot.sources if not slot.states[one.giver][1]]
         is_late = len(slot.sources) == 1 and slot.states[slot.sources[0].giver][1] == LATE
+        lost = LATE if is_late else ""
         if self.franchise is not None and slot.inheritance is not None and given:
             coverage = slot.inheritance.merged(given)
             now = self.franchise.voter.coverage
-            is_late = not slot.inheritance.may_take(self.me, coverage, now)
-            if not is_late:
+            if slot.inheritance.may_take(self.me, coverage, now):
                 self.franchise.take(coverage, slot.is_ours)
-        if is_late:
-            step.notify(StateLost(self.group, tuple(one.giver for one in slot.sources)))
+            else:
+                lost = TOO_LITTLE
+        if lost:
+            step.notify(self._lost(slot, lost))
             return
         if given:
             self.lineage = slot.lineage
         step.notify(self._as_given(slot))
+
+    def _lost(self, slot: Slot, why: str) -> StateLost:
+        return StateLost(self.group, tuple(one.giver for one in slot.sources), why)
 
     def _as_given(self, slot: Slot) -> StateGiven | SideStates:
         if len(slot.sources) == 1:
