@@ -150,6 +150,7 @@ def test_run_json_describes_the_run_in_plain_values(tmp_path: Path) -> None:
         "schema_version": SCHEMA_VERSION,
         "level": "app",
         "ending": "finished",
+        "services": {},
     }
     assert read_run(folder).rows == [], "a run without rows is a whole run all the same"
 

@@ -1,7 +1,7 @@
 """A member of a fifo group: its inputs, and the rules that join streams and peers.
 
-Who may be in the group, and what that changes, is in a strategy (membership.py): a closed group has
-the members that its plan lists, and anybody may join an open one.
+A strategy (membership.py) says which nodes may be in the group, and what that changes: a closed
+group has the members that its plan lists, and anybody may join an open one.
 
 What it decides: to whom an event goes, when it is delivered, when a submission must wait, who is
 present, and who gets what from whom after a failure.

@@ -223,7 +223,7 @@ def tell_wait(named: NamedGroup, step: Step, entering: Entering) -> None:
 
 
 def failed(named: NamedGroup, step: Step) -> None:
-    """The epoch that we were entering has failed. Who is in another one goes on there."""
+    """The epoch that we were entering has failed. A member that is in another one goes on there."""
     entering = named.attempt
     assert isinstance(entering, Entering)
     named.set_timer(step, "state", None)
