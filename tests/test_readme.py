@@ -71,5 +71,6 @@ def test_every_command_of_the_readme_is_in_one_chain(readme: str) -> None:
 def test_ci_runs_the_checks_and_the_tests() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert "set -euo pipefail" in script
-    assert script[-1] == "make check test"
+    assert "make check" in script
+    assert script[-1] == "make test"
     assert {"check", "test", "demo"} <= make_targets()

@@ -82,6 +82,7 @@ async def test_messages_are_any_bytes(cluster: Cluster) -> None:
 async def test_a_lone_message_leaves_when_its_turn_ends(cluster: Cluster) -> None:
     node = await cluster.open("n1")
     group = node.join("diary", QUICK)
+    await group.ready()
     receipt = await group.send(b"lone")
     assert receipt.number is None
     await turns(1)
