@@ -67,6 +67,9 @@ class Announcer:
             courting.announce_soon(time)
         if current.change.is_failed(sender):
             return (), ()
+        if sender in current.members:
+            is_elsewhere = hello.cid.height >= current.cid.height and hello.cid != current.cid
+            return (), (sender,) if is_elsewhere else ()  # or it said so before it came here
         if sender in joined:  # it may be in another view now
             return (((sender, hello.cid),) if hello.cid > joined[sender] else ()), ()
         older = [node for node in current.members if node.name == sender.name and node < sender]

@@ -14,9 +14,13 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
     member that has installed what we are not ready for is elsewhere, and has failed for us.
  5. A member that excludes us is excluded by us. A candidate may name us in a configuration that we
     are ready for and have not installed yet: its proposal counts when we are there.
- 6. A proposal of the view as it is asks for a new view of the same members: one whose application
+ 6. Only members of a configuration say that one of them has failed. What a candidate says of them
+    may be about a configuration that they have left, and is theirs to confirm. Whoever of them it
+    excludes is there to exclude it, or they miss that one themselves. So a configuration goes into
+    a merge as a whole, without those that its own members miss.
+ 7. A proposal of the view as it is asks for a new view of the same members: one whose application
     does not give its state proposes that (`states.py`).
- 7. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
+ 8. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
     one that is not ready within two of them (within four, if we are not ready ourselves). Members
     with smaller names than ours have half as much time again. One that answers probes is there,
     and its packets may be late: it has four stage limits and three seconds in any case. Each time
@@ -167,11 +171,28 @@ class ConfigurationChange:
             return self.grow((), (sender,)) if sender in joined else []
         if self.is_failed(sender) or self._is_too_large(proposal):
             return []
+        denied = self._denied(proposal)
+        if denied and sender not in joined:
+            return []
         self.proposals[sender] = proposal
         hands_over = self.options.merge != "none"  # a repeated view is for states only
         if hands_over and not proposal.failed and all(of == self.cid for _, of in proposal.joined):
             self.repeat()
-        return self.grow(proposal.joined, proposal.failed)
+        return self.grow(proposal.joined, (node for node in proposal.failed if node not in denied))
+
+    def _denied(self, proposal: Proposal) -> list[NodeId]:
+        """Those who come with us from here, and of whom a candidate says that they have failed."""
+        if proposal.cid == self.cid:
+            return []
+        joined = self.suggestion.joined
+        newest = {node.name: node for node, _ in proposal.joined}  # older ones come first
+        return [
+            node
+            for node in proposal.failed
+            if joined.get(node) == self.cid
+            and not self.is_failed(node)
+            and newest.get(node.name, node) <= node
+        ]
 
     def _is_too_large(self, proposal: Proposal) -> bool:
         """Whether the next view would have too many members."""
