@@ -381,7 +381,8 @@ class Node:
         hooks = Hooks(snapshot, restore, vote, read)
         hooks.check()
         wanted = Wanted(members, expect, founder, of)
-        past = Remembered(self._last_members.of(name), self.is_reborn, bool(self._seeds))
+        last = partial(self._last_members.of, name)
+        past = Remembered(last, self.is_reborn, bool(self._seeds))
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
         machine = self._machines.take(family, plan)
         group = Group(
@@ -394,7 +395,7 @@ class Node:
         )
         self.groups[name] = group
         if plan.entry is not None:
-            self._last_members.watch(name, self.driver.host)
+            self._last_members.watch(name, family.name, self.driver.host)
         self.driver.add(machine, plan, group)
         own = OwnGroup(terms, plan.entry is not None, group.readiness)
         self._directory.joined(name, own)
