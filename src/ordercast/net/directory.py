@@ -52,6 +52,12 @@ MOST_ACQUAINTED = 4096
 MEMBERS_SECONDS = 1.0
 SURELY_OLDER = 1000
 """Milliseconds: more than a note takes from node to node. By less, two ages are equal."""
+HOOKS = "hooks"
+"""The term that says whether an application gives and takes states. Others may do without."""
+ALL_HOOKS = (
+    "a member without them joins without the state that the others have. Give both to join at all "
+    "members, or join with read=False where an application only sends"
+)
 OPEN, BY_PEERS = "open", "by peers"
 """Terms of members that are not listed by name."""
 
@@ -269,10 +275,17 @@ class Directory:
         if objection:
             self._object(sender, own, note, f"on other terms than {sender}: {objection}")
             return
+        if hooks := _unlike_hooks(own.terms, note.terms):
+            self._warn_of_hooks(sender, own, note.name, hooks)
         if self._is_other_group(sender, own, note):
             self._object(sender, own, note, _two_groups(sender, own, note), note.founding)
         if own.is_open and note.name in self._own:
             self._acquaint(note.name, {sender.name: "", **note.members}, sender.name)
+
+    def _warn_of_hooks(self, sender: NodeId, own: OwnGroup, group: str, hooks: str) -> None:
+        if (key := f"{HOOKS} {sender}") not in own.warned:
+            own.warned.add(key)
+            log.warning("%s joined %r %s: %s", self.me, group, hooks.format(sender), ALL_HOOKS)
 
     def _is_other_group(self, sender: NodeId, own: OwnGroup, note: GroupNote) -> bool:
         """Whether the two are in groups that were founded apart."""
@@ -365,6 +378,13 @@ def _is_younger(own: OwnGroup, note: GroupNote) -> bool:
     return own.age <= note.age + SURELY_OLDER
 
 
+def _unlike_hooks(ours: dict[str, str], theirs: dict[str, str]) -> str:
+    """How two applications differ in `snapshot` and `restore`; "": they do not, or only send."""
+    if HOOKS not in ours or HOOKS not in theirs or ours[HOOKS] == theirs[HOOKS]:
+        return ""
+    return f"{ours[HOOKS]} snapshot and restore, and {{}} {theirs[HOOKS]} them"
+
+
 def _two_groups(sender: NodeId, own: OwnGroup, note: GroupNote) -> str:
     return (
         f"that {own.founding} founded, and {sender} is in one that {note.founding} founded: there "
@@ -380,6 +400,7 @@ def unlike(ours: dict[str, str], theirs: dict[str, str]) -> str:
         ours = {name: ours.get(name, "") for name in names}
         theirs = {name: theirs.get(name, "") for name in names}
     ours, theirs = dict(ours), dict(theirs)
+    ours.pop(HOOKS, None), theirs.pop(HOOKS, None)
     listed = {ours.get("members"), theirs.get("members")}
     if BY_PEERS in listed and OPEN not in listed:
         ours.pop("members"), theirs.pop("members")  # nobody listed them, so nothing contradicts

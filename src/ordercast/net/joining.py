@@ -14,7 +14,7 @@ from ordercast.kernel.founding import entry_of
 from ordercast.kernel.terms import terms_of
 from ordercast.levels import chosen, level_type, not_a_level
 from ordercast.net.config import Config, GroupRules, table_of
-from ordercast.net.directory import BY_PEERS
+from ordercast.net.directory import BY_PEERS, HOOKS
 from ordercast.net.message import Hooks
 from ordercast.net.security import may
 from ordercast.settings import convert, dotted, located
@@ -98,6 +98,8 @@ def plan_of(
     terms = terms_of(family.name, plan, family.personal) | _of_level(level, family)
     if entry is None and not wanted.members:
         terms["members"] = BY_PEERS
+    if hooks.reads and family.state is not None and family.state.possible(options):
+        terms[HOOKS] = "with" if hooks.snapshot is not None else "without"
     if wanted.expect:
         terms["expect"] = f"{wanted.expect} of {wanted.of}" if wanted.of else str(wanted.expect)
     return JoinPlan(family, plan, terms)
