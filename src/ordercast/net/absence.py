@@ -80,9 +80,10 @@ class Absence:
             why.append(f"{listing(late)} {has} not joined {self._plan.group!r}")
         return Absent((*away, *unknown, *late), "; ".join(why))
 
-    def unacknowledged(self, names: Iterable[str]) -> str:
+    def unacknowledged(self, names: Iterable[str], what: str = "it") -> str:
         """Why these may not have acknowledged what was sent, in a sentence."""
-        return "; ".join(f"{name} has not acknowledged it, {self._state(name)}" for name in names)
+        late = (f"{name} has not acknowledged {what}, {self._state(name)}" for name in names)
+        return "; ".join(late)
 
     def _state(self, name: str) -> str:
         contact = self._contacts.get(name)

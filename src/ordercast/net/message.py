@@ -38,7 +38,19 @@ def ejected(me: NodeId, group: str, *, full: bool) -> Ejected:
 
 
 class StateMissing(OrdercastError):
-    """The member that was asked for its application's state could not give it."""
+    """The member that was asked for its application's state could not give it. This one is out of
+    the group; it may join again."""
+
+
+def state_failed(me: NodeId, group: str, error: Exception) -> OrdercastError:
+    """Why this member cannot be in the group: it was given no state, or cannot take it."""
+    kind: type[OrdercastError] = OrdercastError
+    what = f"its restore raised {type(error).__name__}: {error}"
+    if isinstance(error, StateMissing):
+        kind, what = StateMissing, str(error)
+    why = kind(f"{me} leaves {group!r}: {what}")
+    why.__cause__ = error
+    return why
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
