@@ -81,8 +81,13 @@ class Inside(Protocol):
 class OwnGroup:
     """A group of this node."""
 
-    def __init__(self, terms: dict[str, str], is_open: bool, inside: Inside) -> None:
+    def __init__(
+        self, terms: dict[str, str], is_open: bool, inside: Inside, *, stays_parted: bool = False
+    ) -> None:
         self.terms = terms
+        self.stays_parted = stays_parted  # its parts become one on request only
+        # Connected nodes that were last found in another part, and who was in ours.
+        self.apart: tuple[tuple[str, ...], tuple[NodeId, ...]] = (), ()
         self.is_open = is_open
         self.said_in = False
         self.said_enough = False  # a note named as many members as it can
@@ -141,6 +146,7 @@ class Directory:
         self._changed: dict[str, None] = {}  # groups of ours that connected nodes hear of next
         self._timer: asyncio.TimerHandle | None = None
         self._is_soon = False
+        self._looking: dict[str, asyncio.TimerHandle] = {}  # for other parts of these groups
 
     # --- what we say -------------------------------------------------------------------------
 
@@ -160,6 +166,7 @@ class Directory:
         own = self._own.get(group)
         if own is None:
             return
+        self._look_soon(group)
         if own.is_in != own.said_in:
             self._change(group, 0.0)
         elif not own.said_enough:
@@ -231,6 +238,7 @@ class Directory:
             told = self._told[contact.name] = Told(contact.node, {})
         for name in groups.left:
             told.notes.pop(name, None)
+            self._look_soon(name)
         for note in groups.notes:
             is_new = note.name not in told.notes
             is_too_much = is_new and len(told.notes) >= MOST_GROUPS
@@ -281,6 +289,7 @@ class Directory:
             self._object(sender, own, note, _two_groups(sender, own, note), note.founding)
         if own.is_open and note.name in self._own:
             self._acquaint(note.name, {sender.name: "", **note.members}, sender.name)
+        self._look_soon(note.name)
 
     def _warn_of_hooks(self, sender: NodeId, own: OwnGroup, group: str, hooks: str) -> None:
         if (key := f"{HOOKS} {sender}") not in own.warned:
@@ -293,6 +302,41 @@ class Directory:
             return False
         together = sender in own.members or self.me.name in note.members
         return own.founding != note.founding and not together
+
+    def _look_soon(self, group: str) -> None:
+        """Not at once: members of one view do not install it at the same time."""
+        own = self._own.get(group)
+        if own is not None and own.stays_parted and group not in self._looking:
+            look = self._loop.call_later(MEMBERS_SECONDS, self._look_for_parts, group)
+            self._looking[group] = look
+
+    def _look_for_parts(self, group: str) -> None:
+        """Tells the application that members are there again which a partition had cut off."""
+        del self._looking[group]
+        own = self._own.get(group)
+        if own is None:
+            return
+        there = [
+            name
+            for name, told in self._told.items()
+            if group in told.notes and self._is_connected(name)
+        ]
+        apart = tuple(sorted(name for name in there if self._is_apart(own, group, name)))
+        before, own.apart = own.apart, (apart, own.members if apart else ())
+        if own.apart == before:
+            return
+        why = _apart_text(group, apart) if apart else ""
+        if apart:
+            log.warning("%s: %s", self.me, why)
+        self._tell(Waiting(group, apart, why, monotonic_ns()))
+
+    def _is_apart(self, own: OwnGroup, group: str, name: str) -> bool:
+        """Whether this node is in the group that we are in, and the two do not see each other."""
+        node, note = self._told[name].node, self._told[name].notes[group]
+        if not (own.is_in and note.is_in) or own.founding != note.founding:
+            return False
+        together = node in own.members or self.me.name in note.members
+        return not together and not unlike(own.terms, note.terms)
 
     def _object(
         self, sender: NodeId, own: OwnGroup, note: GroupNote, what: str, other: str = ""
@@ -361,6 +405,16 @@ class Directory:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        for look in self._looking.values():
+            look.cancel()
+
+
+def _apart_text(group: str, names: tuple[str, ...]) -> str:
+    are, it = ("is", "it") if len(names) == 1 else ("are", "them")
+    return (
+        f"{' '.join(names)} {are} in another part of {group!r}, and can be reached again: "
+        f"await node.reform({group!r}) unites this part with {it}, and keeps the state of this one"
+    )
 
 
 def _company(sender: NodeId, me: NodeId, note: GroupNote) -> set[str]:

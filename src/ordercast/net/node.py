@@ -397,7 +397,8 @@ class Node:
         if plan.entry is not None:
             self._last_members.watch(name, family.name, self.driver.host)
         self.driver.add(machine, plan, group)
-        own = OwnGroup(terms, plan.entry is not None, group.readiness)
+        parts = family.formation is not None and not family.formation.unites(plan.options)
+        own = OwnGroup(terms, plan.entry is not None, group.readiness, stays_parted=parts)
         self._directory.joined(name, own)
         return group
 
