@@ -21,7 +21,7 @@ from ordercast.errors import (
 )
 from ordercast.kernel.inputs import CaughtUp
 from ordercast.net.config import Config
-from ordercast.net.directory import Mismatch
+from ordercast.net.directory import FoundedTwice, Mismatch
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
 from ordercast.net.merges import DifferenceLost
@@ -69,6 +69,7 @@ __all__ = [
     "Ejected",
     "Event",
     "Fifo",
+    "FoundedTwice",
     "Gossip",
     "Group",
     "GroupClosed",

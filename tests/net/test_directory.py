@@ -19,6 +19,7 @@ from ordercast.net.directory import (
     MOST_GROUPS,
     MOST_WARNED,
     Directory,
+    FoundedTwice,
     Mismatch,
     OwnGroup,
     unlike,
@@ -330,6 +331,7 @@ def test_of_two_groups_that_were_founded_apart_the_younger_or_the_lonely_one_is_
         assert stage.ended == [], "it is older"
         stage.say("n3", **total, members={"n4": "n4:1"})
         [(_, why)] = stage.ended
+        assert isinstance(why, FoundedTwice)
         assert "n1 joined 'orders' that n1.0.1 founded, and n3 is in one that n3.0.1" in str(why)
         assert stage.told == []
 

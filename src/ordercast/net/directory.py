@@ -66,6 +66,11 @@ class Mismatch(UsageError):
     """This member joined a group on other terms than the other members."""
 
 
+class FoundedTwice(Mismatch):
+    """This member was alone in a group beside another group of the same name, which goes on: join
+    again, which joins that one."""
+
+
 class Inside(Protocol):
     """Whether this member is in a group, and with whom."""
 
@@ -352,7 +357,8 @@ class Directory:
             is_wrong = bool(company) or _is_younger(own, note)
         if is_wrong and not self._has_company(sender, group, own):
             self._say_all(self._contacts[sender.name], [group])  # or it would not hear why we left
-            self._end(group, Mismatch(f"{self.me} joined {group!r} {what}"))
+            kind = FoundedTwice if other else Mismatch
+            self._end(group, kind(f"{self.me} joined {group!r} {what}"))
         elif (other or sender) not in own.warned:
             own.warned.add(other or sender)
             log.warning("%s joined %r %s", self.me, group, what)
