@@ -381,8 +381,7 @@ class Node:
         hooks = Hooks(snapshot, restore, vote, read)
         hooks.check()
         wanted = Wanted(members, expect, founder, of)
-        last = partial(self._last_members.of, name)
-        past = Remembered(last, self.is_reborn, bool(self._seeds))
+        past = Remembered(partial(self._last_members.of, name), self.is_reborn, bool(self._seeds))
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
         machine = self._machines.take(family, plan)
         group = Group(
