@@ -152,7 +152,8 @@ async def ended_while_waiting(folder: Path) -> None:
     ben, cid, other = people = [Person(name, "total", folder) for name in ("ben", "cid", "ben")]
     try:
         await ben.start(FIRST)
-        await ben.hears_prefix("* waiting: nobody answers")
+        waits = await ben.hears_prefix("* waiting: nobody answers")
+        assert waits.endswith("check the address, or give join expect or a founder")
         await other.start(FIRST)
         status, errors = await other.ends()
         assert status == 1

@@ -114,7 +114,8 @@ class Absence:
         if not connected:
             where = f"nobody answers at {listing(self._seeds)}" if self._seeds else "nobody is here"
             where = "; ".join(self._refusals(self._refused_by)) or where
-            return Absent((), f"{where}, and this node may not found {plan.group!r} by itself")
+            may = f"{where}, and this node may not found {plan.group!r} by itself"
+            return Absent((), f"{may}: check the address, or give join expect or a founder")
         names = tuple(sorted(present)) or tuple(connected)
         if entry.lost:
             why = lacking(entry, (self._me, *present), (self._me,))

@@ -139,7 +139,7 @@ class Handover:
         try:
             state, failure = self._made(), ""
         except Exception as error:
-            log.exception("%s: the snapshot for another member failed", wanted.group)
+            log.exception("%s: the snapshot of this application failed", wanted.group)
             state, failure = None, f"{type(error).__name__}: {error}"[:FAILURE_LENGTH]
         self._give(StateProvided(wanted.group, wanted.token, state, failure))
         return SnapshotFailed(wanted.group, failure) if failure else None
