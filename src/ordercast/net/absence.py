@@ -36,6 +36,7 @@ class Absence:
         present: Callable[[str], dict[str, bool]],  # `Directory.present`
         seeds: Iterable[str],
         refused_by: Mapping[str, str] = MappingProxyType({}),  # by place, and why
+        groups: Callable[[], list[tuple[str, list[str]]]] = list,  # `Directory.groups_of_others`
     ) -> None:
         self._plan = plan
         self._me = me
@@ -43,6 +44,7 @@ class Absence:
         self._present = present
         self._seeds = tuple(seeds)
         self._refused_by = refused_by
+        self._groups = groups
 
     def has_company(self) -> bool:
         """Whether a connected node has joined the group, or waits for it too."""
@@ -125,7 +127,9 @@ class Absence:
         if entry.founder:
             return Absent((entry.founder,), f"{entry.founder} has not founded {plan.group!r} yet")
         if not present:
-            return Absent(names, f"no connected node has joined {plan.group!r}")
+            joined = [f"{name} is in {listing(map(repr, some))}" for name, some in self._groups()]
+            more = f" ({'; '.join(joined[:MOST_NAMES])})" if joined else ""
+            return Absent(names, f"no connected node has joined {plan.group!r}{more}")
         advice = f"give all of them expect={1 + len(present)}, members, or a founder"
         return Absent(names, f"they wait too, and none of them may found {plan.group!r}: {advice}")
 

@@ -404,6 +404,11 @@ class Directory:
             if group in told.notes and self._is_connected(name)
         }
 
+    def groups_of_others(self) -> list[tuple[str, list[str]]]:
+        """Connected nodes, and the groups that each has joined."""
+        there = sorted(name for name in self._told if self._is_connected(name))
+        return [(name, sorted(notes)) for name in there if (notes := self._told[name].notes)]
+
     def waits(self) -> bool:
         """Whether this node is not in one of its groups yet."""
         return any(not own.is_in for own in self._own.values())

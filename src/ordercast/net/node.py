@@ -404,7 +404,8 @@ class Node:
     def absence(self, plan: Plan) -> Absence:
         seeds = (*self.config.seeds, *self.config.peers.values())
         present, refused_by = self._directory.present, self.mesh.incidents.refused_by
-        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by)
+        others = self._directory.groups_of_others
+        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by, others)
 
     def changed(self, name: str) -> None:
         self._directory.changed(name)
