@@ -21,11 +21,11 @@ from ordercast.errors import (
 )
 from ordercast.kernel.inputs import CaughtUp
 from ordercast.net.config import Config
-from ordercast.net.directory import Mismatch
+from ordercast.net.directory import FoundedTwice, Mismatch
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
 from ordercast.net.merges import DifferenceLost
-from ordercast.net.message import Ejected, GroupClosed, Message
+from ordercast.net.message import Ejected, GroupClosed, Message, StateMissing
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
 from ordercast.net.primary_view import NoQuorum
@@ -69,6 +69,7 @@ __all__ = [
     "Ejected",
     "Event",
     "Fifo",
+    "FoundedTwice",
     "Gossip",
     "Group",
     "GroupClosed",
@@ -94,6 +95,7 @@ __all__ = [
     "Size",
     "SnapshotFailed",
     "StateLost",
+    "StateMissing",
     "Synchrony",
     "TicketLost",
     "Together",

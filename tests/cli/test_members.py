@@ -31,3 +31,17 @@ def test_no_look_at_all_is_wrong_usage(ordercast, tmp_path: Path) -> None:
     ran = ordercast("monitor", tmp_path / "n1.sock", "--count", "0")
     assert ran.code == 2
     assert "--count is 0: give a whole number from 1 on" in ran.err
+
+
+@pytest.mark.parametrize("command", [("members",), ("monitor",), ("forget", "n2")])
+@pytest.mark.parametrize("control", [(), ("--control",)])
+def test_a_socket_is_given_in_either_form_and_once(
+    ordercast, tmp_path: Path, command: tuple[str, ...], control: tuple[str, ...]
+) -> None:
+    socket = str(tmp_path / "nowhere.sock")
+    result = ordercast(*command, *control, socket)
+    assert result.code == 4
+    assert "no node answers there" in result.err
+    twice = ordercast(*command, socket, "--control", socket)
+    assert twice.code == 2
+    assert "say once which node: --control SOCKET" in twice.err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +25,10 @@ class Person:
         self.lines: list[str] = []
 
     async def come(self, *seed: str) -> None:
+        await self.start(*seed)
+        await self.hears("* type, and end with Ctrl-D")
+
+    async def start(self, *seed: str) -> None:
         pipe = asyncio.subprocess.PIPE
         paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
         home = {"HOME": str(self._folder), "ORDERCAST_DATA": str(self._folder)}
@@ -32,9 +38,9 @@ class Person:
             stdin=pipe,
             stdout=pipe,
             cwd=self._folder,
+            stderr=pipe,
             env=os.environ | home | {"PYTHONPATH": os.pathsep.join(paths)},
         )
-        await self.hears("* type, and end with Ctrl-D")
 
     async def hears(self, *lines: str) -> None:
         assert self.process.stdout is not None
@@ -47,12 +53,30 @@ class Person:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
 
+    async def hears_prefix(self, prefix: str) -> str:
+        assert self.process.stdout is not None
+        while not (found := [line for line in self.lines if line.startswith(prefix)]):
+            line = await self.process.stdout.readline()
+            assert line, f"{self.name} ended after {self.lines}"
+            self.lines.append(line.decode().rstrip("\n"))
+        return found[0]
+
     async def goes(self) -> None:
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.close()
-        await self.process.stdout.read()
-        assert await self.process.wait() == 0
+        assert await self.ends() == (0, "")
+
+    async def ends(self) -> tuple[int, str]:
+        """What it exits with, and what it said of errors."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        _, errors = await asyncio.gather(self.process.stdout.read(), self.process.stderr.read())
+        return await self.process.wait(), errors.decode()
+
+    async def is_killed(self) -> None:
+        if hasattr(self, "process") and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
 
 
 @pytest.mark.slow
@@ -87,6 +111,59 @@ async def chatted(order: str, folder: Path) -> None:
         await asyncio.gather(*(person.goes() for person in people))
     finally:
         for person in people:
-            if hasattr(person, "process") and person.process.returncode is None:
-                person.process.kill()
-                await person.process.wait()
+            await person.is_killed()
+
+
+@pytest.mark.slow
+def test_a_founder_that_lost_its_folder_joins_again(tmp_path: Path) -> None:
+    with the_ports_of("chat"):
+        asyncio.run(asyncio.wait_for(founder_returns("total", tmp_path), BOUND_SECONDS))
+
+
+async def founder_returns(order: str, folder: Path) -> None:
+    """She founds the room once more, meets the others, and joins theirs."""
+    ann, ben, cid = people = [Person(name, order, folder) for name in ("ann", "ben", "cid")]
+    try:
+        await ann.come()
+        await ben.come(FIRST)
+        await cid.come((await ben.hears_prefix("* others can join at ")).split()[-1])
+        ben.types("one")
+        await cid.hears("ben: one")
+        await ann.is_killed()
+        shutil.rmtree(folder / "chat" / "ann")
+        ann.lines = []
+        await ann.come()
+        await ann.hears("ben: one")
+        ann.types("two")
+        for person in people:
+            await person.hears("ann: two")
+    finally:
+        for person in people:
+            await person.is_killed()
+
+
+@pytest.mark.slow
+def test_it_can_be_ended_while_it_waits_and_a_second_of_a_name_is_told_so(tmp_path: Path) -> None:
+    with the_ports_of("chat"):
+        asyncio.run(asyncio.wait_for(ended_while_waiting(tmp_path), BOUND_SECONDS))
+
+
+async def ended_while_waiting(folder: Path) -> None:
+    ben, cid, other = people = [Person(name, "total", folder) for name in ("ben", "cid", "ben")]
+    try:
+        await ben.start(FIRST)
+        waits = await ben.hears_prefix("* waiting: nobody answers")
+        assert waits.endswith("check the address, or give join expect or a founder")
+        await other.start(FIRST)
+        status, errors = await other.ends()
+        assert status == 1
+        assert "Traceback" not in errors
+        assert len(errors.splitlines()) == 1
+        await cid.start(FIRST)
+        await cid.hears_prefix("* waiting: nobody answers")
+        cid.process.send_signal(signal.SIGINT)
+        assert await cid.ends() == (130, "")
+        await ben.goes()
+    finally:
+        for person in people:
+            await person.is_killed()

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.net.nodes import GENEROUS, until
 
 from ordercast.errors import PeerError
 from ordercast.kernel.inputs import Acquainted
@@ -17,6 +18,7 @@ from ordercast.net.directory import (
     MOST_GROUPS,
     MOST_WARNED,
     Directory,
+    FoundedTwice,
     Mismatch,
     OwnGroup,
     unlike,
@@ -98,7 +100,8 @@ def staged(test: Callable[[Stage], Any], *connected: str) -> None:
         stage = Stage(*connected)
         result = test(stage)
         if result is not None:
-            await result
+            async with asyncio.timeout(GENEROUS):
+                await result
         stage.directory.close()
 
     asyncio.run(on_loop())
@@ -355,6 +358,7 @@ def test_of_two_groups_that_were_founded_apart_the_younger_or_the_lonely_one_is_
         assert stage.ended == [], "it is older"
         stage.say("n3", **total, members={"n4": "n4:1"})
         [(_, why)] = stage.ended
+        assert isinstance(why, FoundedTwice)
         assert "n1 joined 'orders' that n1.0.1 founded, and n3 is in one that n3.0.1" in str(why)
         assert stage.told == []
 
@@ -397,6 +401,34 @@ def test_parts_of_one_group_are_no_two_groups() -> None:
             stage.say("n2", terms=TOTAL, is_in=True, founding=founding)
         stage.say("n2", terms=TOTAL, is_in=True, founding="n2.0.1", members={"n1": "n1:1"})
         assert stage.ended == []
+
+    staged(story, "n2")
+
+
+def test_a_part_that_is_there_again_is_told_once_and_its_end_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(directory, "MEMBERS_SECONDS", 0.0)
+
+    async def story(stage: Stage) -> None:
+        inside = SimpleNamespace(is_in=True, members=(ME,), founding="n1.0.1")
+        own = OwnGroup(TOTAL, True, inside, stays_parted=True)
+        stage.directory.joined("orders", own)
+        part = {"terms": TOTAL, "is_in": True, "founding": "n1.0.1", "members": {"n3": "n3:1"}}
+        stage.say("n2", **part)
+        await until(lambda: stage.told)
+        stage.say("n2", **part)
+        await until(lambda: not stage.directory._looking)
+        [waiting] = stage.told
+        assert waiting.on == ("n2",)
+        assert "n2 is in another part of 'orders'" in waiting.why
+        stage.say("n2", **{**part, "members": {"n1": "n1:1"}})  # its view has us, ours comes soon
+        await until(lambda: len(stage.told) == 2)
+        stage.say("n2", **part)
+        await until(lambda: len(stage.told) == 3)
+        stage.hear("n2", Groups(left=["orders"]))
+        await until(lambda: len(stage.told) == 4)
+        assert [bool(news.why) for news in stage.told] == [True, False, True, False]
 
     staged(story, "n2")
 

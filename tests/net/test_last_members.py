@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.net.held_disk import disk_held
 from tests.net.nodes import Cluster, kill, live, place_of, until
-from tests.net.test_open import OPEN, enter, found
+from tests.net.test_open import OPEN, enter, found, in_families
 from tests.store.stored import opened
 
 from ordercast import Fifo
@@ -55,9 +55,10 @@ class Folder:
 
 
 def on_disk(path: Path) -> dict[str, list[str]]:
-    """What another incarnation would find."""
+    """What another incarnation would find, by group, whatever its family."""
     file = path / "groups"
-    return msgspec.json.decode(file.read_bytes()) if file.exists() else {}
+    found = msgspec.json.decode(file.read_bytes()) if file.exists() else {}
+    return {text.partition("+")[0]: names for text, names in found.items()}
 
 
 def told(stage: Stage, *news: Heard) -> None:
@@ -73,12 +74,12 @@ def told(stage: Stage, *news: Heard) -> None:
 @live
 async def test_the_last_members_of_a_group_are_found_again(cluster: Cluster) -> None:
     async with Folder(cluster.folder) as first:
-        assert first.members.of("orders") == ()
-        first.members.note("orders", ["n2", "n1"])
-        first.members.note("prices", ["n1"])
+        assert first.members.of("orders", "fifo") == ()
+        first.members.note("orders", "fifo", ["n2", "n1"])
+        first.members.note("prices", "fifo", ["n1"])
     async with Folder(cluster.folder) as again:
-        assert again.members.of("orders") == ("n1", "n2")
-        assert again.members.of("prices") == ("n1",)
+        assert again.members.of("orders", "fifo") == ("n1", "n2")
+        assert again.members.of("prices", "fifo") == ("n1",)
         assert again.members.has_been_alone("n1")
         assert await again.members.drop("n3") == []
         assert await again.members.drop("n2") == ["orders"]
@@ -91,14 +92,37 @@ async def test_the_last_members_of_a_group_are_found_again(cluster: Cluster) -> 
 
 
 @live
+async def test_a_group_of_another_family_is_another_group(cluster: Cluster) -> None:
+    async with Folder(cluster.folder) as first:
+        first.members.note("orders", "total", ["n1", "n2"])
+        first.members.note("orders", "causal", ["n1"])
+    async with Folder(cluster.folder) as again:
+        assert again.members.of("orders", "total") == ("n1", "n2")
+        assert again.members.of("orders", "causal") == ("n1",)
+        assert again.members.of("orders", "fifo") == ()
+        assert await again.members.drop("n1") == ["orders"]
+
+
+@live
+async def test_a_file_of_an_earlier_version_counts_for_every_family(cluster: Cluster) -> None:
+    """Until the node is in the group again: then it is known which family it was."""
+    (cluster.folder / "groups").write_bytes(b'{"orders": ["n1", "n2"]}')
+    async with Folder(cluster.folder) as folder:
+        assert folder.members.of("orders", "causal") == ("n1", "n2")
+        folder.members.note("orders", "total", ["n1"])
+        assert folder.members.of("orders", "total") == ("n1",)
+        assert folder.members.of("orders", "causal") == ()
+
+
+@live
 async def test_nothing_is_written_that_has_not_changed(cluster: Cluster) -> None:
     async with Folder(cluster.folder) as first:
-        first.members.note("orders", ["n1"])
+        first.members.note("orders", "fifo", ["n1"])
     (cluster.folder / "groups").rename(cluster.folder / "groups.before")
-    (cluster.folder / "groups").write_bytes(b'{"orders": ["n1"]}')
+    (cluster.folder / "groups").write_bytes(b'{"orders+fifo": ["n1"]}')
     written = (cluster.folder / "groups").stat().st_ino
     async with Folder(cluster.folder) as again:
-        again.members.note("orders", ["n1"])
+        again.members.note("orders", "fifo", ["n1"])
     assert (cluster.folder / "groups").stat().st_ino == written
 
 
@@ -106,10 +130,10 @@ async def test_nothing_is_written_that_has_not_changed(cluster: Cluster) -> None
 async def test_of_many_members_some_are_remembered(cluster: Cluster) -> None:
     names = [f"n{number:04}" for number in range(1000)]
     async with Folder(cluster.folder) as first:
-        first.members.note("orders", names)
-        assert first.members.of("orders") == tuple(names[:MOST_NAMES])
-        first.members.note("orders", names[1:])
-        assert first.members.of("orders") == tuple(names[:MOST_NAMES]), "one more or less"
+        first.members.note("orders", "fifo", names)
+        assert first.members.of("orders", "fifo") == tuple(names[:MOST_NAMES])
+        first.members.note("orders", "fifo", names[1:])
+        assert first.members.of("orders", "fifo") == tuple(names[:MOST_NAMES]), "one more or less"
 
 
 @live
@@ -117,17 +141,17 @@ async def test_of_groups_that_were_left_the_last_are_remembered(cluster: Cluster
     """A node that goes from room to room for years must not remember all of them."""
     async with Folder(cluster.folder) as folder:
         members, host = folder.members, Stage.of("fifo", "n1").actors["n1"].host
-        members.watch("home", host)
-        members.note("home", ["n1"])
+        members.watch("home", "fifo", host)
+        members.note("home", "fifo", ["n1"])
         for number in range(MOST_LEFT + 3):
-            members.watch(f"room{number}", host)
-            members.note(f"room{number}", ["n1", "n2"])
-        assert len(members.of("room0")) == 2, "it is in all of them"
+            members.watch(f"room{number}", "fifo", host)
+            members.note(f"room{number}", "fifo", ["n1", "n2"])
+        assert len(members.of("room0", "fifo")) == 2, "it is in all of them"
         for number in reversed(range(MOST_LEFT + 3)):
             members.left(f"room{number}")
         assert folder.incidents.counters["groups_forgotten"] == 3
-        assert members.of("home") == ("n1",)
-        last, first = members.of("room0"), members.of(f"room{MOST_LEFT + 2}")
+        assert members.of("home", "fifo") == ("n1",)
+        last, first = members.of("room0", "fifo"), members.of(f"room{MOST_LEFT + 2}", "fifo")
         assert (len(last), len(first)) == (2, 0)
         members.left("nowhere")
     assert len(on_disk(cluster.folder)) == MOST_LEFT + 1
@@ -139,9 +163,9 @@ async def test_groups_of_former_incarnations_are_bounded_too(cluster: Cluster) -
     former = {f"room{number}": ["n1"] for number in range(MOST_LEFT + 3)}
     (cluster.folder / "groups").write_bytes(msgspec.json.encode(former))
     async with Folder(cluster.folder) as folder:
-        folder.members.watch("room1", Stage.of("fifo", "n1").actors["n1"].host)
-        assert folder.members.of("room0") == folder.members.of("room2") == ()
-        assert folder.members.of("room1") == folder.members.of("room4") == ("n1",)
+        folder.members.watch("room1", "fifo", Stage.of("fifo", "n1").actors["n1"].host)
+        assert folder.members.of("room0", "fifo") == folder.members.of("room2", "fifo") == ()
+        assert folder.members.of("room1", "fifo") == folder.members.of("room4", "fifo") == ("n1",)
 
 
 @live
@@ -165,7 +189,7 @@ def mend_disk(folder: Path) -> None:
 async def test_a_file_that_cannot_be_written_is_an_error(cluster: Cluster) -> None:
     break_disk(cluster.folder)
     async with Folder(cluster.folder) as folder:
-        folder.members.note("orders", ["n1"])
+        folder.members.note("orders", "fifo", ["n1"])
         await folder.written()
         assert "groups cannot be written: Is a directory" in str(folder.failures[0])
 
@@ -173,13 +197,13 @@ async def test_a_file_that_cannot_be_written_is_an_error(cluster: Cluster) -> No
 @live
 async def test_what_cannot_be_written_is_not_dropped(cluster: Cluster) -> None:
     async with Folder(cluster.folder) as before:
-        before.members.note("orders", ["n1", "n2"])
+        before.members.note("orders", "fifo", ["n1", "n2"])
     break_disk(cluster.folder)
     async with Folder(cluster.folder) as folder:
         for _ in range(2):  # the disk is not asked again
             with pytest.raises(DiskError):
                 await folder.members.drop("n2")
-            folder.members.note("orders", ["n1", "n2"])
+            folder.members.note("orders", "fifo", ["n1", "n2"])
     mend_disk(cluster.folder)
     async with Folder(cluster.folder) as again:
         assert await again.members.drop("n2") == ["orders"]
@@ -192,7 +216,7 @@ async def test_a_step_takes_effect_when_the_file_has_its_view(cluster: Cluster) 
     stage = Stage.of("fifo", "n1")
     view, heard = View("orders", 1, (NodeId("n1"), NodeId("n2"))), len(stage.log)
     async with Folder(cluster.folder) as folder:
-        folder.members.watch("orders", stage.actors["n1"].host)
+        folder.members.watch("orders", "fifo", stage.actors["n1"].host)
         with disk_held() as held:
             told(stage, view)
             told(stage, view)
@@ -216,7 +240,7 @@ async def test_of_a_large_group_without_views_members_are_written_together(
 
     async with Folder(cluster.folder) as folder:
         members = folder.members
-        members.watch("orders", stage.actors["n1"].host)
+        members.watch("orders", "fifo", stage.actors["n1"].host)
         for number in range(1, 9):
             heard = len(stage.log)
             told(stage, Joined("orders", NodeId(f"n{number}")))
@@ -226,7 +250,7 @@ async def test_of_a_large_group_without_views_members_are_written_together(
             heard = len(stage.log)
             told(stage, Joined("orders", NodeId(f"n{number}")))
             assert len(stage.log) > heard, "it takes effect at once"
-        assert len(members.of("orders")) == 58
+        assert len(members.of("orders", "fifo")) == 58
         assert names_on_disk() == 8
         members.close()
         await until(lambda: names_on_disk() == 58)
@@ -391,3 +415,14 @@ def test_a_member_that_is_killed_right_after_a_view_remembers_it(
         assert on_disk(folder) == {"orders": ["n1", "n2"]}
 
     story("asyncio", tmp_path, caplog)
+
+
+@in_families("fifo", "total", "atomic")
+async def test_a_causal_cluster_is_founded_where_another_level_had_its_name(
+    cluster: Cluster, level: Level
+) -> None:
+    """It would begin again without tickets, for ever, as if its lease replicas were elsewhere."""
+    n1, _ = await found(cluster, level)
+    await n1.__aexit__(None, None, None)
+    _, group = await found(cluster, OPEN["causal"])
+    assert await group.become_updater(timeout=20) == group.updating

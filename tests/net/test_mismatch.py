@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.net.nodes import QUICK, Cluster, connected, live, until
 from tests.net.ordered import QUICK as ORDERED
@@ -101,3 +103,36 @@ async def test_groups_of_one_name_on_the_same_terms_go_on(cluster: Cluster) -> N
     assert first.is_open
     assert second.is_open
     assert not cluster.log.text
+
+
+@live
+async def test_both_are_told_if_only_one_has_a_snapshot(cluster: Cluster) -> None:
+    """The member without it joins a group that has a state, and would never know."""
+    n1, n2 = await cluster.nodes(*NAMES)
+    hooks = {"snapshot": bytes, "restore": lambda state: None}
+    first = n1.join("orders", ORDERED, founder="n1", **hooks)
+    await first.ready()
+    reading = asyncio.create_task(first.run(lambda item: None))
+    second = n2.join("orders", ORDERED, founder="n1")
+    await second.ready()
+    for said in (
+        "n1 joined 'orders' with snapshot and restore, and n2 without them",
+        "n2 joined 'orders' without snapshot and restore, and n1 with them",
+    ):
+        await until(lambda said=said: said in cluster.log.text)
+        assert cluster.log.text.count(said) == 1
+    await first.leave()
+    await reading
+
+
+@live
+async def test_a_member_that_only_sends_needs_no_snapshot(cluster: Cluster) -> None:
+    n1, n2 = await cluster.nodes(*NAMES)
+    first = n1.join("orders", ORDERED, founder="n1", snapshot=bytes, restore=lambda state: None)
+    reading = asyncio.create_task(first.run(lambda item: None))
+    second = n2.join("orders", ORDERED, founder="n1", read=False)
+    await second.ready()
+    await second.send(b"x", until="stable")
+    assert "snapshot" not in cluster.log.text
+    await first.leave()
+    await reading

@@ -230,7 +230,7 @@ async def test_a_node_that_cannot_start_leaves_nothing_behind(cluster: Cluster) 
     number_from_zero(cluster.folder / "n1")
     folder = str(cluster.folder / "n1")
     wrong = [
-        ({"listen": place_of(taken)}, OrdercastError, "cannot listen on .*: "),
+        ({"listen": place_of(taken)}, UsageError, "cannot listen on .*: "),
         ({"listen": "127.0.0.1:70000"}, UsageError, "70000 is no port"),
         ({"listen": "0.0.0.0:0"}, UsageError, "can be reached from elsewhere"),
         ({"peers": {"n2": "10.0.0.2:7101"}}, UsageError, "peer n2 at 10.0.0.2:7101 .* encrypted"),

@@ -18,6 +18,7 @@ from ordercast import (
     Mismatch,
     Node,
     OrdercastError,
+    StateMissing,
     Total,
     UsageError,
 )
@@ -184,8 +185,9 @@ async def test_a_newcomer_learns_that_no_member_reads(cluster: Cluster) -> None:
         log.reading.cancel()
     n3 = await cluster.open("n3", seeds=[place_of(n1)])
     third = n3.join("log", QUICK, snapshot=lambda: b"", restore=lambda state: None)
-    with pytest.raises(OrdercastError, match="no member can give its state: the application of n2"):
+    with pytest.raises(StateMissing, match="no member can give its state: the application of n2"):
         await third.ready()
+    assert isinstance(third.ended, StateMissing)
     await first.group.send(b"a", until="stable")
     assert first.group.members == second.group.members == (n1.me, second.group.node.me)
     for log in (second, first):

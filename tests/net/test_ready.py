@@ -130,6 +130,38 @@ async def test_a_timeout_names_who_has_not_acknowledged_and_why(cluster: Cluster
         await asyncio.gather(*reading, slow_reading)
 
 
+@live
+async def test_a_send_that_is_blocked_says_who_does_not_acknowledge(cluster: Cluster) -> None:
+    """n2 does not read: the log of n1 names it, and so does `waiting`, until it reads."""
+    names = ["n1", "n2"]
+    n1, n2 = await cluster.nodes(*names)
+    first, slow = (node.join("orders", ORDERED, names) for node in (n1, n2))
+    await first.ready()
+    limit(slow, most_unread=10)
+    reading = [asyncio.create_task(first.run(lambda item: None))]
+
+    async def send() -> None:
+        for _ in range(400):
+            await first.send(bytes(100_000))
+
+    sending = asyncio.create_task(send())
+    await until(lambda: "n1 waits for n2" in cluster.log.text)
+    said = "send is blocked: n2 has not acknowledged what was sent, and was last heard"
+    assert said in cluster.log.text
+    waiting = first.waiting
+    assert waiting is not None
+    assert waiting.on == ("n2",)
+    assert waiting.why.startswith(said)
+    assert said in n1.status()["groups"]["orders"]["waits"]
+    assert cluster.log.text.count("n1 waits for n2") == 1
+    reading.append(asyncio.create_task(slow.run(lambda item: None)))
+    await sending
+    assert first.waiting is None
+    for group in (slow, first):
+        await group.leave()
+    await asyncio.gather(*reading)
+
+
 def test_a_member_that_was_silent_may_be_paused_and_one_without_a_connection_is_not_there() -> None:
     contacts: Any = {
         "n2": SimpleNamespace(connection=SimpleNamespace(heard_at=0), is_live=False),

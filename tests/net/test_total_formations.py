@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.net.nodes import Cluster, introduce, kill, live, until
-from tests.net.ordered import PATIENT, QUICK, Readers, formed, judged, part, traced
+from tests.net.ordered import PATIENT, QUICK, Reader, Readers, formed, judged, part, traced
 
 from ordercast import (
     Fifo,
@@ -18,6 +18,7 @@ from ordercast import (
     Total,
     UsageError,
     View,
+    Waiting,
 )
 from ordercast.types import NodeId
 
@@ -49,6 +50,29 @@ async def test_both_sides_of_a_partition_continue_and_unite_with_one_state(
     await readers.close()
     laws = judged(cluster.folder)
     assert laws["total"] == laws["virtual-synchrony"] == laws["disjoint-views"] == "holds"
+
+
+@live
+async def test_sides_that_meet_again_are_told_that_they_can_unite(cluster: Cluster) -> None:
+    """A member that was paused would write to nobody for ever, and nothing would say so."""
+    n1, n2, n3 = nodes = await cluster.nodes("n1", "n2", "n3")
+    readers = Readers(*nodes)
+    one, two, three = readers.readers
+    await readers.groups[0].send(b"before", until="stable")
+    part([n1], [n2, n3])
+    await until(lambda: one.names == ["n1"] and two.names == three.names == ["n2", "n3"])
+    part(nodes)
+
+    def is_told(reader: Reader, *on: str) -> bool:
+        waits = [item for item in reader.others if isinstance(item, Waiting)]
+        return bool(waits) and waits[-1].on == on and "in another part of 'orders'" in waits[-1].why
+
+    await until(lambda: is_told(one, "n2", "n3") and is_told(two, "n1") and is_told(three, "n1"))
+    assert "await node.reform('orders') unites this part with them" in str(one.others[-1])
+    assert readers.groups[0].waiting is not None
+    await n2.reform("orders")
+    await until(lambda: all(group.waiting is None for group in readers.groups))
+    await readers.close()
 
 
 @live

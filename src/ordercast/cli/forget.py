@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from pathlib import Path
 
-from ordercast.cli.members import ask_node
+from ordercast.cli.members import add_control, ask_node, control_of
 from ordercast.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the name of the node to forget")
-    parser.add_argument(
-        "--control",
-        type=Path,
-        metavar="SOCKET",
-        required=True,
-        help="the local socket of the node that forgets (`control` in its settings)",
-    )
+    add_control(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if not arguments.name or any(letter.isspace() for letter in arguments.name):
         raise UsageError(f"{arguments.name!r} is no name of a node")
-    answer = asyncio.run(ask_node(arguments.control, f"forget {arguments.name}"))
+    answer = asyncio.run(ask_node(control_of(arguments), f"forget {arguments.name}"))
     if "forgot" not in answer:
         raise UsageError(str(answer.get("error", "the node did not answer")))
     print(f"{arguments.name} is forgotten")

@@ -21,12 +21,29 @@ from ordercast.net.control import ask
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("socket", type=Path, metavar="SOCKET", help="the node's local socket")
+    add_control(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
+def add_control(parser: argparse.ArgumentParser) -> None:
+    """Where the node is: by `--control`, or as an argument of its own."""
+    parser.add_argument("socket", type=Path, metavar="SOCKET", nargs="?", help=argparse.SUPPRESS)
+    told = "the node's local socket (`control` in its settings)"
+    parser.add_argument("--control", type=Path, metavar="SOCKET", help=told)
+
+
+def control_of(arguments: argparse.Namespace) -> Path:
+    paths: tuple[Path | None, ...] = arguments.control, arguments.socket
+    given = [path for path in paths if path is not None]
+    if len(given) != 1:
+        raise UsageError(
+            "say once which node: --control SOCKET, which is `control` in its settings"
+        )
+    return given[0]
+
+
 def run(arguments: argparse.Namespace) -> int:
-    status = asyncio.run(ask_node(arguments.socket))
+    status = asyncio.run(ask_node(control_of(arguments)))
     if arguments.json:
         screen.json_line(status)
     else:

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.count is not None and arguments.count < 1:
         raise UsageError(f"--count is {arguments.count}: give a whole number from 1 on")
-    asyncio.run(_watch(arguments.socket, arguments.json, arguments.count))
+    asyncio.run(_watch(members.control_of(arguments), arguments.json, arguments.count))
     return 0
 
 

@@ -158,6 +158,7 @@ class Formation(NamedTuple):
 
     asks: Callable[[Any], bool]  # by options: whether the application votes on invitations
     asking: Callable[[Any], Any]  # the options with which it does
+    unites: Callable[[Any], bool]  # by options: whether parts that meet re-form it by themselves
 
 
 class StateTransfer(NamedTuple):

@@ -36,6 +36,7 @@ class Absence:
         present: Callable[[str], dict[str, bool]],  # `Directory.present`
         seeds: Iterable[str],
         refused_by: Mapping[str, str] = MappingProxyType({}),  # by place, and why
+        groups: Callable[[], list[tuple[str, list[str]]]] = list,  # `Directory.groups_of_others`
     ) -> None:
         self._plan = plan
         self._me = me
@@ -43,6 +44,7 @@ class Absence:
         self._present = present
         self._seeds = tuple(seeds)
         self._refused_by = refused_by
+        self._groups = groups
 
     def has_company(self) -> bool:
         """Whether a connected node has joined the group, or waits for it too."""
@@ -80,9 +82,10 @@ class Absence:
             why.append(f"{listing(late)} {has} not joined {self._plan.group!r}")
         return Absent((*away, *unknown, *late), "; ".join(why))
 
-    def unacknowledged(self, names: Iterable[str]) -> str:
+    def unacknowledged(self, names: Iterable[str], what: str = "it") -> str:
         """Why these may not have acknowledged what was sent, in a sentence."""
-        return "; ".join(f"{name} has not acknowledged it, {self._state(name)}" for name in names)
+        late = (f"{name} has not acknowledged {what}, {self._state(name)}" for name in names)
+        return "; ".join(late)
 
     def _state(self, name: str) -> str:
         contact = self._contacts.get(name)
@@ -113,7 +116,8 @@ class Absence:
         if not connected:
             where = f"nobody answers at {listing(self._seeds)}" if self._seeds else "nobody is here"
             where = "; ".join(self._refusals(self._refused_by)) or where
-            return Absent((), f"{where}, and this node may not found {plan.group!r} by itself")
+            may = f"{where}, and this node may not found {plan.group!r} by itself"
+            return Absent((), f"{may}: check the address, or give join expect or a founder")
         names = tuple(sorted(present)) or tuple(connected)
         if entry.lost:
             why = lacking(entry, (self._me, *present), (self._me,))
@@ -123,7 +127,9 @@ class Absence:
         if entry.founder:
             return Absent((entry.founder,), f"{entry.founder} has not founded {plan.group!r} yet")
         if not present:
-            return Absent(names, f"no connected node has joined {plan.group!r}")
+            joined = [f"{name} is in {listing(map(repr, some))}" for name, some in self._groups()]
+            more = f" ({'; '.join(joined[:MOST_NAMES])})" if joined else ""
+            return Absent(names, f"no connected node has joined {plan.group!r}{more}")
         advice = f"give all of them expect={1 + len(present)}, members, or a founder"
         return Absent(names, f"they wait too, and none of them may found {plan.group!r}: {advice}")
 

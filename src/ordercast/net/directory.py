@@ -50,12 +50,23 @@ MOST_WARNED = 256
 MEMBERS_SECONDS = 1.0
 SURELY_OLDER = 1000
 """Milliseconds: more than a note takes from node to node. By less, two ages are equal."""
+HOOKS = "hooks"
+"""The term that says whether an application gives and takes states. Others may do without."""
+ALL_HOOKS = (
+    "a member without them joins without the state that the others have. Give both to join at all "
+    "members, or join with read=False where an application only sends"
+)
 OPEN, BY_PEERS = "open", "by peers"
 """Terms of members that are not listed by name."""
 
 
 class Mismatch(UsageError):
     """This member joined a group on other terms than the other members."""
+
+
+class FoundedTwice(Mismatch):
+    """This member was alone in a group beside another group of the same name, which goes on: join
+    again, which joins that one."""
 
 
 class Inside(Protocol):
@@ -73,8 +84,13 @@ class Inside(Protocol):
 class OwnGroup:
     """A group of this node."""
 
-    def __init__(self, terms: dict[str, str], is_open: bool, inside: Inside) -> None:
+    def __init__(
+        self, terms: dict[str, str], is_open: bool, inside: Inside, *, stays_parted: bool = False
+    ) -> None:
         self.terms = terms
+        self.stays_parted = stays_parted  # its parts become one on request only
+        # Connected nodes that were last found in another part, and who was in ours.
+        self.apart: tuple[tuple[str, ...], tuple[NodeId, ...]] = (), ()
         self.is_open = is_open
         self.said_in = False
         self.said_enough = False  # a note named as many members as it can
@@ -133,6 +149,7 @@ class Directory:
         self._changed: dict[str, None] = {}  # groups of ours that connected nodes hear of next
         self._timer: asyncio.TimerHandle | None = None
         self._is_soon = False
+        self._looking: dict[str, asyncio.TimerHandle] = {}  # for other parts of these groups
 
     # --- what we say -------------------------------------------------------------------------
 
@@ -152,6 +169,7 @@ class Directory:
         own = self._own.get(group)
         if own is None:
             return
+        self._look_soon(group)
         if own.is_in != own.said_in:
             self._change(group, 0.0)
         elif not own.said_enough:
@@ -223,6 +241,7 @@ class Directory:
             told = self._told[contact.name] = Told(contact.node, {})
         for name in groups.left:
             told.notes.pop(name, None)
+            self._look_soon(name)
         for note in groups.notes:
             is_new = note.name not in told.notes
             is_too_much = is_new and len(told.notes) >= MOST_GROUPS
@@ -269,10 +288,18 @@ class Directory:
         if objection:
             self._object(sender, own, note, f"on other terms than {sender}: {objection}")
             return
+        if hooks := _unlike_hooks(own.terms, note.terms):
+            self._warn_of_hooks(sender, own, note.name, hooks)
         if self._is_other_group(sender, own, note):
             self._object(sender, own, note, _two_groups(sender, own, note), note.founding)
         if own.is_open and note.name in self._own:
             self._acquaint(note.name, {sender.name: "", **note.members}, sender.name)
+        self._look_soon(note.name)
+
+    def _warn_of_hooks(self, sender: NodeId, own: OwnGroup, group: str, hooks: str) -> None:
+        if (key := f"{HOOKS} {sender}") not in own.warned:
+            own.warned.add(key)
+            log.warning("%s joined %r %s: %s", self.me, group, hooks.format(sender), ALL_HOOKS)
 
     def _is_other_group(self, sender: NodeId, own: OwnGroup, note: GroupNote) -> bool:
         """Whether the two are in groups that were founded apart."""
@@ -280,6 +307,41 @@ class Directory:
             return False
         together = sender in own.members or self.me.name in note.members
         return own.founding != note.founding and not together
+
+    def _look_soon(self, group: str) -> None:
+        """Not at once: members of one view do not install it at the same time."""
+        own = self._own.get(group)
+        if own is not None and own.stays_parted and group not in self._looking:
+            look = self._loop.call_later(MEMBERS_SECONDS, self._look_for_parts, group)
+            self._looking[group] = look
+
+    def _look_for_parts(self, group: str) -> None:
+        """Tells the application that members are there again which a partition had cut off."""
+        del self._looking[group]
+        own = self._own.get(group)
+        if own is None:
+            return
+        there = [
+            name
+            for name, told in self._told.items()
+            if group in told.notes and self._is_connected(name)
+        ]
+        apart = tuple(sorted(name for name in there if self._is_apart(own, group, name)))
+        before, own.apart = own.apart, (apart, own.members if apart else ())
+        if own.apart == before:
+            return
+        why = _apart_text(group, apart) if apart else ""
+        if apart:
+            log.warning("%s: %s", self.me, why)
+        self._tell(Waiting(group, apart, why, monotonic_ns()))
+
+    def _is_apart(self, own: OwnGroup, group: str, name: str) -> bool:
+        """Whether this node is in the group that we are in, and the two do not see each other."""
+        node, note = self._told[name].node, self._told[name].notes[group]
+        if not (own.is_in and note.is_in) or own.founding != note.founding:
+            return False
+        together = node in own.members or self.me.name in note.members
+        return not together and not unlike(own.terms, note.terms)
 
     def _object(
         self, sender: NodeId, own: OwnGroup, note: GroupNote, what: str, other: str = ""
@@ -295,7 +357,8 @@ class Directory:
             is_wrong = bool(company) or _is_younger(own, note)
         if is_wrong and not self._has_company(sender, group, own):
             self._say_all(self._contacts[sender.name], [group])  # or it would not hear why we left
-            self._end(group, Mismatch(f"{self.me} joined {group!r} {what}"))
+            kind = FoundedTwice if other else Mismatch
+            self._end(group, kind(f"{self.me} joined {group!r} {what}"))
         elif (other or sender) not in own.warned:
             own.warned.add(other or sender)
             log.warning("%s joined %r %s", self.me, group, what)
@@ -341,6 +404,11 @@ class Directory:
             if group in told.notes and self._is_connected(name)
         }
 
+    def groups_of_others(self) -> list[tuple[str, list[str]]]:
+        """Connected nodes, and the groups that each has joined."""
+        there = sorted(name for name in self._told if self._is_connected(name))
+        return [(name, sorted(notes)) for name in there if (notes := self._told[name].notes)]
+
     def waits(self) -> bool:
         """Whether this node is not in one of its groups yet."""
         return any(not own.is_in for own in self._own.values())
@@ -348,6 +416,16 @@ class Directory:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        for look in self._looking.values():
+            look.cancel()
+
+
+def _apart_text(group: str, names: tuple[str, ...]) -> str:
+    are, it = ("is", "it") if len(names) == 1 else ("are", "them")
+    return (
+        f"{' '.join(names)} {are} in another part of {group!r}, and can be reached again: "
+        f"await node.reform({group!r}) unites this part with {it}, and keeps the state of this one"
+    )
 
 
 def _company(sender: NodeId, me: NodeId, note: GroupNote) -> set[str]:
@@ -365,6 +443,13 @@ def _is_younger(own: OwnGroup, note: GroupNote) -> bool:
     return own.age <= note.age + SURELY_OLDER
 
 
+def _unlike_hooks(ours: dict[str, str], theirs: dict[str, str]) -> str:
+    """How two applications differ in `snapshot` and `restore`; "": they do not, or only send."""
+    if HOOKS not in ours or HOOKS not in theirs or ours[HOOKS] == theirs[HOOKS]:
+        return ""
+    return f"{ours[HOOKS]} snapshot and restore, and {{}} {theirs[HOOKS]} them"
+
+
 def _two_groups(sender: NodeId, own: OwnGroup, note: GroupNote) -> str:
     return (
         f"that {own.founding} founded, and {sender} is in one that {note.founding} founded: there "
@@ -380,6 +465,7 @@ def unlike(ours: dict[str, str], theirs: dict[str, str]) -> str:
         ours = {name: ours.get(name, "") for name in names}
         theirs = {name: theirs.get(name, "") for name in names}
     ours, theirs = dict(ours), dict(theirs)
+    ours.pop(HOOKS, None), theirs.pop(HOOKS, None)
     listed = {ours.get("members"), theirs.get("members")}
     if BY_PEERS in listed and OPEN not in listed:
         ours.pop("members"), theirs.pop("members")  # nobody listed them, so nothing contradicts

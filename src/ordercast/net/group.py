@@ -37,6 +37,7 @@ from ordercast.net.message import (
     ejected,
     no_service,
     only_reads,
+    state_failed,
 )
 from ordercast.net.primary_view import PrimaryStatus
 from ordercast.net.progress import Progress
@@ -130,7 +131,9 @@ class Group:
             *(self.name, node.me, node.absence(plan), self._put, partial(node.changed, self.name)),
             lambda: self._handover.is_due,
             partial(node.driver.behind, self.name),
+            lambda: self.queue.blocked_since,
         )
+        self.queue.blocked = self.readiness.blocked
         self._handover.listeners = self.monitor.state_wanted, self.readiness.state_wanted
         self.reason = progress.reason = self.readiness.reason
         progress.late = self.readiness.late
@@ -348,12 +351,7 @@ class Group:
 
     def _state_failed(self, error: Exception) -> None:
         if self.is_open:
-            what = str(error)
-            if not isinstance(error, StateMissing):
-                what = f"its restore raised {type(error).__name__}: {error}"
-            why = OrdercastError(f"{self._me} leaves {self.name!r}: {what}")
-            why.__cause__ = error
-            self.node.end(self, why)
+            self.node.end(self, state_failed(self._me, self.name, error))
 
     # --- who is in it ------------------------------------------------------------------------
 

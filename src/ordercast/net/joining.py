@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from ordercast.kernel.founding import entry_of
 from ordercast.kernel.terms import terms_of
 from ordercast.levels import chosen, level_type, not_a_level
 from ordercast.net.config import Config, GroupRules, table_of
-from ordercast.net.directory import BY_PEERS
+from ordercast.net.directory import BY_PEERS, HOOKS
 from ordercast.net.message import Hooks
 from ordercast.net.security import may
 from ordercast.settings import convert, dotted, located
@@ -37,7 +37,8 @@ class Wanted(NamedTuple):
 class Remembered(NamedTuple):
     """What a node's folder says about a group, and whether it has others to ask about it."""
 
-    last: tuple[str, ...] = ()  # the members when this node was last in it
+    # The members when this node was last in it, by the family that it was of.
+    last: Callable[[str], tuple[str, ...]] = lambda family: ()
     reborn: bool = False  # an earlier folder was lost, so the node may have been in it
     seeds: bool = False  # that are not the node itself
 
@@ -82,7 +83,7 @@ def plan_of(
     entry = None
     names = wanted.members or [config.name, *config.peers]
     if _is_open(config, family, wanted):
-        names, entry = [config.name], _entry(config, wanted, past)
+        names, entry = [config.name], _entry(config, family, wanted, past)
         if not family.founded and family.quorum is not None and family.quorum.needed(options):
             raise UsageError(
                 f"{name!r} has a quorum, and nobody founds a group of {family.name}: list its "
@@ -97,6 +98,8 @@ def plan_of(
     terms = terms_of(family.name, plan, family.personal) | _of_level(level, family)
     if entry is None and not wanted.members:
         terms["members"] = BY_PEERS
+    if hooks.reads and family.state is not None and family.state.possible(options):
+        terms[HOOKS] = "with" if hooks.snapshot is not None else "without"
     if wanted.expect:
         terms["expect"] = f"{wanted.expect} of {wanted.of}" if wanted.of else str(wanted.expect)
     return JoinPlan(family, plan, terms)
@@ -134,7 +137,7 @@ def _is_open(config: Config, family: Family, wanted: Wanted) -> bool:
     return family.opens and not wanted.members and (says or bool(config.seeds) or not config.peers)
 
 
-def _entry(config: Config, wanted: Wanted, past: Remembered) -> FoundingRule:
+def _entry(config: Config, family: Family, wanted: Wanted, past: Remembered) -> FoundingRule:
     return entry_of(
         config.name,
         seeds=past.seeds or bool(config.peers),
@@ -142,7 +145,7 @@ def _entry(config: Config, wanted: Wanted, past: Remembered) -> FoundingRule:
         of=wanted.of or 0,
         founder=wanted.founder or "",
         reborn=past.reborn,
-        last=past.last,
+        last=past.last(family.name),
     )
 
 

@@ -10,6 +10,9 @@ Rules.
  3. Groups that the node is in are remembered. Of those that it is in no longer, the last so many
     are. To a group that is forgotten the node comes like one that was never in it. The counter
     `groups_forgotten` says how many there were.
+ 4. What is remembered of a group is remembered of its family. A group of the same name that is of
+    another family is another group, which this node was never in. A file of an earlier version
+    does not say the family: what it has counts for any, until the node is in the group again.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,33 +37,40 @@ MOST_NAMES = 64
 """Names of a group that are remembered. A majority of these may found it again."""
 MOST_LEFT = 256
 """Groups that are remembered though the node is not in them."""
+ANY_FAMILY = ""
+"""Of a group in a file of an earlier version, which has names by group."""
 FEW_NAMES = 8
 """While fewer are remembered, each one more is durable before its step takes effect."""
 GATHERING_SECONDS = 5.0
+
+
+class GroupOfFamily(NamedTuple):
+    group: str
+    family: str
 
 
 class LastMembers:
     def __init__(self, folder: Path, committer: Committer, incidents: Incidents) -> None:
         self._committer = committer
         self._incidents = incidents
-        self._watched: set[str] = set()  # open groups that this node is in, or joins
+        self._watched: dict[str, str] = {}  # open groups that it is in, or joins; their families
         self._file = folder / "groups"
-        # Names by group; of those that this node is not in, the one that it left last comes last.
-        self._known: dict[str, tuple[str, ...]] = {}
+        # Of groups that this node is not in, the one that it left last comes last.
+        self._known: dict[GroupOfFamily, tuple[str, ...]] = {}
         self._writing: asyncio.TimerHandle | None = None  # something will be written
         try:
             if self._file.exists():
-                found = self._file.read_bytes()
-                self._known = msgspec.json.decode(found, type=dict[str, tuple[str, ...]])
+                self._known = _decoded(self._file.read_bytes())
         except msgspec.DecodeError as error:
             raise UsageError(f"{self._file} is damaged: it should hold names by group") from error
         except OSError as error:
             raise UsageError(f"{self._file} cannot be read: {error.strerror}") from error
         self._durable = dict(self._known)  # what the file has
 
-    def of(self, group: str) -> tuple[str, ...]:
+    def of(self, group: str, family: str) -> tuple[str, ...]:
         """Sorted; none: this node was never in the group, or has forgotten it."""
-        return self._known.get(group, ())
+        keys = GroupOfFamily(group, family), GroupOfFamily(group, ANY_FAMILY)
+        return next((self._known[key] for key in keys if key in self._known), ())
 
     def has_been_alone(self, name: str) -> bool:
         """Whether this node was the only member of some group when it was last in it."""
@@ -67,24 +78,28 @@ class LastMembers:
 
     # --- groups come and go ------------------------------------------------------------------
 
-    def watch(self, group: str, host: Host) -> None:
+    def watch(self, group: str, family: str, host: Host) -> None:
         """This node joins an open group: what its machine says of members is remembered."""
-        self._watched.add(group)
+        self._watched[group] = family
         self._forget_oldest()
         host.remember = self._remember
 
     def left(self, group: str) -> None:
         """This node is not in the group any more."""
-        self._watched.discard(group)
-        if group in self._known:
-            self._known[group] = self._known.pop(group)
+        key = GroupOfFamily(group, self._watched.pop(group, ANY_FAMILY))
+        if key in self._known:
+            self._known[key] = self._known.pop(key)
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        left = [group for group in self._known if group not in self._watched]
-        for group in left[:-MOST_LEFT]:
-            del self._known[group]
+        left = [key for key in self._known if not self._is_watched(key)]
+        for key in left[:-MOST_LEFT]:
+            del self._known[key]
             self._incidents.count("groups_forgotten")
+
+    def _is_watched(self, key: GroupOfFamily) -> bool:
+        family = self._watched.get(key.group)
+        return family is not None and key.family in (family, ANY_FAMILY)
 
     # --- members come and go -----------------------------------------------------------------
 
@@ -93,38 +108,40 @@ class LastMembers:
         is_urgent = False
         for news in step.outputs:
             if isinstance(news, View | Joined | Left) and news.group in self._watched:
-                group, before = news.group, self.of(news.group)
+                key = GroupOfFamily(news.group, self._watched[news.group])
+                before = self.of(*key)
                 few = isinstance(news, View) or len(before) < FEW_NAMES
-                self._learn(group, remembered(before, news))
-                if self._known[group] != self._durable.get(group):
+                self._learn(key, remembered(before, news))
+                if self._known[key] != self._durable.get(key):
                     is_urgent = is_urgent or few
                     self._write_soon()
         return self._write if is_urgent else None
 
-    def note(self, group: str, names: Iterable[str]) -> None:
+    def note(self, group: str, family: str, names: Iterable[str]) -> None:
         """Who is in the group now, ourselves included."""
-        self._learn(group, names)
+        self._learn(GroupOfFamily(group, family), names)
         self._write_changes()
 
-    def _learn(self, group: str, names: Iterable[str]) -> None:
+    def _learn(self, key: GroupOfFamily, names: Iterable[str]) -> None:
         members = tuple(sorted(set(names)))
         if len(members) > MOST_NAMES:
-            if len(self.of(group)) == MOST_NAMES:
+            if len(self._known.get(key, ())) == MOST_NAMES:
                 return  # enough of them to be sure that it is not us alone
             members = members[:MOST_NAMES]
-        self._known[group] = members
+        self._known.pop(GroupOfFamily(key.group, ANY_FAMILY), None)
+        self._known[key] = members
 
     async def drop(self, name: str) -> list[str]:
         """Another node will not come back. Returns the groups in which it does not count any more.
 
         DiskError: it may count again after a restart.
         """
-        groups = [group for group, names in self._known.items() if name in names]
-        for group in groups:
-            self._known[group] = tuple(each for each in self._known[group] if each != name)
-        if groups:
+        keys = [key for key, names in self._known.items() if name in names]
+        for key in keys:
+            self._known[key] = tuple(each for each in self._known[key] if each != name)
+        if keys:
             await self._committer.awaited(self._write)
-        return groups
+        return list(dict.fromkeys(key.group for key in keys))
 
     def forget(self, done: Callable[[], None]) -> None:
         """Another incarnation begins, which was in no group. Calls `done` when that is durable."""
@@ -156,4 +173,23 @@ class LastMembers:
             self._durable = written
             done()
 
-        self._committer.rewrite(self._file, msgspec.json.encode(written), durable)
+        self._committer.rewrite(self._file, _encoded(written), durable)
+
+
+def _decoded(found: bytes) -> dict[GroupOfFamily, tuple[str, ...]]:
+    entries = msgspec.json.decode(found, type=dict[str, tuple[str, ...]])
+    return {_key_of(text): names for text, names in entries.items()}
+
+
+def _encoded(known: dict[GroupOfFamily, tuple[str, ...]]) -> bytes:
+    return msgspec.json.encode({_text_of(key): names for key, names in known.items()})
+
+
+def _text_of(key: GroupOfFamily) -> str:
+    """No group has a `+` in its name."""
+    return f"{key.group}+{key.family}" if key.family != ANY_FAMILY else key.group
+
+
+def _key_of(text: str) -> GroupOfFamily:
+    group, _, family = text.partition("+")
+    return GroupOfFamily(group, family)

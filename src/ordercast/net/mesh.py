@@ -14,7 +14,7 @@ import logging
 from contextlib import suppress
 from random import Random
 
-from ordercast.errors import OrdercastError, UsageError
+from ordercast.errors import UsageError
 from ordercast.net.accept_limiter import AcceptLimiter
 from ordercast.net.connection import Connection, Receiver
 from ordercast.net.contact import Contact
@@ -84,7 +84,7 @@ class Mesh:
         try:
             self.handshake.port = await self.listener.open(host, port)
         except OSError as error:
-            raise OrdercastError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from error
         self.keepalive.start()
 
     def become(self, us: Incarnation) -> None:

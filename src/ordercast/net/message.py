@@ -38,7 +38,19 @@ def ejected(me: NodeId, group: str, *, full: bool) -> Ejected:
 
 
 class StateMissing(OrdercastError):
-    """The member that was asked for its application's state could not give it."""
+    """The member that was asked for its application's state could not give it. This one is out of
+    the group; it may join again."""
+
+
+def state_failed(me: NodeId, group: str, error: Exception) -> OrdercastError:
+    """Why this member cannot be in the group: it was given no state, or cannot take it."""
+    kind: type[OrdercastError] = OrdercastError
+    what = f"its restore raised {type(error).__name__}: {error}"
+    if isinstance(error, StateMissing):
+        kind, what = StateMissing, str(error)
+    why = kind(f"{me} leaves {group!r}: {what}")
+    why.__cause__ = error
+    return why
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +139,7 @@ class Handover:
         try:
             state, failure = self._made(), ""
         except Exception as error:
-            log.exception("%s: the snapshot for another member failed", wanted.group)
+            log.exception("%s: the snapshot of this application failed", wanted.group)
             state, failure = None, f"{type(error).__name__}: {error}"[:FAILURE_LENGTH]
         self._give(StateProvided(wanted.group, wanted.token, state, failure))
         return SnapshotFailed(wanted.group, failure) if failure else None

@@ -381,7 +381,7 @@ class Node:
         hooks = Hooks(snapshot, restore, vote, read)
         hooks.check()
         wanted = Wanted(members, expect, founder, of)
-        past = Remembered(self._last_members.of(name), self.is_reborn, bool(self._seeds))
+        past = Remembered(partial(self._last_members.of, name), self.is_reborn, bool(self._seeds))
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
         machine = self._machines.take(family, plan)
         group = Group(
@@ -394,16 +394,18 @@ class Node:
         )
         self.groups[name] = group
         if plan.entry is not None:
-            self._last_members.watch(name, self.driver.host)
+            self._last_members.watch(name, family.name, self.driver.host)
         self.driver.add(machine, plan, group)
-        own = OwnGroup(terms, plan.entry is not None, group.readiness)
+        parts = family.formation is not None and not family.formation.unites(plan.options)
+        own = OwnGroup(terms, plan.entry is not None, group.readiness, stays_parted=parts)
         self._directory.joined(name, own)
         return group
 
     def absence(self, plan: Plan) -> Absence:
         seeds = (*self.config.seeds, *self.config.peers.values())
         present, refused_by = self._directory.present, self.mesh.incidents.refused_by
-        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by)
+        others = self._directory.groups_of_others
+        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by, others)
 
     def changed(self, name: str) -> None:
         self._directory.changed(name)

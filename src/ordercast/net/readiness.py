@@ -10,6 +10,8 @@ Rules.
     `Waiting` for nobody, which the stream shows if it has shown the wait.
  4. A member whose own application is asked for its state, and does not read, waits for that. Nobody
     would read it in the stream: it is logged.
+ 5. A `send` that is blocked for a second is logged, with the members that have not acknowledged
+    what was sent before it. Until it goes on, `waiting` names them.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from ordercast.types import (
     View,
     Waiting,
 )
+from ordercast.units import SECOND
 
 log = logging.getLogger("ordercast.net")
 
@@ -41,6 +44,7 @@ MOST_LATE = 3
 """Members that an error names because they have not acknowledged a message."""
 NEWS_OF_MEMBERS = (View, Waiting, Joined, Left, StateGiven, SideStates, StateLost)
 """What says that a member waits, or has what it waited for, or does without it."""
+BLOCKED = "send is blocked"
 UNREAD = "the state of this application is needed, and it does not read: read the group"
 
 
@@ -54,6 +58,7 @@ class Readiness:
         changed: Callable[[], None],  # it is in the group now, or the group has other members
         owes_state: Callable[[], bool] = lambda: False,  # it is asked for its state
         behind: Callable[[], tuple[NodeId, ...]] = tuple,  # who has not what this member sent
+        blocked_since: Callable[[], int] = lambda: 0,  # since when a `send` waits; 0: none does
     ) -> None:
         self.is_in = False
         self.view: View | None = None  # the last one that the machine installed
@@ -66,7 +71,9 @@ class Readiness:
         self._owes_state = owes_state
         self._owes_since = 0
         self._behind = behind
+        self._blocked_since = blocked_since
         self._since = monotonic_ns()
+        self._logged = 0  # since when the `send` was blocked that was logged last
         self._told: Waiting | None = None  # by the machine
         self._shown: tuple[tuple[str, ...], str] | None = None
         self._loop = asyncio.get_running_loop()
@@ -140,9 +147,23 @@ class Readiness:
             seen = self._absence.of(told.on).why
             return replace(told, why=f"{told.why} ({seen})") if seen else told
         if self.is_in:
-            return told
+            return told if told is not None else self._blocked()
         on, why = self._absence.before()
         return Waiting(self._group, on, why, self._since) if why else told
+
+    def blocked(self) -> None:
+        """A `send` waits until others have acknowledged more."""
+        self._look_later()
+
+    def _blocked(self) -> Waiting | None:
+        since, names = self._blocked_since(), self._late()
+        if not since or not names or monotonic_ns() - since < LOOK_SECONDS * SECOND / 2:
+            return None
+        why = f"{BLOCKED}: {self._absence.unacknowledged(names, 'what was sent')}"
+        return Waiting(self._group, names, why, since)
+
+    def _late(self) -> tuple[str, ...]:
+        return tuple(member.name for member in self._behind()[:MOST_LATE])
 
     def reason(self) -> str:
         """The end of a sentence that says that something took too long; "": nothing is known."""
@@ -154,7 +175,7 @@ class Readiness:
 
     def late(self) -> str:
         """The same of a message that not all have: who has not acknowledged it."""
-        names = tuple(member.name for member in self._behind()[:MOST_LATE])
+        names = self._late()
         if self.waiting is not None or not names:
             return self.reason()
         why = self._absence.unacknowledged(names)
@@ -169,13 +190,17 @@ class Readiness:
     def _look(self) -> None:
         self._timer = None
         waiting = self.waiting
-        if waiting is not None and self._shown != (waiting.on, waiting.why):
+        if waiting is not None and waiting.why.startswith(BLOCKED):
+            if waiting.since != self._logged:
+                self._logged = waiting.since
+                log.warning("%s: %s %s", self._group, self._me, waiting_text(waiting))
+        elif waiting is not None and self._shown != (waiting.on, waiting.why):
             self._shown = waiting.on, waiting.why
             if waiting.why == UNREAD:
                 log.warning("%s: %s", self._group, UNREAD)
             else:
                 self._show(waiting)
-        if not self.is_in:
+        if not self.is_in or self._blocked_since():
             self._look_later()
 
     def end(self) -> None:

@@ -11,6 +11,7 @@ refused.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from time import monotonic_ns
 from typing import Protocol
@@ -43,6 +44,8 @@ class SendQueue:
         limits = msgspec.structs.replace(LIMITS, credit_bytes=credit, batch_bytes=credit)
         self.outbox = Outbox(limits, partial(Receipt, progress, self.hurry))
         self.in_line = 0  # senders that wait for credit
+        self.blocked_since = 0  # in ns: since then nothing has left, and senders wait; 0: none do
+        self.blocked: Callable[[], None] = lambda: None  # called when that begins
         self._line = asyncio.Lock()  # held by the first of them
         self._progress = progress
         self._target = target
@@ -74,6 +77,9 @@ class SendQueue:
     async def wait_for_credit(self, size: int, count: int, service: str) -> Batch[Receipt]:
         """The batch that so much can join, once there is credit for it."""
         self.in_line += 1
+        if not self.blocked_since:
+            self.blocked_since = monotonic_ns()
+            self.blocked()
         try:
             async with self._line:
                 while (batch := self.outbox.offer(size, count, service)) is None:
@@ -81,6 +87,8 @@ class SendQueue:
                         await self._progress.change()
         finally:
             self.in_line -= 1
+            if not self.in_line:
+                self.blocked_since = 0
             self._progress.changed.notify()
         return batch
 
@@ -118,6 +126,8 @@ class SendQueue:
             left = True
         self._flushing = False
         if left:
+            if self.in_line:
+                self.blocked_since = monotonic_ns()
             progress.changed.notify()
         return left
 

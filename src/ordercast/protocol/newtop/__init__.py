@@ -79,6 +79,7 @@ FAMILY = Family(
     formation=Formation(
         asks=lambda options: options.invitations == "ask",
         asking=lambda options: msgspec.structs.replace(options, invitations="ask"),
+        unites=lambda options: options.reform == "auto",
     ),
     quorum=Quorum(
         needed=lambda options: options.quorum == "majority",
