@@ -19,7 +19,7 @@ from ordercast.net.datagrams import MARK_PLAIN, RECEIVE_BUFFER, Datagrams
 from ordercast.net.identity import Incarnation
 from ordercast.net.mesh import Mesh
 from ordercast.net.security import MARK, SealedDatagrams
-from ordercast.net.sockets import literal_host
+from ordercast.net.sockets import is_free_for_datagrams, literal_host
 from ordercast.types import NodeId
 
 HERE, THERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
@@ -223,3 +223,12 @@ async def test_an_address_beyond_loopback_that_others_tell_is_dialled_only_if_in
         assert contacts["n4"].place == near
         assert contacts["n5"].place == (far if insecure else None)
         assert node.mesh.counters["refused_addresses"] == (0 if insecure else 2)
+
+
+def test_a_port_that_datagrams_of_another_process_have_is_not_chosen() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        assert is_free_for_datagrams(listener)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(listener.getsockname())
+            assert not is_free_for_datagrams(listener)

@@ -24,9 +24,11 @@ from ordercast.protocol.cluster.gossip import SeenRumours, Spreading
 from ordercast.protocol.cluster.member import GossipMember
 from ordercast.protocol.cluster.moving import Moving
 from ordercast.protocol.families import FAMILIES
+from ordercast.protocol.fifo.building import machines
+from ordercast.protocol.fifo.handover import StateHandover
 from ordercast.protocol.fifo.member import FifoMember
-from ordercast.protocol.fifo.open_member import OpenMember
-from ordercast.protocol.fifo.packets import Data
+from ordercast.protocol.fifo.open_members import OpenMembers
+from ordercast.protocol.fifo.packets import Data, State
 from ordercast.protocol.fifo.peers import Peer, Standing
 from ordercast.protocol.fifo.stream import OriginStream
 from ordercast.scenario.file import options_for
@@ -227,11 +229,20 @@ class ForgetsWhenItJoinsAgain(GossipMember):
         self.spreading = Spreading(hops, most, history, Random(0))
 
 
-class IgnoresTheCut(OpenMember):
+class IgnoresTheCut(StateHandover):
     """Delivers what comes early, though the state that it is given may contain that."""
 
-    def _cover(self, origin: NodeId, up_to: int, began: int) -> None:
-        pass
+    def take(self, member: FifoMember, step: Step, peer: Peer, packet: State) -> bool:
+        is_taken = super().take(member, step, peer, packet)
+        for stream in member.streams.by_origin.values():
+            stream.covered_up_to = 0
+        return is_taken
+
+
+class WithoutTheCut(OpenMembers):
+    def __init__(self, me: NodeId, plan: Plan) -> None:
+        super().__init__(me, plan)
+        self.handover = IgnoresTheCut(self.handover.taking is not None)
 
 
 class RetiresInSilence(Moving):
@@ -282,7 +293,12 @@ CAUGHT: dict[str, tuple[Callable[[Family], Setting], str, Any, dict[str, Any], s
     ),
     "state": (
         lambda family: open_group_of(family, {"state": True}, application=remember),
-        *("fifo", IgnoresTheCut, {"inputs": 1, "joins": 1, "timers": 2}, "the invariant"),
+        *(
+            "fifo",
+            machines(open_as=WithoutTheCut),
+            {"inputs": 1, "joins": 1, "timers": 2},
+            "the invariant",
+        ),
     ),
     "retire": (
         leased,

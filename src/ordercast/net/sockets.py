@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import os
 import socket
 from typing import Any
 
+TRIES = 16
+"""Ports that the system chose are tried, until one is free for datagrams as well."""
+
 
 async def bound(host: str, port: int, kind: socket.SocketKind) -> list[socket.socket]:
-    """One socket for each address that the host has here. They share a port, also if it is 0."""
+    """One socket for each address that the host has here. They share a port, also if it is 0: then
+    it is one that datagrams can have, too."""
+    for _ in range(TRIES if port == 0 and kind == socket.SOCK_STREAM else 1):
+        made = await _bound(host, port, kind)
+        if port or kind == socket.SOCK_DGRAM or is_free_for_datagrams(made[0]):
+            break
+        for one in made:
+            one.close()
+    else:
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    return made
+
+
+def is_free_for_datagrams(listener: socket.socket) -> bool:
+    with socket.socket(listener.family, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.bind(listener.getsockname())
+        except OSError:
+            return False
+    return True
+
+
+async def _bound(host: str, port: int, kind: socket.SocketKind) -> list[socket.socket]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host or None, port, type=kind, flags=socket.AI_PASSIVE)
     made: list[socket.socket] = []

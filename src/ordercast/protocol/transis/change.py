@@ -15,9 +15,9 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
  5. A member that excludes us is excluded by us. A candidate may name us in a configuration that we
     are ready for and have not installed yet: its proposal counts when we are there.
  6. Only members of a configuration say that one of them has failed. What a candidate says of them
-    may be about a configuration that they have left, and is theirs to confirm. Whoever of them it
-    excludes is there to exclude it, or they miss that one themselves. So a configuration goes into
-    a merge as a whole, without those that its own members miss.
+    may be about a configuration that they have left, and is theirs to confirm. A member that the
+    candidate excludes is there and excludes the candidate, or the others miss it themselves. So a
+    configuration goes into a merge as a whole, without those that its own members miss.
  7. A proposal of the view as it is asks for a new view of the same members: one whose application
     does not give its state proposes that (`states.py`).
  8. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
