@@ -288,7 +288,8 @@ class Directory:
         if objection:
             self._object(sender, own, note, f"on other terms than {sender}: {objection}")
             return
-        if hooks := _unlike_hooks(own.terms, note.terms):
+        # Where members are listed, a client without a state is listed on purpose.
+        if own.is_open and (hooks := _unlike_hooks(own.terms, note.terms)):
             self._warn_of_hooks(sender, own, note.name, hooks)
         if self._is_other_group(sender, own, note):
             self._object(sender, own, note, _two_groups(sender, own, note), note.founding)

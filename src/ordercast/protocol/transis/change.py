@@ -10,8 +10,8 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
     then on it delivers nothing in this configuration, and casts nothing.
  4. When all are ready for our latest decision, it is installed. A member that has installed a
     decision says so, and all that were ready for it install it too, even if they have proposed more
-    since. So two members that count on each other take the same step. A
-    member that has installed what we are not ready for is elsewhere, and has failed for us.
+    since. So two members that count on each other take the same step. A member that has installed
+    what we are not ready for is elsewhere, and has failed for us.
  5. A member that excludes us is excluded by us. A candidate may name us in a configuration that we
     are ready for and have not installed yet: its proposal counts when we are there.
  6. Only members of a configuration say that one of them has failed. What a candidate says of them
