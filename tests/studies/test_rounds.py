@@ -118,14 +118,20 @@ SAME = [
     # the group, runs of the simulator
     (Journey(processes=60, fan_out=4, hops=3), 150),
     (Journey(processes=60, fan_out=3, hops=3, loss=0.1, crash=10 / 59), 150),
-    (Journey(processes=250, fan_out=4, hops=4, loss=0.05), 60),
     (Journey(processes=60, fan_out=4, hops=3, slots=16), 200),
+]
+SAME_IN_LARGE_GROUPS = [
+    (Journey(processes=250, fan_out=4, hops=4, loss=0.05), 60),
     (Journey(processes=250, fan_out=4, hops=4, loss=0.1, crash=25 / 249, slots=16), 60),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("journey", "runs"), SAME, ids=str)
+@pytest.mark.parametrize(
+    ("journey", "runs"),
+    [*SAME, *(pytest.param(*each, marks=pytest.mark.long) for each in SAME_IN_LARGE_GROUPS)],
+    ids=str,
+)
 def test_rounds_reach_as_many_as_the_simulator_in_each_round(journey: Journey, runs: int) -> None:
     """In step, and out of step as members are: one slot and sixteen."""
     seen = [simulated(journey, seed) for seed in range(1, runs + 1)]
