@@ -447,21 +447,17 @@ async def test_a_group_can_be_left_while_its_node_begins_anew(cluster: Cluster) 
 async def test_an_incarnation_is_abandoned_once_however_often_it_is_told(cluster: Cluster) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(name_watch, "ABANDON_SECONDS", 3600.0)
-        await abandon_once(cluster)
-
-
-async def abandon_once(cluster: Cluster) -> None:
-    n1 = await cluster.open("n1")
-    for _ in range(5):
+        n1 = await cluster.open("n1")
+        for _ in range(5):
+            teller = await cluster.dial(n1)
+            await teller.connect("n2", newest={"n1": 1000})
+        await until(lambda: n1.me.incarnation)
+        number = n1.me.incarnation
+        assert 1000 < number < 1008 + 1024
         teller = await cluster.dial(n1)
-        await teller.connect("n2", newest={"n1": 1000})
-    await until(lambda: n1.me.incarnation)
-    number = n1.me.incarnation
-    assert 1000 < number < 1008 + 1024
-    teller = await cluster.dial(n1)
-    await teller.connect("n2", newest={"n1": number + 1})
-    await until(lambda: n1.mesh.contacts["n2"].connection is not None)
-    assert n1.me.incarnation == number, "not yet: an hour lies between"
+        await teller.connect("n2", newest={"n1": number + 1})
+        await until(lambda: n1.mesh.contacts["n2"].connection is not None)
+        assert n1.me.incarnation == number, "not yet: an hour lies between"
 
 
 # --- with certificates -------------------------------------------------------------------------
