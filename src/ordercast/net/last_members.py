@@ -151,7 +151,7 @@ class LastMembers:
     # --- the file ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """What is not written yet is given to the committer, which is closed next."""
+        """Gives the committer, which is closed next, what is not written yet."""
         self._write_changes()
 
     def _write_soon(self) -> None:

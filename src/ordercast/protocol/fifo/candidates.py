@@ -119,7 +119,7 @@ class Candidates:
         return gone
 
     def due(self) -> tuple[str, ...]:
-        """Who is sent a heartbeat now, and then not before a pause is over."""
+        """Names to which a heartbeat goes now, and then not before a pause is over."""
         found = []
         for candidates in (self._given, self._others):
             for name, candidate in candidates.items():
