@@ -448,12 +448,13 @@ async def test_an_incarnation_is_abandoned_once_however_often_it_is_told(cluster
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(name_watch, "ABANDON_SECONDS", 3600.0)
         n1 = await cluster.open("n1")
-        for _ in range(5):
-            teller = await cluster.dial(n1)
-            await teller.connect("n2", newest={"n1": 1000})
+        tellers = [await cluster.dial(n1) for _ in range(5)]
+        for teller in tellers:  # none waits for an answer: a node that begins anew hangs up
+            teller.greet("n2", newest={"n1": 1000})
         await until(lambda: n1.me.incarnation)
         number = n1.me.incarnation
         assert 1000 < number < 1008 + 1024
+        await until(lambda: n1.state is NodeState.OPEN)
         teller = await cluster.dial(n1)
         await teller.connect("n2", newest={"n1": number + 1})
         await until(lambda: n1.mesh.contacts["n2"].connection is not None)
