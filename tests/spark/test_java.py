@@ -121,9 +121,12 @@ def test_without_any_java_the_command_exits_2_with_a_sentence(tmp_path: Path) ->
 # --- the start-up cache ----------------------------------------------------------------------
 
 
+SPARK = Path("somewhere/pyspark")
+
+
 def cached(folder: Path, version: int) -> tuple[java.Java, Path]:
     chosen = java.Java(folder, version)
-    path = java.startup_cache(chosen, "4.3.0")
+    path = java.startup_cache(chosen, SPARK)
     written = folder / "written"
     written.write_bytes(b"classes" * 1000)
     java.seal(written, path)
@@ -131,16 +134,27 @@ def cached(folder: Path, version: int) -> tuple[java.Java, Path]:
 
 
 @pytest.mark.parametrize(("version", "flag"), [(17, "SharedArchiveFile"), (25, "AOTCache")])
-def test_a_sound_cache_is_used_with_the_versions_it_is_for(
+def test_a_sound_cache_is_used_with_the_java_and_the_spark_it_is_for(
     tmp_path: Path, version: int, flag: str
 ) -> None:
     chosen, path = cached(tmp_path, version)
-    assert java.startup_flags(chosen, "4.3.0")[0] == f'-XX:{flag}="{path}"'
-    assert java.startup_flags(chosen, "4.4.0") == []
+    assert java.startup_flags(chosen, SPARK)[0] == f'-XX:{flag}="{path}"'
+    assert java.startup_flags(chosen, Path("elsewhere/pyspark")) == []
     assert path.exists()
-    (tmp_path / "new").write_bytes(b"classes")
-    java.seal(tmp_path / "new", java.startup_cache(chosen, "4.4.0"))
-    assert not path.exists()
+
+
+def test_the_oldest_caches_go(tmp_path: Path) -> None:
+    """Those of environments that are gone would stay for ever."""
+    chosen, oldest = cached(tmp_path, 17)
+    os.utime(oldest, (0, 0))
+    for number in range(java.MOST_CACHES + 1):
+        (tmp_path / "new").write_bytes(b"classes")
+        newest = java.startup_cache(chosen, Path(f"{number}/pyspark"))
+        java.seal(tmp_path / "new", newest)
+        os.utime(newest, (number + 1, number + 1))
+        assert oldest.exists() == (number < java.MOST_CACHES - 1)
+    assert newest.exists()
+    assert len(list(tmp_path.glob("startup-*"))) == 2 * java.MOST_CACHES
 
 
 @pytest.mark.parametrize(
@@ -157,7 +171,7 @@ def test_a_sound_cache_is_used_with_the_versions_it_is_for(
 def test_a_damaged_cache_is_not_used(tmp_path: Path, damage) -> None:
     chosen, path = cached(tmp_path, 17)
     damage(path)
-    assert java.startup_flags(chosen, "4.3.0") == []
+    assert java.startup_flags(chosen, SPARK) == []
 
 
 @pytest.mark.long
@@ -171,7 +185,7 @@ def test_a_cache_that_java_rejects_breaks_nothing(tmp_path: Path) -> None:
         chosen = java.find_java(cache)
     written = tmp_path / "written"
     written.write_bytes(b"\0" * 100_000)
-    java.seal(written, java.startup_cache(chosen, pyspark.__version__))
+    java.seal(written, java.startup_cache(chosen, Path(pyspark.__path__[0])))
     ran = python(pinned + JOB, tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.split()[-1] == "45"

@@ -100,7 +100,7 @@ def _program(folder: Path, *command: str) -> Iterator[Program]:
     cache = java.cache_folder()
     chosen = java.find_java(cache)
     wanted = quiet_environment(cache, chosen, level="warn")
-    flags = java.startup_flags(chosen, str(import_module("pyspark").__version__))
+    flags = java.startup_flags(chosen, home)
     options = " ".join([wanted["SPARK_SUBMIT_OPTS"], *flags])
     environment = {
         **os.environ,

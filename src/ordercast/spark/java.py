@@ -29,6 +29,7 @@ from ordercast.errors import UsageError
 OLDEST_JAVA = 17
 WITH_AOT = 25  # from here on a cache holds what was compiled and linked, too
 VERSION_SECONDS = 30
+MOST_CACHES = 3  # some 190 MB each
 _CHUNK = 1 << 22
 
 # What Spark asks for and can do without, by the version of Java from which on it is left out.
@@ -133,12 +134,16 @@ def _wrapped(java: Path, version: int, cache: Path) -> Path:
 # --- the start-up cache ----------------------------------------------------------------------
 
 
-def startup_cache(java: Java, spark: str) -> Path:
-    """Where the start-up cache of this Java with this version of Spark is, if it is."""
-    return java.home / f"startup-{spark}.{'aot' if java.version >= WITH_AOT else 'jsa'}"
+def startup_cache(java: Java, spark: Path) -> Path:
+    """Where the start-up cache of this Java with the Spark in this folder is, if it is.
+
+    A cache is for one folder: Java refuses it for the same files in another.
+    """
+    place = f"{zlib.crc32(os.fsencode(spark)):08x}"
+    return java.home / f"startup-{place}.{'aot' if java.version >= WITH_AOT else 'jsa'}"
 
 
-def startup_flags(java: Java, spark: str) -> list[str]:
+def startup_flags(java: Java, spark: Path) -> list[str]:
     """What makes Java start with its cache: nothing, if there is no sound one."""
     path = startup_cache(java, spark)
     if not _is_sound(path):
@@ -155,16 +160,26 @@ def training_flags(java: Java, path: Path) -> list[str]:
 
 
 def seal(written: Path, path: Path) -> None:
-    """Gives a cache that is complete its name, and then its checksum. Earlier ones go."""
+    """Gives a cache that is complete its name, and then its checksum."""
     forget(path)
     written.replace(path)
     _sum_file(path).write_text(_checksum(path), encoding="ascii")
 
 
 def forget(path: Path) -> None:
-    """Those of other versions of Spark, too: each is large. A Java that runs with one keeps it."""
-    for old in path.parent.glob("startup-*"):
+    """And the oldest of other folders: each is large. A Java that runs with one keeps it."""
+    others = [each for each in path.parent.glob("startup-*") if each.suffix in (".jsa", ".aot")]
+    others = sorted(set(others) - {path}, key=_age)
+    for old in [path, *others[MOST_CACHES - 1 :]]:
         old.unlink(missing_ok=True)
+        _sum_file(old).unlink(missing_ok=True)
+
+
+def _age(path: Path) -> float:
+    try:
+        return -path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _is_sound(path: Path) -> bool:

@@ -263,7 +263,7 @@ def _environment(address: str | None, level: str) -> Iterator[list[str]]:
     wanted = {**quiet_environment(cache, chosen, level), "PYSPARK_DRIVER_PYTHON": sys.executable}
     if address is not None:
         wanted["SPARK_LOCAL_IP"] = address
-    options = [wanted.pop("SPARK_SUBMIT_OPTS"), *java.startup_flags(chosen, _spark_version())]
+    options = [wanted.pop("SPARK_SUBMIT_OPTS"), *java.startup_flags(chosen, _spark_folder())]
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -305,8 +305,8 @@ def first_line(error: Exception) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-def _spark_version() -> str:
-    return str(import_module("pyspark").__version__)
+def _spark_folder() -> Path:
+    return Path(next(iter(import_module("pyspark").__path__)))
 
 
 # --- the start-up cache ----------------------------------------------------------------------
@@ -316,7 +316,7 @@ def write_startup_cache() -> Path:
     """Runs a session of what we do most in a process of its own, which writes down what it saw."""
     cache = java.cache_folder()
     chosen = java.find_java(cache)
-    path = java.startup_cache(chosen, _spark_version())
+    path = java.startup_cache(chosen, _spark_folder())
     java.forget(path)  # Java does not write one while it runs with one
     with tempfile.TemporaryDirectory(dir=chosen.home) as folder:
         written = Path(folder) / path.name
