@@ -35,12 +35,15 @@ def letting_in(family: Family = FAMILY) -> Stage:
     return stage
 
 
-def restart(stage: Stage, name: str) -> None:
-    """With its folder, which remembers its last view."""
+def restart(stage: Stage, name: str, *, lost: bool = False) -> None:
+    """With its folder, which remembers its last view, or without."""
     if stage.actors[name].alive:
         die(stage, name)
+    if lost:
+        stage.actors[name].disk.erase()
     views = [what for who, what in stage.log if who.name == name and isinstance(what, View)]
-    entry = entry_of(name, seeds=name != "n1", last=remembered((), views[-1]) if views else ())
+    last = remembered((), views[-1]) if views and not lost else ()
+    entry = entry_of(name, seeds=name != "n1", last=last, reborn=lost)
     stage.plans = tuple(
         plan._replace(entry=entry) if plan.members == (name,) else plan for plan in stage.plans
     )
@@ -81,6 +84,18 @@ def test_they_found_it_together_if_the_other_has_not_begun(family: Family) -> No
     restart(stage, "n1")
     run(stage, 60)
     assert view_of(stage, "n1")[1] == view_of(stage, "n2")[1] == "n1#1 n2"
+
+
+def test_they_do_not_if_the_other_lost_its_folder() -> None:
+    """It may have been in the group, and have let others in."""
+    stage = letting_in()
+    carry(stage, "n1", "n2")
+    run(stage, 4)
+    die(stage, "n1")
+    restart(stage, "n2", lost=True)
+    restart(stage, "n1")
+    run(stage, 60)
+    assert view_of(stage, "n1") == view_of(stage, "n2") == ("", "")
 
 
 def test_they_found_it_together_if_both_restart() -> None:

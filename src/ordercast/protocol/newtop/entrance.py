@@ -12,7 +12,7 @@ Rules of open groups, whose members are not listed. The entry in the plan says w
     invitation, or does not answer, is left out of the next try if possible.
  3. An invited member votes yes only if these suffice for its own entry too. One that remembers
     nothing of the group, and only waits for a member, follows those that remember it as one of
-    them: it was about to join, and has not begun.
+    them: it was about to join, and has not begun. Not if it lost its folder: it may have begun.
  4. A founding begins only if all invited members have started in it, so one that has not started is
     free to found the group with others. One that has started, and has not got the state, cannot
     know whether it has begun, and is bound by that, over a restart too (`bond.py`). So is the only
@@ -55,7 +55,8 @@ class Demand(NamedTuple):
     def follows(self) -> bool:
         """Whether it only waits for a member, and was never in the group."""
         entry = self.entry
-        return not (entry.founds or entry.expect or entry.last or entry.lost)
+        is_lost = entry.lost or entry.reborn
+        return not (entry.founds or entry.expect or entry.last or is_lost)
 
     def names(self, name: str) -> bool:
         """Whether this one was the last to be in the group with it, or may have been."""
@@ -151,7 +152,7 @@ class Entrance:
             bound_to=bond.initiator,
             bound_with=bond.members,
             of=entry.of,
-            lost=entry.lost,
+            lost=entry.lost or entry.reborn,
         )
 
     def _demands_of(self, members: Sequence[NodeId]) -> dict[str, Demand]:
