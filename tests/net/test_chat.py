@@ -115,9 +115,10 @@ async def chatted(order: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_founder_that_lost_its_folder_joins_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["causal", "total"])
+def test_a_founder_that_lost_its_folder_joins_again(order: str, tmp_path: Path) -> None:
     with the_ports_of("chat"):
-        asyncio.run(asyncio.wait_for(founder_returns("total", tmp_path), BOUND_SECONDS))
+        asyncio.run(asyncio.wait_for(founder_returns(order, tmp_path), BOUND_SECONDS))
 
 
 async def founder_returns(order: str, folder: Path) -> None:
@@ -132,7 +133,7 @@ async def founder_returns(order: str, folder: Path) -> None:
         await ann.is_killed()
         shutil.rmtree(folder / "chat" / "ann")
         ann.lines = []
-        await ann.come()
+        await ann.start()
         await ann.hears("ben: one")
         ann.types("two")
         for person in people:

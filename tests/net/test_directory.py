@@ -307,8 +307,11 @@ def test_the_one_that_waits_is_wrong_or_else_the_younger(
         if are_wrong:
             [(group, why)] = stage.ended
             assert group == "orders"
-            said = "n1 joined 'orders' on other terms than n2: family is fifo here and total there"
-            assert str(why) == said
+            assert str(why) == (
+                "n1 joined 'orders' on other terms than n2: family is fifo here and total there. "
+                "Give join the same level, options and members at all nodes of the group. This "
+                "node has left it"
+            )
 
     staged(story, "n2")
 
@@ -329,7 +332,8 @@ def test_the_older_one_logs_one_line(
             stage.say("n2", terms=TOTAL, is_in=True, age=1)
         assert stage.ended == []
         assert len(caplog.records) == 1
-        assert "on other terms than n2: family is fifo here and total there" in caplog.text
+        said = "on other terms than n2: family is fifo here and total there"
+        assert caplog.records[0].getMessage().endswith(said), "it has nothing to put right"
 
     staged(story, "n2")
 

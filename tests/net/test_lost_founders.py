@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.net.nodes import Cluster, connected, live, place_of, until
+from tests.net.nodes import Cluster, connected, kill, live, place_of, until
 from tests.net.test_lost_folder import lose
 from tests.net.test_open import OPEN, in_families
 
-from ordercast import Group, Node, UsageError
+from ordercast import Fifo, Group, Node, UsageError
 from ordercast.kernel.family import Level
 from ordercast.protocol.families import FAMILIES
 from ordercast.protocol.newtop.packets import FoundingRecord
@@ -125,3 +125,15 @@ async def test_an_operator_ends_the_wait_for_one_that_may_have_founded_the_group
     assert await second.node.forget("n9") == []
     for group in (second, third):
         await group.ready()
+
+
+@live
+async def test_a_founder_that_lost_its_folder_and_meets_nobody_is_asked_for_no_address(
+    cluster: Cluster,
+) -> None:
+    n1, other = await without_folder(cluster)
+    group = n1.join("orders", Fifo(), founder="n1")
+    await kill(other)
+    said = f"nobody answers at {place_of(other)}: this node lost its data folder"
+    await until(lambda: said in str(group.waiting))
+    assert "check the address" not in str(group.waiting)

@@ -37,7 +37,7 @@ async def test_the_second_node_of_a_name_is_refused_and_the_first_is_undisturbed
     await first.send(b"still here", until="stable")
     assert await data_of(other, 1) == [b"still here"]
     said = "two nodes are named n1: n1 at 127.0.0.1:"
-    assert f"{place_of(n2)} refused us: {said}" in cluster.log.text
+    assert f"{place_of(n2)} refuses this node: {said}" in cluster.log.text
     assert re.search(f"refusing 127.*: {re.escape(said)}", cluster.log.text)
 
 
@@ -49,7 +49,7 @@ async def test_a_refusal_is_logged_once_until_something_changes(cluster: Cluster
         "n1", data=str(cluster.folder / "elsewhere"), peers={"n2": place_of(n2)}
     )
     await until(lambda: second.mesh.counters["refused_by_peers"] >= 4)
-    said = f"{place_of(n2)} refused us: two nodes"
+    said = f"{place_of(n2)} refuses this node: two nodes"
     assert sum(said in line for line in cluster.log.messages) == 1
     said = "refusing 127.0.0.1: two nodes"  # by n2, and by n1 itself, to which n2 sends it
     assert sum(said in line for line in cluster.log.messages) == 2

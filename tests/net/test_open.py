@@ -263,7 +263,10 @@ async def test_of_two_groups_that_were_founded_apart_the_younger_ends(
     n2.mesh.set_cuts(frozenset(), frozenset())
     await until(lambda: group.ended)
     assert isinstance(group.ended, Mismatch)
-    assert "there are two groups of this name" in str(group.ended)
+    assert str(group.ended).endswith(
+        "there are two groups of this name. This node has left its own: call node.join again, "
+        "which joins the other"
+    )
     assert second.ended is None
     back = again.join("orders", level)
     await until(lambda: len(back.members) == len(second.members) == 2)
@@ -282,7 +285,7 @@ async def test_two_groups_with_several_members_go_on_and_are_told(cluster: Clust
     introduce(*nodes)
     for group in groups:
         await until(lambda group=group: group.waiting is not None)
-        assert "there are two groups of this name" in group.waiting.why
+        assert "there are two groups of this name. Leave one of them" in group.waiting.why
         assert group.ended is None
     await nodes[0].reform("orders")
     await until(lambda: all(len(group.members) == 4 for group in groups))

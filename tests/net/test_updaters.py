@@ -101,8 +101,13 @@ async def test_with_fewer_tickets_than_updaters_the_second_waits(cluster: Cluste
     n1, n2 = await cluster.nodes("n1", "n2")
     first, second = joined(n1, n2, level=ONE)
     await first.become_updater()
-    with pytest.raises(TimeoutError, match=r"got no ticket of .* within"):
+    with pytest.raises(TimeoutError) as error:
         await second.become_updater(timeout=LEASE / 1e9)
+    assert str(error.value) == (
+        "n2 got no ticket of 'world/7' within 0.4 s: other members hold all of them, or too few "
+        "members are connected to grant one; wait longer, or let an updater call "
+        "group.stop_updating()"
+    )
     waiting = asyncio.create_task(second.become_updater())
     assert first.updating == 0
     await first.send(b"mine")
@@ -278,6 +283,23 @@ async def test_a_disconnected_owner_is_suspended_and_resumes_when_it_returns(
     assert await next_word(third) == "resumed"
     await receipt.wait("delivered")
     assert await data_of(groups[0], 1) == [b"later"]
+
+
+@live
+async def test_a_member_that_got_no_ticket_says_first_what_it_knows(cluster: Cluster) -> None:
+    *_, third = await three(cluster, MANY)
+    disconnect(third)
+    wanting = asyncio.create_task(third.become_updater())
+    await until(lambda: third.waiting is not None)
+    with pytest.raises(TimeoutError) as error:
+        await third.become_updater(timeout=0.01)
+    wanting.cancel()
+    said = str(error.value)
+    assert said.startswith("n3 got no ticket of 'world/7' within 0.01 s: it waits for n1, n2")
+    assert said.endswith(
+        ". If that is not the cause, other members hold all tickets: wait longer, or let an "
+        "updater call group.stop_updating()"
+    )
 
 
 @live

@@ -55,6 +55,7 @@ class FoundingRule(NamedTuple):
     of: int = 0  # how many nodes expect that number; 0: as many as it can be more than half of
     # Its folder was lost, so it may have been in the group. Otherwise it would found it, or count.
     lost: bool = False
+    reborn: bool = False  # the same, where it would not found the group nor count in any case
 
 
 class Plan(NamedTuple):

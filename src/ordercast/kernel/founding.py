@@ -56,7 +56,7 @@ def entry_of(
         return first
     if first.founds:
         return FoundingRule(founder=founder, lost=True)
-    return first._replace(lost=first.expect > 0)
+    return first._replace(lost=first.expect > 0, reborn=first.expect == 0)
 
 
 def _first_entry(me: str, seeds: bool, expect: int, of: int, founder: str) -> FoundingRule:

@@ -11,7 +11,7 @@ from time import monotonic_ns
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ordercast.kernel.family import Plan
+from ordercast.kernel.family import FoundingRule, Plan
 from ordercast.kernel.founding import lacking
 from ordercast.net.contact import Contact
 from ordercast.units import SECOND
@@ -114,10 +114,7 @@ class Absence:
             why = f"it was in {plan.group!r} with {listing(last)}: one of them must be in it"
             return Absent(last, f"{why}, or a majority must be here to found it again")
         if not connected:
-            where = f"nobody answers at {listing(self._seeds)}" if self._seeds else "nobody is here"
-            where = "; ".join(self._refusals(self._refused_by)) or where
-            may = f"{where}, and this node may not found {plan.group!r} by itself"
-            return Absent((), f"{may}: check the address, or give join expect or a founder")
+            return Absent((), self._why_nobody(entry))
         names = tuple(sorted(present)) or tuple(connected)
         if entry.lost:
             why = lacking(entry, (self._me, *present), (self._me,))
@@ -132,6 +129,17 @@ class Absence:
             return Absent(names, f"no connected node has joined {plan.group!r}{more}")
         advice = f"give all of them expect={1 + len(present)}, members, or a founder"
         return Absent(names, f"they wait too, and none of them may found {plan.group!r}: {advice}")
+
+    def _why_nobody(self, entry: FoundingRule) -> str:
+        """No node is connected, and we wait for one that is in the group."""
+        where = f"nobody answers at {listing(self._seeds)}" if self._seeds else "nobody is here"
+        refused = "; ".join(self._refusals(self._refused_by))
+        if entry.lost and not refused:
+            return f"{where}: {lacking(entry, (self._me,), (self._me,))}"
+        may = f"{refused or where}, and this node may not found {self._plan.group!r} by itself"
+        if refused:  # the reason says what to put right
+            return may
+        return f"{may}: check the address, or give join expect or a founder"
 
     def _refusals(self, places: Collection[str]) -> list[str]:
         """What nodes that do not talk to us say, at these places."""

@@ -229,8 +229,8 @@ class Connection(asyncio.Protocol):
     def _refused_by_peer(self, reason: str) -> None:
         place = self.place
         if self.dialled:
-            self._incidents.refused(place, f"refused us: {reason}")
-        self._incidents.refusal("%s refused us: %s", str(self.contact or place), reason)
+            self._incidents.refused(place, f"refuses this node: {reason}")
+        self._incidents.refusal("%s refuses this node: %s", str(self.contact or place), reason)
         self._incidents.count("refused_by_peers")
 
     def _receive_other(self, contact: Contact, kind: FrameKind, body: memoryview) -> None:

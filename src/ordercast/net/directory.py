@@ -56,6 +56,14 @@ ALL_HOOKS = (
     "a member without them joins without the state that the others have. Give both to join at all "
     "members, or join with read=False where an application only sends"
 )
+SAME_TERMS = (
+    "Give join the same level, options and members at all nodes of the group. This node has left it"
+)
+JOIN_AGAIN = "This node has left its own: call node.join again, which joins the other"
+ONE_OF_TWO = (
+    "Leave one of them and join again, which joins the other; or re-form the group from the side "
+    "that counts"
+)
 OPEN, BY_PEERS = "open", "by peers"
 """Terms of members that are not listed by name."""
 
@@ -358,10 +366,11 @@ class Directory:
             is_wrong = bool(company) or _is_younger(own, note)
         if is_wrong and not self._has_company(sender, group, own):
             self._say_all(self._contacts[sender.name], [group])  # or it would not hear why we left
-            kind = FoundedTwice if other else Mismatch
-            self._end(group, kind(f"{self.me} joined {group!r} {what}"))
+            kind, advice = (FoundedTwice, JOIN_AGAIN) if other else (Mismatch, SAME_TERMS)
+            self._end(group, kind(f"{self.me} joined {group!r} {what}. {advice}"))
         elif (other or sender) not in own.warned:
             own.warned.add(other or sender)
+            what = f"{what}. {ONE_OF_TWO}" if other else what
             log.warning("%s joined %r %s", self.me, group, what)
             if other and _company(sender, self.me, note):
                 self._tell(Waiting(group, (sender.name,), what, monotonic_ns()))
@@ -454,8 +463,7 @@ def _unlike_hooks(ours: dict[str, str], theirs: dict[str, str]) -> str:
 def _two_groups(sender: NodeId, own: OwnGroup, note: GroupNote) -> str:
     return (
         f"that {own.founding} founded, and {sender} is in one that {note.founding} founded: there "
-        "are two groups of this name. Leave one of them and join again, which joins the other; or "
-        "re-form the group from the side that counts"
+        "are two groups of this name"
     )
 
 

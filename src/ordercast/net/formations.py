@@ -112,7 +112,7 @@ class Formations:
     def _end(self, why: str) -> None:
         if self._progress.ended is None and self.view is None:
             me, name = self._driver.me, self._group
-            self._refuse(Mismatch(f"{me} is not taken into {name}: {why}"))
+            self._refuse(Mismatch(f"{me} is not taken into {name!r}: {why}"))
 
     def _answer(self, invitation: Invitation) -> None:
         if self._progress.ended is None:

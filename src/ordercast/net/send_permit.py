@@ -127,14 +127,20 @@ class SendPermit:
             self._had = True
             return self.ticket
         except TimeoutError:
-            raise TimeoutError(
-                f"{self._driver.me} got no ticket of {self._group!r} within {timeout} s: other "
-                "members hold all of them, or too few members are connected to grant one; wait "
-                f"longer, or let an updater call group.stop_updating(){self._progress.reason()}"
-            ) from None
+            what = f"{self._driver.me} got no ticket of {self._group!r} within {timeout} s"
+            raise TimeoutError(f"{what}{self._why_none()}") from None
         finally:
             self._waiting -= 1
             self._withdraw()
+
+    def _why_none(self) -> str:
+        """What is known comes first: what is only likely may contradict it."""
+        advice = "wait longer, or let an updater call group.stop_updating()"
+        known = self._progress.reason()
+        if known:
+            return f"{known}. If that is not the cause, other members hold all tickets: {advice}"
+        some = "other members hold all of them, or too few members are connected to grant one"
+        return f": {some}; {advice}"
 
     async def stop(self) -> None:
         before = self._loss

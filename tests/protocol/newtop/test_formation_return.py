@@ -82,14 +82,16 @@ def test_only_the_first_member_of_the_largest_view_acts_automatically() -> None:
         member(stage, name).named["g"].gathering.request = None
     terms = member(stage, "n1").named["g"].terms
 
-    def requests(name: str, sender: str, size: int, first: str) -> bool:
-        stage.inject(node(sender), name, Here("g", "other", size, first, terms, False))
+    def requests(name: str, sender: str, size: int, first: str, delivered: int = 2) -> bool:
+        here = Here("g", "other", size, first, terms, False, delivered=delivered)
+        stage.inject(node(sender), name, here)
         return member(stage, name).named["g"].gathering.request is not None
 
     assert not requests("n3", "n1", 2, "n1"), "a larger part is there"
     assert not requests("n2", "n3", 1, "n3"), "n1 is the first of its part"
     assert not requests("n1", "n3", 3, "n3")
     assert not requests("n1", "n3", 2, "n0"), "one as large comes before it"
+    assert not requests("n1", "n3", 2, "n3", 3), "one as large has delivered more"
     assert requests("n1", "n3", 2, "n3")
 
 

@@ -82,6 +82,9 @@ class Silent(Leased):
     def _ping(self, step: Step) -> None:
         pass
 
+    def _look_at(self, step: Step, sender: NodeId) -> None:
+        pass
+
     def _lead(self, step: Step) -> None:
         self.leader.tick(step, self.believed, self.believed, self.liveness.everybody())
 

@@ -44,7 +44,21 @@ def test_a_replica_that_lost_its_folder_does_not_count() -> None:
     news = told(SET, {"n1": NodeId("n1", 8), "n3": N3})
     assert news is not None
     assert news.on == ("n1", "n2")
-    assert "(no answer from n2; the data folder was lost of n1)" in news.why
+    assert "(no answer from n2; n1 lost the data folder)" in news.why
+    assert "Start the members that are missing" in news.why, "n2 may come back"
+
+
+def test_a_majority_that_lost_its_folders_is_told_soon() -> None:
+    shortage, reached = Shortage("g", LEASE), {"n1": NodeId("n1", 8), "n2": NodeId("n2", 5)}
+    assert shortage.look(7, SET, reached, (), ()) is None
+    assert shortage.look(7 + LEASE - 1, SET, reached, (), ()) is None, "a newer set may be known"
+    news = shortage.look(7 + LEASE, SET, reached, (), ())
+    assert news is not None
+    assert news.why == (
+        "no ticket can be had: it takes 2 of the lease replicas n1 n2 n3 (no answer from n3; "
+        "n1 n2 lost the data folder). Nobody can update this group any more: stop all members, "
+        "delete their data folders, and start them"
+    )
 
 
 def test_replicas_that_are_being_replaced_without_end_do_not_count() -> None:

@@ -10,6 +10,10 @@ group with others, there could be two. So it is bound:
     free: nobody can begin. If it had, others may have begun without it, and it founds the group
     only together with all of them, too.
 
+The only member of a group, which lets others in, is in the same position: they may have begun
+without it. From its `State` on it is bound as by rule 3. Where others were in the group before, the
+folder names them, and that is enough.
+
 The record is durable before the member's `Start` leaves, and the initiator's before its `State`
 does. It is over some time after the epoch has begun: not in the same step, because the folder
 remembers the members of a group after the records of the step are durable.

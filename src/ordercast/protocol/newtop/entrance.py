@@ -10,10 +10,13 @@ Rules of open groups, whose members are not listed. The entry in the plan says w
     may not know of all. Each member announces what its entry demands. A member whose entry demands
     more than those that are there is not invited, and joins afterwards. A member that rejects an
     invitation, or does not answer, is left out of the next try if possible.
- 3. An invited member votes yes only if these suffice for its own entry too.
+ 3. An invited member votes yes only if these suffice for its own entry too. One that remembers
+    nothing of the group, and only waits for a member, follows those that remember it as one of
+    them: it was about to join, and has not begun. Not if it lost its folder: it may have begun.
  4. A founding begins only if all invited members have started in it, so one that has not started is
     free to found the group with others. One that has started, and has not got the state, cannot
-    know whether it has begun, and is bound by that, over a restart too (`bond.py`).
+    know whether it has begun, and is bound by that, over a restart too (`bond.py`). So is the only
+    member of the group, from when it gives its state to others until it is in a view with them.
  5. If somebody is in the group, the member asks it to re-form the group, once a round.
 
 A closed group is founded by all members that the plan lists, invited by the first of them.
@@ -48,8 +51,16 @@ class Demand(NamedTuple):
     entry: FoundingRule
     bond: Bond
 
-    def allows(self, present: tuple[str, ...], lost: tuple[str, ...]) -> bool:
-        return suffices(self.entry, present, lost) and self.bond.allows(present, lost)
+    @property
+    def follows(self) -> bool:
+        """Whether it only waits for a member, and was never in the group."""
+        entry = self.entry
+        is_lost = entry.lost or entry.reborn
+        return not (entry.founds or entry.expect or entry.last or is_lost)
+
+    def names(self, name: str) -> bool:
+        """Whether this one was the last to be in the group with it, or may have been."""
+        return name in self.entry.last or (not self.bond.initiator and name in self.bond.members)
 
 
 def _demand_of(here: Here) -> Demand:
@@ -100,9 +111,7 @@ class Entrance:
         some = sorted(one for one in others if one not in without)[: LARGEST_GROUP - 1]
         demands = {one.name: _demand_of(others[one]) for one in some}
         demands[self.me.name] = self._demand
-        names = founders_of(
-            demands, lambda name, present: demands[name].allows(present, _lost(demands, present))
-        )
+        names = founders_of(demands, lambda name, present: _allows(demands, name, present))
         if self.me.name not in names:
             return ()
         return tuple(one for one in sorted((self.me, *some)) if one.name in names)
@@ -143,18 +152,23 @@ class Entrance:
             bound_to=bond.initiator,
             bound_with=bond.members,
             of=entry.of,
-            lost=entry.lost,
+            lost=entry.lost or entry.reborn,
         )
 
-    def _lost_of(self, members: Sequence[NodeId]) -> tuple[str, ...]:
-        """Who of these does not know whether it was in the group, as far as they announced it."""
+    def _demands_of(self, members: Sequence[NodeId]) -> dict[str, Demand]:
+        """What these announced."""
         known = {one.node: _demand_of(one.here) for one in self.presence.unformed()}
         demands = {one.name: demand for one, demand in known.items() if one in members}
         demands[self.me.name] = self._demand
-        return _lost(demands, [one.name for one in members])
+        return demands
+
+    def _lost_of(self, members: Sequence[NodeId]) -> tuple[str, ...]:
+        """Who of these does not know whether it was in the group, as far as they announced it."""
+        return _lost(self._demands_of(members), [one.name for one in members])
 
     def _may_found(self, members: Sequence[NodeId]) -> bool:
-        return self._demand.allows(tuple(one.name for one in members), self._lost_of(members))
+        names = tuple(one.name for one in members)
+        return _allows(self._demands_of(members), self.me.name, names)
 
     def objection(self, members: Sequence[NodeId]) -> str | None:
         """Why we do not found the group with these."""
@@ -238,6 +252,8 @@ class Entrance:
         missing = self._bound_by(members)
         if missing == (bond.initiator,):
             return f"{missing[0]} may have founded it; {AWAY}"
+        if missing and entry.asks:  # we were the only member
+            return f"{' '.join(missing)} may be in it: this node was about to let it in; {AWAY}"
         if missing:
             who = f"{bond.initiator} lost its data folder, and" if bond.initiator else "this node"
             return f"{who} may have founded it with {' '.join(missing)}; {AWAY}"
@@ -254,6 +270,18 @@ class Entrance:
         if initiator and initiator not in lost:
             return (initiator,)
         return tuple(name for name in invited if name not in names)
+
+
+def _allows(demands: Mapping[str, Demand], name: str, present: tuple[str, ...]) -> bool:
+    """Whether this one may found the group with these."""
+    demand, lost = demands[name], _lost(demands, present)
+    if not demand.bond.allows(present, lost):
+        return False
+    if suffices(demand.entry, present, lost):
+        return True
+    return demand.follows and any(
+        demands[other].names(name) for other in present if other != name and other in demands
+    )
 
 
 def _lost(demands: Mapping[str, Demand], names: Sequence[str]) -> tuple[str, ...]:

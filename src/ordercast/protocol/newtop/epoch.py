@@ -242,6 +242,7 @@ class GroupEpoch:
             step.give_state(self.name, given.state)
         self.phase = Phase.BEGUN
         self.previous = self.copy = None
+        self.delivered.begin(message.history)
         if self.voter is not None:
             self.voter.take(message.voter, self.is_founding, self.views.members)
         self.show(step, self.views.current())

@@ -359,7 +359,9 @@ class NamedGroup:
         self.current, self.attempt = epoch, Idle()
         self.gathering.has_begun(step, epoch)
         if self.started.record is not None:
-            self.set_timer(step, "founded", self.options.suspicion_limit)
+            options, founds = self.options, epoch.is_founding
+            limit = options.suspicion_limit if founds else options.silence_limit
+            self.set_timer(step, "founded", limit)
         giving.begun(self, step, epoch)
 
     def has_failed(self, step: Step, epoch: GroupEpoch) -> None:

@@ -9,7 +9,7 @@ Rules.
     that is in no formation has no state to provide: if others are in one, it asks one of them.
  4. With `reform = "auto"` the members of a view announce themselves to members outside of it. The
     first member of the view requests to re-form the group when it hears of one, if it hears of no
-    larger view.
+    larger view, nor of one of the same size that has delivered more.
  5. With a quorum the state counts first: a member yields to one whose state covers a later primary
     view, whichever side is larger.
  6. In an open group a member of no formation asks one that is in the group. That one tells the
@@ -136,7 +136,11 @@ class Gathering:
             return self._entrance.declared(here)
         view = current.views.members
         group, first, rank = self.plan.group, view[0].name, self._rank
-        return Here(group, current.formation, len(view), first, self.terms, asks, rank=rank)
+        # Only the first of a view tells it, and has told no more than it has: so of two sides at
+        # least one takes itself for the one to re-form the group, whatever is delivered meanwhile.
+        count = current.delivered.count if view[0] == self.me else 0
+        here = Here(group, current.formation, len(view), first, self.terms, asks, rank=rank)
+        return replace(here, delivered=count)
 
     @property
     def _rank(self) -> int:
@@ -194,7 +198,9 @@ class Gathering:
         if self.options.reform != "auto" or self.request is not None:
             return
         view = current.views.members
-        if sender in view or view[0] != self.me or not self._presence.is_largest(view, self._rank):
+        if sender in view or view[0] != self.me:
+            return
+        if not self._presence.is_largest(view, self._here(current, asks=False)):
             return
         if not self.may_come(step, sender):
             return

@@ -160,7 +160,8 @@ def _cast(
     retry: bool = False,
 ) -> None:
     epoch, entering.awaits_application = entering.epoch, False
-    if epoch.is_founding:
+    is_alone = named.plan.entry is not None and not entering.along
+    if epoch.is_founding or is_alone:  # else the folder names others
         named.started.cast(step, sorted((named.me, *epoch.live)))
     epoch.cast_state(step, state, entering.history, entering.along, failure, retry=retry)
 

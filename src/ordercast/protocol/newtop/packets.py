@@ -141,6 +141,7 @@ class DeliveryDigest(Value, frozen=True):
 
     formation: FormationId
     digest: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    count: Count = 0  # events since the founding, those of the state that it began with included
 
 
 class State(Numbered, frozen=True, tag="total.state"):
@@ -187,7 +188,14 @@ class Here(Packet, frozen=True, tag="total.here"):
     of: Count = 0  # how many nodes expect that number
     lost: bool = False  # it does not know whether it was in the group
     rank: Count = 0  # with a quorum: the number of the last primary view that its state covers
+    delivered: Count = 0  # by the first of its view: events since the founding
     delays: bool = False  # it is in the group, and takes in the receiver later: it came and went
+
+    @property
+    def place(self) -> tuple[int, int, int, str]:
+        """Of two sides the smaller one wins: with a quorum the later state, then the larger view,
+        the one that delivered more, the first by name."""
+        return -self.rank, -self.size, -self.delivered, self.first
 
 
 class FoundingRecord(Packet, frozen=True, tag="total.founding"):

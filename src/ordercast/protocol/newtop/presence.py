@@ -108,32 +108,28 @@ class AnnouncedMembers:
 
     def largest_view(self) -> Known | None:
         """A reachable member of the largest view of which we have heard."""
-        views = [
-            (-known.here.rank, -known.here.size, known.here.first, known.node, known)
-            for known in self._fresh()
-            if known.here.size
-        ]
-        return min(views, key=lambda view: view[:4])[4] if views else None
+        known = [known for known in self._fresh() if known.here.size]
+        return min(known, key=lambda one: (one.here.place, one.node), default=None)
 
     def inside(self) -> tuple[str, ...]:
         """A few names of members that are in a formation, the largest view first."""
         views = [
-            (-known.here.rank, -known.here.size, known.here.first, name)
+            (known.here.place, name)
             for name, known in self._known.items()
             if known.here.size and self.ticks - known.tick <= FRESH
         ]
-        return tuple(view[3] for view in sorted(views)[:FEW])
+        return tuple(name for _, name in sorted(views)[:FEW])
 
     def silent(self) -> tuple[str, ...]:
         """Names that have not answered lately."""
         fresh = {known.node.name for known in self._fresh()}
         return tuple(name for name in self.others if name not in fresh)
 
-    def is_largest(self, view: tuple[NodeId, ...], rank: int = 0) -> bool:
-        """Whether we have heard of no larger view, nor of an earlier one of the same size."""
+    def is_largest(self, view: tuple[NodeId, ...], ours: Here) -> bool:
+        """Whether we have heard of no view that comes before ours. `ours`: our announcement."""
         others = [
-            (-known.here.rank, -known.here.size, known.here.first)
+            known.here.place
             for known in self._fresh()
             if known.here.size and known.node not in view
         ]
-        return (-rank, -len(view), view[0].name) <= min(others, default=(0, 0, ""))
+        return not others or ours.place <= min(others)

@@ -34,11 +34,11 @@ class Probe:
     def largest_view(self) -> NodeId | None:
         """A member of the largest view that is there; None: all are in no formation."""
         views = [
-            (-here.rank, -here.size, here.first, name, incarnation)
+            (here.place, name, incarnation)
             for name, (incarnation, here) in self.answers.items()
             if here.size
         ]
-        return min(views)[4] if views else None
+        return min(views)[2] if views else None
 
 
 class Request:

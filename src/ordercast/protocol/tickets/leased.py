@@ -25,7 +25,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from ordercast.errors import PeerError, UsageError
+from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.protocol.tickets import packets
@@ -36,7 +36,7 @@ from ordercast.protocol.tickets.lease_replica import LeaseReplica
 from ordercast.protocol.tickets.liveness import Liveness
 from ordercast.protocol.tickets.owner import Owner
 from ordercast.protocol.tickets.reconfiguration import ReconfigurationLeader
-from ordercast.protocol.tickets.refusals import refuse_nonsense
+from ordercast.protocol.tickets.refusals import refuse_nonsense, refuse_other_tickets
 from ordercast.protocol.tickets.shortage import Shortage
 from ordercast.types import COUNTER_BITS, NodeId
 
@@ -85,7 +85,7 @@ class Leased:
 
         `opens`: nobody lists them.
         """
-        _refuse_other_tickets(group, rules, persisted)
+        refuse_other_tickets(group, rules.tickets, persisted)
         self.me = me
         self.group = group
         self.rules = rules
@@ -332,7 +332,18 @@ class Leased:
     def receive(self, step: Step, sender: NodeId, packet: TicketPacket) -> TicketNews:
         if not isinstance(packet, packets.About):
             raise PeerError(f"{sender} sent {type(packet).__name__}: tickets are leased here")
-        return self._drain(step, self._receive(step, sender, packet))
+        news = self._receive(step, sender, packet)
+        if packet.cluster == self.cluster:
+            self._look_at(step, sender)
+        return self._drain(step, news)
+
+    def _look_at(self, step: Step, sender: NodeId) -> None:
+        """A replica set that lacks members should grow as soon as one comes, not at a tick."""
+        ours = self.replica.configuration
+        if ours is None or len(ours.replicas) >= self.rules.guards:
+            return
+        if not self.liveness.knows(sender.name):
+            self._post(step, (sender.name,), self._our_ping(step.now))
 
     def _receive(self, step: Step, sender: NodeId, packet: packets.About) -> TicketNews:
         if isinstance(packet, packets.Ping):
@@ -437,9 +448,11 @@ class Leased:
 
     def _on_pong(self, step: Step, sender: NodeId, pong: packets.Pong) -> None:
         self._learn_and_ask(step, pong.hint)
-        self.liveness.answered(sender.name, pong)
+        is_new = self.liveness.answered(sender.name, pong)
         replica = self.replica
         configuration = replica.configuration
+        if configuration is not None and is_new and self.leader.change is None:
+            self._lead(step)
         if (
             configuration is not None
             and pong.replica in configuration.replicas
@@ -482,17 +495,3 @@ class Leased:
             "of_other_clusters": self.strange,
             "stale": self.owner.stale + self.replica.stale + self.leader.stale,
         }
-
-
-def _refuse_other_tickets(group: str, rules: Rules, persisted: Sequence[Packet]) -> None:
-    """The tables of a cluster have an entry a ticket: a replica with another number would lie."""
-    ours = [
-        one for one in persisted if isinstance(one, packets.ReplicaRecord) and one.group == group
-    ]
-    for record in ours:
-        if len(record.initial) != rules.tickets:
-            raise UsageError(
-                f"group {group!r} began with {len(record.initial)} tickets, as the records in "
-                f"this node's data folder say, but its options say {rules.tickets}: give every "
-                "member the number that it began with, or begin a group of another name"
-            )

@@ -52,10 +52,16 @@ class Liveness:
         names.pop(self._me, None)
         return tuple(names)
 
-    def answered(self, name: str, pong: Pong) -> None:
+    def answered(self, name: str, pong: Pong) -> bool:
+        """Whether we did not know that it is alive."""
         known = self._answers.get(name)
         if known is None or known[0] <= pong.sent:
             self._answers[name] = (pong.sent, pong)
+        return known is None
+
+    def knows(self, name: str) -> bool:
+        """Whether it has answered, and is not forgotten."""
+        return name in self._answers
 
     def forget_the_dead(self, now: int) -> None:
         patience = LEASES_TO_FORGET * self._lease

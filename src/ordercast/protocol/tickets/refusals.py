@@ -6,9 +6,10 @@ a lease replica, a reconfiguration leader or an owner is refused there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ordercast.errors import PeerError
+from ordercast.errors import PeerError, UsageError
+from ordercast.kernel.packet import Packet
 from ordercast.protocol.tickets import packets
 from ordercast.types import NodeId
 
@@ -75,3 +76,17 @@ def _refuse_contradictions(
         speakers = {one.name for each in known for one in each.replicas}
         if sender.name not in speakers:
             raise PeerError(f"{sender} speaks for a replica set that it is not in")
+
+
+def refuse_other_tickets(group: str, tickets: int, persisted: Sequence[Packet]) -> None:
+    """The tables of a cluster have an entry a ticket: a replica with another number would lie."""
+    ours = [
+        one for one in persisted if isinstance(one, packets.ReplicaRecord) and one.group == group
+    ]
+    for record in ours:
+        if len(record.initial) != tickets:
+            raise UsageError(
+                f"group {group!r} began with {len(record.initial)} tickets, as the records in "
+                f"this node's data folder say, but its options say {tickets}: give every "
+                "member the number that it began with, or begin a group of another name"
+            )

@@ -13,8 +13,14 @@ from ordercast.protocol.tickets.packets import Configuration
 from ordercast.types import NodeId, Waiting
 
 LEASES_TO_TELL = 4
-"""A majority that is silent for so many leases is worth telling; the same again as often."""
+"""A majority that is silent for so many leases is worth telling; the same again as often. One that
+lost its data folders is told after one lease: it does not come back."""
 MOST_NAMED = 16
+BEGIN_ANEW = "stop all members, delete their data folders, and start them"
+NOBODY_UPDATES = f"Nobody can update this group any more: {BEGIN_ANEW}"
+RESTART_MISSING = (
+    "Start the members that are missing, with their data folders. If these are lost, " + BEGIN_ANEW
+)
 
 
 class Shortage:
@@ -22,7 +28,7 @@ class Shortage:
 
     def __init__(self, group: str, lease: int) -> None:
         self._group = group
-        self._patience = LEASES_TO_TELL * lease
+        self._lease = lease
         self._since: int | None = None
         self._told_at = 0
         self._told: Waiting | None = None
@@ -45,24 +51,26 @@ class Shortage:
         they are being replaced. `absent`: others that were in the cluster.
         """
         missing: list[str] = []
+        is_over = False  # no majority can come back
         if replica_set is not None:
             missing = [one.name for one in replica_set.replicas if reached.get(one.name) != one]
             granting = len(replica_set.replicas) - len({*missing, *sealed})
             if granting >= replica_set.majority:
                 self._since = None
                 return None
+            lost = sum(name in reached for name in missing)
+            is_over = len(replica_set.replicas) - lost < replica_set.majority
         if self._since is None:
             self._since = self._told_at = now
-        if now - self._told_at < self._patience:
+        if now - self._told_at < (1 if is_over else LEASES_TO_TELL) * self._lease:
             return None
         if replica_set is None:
             missing = list(absent[:MOST_NAMED])
         news = Waiting(
             self._group,
             tuple(missing),
-            f"no ticket can be had: {_cause(replica_set, missing, reached, sealed)}. Start the "
-            "members that are missing, with their data folders. If these are lost, stop all "
-            "members, delete their data folders, and start them",
+            f"no ticket can be had: {_cause(replica_set, missing, reached, sealed)}. "
+            + (NOBODY_UPDATES if is_over else RESTART_MISSING),
             self._since,
         )
         if news == self._told:
@@ -84,10 +92,10 @@ def _cause(
         )
     names = [one.name for one in replica_set.replicas]
     causes = {
-        "no answer from": [name for name in missing if name not in reached],
-        "the data folder was lost of": [name for name in missing if name in reached],
-        "other members are to replace": [name for name in names if name in sealed],
+        "no answer from {}": [name for name in missing if name not in reached],
+        "{} lost the data folder": [name for name in missing if name in reached],
+        "other members are to replace {}": [name for name in names if name in sealed],
     }
-    said = [f"{cause} {' '.join(them)}" for cause, them in causes.items() if them]
+    said = [cause.format(" ".join(them)) for cause, them in causes.items() if them]
     least = replica_set.majority
     return f"it takes {least} of the lease replicas {' '.join(names)} ({'; '.join(said)})"
