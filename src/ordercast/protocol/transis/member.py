@@ -347,6 +347,7 @@ class SynchronyMember:
             raise PeerError(f"{sender} votes in {packet.group}, which has no quorum")
         if isinstance(packet, PrimaryReport):
             refuse_report(sender, packet.report)
+            refusals.refuse_leaper(self.franchise.voter.standing, sender, packet.report)
         self._advance(step)
         self.franchise.receive(step, sender, packet)
         self._follow_up(step)
@@ -424,6 +425,7 @@ class SynchronyMember:
             return False
         if decision.id not in change.readied:
             if current.is_short(step, decision, self.clock.time):
+                self._grow(step, (), tuple(change.contradicting(graph, decision)))
                 return False
             others = tuple(node for node in decision.members if node != self.me)
             lineage = self.states.after(current.cid, decision.cut)
