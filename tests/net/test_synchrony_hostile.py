@@ -65,8 +65,8 @@ def refused(*nodes: Node) -> int:
     return sum(one["refused_frames"] + one["refused_datagrams"] for one in counted)
 
 
-# Not in each run: with some timings n1 and n2 do not find each other again when the liar is gone.
-# That is a mistake of the protocol which is not understood yet (docs/synchrony.md, Limits).
+# Not in each run: what kept n1 and n2 apart is tested in the simulator (`test_timed_lies.py`). On a
+# busy machine the patient clocks of members are slow, and so is this test.
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_the_other_members_go_on_whatever_a_liar_sends(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -33,6 +34,13 @@ from ordercast.wire.codec import Codec
 CODEC = Codec([FAMILY])
 
 
+@cache
+def fields_of(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Names and types. They are found by evaluating text, which takes most of a liar's time."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [(field.name, hints[field.name]) for field in msgspec.structs.fields(kind)]
+
+
 class RandomPackets:
     """Knows the machine that it talks to, and so nearly everything that it could have heard."""
 
@@ -53,11 +61,7 @@ class RandomPackets:
                 continue
 
     def _filled(self, kind: type[Any], machine: SynchronyMember) -> Any:
-        hints = get_type_hints(kind, include_extras=True)
-        values = {
-            field.name: self._value(field.name, hints[field.name], machine)
-            for field in msgspec.structs.fields(kind)
-        }
+        values = {name: self._value(name, hint, machine) for name, hint in fields_of(kind)}
         if "payloads" in values:
             values["size"] = sum(map(len, values["payloads"]))
         return kind(**values)

@@ -13,6 +13,7 @@ from ordercast.check.laws import check
 from ordercast.errors import PeerError
 from ordercast.kernel.family import machine_per_group
 from ordercast.kernel.inputs import LARGEST_STATE
+from ordercast.kernel.step import LINK
 from ordercast.protocol.transis import FAMILY, states
 from ordercast.protocol.transis.member import SynchronyMember
 from ordercast.protocol.transis.options import SynchronyOptions
@@ -249,6 +250,36 @@ def test_the_next_member_is_asked_if_an_application_does_not_answer() -> None:
             stage.provide("n2", b"later")
             stage.provide("n1", b"at last")
             stage.settle(ticks=4)
+
+
+def test_a_giver_that_neither_gives_its_state_nor_says_so_is_excluded() -> None:
+    """n1 lies: its machine never says that its application does not answer."""
+    stage = parted("largest", "n1 n2", "n3")
+    liar: Any = stage.machine("n1")
+    assert heard(stage, "n1")[-1] == "asked"
+    liar.states.due_at = None
+    wait_for_state(stage)
+    assert heard(stage, "n3")[-1] == "view of 3"
+    stage.submit("n2", [b"meanwhile"])
+    wait_for_state(stage)
+    assert "asked" in heard(stage, "n2")
+    stage.provide("n2", b"state")
+    stage.settle(ticks=4)
+    assert "given state" in heard(stage, "n3")
+
+
+def test_a_state_that_comes_in_parts_may_take_its_time() -> None:
+    """Each part is a sign that the giver has not forgotten those who wait."""
+    stage = parted("largest", "n1 n2", "n3")
+    giver: Any = stage.machine("n1")
+    giver.states.due_at = None
+    for _ in range(3):
+        stage.inject(NodeId("n1"), "n3", StatePart("g", giver.current.cid, b"x"), LINK)
+        wait_for_state(stage)
+        wait_for_state(stage)
+    taker: Any = stage.machine("n3")
+    assert len(taker.current.members) == 3
+    assert taker.states.is_waiting
 
 
 def test_a_side_whose_applications_do_not_answer_has_no_state() -> None:

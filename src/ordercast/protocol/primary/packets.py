@@ -11,19 +11,21 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ordercast.kernel.packet import Count, Packet, Value
+from ordercast.kernel.packet import Packet, Value
 
 MOST_MEMBERS = 100
 MOST_ATTEMPTS = 64
 """Attempts of which a member does not know what became. With so many it makes no further one."""
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
+ATTEMPT_BITS = 62
+AttemptNumber = Annotated[int, Meta(ge=0, lt=1 << ATTEMPT_BITS)]
 ViewId = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class PrimaryView(Value, frozen=True):
     """A view that was the primary one, or that was attempted to be. Number and members name it."""
 
-    number: Count  # grows along the chain of primary views; 0: the configured members
+    number: AttemptNumber  # grows along the chain of primary views; 0: the configured members
     # Names, sorted. None of number 0: the group is open, and its founders are not known here.
     members: Annotated[tuple[Name, ...], Meta(max_length=MOST_MEMBERS)]
 
@@ -31,7 +33,7 @@ class PrimaryView(Value, frozen=True):
 class VoterStanding(Value, frozen=True):
     """What one member knows, and never forgets."""
 
-    number: Count  # the highest that it has attempted
+    number: AttemptNumber  # the highest that it has attempted
     last: PrimaryView  # the last primary view that it formed, or heard of in an attempt
     # Views that it attempted since, and does not know whether another member formed them.
     attempts: Annotated[tuple[PrimaryView, ...], Meta(max_length=MOST_ATTEMPTS)] = ()
@@ -75,7 +77,7 @@ class PrimaryAttempt(Packet, frozen=True, tag="primary.attempt"):
     """The sender attempts to make this view the primary one: it has persisted that."""
 
     view: ViewId
-    number: Count
+    number: AttemptNumber
 
 
 class VoterRecord(Packet, frozen=True, tag="primary.voter"):

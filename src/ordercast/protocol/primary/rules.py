@@ -37,6 +37,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ordercast.protocol.primary.packets import (
+    ATTEMPT_BITS,
     MOST_ATTEMPTS,
     Coverage,
     PrimaryView,
@@ -44,7 +45,7 @@ from ordercast.protocol.primary.packets import (
     VoterStanding,
 )
 
-HIGHEST = (1 << 40) - 1
+HIGHEST = (1 << ATTEMPT_BITS) - 1
 """Of numbers of attempts, as packets have them."""
 
 

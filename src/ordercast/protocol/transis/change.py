@@ -10,14 +10,15 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
     then on it delivers nothing in this configuration, and casts nothing.
  4. When all are ready for our latest decision, it is installed. A member that has installed a
     decision says so, and all that were ready for it install it too, even if they have proposed more
-    since. So two members that count on each other take the same step. A member that has installed
-    what we are not ready for is elsewhere, and has failed for us.
+    since. So two members that count on each other take the same step. A member or a candidate that
+    has installed what we are not ready for is elsewhere, and has failed for us.
  5. A member that excludes us is excluded by us. A candidate may name us in a configuration that we
     are ready for and have not installed yet: its proposal counts when we are there.
  6. Only members of a configuration say that one of them has failed. What a candidate says of them
     may be about a configuration that they have left, and is theirs to confirm. A member that the
     candidate excludes is there and excludes the candidate, or the others miss it themselves. So a
-    configuration goes into a merge as a whole, without those that its own members miss.
+    configuration goes into a merge as a whole, without those that its own members miss. The
+    proposal itself counts, for its sender does not repeat it when these come to miss them too.
  7. A proposal of the view as it is asks for a new view of the same members: one whose application
     does not give its state proposes that (`states.py`).
  8. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
@@ -25,6 +26,9 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
     with smaller names than ours have half as much time again. One that answers probes is there,
     and its packets may be late: it has four stage limits and three seconds in any case. Each time
     there are more failed ones, so a change ends.
+ 9. If all that we lack of the cut is held, and waits for what is beyond the cut or for itself, an
+    origin has told others another event of the same number. Of those that do not come along we
+    forget what is held, and fetch what the others have. One that comes along has failed.
 
 What it does not do: send anything, or carry out a decision. `member.py` does.
 """
@@ -32,6 +36,7 @@ What it does not do: send anything, or carry out a decision. `member.py` does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import le
 
 from ordercast.protocol.transis.graph import CausalGraph
 from ordercast.protocol.transis.options import LARGEST_GROUP, SynchronyOptions
@@ -172,9 +177,9 @@ class ConfigurationChange:
         if self.is_failed(sender) or self._is_too_large(proposal):
             return []
         denied = self._denied(proposal)
+        self.proposals[sender] = proposal  # also what is denied: it is not said again if we agree
         if denied and sender not in joined:
             return []
-        self.proposals[sender] = proposal
         hands_over = self.options.merge != "none"  # a repeated view is for states only
         if hands_over and not proposal.failed and all(of == self.cid for _, of in proposal.joined):
             self.repeat()
@@ -213,6 +218,28 @@ class ConfigurationChange:
         return any(
             received < up_to for received, up_to in zip(graph.received, decision.cut, strict=True)
         )
+
+    def is_contradictory(self, graph: CausalGraph, decision: Decision) -> bool:
+        """Whether all that we lack is held, and waits for what never comes: its origin has told
+        others another event of that number."""
+        return all(
+            seq in graph.hold[place]
+            for place, (received, up_to) in enumerate(
+                zip(graph.received, decision.cut, strict=True)
+            )
+            for seq in range(received + 1, up_to + 1)
+        )
+
+    def contradicting(self, graph: CausalGraph, decision: Decision) -> list[NodeId]:
+        """Those who come along, and whose events follow more than they and all others have."""
+        return [
+            self.members[place]
+            for place, (hold, up_to) in enumerate(zip(graph.hold, decision.cut, strict=True))
+            if self.members[place] in decision.came_with
+            and not all(
+                seq > up_to or all(map(le, cast.vector, decision.cut)) for seq, cast in hold.items()
+            )
+        ]
 
     def helpers(
         self, graph: CausalGraph, decision: Decision, time: int

@@ -33,6 +33,7 @@ from ordercast.protocol.transis.packets import (
     ConfigurationId,
     Fetch,
     Fetched,
+    GoneMember,
     Joint,
     Probe,
     Status,
@@ -373,9 +374,12 @@ class OpenConfiguration:
 
     def is_short(self, step: Step, decision: Decision, time: int) -> bool:
         """Whether we lack something of the cut, which we ask for."""
-        if not self.change.lacking(self.graph, decision):
+        change, graph = self.change, self.graph
+        if not change.lacking(graph, decision):
             return False
-        for helper, place, first, last in self.change.helpers(self.graph, decision, time):
+        if change.is_contradictory(graph, decision):
+            graph.forget_held(graph.frozen, decision.cut)
+        for helper, place, first, last in change.helpers(graph, decision, time):
             step.send(helper, Fetch(self.group, self.cid, self.members[place], first, last))
         return True
 
@@ -411,14 +415,19 @@ class OpenConfiguration:
     def _knowledge(self, decision: Decision, joint: Joint) -> tuple[int, Vector]:
         """How far the order is known, and what all have, by what those who come along know
         together: exactly that, for each of them may know more."""
-        high, acks = [ANY_HEIGHT], [decision.cut]
+        gone = [node for node in self.members if node not in decision.came_with]
+        nothing = (0,) * len(self.members)
+        known = {node: GoneMember(node, nothing, 0) for node in gone}
         for side in joint:
             if side.side == self.cid:
                 for one in side.known:
-                    if one.node not in decision.came_with:  # or it is there, whatever is said
-                        high.append(one.high)
-                        acks.append(one.acks)
-        return min(high), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
+                    if one.node in known and len(one.acks) == len(nothing):
+                        known[one.node] = one  # else it is a lie that was passed on
+        high = min((one.high for one in known.values()), default=ANY_HEIGHT)
+        stable = decision.cut
+        for one in known.values():
+            stable = tuple(map(min, stable, one.acks))
+        return high, stable
 
     def lose(self, step: Step, origin: NodeId, counter: int) -> None:
         number = event_number(origin.incarnation, counter)

@@ -15,7 +15,8 @@ Rules.
  5. Sides are courted together if they hear each other as well. Of two that do not, the one with the
     greater name waits. A side that is heard early enough in stage 1 is courted along.
  6. An incarnation that failed in a change, or was declined, rests: longer each time, until it has
-    been in a view with us. A member that was excluded rests for a short time.
+    been in a view with us. A member that was excluded rests for a short time, and so do the others
+    from then on: it may have been the one that declined them.
 
 What it does not do: decide a change.
 """
@@ -194,6 +195,9 @@ class Courting:
         if found is not None and found.node == node and found.cid <= former:
             del self.heard[node.name]
         self._rests.pop(node, None)
+        soon = time + self.options.suspicion_limit // 3
+        for other, (until, _) in self._rests.items():  # for what it may have said of them
+            self._rests[other] = min(until, soon), 0
         self._rests[node] = time + self.options.rest, 0
         self._limit()
 

@@ -23,7 +23,7 @@ What it does not do: send anything, or know which of its events were delivered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import le
 
 from ordercast.kernel.buffers import Limit, Retained
@@ -243,6 +243,14 @@ class CausalGraph:
     def freeze(self, limits: dict[int, int]) -> None:
         """By place: how far the streams of members that do not come along may be admitted."""
         self.frozen = limits
+
+    def forget_held(self, places: Iterable[int], cut: Vector) -> None:
+        """Of these members, what is held up to the cut: it will come from others."""
+        for place in places:
+            self.hold[place] = {
+                seq: cast for seq, cast in self.hold[place].items() if seq > cut[place]
+            }
+        self._count_held()
 
     def events(self, place: int, first: int, last: int) -> list[Cast]:
         """Of one member, as far as they are retained."""

@@ -227,6 +227,7 @@ class SynchronyMember:
         self._advance(step)
         time, current = self.clock.time, self.current
         self._grow(step, (), (*current.silent(step, time), *current.late(step, time)))
+        self._grow(step, (), self.states.silent_givers(time))
         if self.states.is_overdue(step, current.cid, time):
             current.change.repeat()
         self._throttle()
@@ -347,6 +348,7 @@ class SynchronyMember:
             raise PeerError(f"{sender} votes in {packet.group}, which has no quorum")
         if isinstance(packet, PrimaryReport):
             refuse_report(sender, packet.report)
+            refusals.refuse_leaper(self.franchise.voter.standing, sender, packet.report)
         self._advance(step)
         self.franchise.receive(step, sender, packet)
         self._follow_up(step)
@@ -392,8 +394,8 @@ class SynchronyMember:
         if is_usual and self._alarm is not None and self._alarm <= current.acknowledges_by():
             return  # nothing else comes sooner by events and acknowledgements
         soonest = min(current.deadline(time), self.announcer.deadline(current, time))
-        if self.states.due_at is not None:
-            soonest = min(soonest, self.states.due_at)
+        if (state_at := self.states.deadline) is not None:
+            soonest = min(soonest, state_at)
         if self._alarm is None or soonest < self._alarm:
             self._alarm = soonest
             after = max(0, soonest - time)
@@ -424,6 +426,7 @@ class SynchronyMember:
             return False
         if decision.id not in change.readied:
             if current.is_short(step, decision, self.clock.time):
+                self._grow(step, (), tuple(change.contradicting(graph, decision)))
                 return False
             others = tuple(node for node in decision.members if node != self.me)
             lineage = self.states.after(current.cid, decision.cut)

@@ -31,7 +31,8 @@ Vector = Annotated[tuple[Count, ...], Meta(max_length=LARGEST_GROUP)]
 class ConfigurationId(Value, frozen=True, order=True, cache_hash=True):
     """Ids grow along the way of every process, by their height. No two configurations share one."""
 
-    height: Number
+    # So large that lies, each of which lifts it by less than `LARGEST_CLIMB`, do not use it up.
+    height: Annotated[int, Meta(ge=1, lt=1 << 62)]
     rep: NodeId  # the first member
     serial: Count  # of the representative's proposal that was decided
 

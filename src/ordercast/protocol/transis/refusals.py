@@ -15,6 +15,7 @@ from operator import le
 from ordercast.errors import PeerError
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.packet import Packet
+from ordercast.protocol.primary.packets import VoterReport, VoterStanding
 from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis.acquaintances import KnownNames
 from ordercast.protocol.transis.change import ConfigurationChange
@@ -40,8 +41,9 @@ from ordercast.protocol.transis.packets import (
 from ordercast.types import NodeId
 
 LARGEST_CLIMB = 1 << 32
-"""Heights of configurations grow by one a change. Their greatest one counts, so without this limit
-a member at the end of all numbers would take everybody along."""
+"""Heights of configurations grow by one a change, and numbers of attempts by one each. Their
+greatest one counts, so without this limit a member at the end of all numbers would take everybody
+along."""
 
 
 def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> None:
@@ -155,9 +157,10 @@ def refuse_rare(
                 for side in packet.joint:
                     for node, lineage in side.lineages:
                         _refuse_lineage(change, sender, node, lineage)
-            for side in packet.joint:
-                if side.side == change.cid:
-                    _refuse_known(graph, sender, side.known)
+            if sender in change.readied[cid].came_with:  # others pass on what they cannot judge
+                for side in packet.joint:
+                    if side.side == change.cid:
+                        _refuse_known(graph, sender, side.known)
 
 
 def _refuse_lineage(
@@ -237,6 +240,14 @@ def refuse_climbers(height: int, sender: NodeId, packet: Packet) -> None:
             raise PeerError(f"{sender} names the view {cid}, far above all others")
 
 
+def refuse_leaper(own: VoterStanding, sender: NodeId, report: VoterReport) -> None:
+    """Attempts at primary views far above ours, which no number of them leads to."""
+    standing = report.standing
+    number = max(standing.number, standing.last.number)
+    if number > max(own.number, own.last.number) + LARGEST_CLIMB:
+        raise PeerError(f"{sender} reports attempt {number}, far above all others")
+
+
 def refuse_strangers(names: KnownNames, sender: NodeId, packet: Packet) -> None:
     """Of a closed group: who is not in its plan."""
     if not names.may_be_member(sender.name):
@@ -282,8 +293,13 @@ def counts(packet: Packet, sender: NodeId, current: OpenConfiguration) -> bool:
 
 
 def is_elsewhere(packet: Installed, sender: NodeId, current: OpenConfiguration) -> bool:
-    """Whether a member of our view has gone to one that we are not ready for, nor have left. If it
-    follows the rules, a third one has told it that we were ready. What it casts there we have
-    missed, so we must not follow it later."""
-    is_unknown = packet.cid != current.cid and packet.cid not in current.change.readied
-    return is_unknown and packet.cid.height >= current.cid.height and sender in current.members
+    """Whether a member of our view, or a candidate, has gone to a view that we are not ready for,
+    nor have left. If it follows the rules, a third one has told it that we were ready. What it
+    casts there we have missed, so we must not follow it later."""
+    change = current.change
+    if packet.cid == current.cid or packet.cid in change.readied:
+        return False
+    if sender in current.members:
+        return packet.cid.height >= current.cid.height
+    known = change.suggestion.joined.get(sender)
+    return known is not None and packet.cid.height > known.height

@@ -24,6 +24,8 @@ Rules.
     another member can give that state, the giver asks for a new view of the same members, where
     that one is asked. If none can, the side has no state to give: those who wait are notified of
     that, go on with what they have, and lack the state until a later view.
+ 8. A giver that neither gives its state nor says so has failed: one that follows these rules has
+    said something after one state limit, and after two of them those who wait exclude it.
 
 What it does not do: agree on anything. The lineages are part of the agreement on a view.
 """
@@ -66,6 +68,8 @@ LATE = "no application of this side has answered in time"
 OVERTAKEN = "a later view began before their state came"
 OURS_COUNTS = "a later view began before their state came, and there ours counts"
 TOO_LITTLE = "their state lacks what ours must not lose"
+SILENT_LIMITS = 2
+"""State limits after which a giver must have given its state, or said that it has none."""
 MOST_GIVEN = 64
 """Views for which our application was asked for its state and has not answered."""
 
@@ -110,6 +114,11 @@ class Slot:
     @property
     def is_filled(self) -> bool:
         return len(self.states) == len(self.sources)
+
+    def awaited(self, me: NodeId) -> list[NodeId]:
+        """Those, but for us, whose states are missing."""
+        givers = [source.giver for source in self.sources]
+        return [node for node in givers if node not in self.states and node != me]
 
     @property
     def lineage(self) -> Lineage:
@@ -182,6 +191,8 @@ class StateExchange:
         self.held: deque[Slot | Ended | Output] = deque()  # what waits; the first is a slot
         self.giving: dict[ConfigurationId, tuple[NodeId, ...]] = {}  # to whom, when it is there
         self.due_at: int | None = None  # when our application must have answered; patient time
+        self.waits_until: int | None = None  # when a giver must have sent something; patient time
+        self._has_come = False  # something of a state, since that was set
         self._asked_for: StateSource | None = None  # which state of ours is wanted
         self._is_mute = False  # our application has not answered in time
         self._is_bound = False  # we have said our lineage, and are not in the view that follows
@@ -191,6 +202,7 @@ class StateExchange:
         self.held.clear()
         self.giving.clear()
         self.due_at, self._is_mute, self._is_bound = None, False, False
+        self.waits_until = None
         self.lineage = Lineage(cid, True)
 
     def put(self, step: Step, output: Output) -> None:
@@ -232,7 +244,7 @@ class StateExchange:
         """A view begins: some give their states, and some wait for them."""
         if self.rule == "none":
             return
-        self._is_bound, self.due_at = False, None
+        self._is_bound, self.due_at, self.waits_until = False, None, None
         lineages = {node: lineage for side in joint for node, lineage in side.lineages}
         inheritance = self._inheritance(lineages)
         every = sources_of(decision.sides, lineages, inheritance)
@@ -253,6 +265,7 @@ class StateExchange:
             is_ours = self.me in largest_of(every, inheritance).holders
             self.held.append(Slot(cid, sources, inheritance, is_ours))
             self._release(step)
+            self.waits_until, self._has_come = time + SILENT_LIMITS * self.limit, False
         elif counts:
             self.lineage = Slot(cid, sources).lineage
 
@@ -337,6 +350,7 @@ class StateExchange:
         slot = self._slot(packet.view, sender)
         if slot is None:
             return  # it comes too late
+        self._has_come = True
         parts = slot.parts.get(sender, [])
         if isinstance(packet, StatePart):
             if sum(map(len, parts)) + len(packet.part) > LARGEST_STATE:
@@ -349,6 +363,20 @@ class StateExchange:
         state = b"".join(parts) if parts else packet.state
         slot.parts.pop(sender, None)
         self._fill(step, slot, sender, (state, LATE if packet.late else packet.failure))
+
+    def silent_givers(self, time: int) -> tuple[NodeId, ...]:
+        """Those that have sent nothing of the state that we wait for, for much too long."""
+        if self.waits_until is None or time < self.waits_until:
+            return ()
+        last = [item for item in self.held if isinstance(item, Slot)][-1:]
+        self.waits_until = time + SILENT_LIMITS * self.limit if last else None
+        has_come, self._has_come = self._has_come, False
+        return () if has_come else tuple(node for slot in last for node in slot.awaited(self.me))
+
+    @property
+    def deadline(self) -> int | None:
+        """When time itself changes something next."""
+        return min((at for at in (self.due_at, self.waits_until) if at is not None), default=None)
 
     def _fill(
         self, step: Step, slot: Slot | None, giver: NodeId, state: tuple[bytes | None, str]
