@@ -205,18 +205,18 @@ at = "2500ms"
 kind = "restart"
 nodes = ["n2", "n3"]
 """
-GUARD_GONE = """
+GUARDS_GONE = """
 [options]
 tickets = 1
 lease = "400ms"
 [[fault]]
 at = "1200ms"
 kind = "crash"
-nodes = ["n1"]
+nodes = ["n1", "n2"]
 [[fault]]
 at = "1500ms"
 kind = "restart"
-nodes = ["n2", "n3"]
+nodes = ["n3", "n4", "n5"]
 """
 
 
@@ -232,11 +232,12 @@ def test_members_that_begin_again_do_not_own_what_a_cut_off_replica_grants(
     assert isinstance(heard[-1], Event), "it delivers when n1 is back"
 
 
-def test_members_that_begin_again_say_which_lease_replica_they_wait_for(tmp_path: Path) -> None:
-    run = play(tmp_path, 1, "causal", 3, 2, GUARD_GONE)
-    for name in ("n2", "n3"):
+def test_members_that_begin_again_say_which_lease_replicas_they_wait_for(tmp_path: Path) -> None:
+    """The first three are the lease replicas, and n3 alone grants nothing."""
+    run = play(tmp_path, 1, "causal", 5, 3, GUARDS_GONE)
+    for name in ("n3", "n4", "n5"):
         told = [item for item in run.heard[name] if isinstance(item, Waiting)]
-        assert told[-1].on == ("n1",)
+        assert told[-1].on == ("n1", "n2")
         assert "no ticket can be had" in told[-1].why
 
 

@@ -88,7 +88,8 @@ def test_one_seed_is_one_run() -> None:
 def test_a_planted_bug_is_caught(name: str) -> None:
     says = MUTANTS[name].says  # type: ignore[attr-defined]
     for seed in range(4001, 4041):
-        run = storm(seed, families={"total": mutant(name)}, requests=(2, 5))
+        families = {"total": mutant(name)}
+        run = storm(seed, aimed=True, families=families, requests=(2, 5), faults=(1, 5))
         if any(says in words for words in run.broken):
             return
     pytest.fail(f"{name} was not caught")
