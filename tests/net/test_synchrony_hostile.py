@@ -65,9 +65,6 @@ def refused(*nodes: Node) -> int:
     return sum(one["refused_frames"] + one["refused_datagrams"] for one in counted)
 
 
-# Not in each run: n1 and n2 once stayed apart for a minute here. What kept them apart for seconds in
-# the simulator is mended (`test_timed_lies.py`), but it was not shown that this was all.
-@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_the_other_members_go_on_whatever_a_liar_sends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, seed: int
