@@ -46,7 +46,7 @@ def show(event: object) -> None:
 
 
 class Typed:
-    """What is typed, line by line, from the start on; None: Ctrl-D."""
+    """The lines that the person types, from the start on; None: Ctrl-D."""
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -10,9 +10,9 @@ Rules.
  3. Groups that the node is in are remembered. Of those that it is in no longer, the last so many
     are. To a group that is forgotten the node comes like one that was never in it. The counter
     `groups_forgotten` says how many there were.
- 4. What is remembered of a group is remembered of its family. A group of the same name that is of
-    another family is another group, which this node was never in. A file of an earlier version
-    does not say the family: what it has counts for any, until the node is in the group again.
+ 4. The file names the family of each group. A group of the same name that is of another family is
+    another group, which this node was never in. A file of an earlier version does not name the
+    family: its entries count for any, until the node is in the group again.
 """
 
 from __future__ import annotations

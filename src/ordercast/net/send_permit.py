@@ -134,7 +134,7 @@ class SendPermit:
             self._withdraw()
 
     def _why_none(self) -> str:
-        """What is known comes first: what is only likely may contradict it."""
+        """The known reason comes first: a guess may contradict it."""
         advice = "wait longer, or let an updater call group.stop_updating()"
         known = self._progress.reason()
         if known:
