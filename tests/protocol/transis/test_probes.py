@@ -20,8 +20,10 @@ from ordercast.protocol.transis.packets import (
     Proposal,
 )
 from ordercast.testing.stage import Stage
+from ordercast.types import NodeId
 from ordercast.units import MILLISECOND, SECOND
 
+BACK = NodeId("n3", 1)
 QUICK = {"suspicion_limit": "300ms", "silence_limit": "100ms", "stage_limit": "200ms"}
 
 
@@ -88,6 +90,35 @@ def test_a_change_waits_for_a_member_that_answers_probes() -> None:
     assert not machine.current.change.is_failed(N2)
     stage.settle()
     assert machine.current.members == (N1, N2)
+
+
+@pytest.mark.parametrize(
+    ("members", "waits"),
+    [((N2, BACK), False), ((BACK,), True)],
+    ids=["with one that left us", "alone"],
+)
+def test_a_candidate_that_answers_probes_is_not_waited_for_if_it_has_gone_with_others(
+    members: tuple[NodeId, ...], waits: bool
+) -> None:
+    """n2 proposes a candidate to n1 and goes with it alone. The candidate is there, and does not
+    take up what n1 proposes then, for it would be a view without n2."""
+    stage = Stage.of("synchrony", "n1 n2 n3", **QUICK)
+    stage.settle(ticks=2)
+    stage.crash("n3")
+    wait(stage, stage.now + SECOND)
+    stage.crash("n2")
+    machine: Any = stage.machine("n1")
+    cid, now = machine.current.cid, ConfigurationId(9, members[0], 2)
+    joined = ((N1, cid), (N2, cid), (BACK, ConfigurationId(1, BACK, 0)))
+    for serial, failed in ((11, ()), (12, (N1,))):
+        stage.inject(N2, "n1", Proposal("g", cid, serial, joined, failed, 0, (0, 0)), LINK)
+    stage.inject(BACK, "n1", Hello("g", now, (N1,), members), DATAGRAM)
+    for _ in range(12):
+        until = stage.now + 30 * MILLISECOND
+        stage.inject(BACK, "n1", Probe("g", now, False), DATAGRAM)
+        while stage.now < until:
+            stage.fire("n1")
+    assert (machine.current.members == (N1,)) != waits
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,9 @@ Rules (section 6 of the paper has two protocols, for faults and for joins; here 
  8. Stage 2 is bounded. A member that does not agree within the stage limit has failed, and so has
     one that is not ready within two of them (within four, if we are not ready ourselves). Members
     with smaller names than ours have half as much time again. One that answers probes is there,
-    and its packets may be late: it has four stage limits and three seconds in any case. Each time
-    there are more failed ones, so a change ends.
+    and its packets may be late: it has four stage limits and three seconds in any case. But a
+    candidate that has announced a view with one in it that has failed for us is not late: it waits
+    for what we shall not say (rule 6). Each time there are more failed ones, so a change ends.
  9. If all that we lack of the cut is held, and waits for what is beyond the cut or for itself, an
     origin has told others another event of the same number. Of those that do not come along we
     forget what is held, and fetch what the others have. One that comes along has failed.
@@ -294,8 +295,14 @@ class ConfigurationChange:
 
     # --- time --------------------------------------------------------------------------------
 
-    def late(self, time: int, last_sign: Callable[[NodeId], int]) -> list[NodeId]:
-        """Members that have failed, because a stage has taken them too long."""
+    def late(
+        self,
+        time: int,
+        last_sign: Callable[[NodeId], int],
+        view_of: Callable[[NodeId], tuple[NodeId, ...]],
+    ) -> list[NodeId]:
+        """Members that have failed, because a stage has taken them too long. `view_of`: whom a
+        candidate said to be in its view."""
         if self.stage != 2 or self.dirty:
             return []
         limit = self.options.stage_limit
@@ -306,6 +313,7 @@ class ConfigurationChange:
             and (
                 2 * (time - last_sign(node)) >= limit
                 or self._is_over(node, limit_of_link(limit), time)
+                or any(map(self.is_failed, view_of(node)))
             )
         ]
 

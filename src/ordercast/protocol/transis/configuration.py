@@ -21,6 +21,8 @@ What it does not do: agree on the end, which is `change.py`, or install the next
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.step import DATAGRAM, Note, Step
 from ordercast.protocol.transis.change import ConfigurationChange
@@ -320,9 +322,11 @@ class OpenConfiguration:
             self._look_at = soonest
         return silent
 
-    def late(self, step: Step, time: int) -> list[NodeId]:
+    def late(
+        self, step: Step, time: int, view_of: Callable[[NodeId], tuple[NodeId, ...]]
+    ) -> list[NodeId]:
         """Those that a change waits for in vain. Doubtful ones are probed."""
-        late = self.change.late(time, self.patience.last_sign)
+        late = self.change.late(time, self.patience.last_sign, view_of)
         self._probe(step, [one for one in self.change.doubtful(time) if one not in late])
         return late
 

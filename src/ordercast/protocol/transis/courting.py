@@ -119,6 +119,13 @@ class Courting:
         found = self.heard.get(node.name)
         return found is not None and found.node == node and found.at >= time - self.options.fresh
 
+    def view_of(self, node: NodeId) -> tuple[NodeId, ...]:
+        """The members of the view that an incarnation outside of ours has announced."""
+        found = self.heard.get(node.name)
+        if found is None or found.node != node or node in self.members:
+            return ()
+        return found.members
+
     def _hears_us(self, node: NodeId, echo: frozenset[NodeId]) -> bool:
         # An older incarnation of its own name is not there for it to hear.
         return self.me in echo and all(

@@ -226,7 +226,8 @@ class SynchronyMember:
         self._alarm = None
         self._advance(step)
         time, current = self.clock.time, self.current
-        self._grow(step, (), (*current.silent(step, time), *current.late(step, time)))
+        late = current.late(step, time, self.announcer.courting.view_of)
+        self._grow(step, (), (*current.silent(step, time), *late))
         self._grow(step, (), self.states.silent_givers(time))
         if self.states.is_overdue(step, current.cid, time):
             current.change.repeat()
