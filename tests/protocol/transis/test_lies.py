@@ -187,3 +187,15 @@ def test_announcements_and_probes_travel_by_datagram_and_all_else_by_link() -> N
     assert by_datagram == {"Hello", "Probe"}
     assert by_link >= {"Status", "Proposal", "Ready", "Installed"}
     assert not by_link & by_datagram
+
+
+def test_one_that_comes_along_with_more_than_it_has_has_failed() -> None:
+    """n2 sends an event that follows one of n3, and then proposes to go on without n3 and says that
+    it never had that one. Nobody could deliver the event, so n1 does not wait for it."""
+    stage = staged()
+    machine: Any = stage.machine("n1")
+    stage.crash("n3")
+    stage.inject(N2, "n1", cast(vector=(0, 2, 1), height=3), LINK)
+    assert machine.current.graph.held == 1
+    stage.inject(N2, "n1", proposal(serial=4, sent=2, received=(0, 2, 0)), LINK)
+    assert machine.current.change.is_failed(N2)
