@@ -324,6 +324,13 @@ for = "200ms"
 disk = "lost"
 """
 
+LEAVES = """
+[[fault]]
+at = "4s"
+kind = "leave"
+nodes = ["{}"]
+"""
+
 
 def last_words(run: Simulated, name: str) -> str:
     """Why it waits."""
@@ -356,6 +363,17 @@ def test_a_lease_replica_that_lost_its_folder_is_replaced_before_the_next_one_lo
     run = play(tmp_path, 2, "causal", 4, 3, TWO_FOLDERS.format(*lost), seconds=10)
     assert all(is_reborn(run, name) for name in lost)
     assert not silent_after(run, 9, 4)
+
+
+@pytest.mark.parametrize("name", ["n1", "n3"])
+def test_a_lease_replica_leaves_within_a_lease_although_nobody_can_take_its_place(
+    name: str, tmp_path: Path
+) -> None:
+    """Of three members two stay, and one of these is the only lease replica then."""
+    run = play(tmp_path, 1, "causal", 3, 2, LEAVES.format(name))
+    (left,) = [row.at for row in run.trace.rows if row.kind == "leave"]
+    assert 4 * SECOND < left < (4 + 2 + 0.1) * SECOND
+    assert silent_after(run, 11, 3) == {name}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ Rules.
     alive, in the order of the ring; an odd number of them, at most 2k + 1. A replica that sees
     another set for long enough begins. Replicas further back begin later, so that few try at once.
     The first one of a set that only lacks members, or of which a member lost its data folder, waits
-    for nothing: until the set has changed, the loss of one more folder may end the cluster.
+    for nothing: until the set has changed, the loss of one more folder may end the cluster. A set
+    becomes smaller late where a replica does not answer: that one may be back soon.
  2. First the members that are to become replicas are asked (`Offer`), so that no member is chosen
     that is about to leave.
  3. Then a majority seals the old set, and reports what it voted for and its tables. If any replica
@@ -148,7 +149,9 @@ class ReconfigurationLeader:
             self._differs_since = None
         elif self._differs_since is None:
             self._differs_since = now
-        patience = hold * (2 + rank) // 2 * (4 if len(target) < len(replica_set.replicas) else 1)
+        patience = hold * (2 + rank) // 2
+        if any(one.name not in reached for one in replica_set.replicas):
+            patience *= 4 if len(target) < len(replica_set.replicas) else 1
         missing = [one for one in replica_set.replicas if one not in target]
         # A process that answers as another replica than the one in the set has lost its folder: the
         # one in the set never answers again, so there is nothing to wait for.
