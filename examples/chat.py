@@ -13,10 +13,12 @@ import argparse
 import asyncio
 import json
 import sys
+from collections import Counter, deque
 
 import ordercast
 
 ORDERS = {"causal": ordercast.Causal(state=True), "total": ordercast.Total(reform="auto")}
+PATIENCE = 3  # seconds after Ctrl-D in which lines that were typed before may still be sent
 said: list[str] = []
 
 
@@ -25,9 +27,13 @@ def snapshot() -> bytes:
 
 
 def restore(state: bytes) -> None:
-    said[:] = json.loads(state)  # in place of what was said while others could not hear it
+    theirs: list[str] = json.loads(state)
+    unheard = Counter(said) - Counter(theirs)
+    said[:] = theirs  # in place of what was said while others could not hear it
     for line in said:
         print(line, flush=True)
+    for line in unheard.elements():
+        print("* lost, the others have not heard", line, flush=True)
 
 
 def show(event: object) -> None:
@@ -46,11 +52,12 @@ def show(event: object) -> None:
 
 
 class Typed:
-    """The lines that the person types, from the start on; None: Ctrl-D."""
+    """The lines that the person has typed, and that are not sent yet."""
 
     def __init__(self) -> None:
-        self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.has_ended = asyncio.Event()
+        self.lines: deque[str] = deque()
+        self.has_ended = asyncio.Event()  # by Ctrl-D
+        self._more = asyncio.Event()
 
     async def read(self) -> None:
         reader = asyncio.StreamReader()
@@ -58,52 +65,76 @@ class Typed:
             lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
         )
         async for line in reader:
-            await self.lines.put(line.strip())
-        await self.lines.put(None)
+            self.lines.append(line.decode(errors="replace").strip())
+            self._more.set()
         self.has_ended.set()
+        self._more.set()
+
+    async def first(self) -> str | None:
+        """The next line to send; it stays until it was sent. None: Ctrl-D."""
+        while not self.lines and not self.has_ended.is_set():
+            self._more.clear()
+            await self._more.wait()
+        return self.lines[0] if self.lines else None
 
 
-async def enter(room: ordercast.Group, order: str) -> None:
+async def say(room: ordercast.Group, order: str, typed: Typed) -> None:
     await room.ready()
     if order == "causal":
         await room.become_updater()
     print("* type, and end with Ctrl-D", flush=True)
+    while (line := await typed.first()) is not None:
+        try:
+            await room.send(line.encode(), until="delivered")
+        except ordercast.TicketLost as lost:  # this process stood still for some seconds
+            print(f"* {lost}", flush=True)
+            await room.become_updater()
+            continue
+        typed.lines.popleft()
 
 
 async def talk(room: ordercast.Group, order: str, typed: Typed) -> None:
     """Until Ctrl-D, also while nobody has let us in."""
-    entering = asyncio.create_task(enter(room, order))
+    saying = asyncio.create_task(say(room, order, typed))
     ended = asyncio.create_task(typed.has_ended.wait())
     try:
-        await asyncio.wait((entering, ended), return_when=asyncio.FIRST_COMPLETED)
-        if entering.done() or typed.lines.qsize() > 1:
-            await entering
-            while (line := await typed.lines.get()) is not None:
-                try:
-                    await room.send(line)
-                except ordercast.TicketLost as lost:  # this process stood still for some seconds
-                    print(f"* {lost}", flush=True)
-                    await room.become_updater()
-                    await room.send(line)
+        await asyncio.wait((saying, ended), return_when=asyncio.FIRST_COMPLETED)
+        if typed.lines:
+            await asyncio.wait([saying], timeout=PATIENCE)
+        if saying.done():
+            saying.result()
     finally:
-        entering.cancel()
+        saying.cancel()
         ended.cancel()
-        await room.leave()
+        await leave(room, order)
+
+
+async def leave(room: ordercast.Group, order: str) -> None:
+    leaving = asyncio.create_task(room.leave())
+    await asyncio.wait([leaving], timeout=0.5)
+    if not leaving.done():
+        what = "know who may type" if order == "causal" else "have all your lines"
+        print(f"* leaving: waits until the others {what}", flush=True)
+    await leaving
 
 
 async def chat(name: str, seed: str | None, order: str) -> None:
     listen, seeds = ("127.0.0.1:0", [seed]) if seed else ("127.0.0.1:7131", [])
     typed = Typed()
     typing = asyncio.create_task(typed.read())
-    async with ordercast.open(name=name, cluster="chat", listen=listen, seeds=seeds) as node:
-        print("* others can join at", node.status()["listens"], flush=True)
-        while True:
-            try:
-                await stay(node, order, typed)
-                break
-            except (ordercast.Abandoned, ordercast.FoundedTwice) as error:
-                print(f"* joins again: {error}", flush=True)
-    typing.cancel()
+    try:
+        async with ordercast.open(name=name, cluster="chat", listen=listen, seeds=seeds) as node:
+            print("* others can join at", node.status()["listens"], flush=True)
+            while True:
+                try:
+                    await stay(node, order, typed)
+                    break
+                except (ordercast.Abandoned, ordercast.FoundedTwice) as error:
+                    print(f"* joins again: {error}", flush=True)
+    finally:
+        typing.cancel()
+        for line in typed.lines:
+            print("* not sent:", line, flush=True)
 
 
 async def stay(node: ordercast.Node, order: str, typed: Typed) -> None:

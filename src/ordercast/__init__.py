@@ -25,7 +25,7 @@ from ordercast.net.directory import FoundedTwice, Mismatch
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
 from ordercast.net.merges import DifferenceLost
-from ordercast.net.message import Ejected, GroupClosed, Message, StateMissing
+from ordercast.net.message import Ejected, GroupClosed, Message, RestoreFailed, StateMissing
 from ordercast.net.node import Node
 from ordercast.net.node import open_node as open
 from ordercast.net.primary_view import NoQuorum
@@ -90,6 +90,7 @@ __all__ = [
     "Primary",
     "Receipt",
     "Reformed",
+    "RestoreFailed",
     "SideState",
     "SideStates",
     "Size",

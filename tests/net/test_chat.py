@@ -122,7 +122,7 @@ def test_a_founder_that_lost_its_folder_joins_again(order: str, tmp_path: Path) 
 
 
 async def founder_returns(order: str, folder: Path) -> None:
-    """She founds the room once more, meets the others, and joins theirs."""
+    """She founds the room once more, meets the others, and joins theirs. She reads what is lost."""
     ann, ben, cid = people = [Person(name, order, folder) for name in ("ann", "ben", "cid")]
     try:
         await ann.come()
@@ -133,8 +133,15 @@ async def founder_returns(order: str, folder: Path) -> None:
         await ann.is_killed()
         shutil.rmtree(folder / "chat" / "ann")
         ann.lines = []
+        for person in (ben, cid):
+            person.process.send_signal(signal.SIGSTOP)
         await ann.start()
-        await ann.hears("ben: one")
+        ann.types("hello?")
+        await ann.hears("ann: hello?")
+        for person in (ben, cid):
+            person.process.send_signal(signal.SIGCONT)
+        await ann.hears("* lost, the others have not heard ann: hello?")
+        assert "ben: one" in ann.lines
         ann.types("two")
         for person in people:
             await person.hears("ann: two")
@@ -154,7 +161,7 @@ async def ended_while_waiting(folder: Path) -> None:
     try:
         await ben.start(FIRST)
         waits = await ben.hears_prefix("* waiting: nobody answers")
-        assert waits.endswith("check the address, or give join expect or a founder")
+        assert "start a node there, or check the address. This node may found 'room/total'" in waits
         await other.start(FIRST)
         status, errors = await other.ends()
         assert status == 1
@@ -164,7 +171,11 @@ async def ended_while_waiting(folder: Path) -> None:
         await cid.hears_prefix("* waiting: nobody answers")
         cid.process.send_signal(signal.SIGINT)
         assert await cid.ends() == (130, "")
-        await ben.goes()
+        ben.types("anybody here?")
+        assert ben.process.stdin is not None
+        ben.process.stdin.close()
+        await ben.hears("* not sent: anybody here?")
+        assert await ben.ends() == (0, "")
     finally:
         for person in people:
             await person.is_killed()

@@ -10,7 +10,7 @@ from tests.net.nodes import GROUP, QUICK, Cluster, connected, data_of, kill, liv
 from tests.net.test_lost_folder import ended
 
 from ordercast.errors import NameTaken
-from ordercast.net import name_watch
+from ordercast.net import incidents, name_watch
 from ordercast.wire import greeting
 from ordercast.wire.framing import FrameKind
 from ordercast.wire.greeting import Hello, Refuse
@@ -25,6 +25,7 @@ async def test_the_second_node_of_a_name_is_refused_and_the_first_is_undisturbed
     before = n2.mesh.contacts["n1"].connection
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(name_watch, "TAKEN_SECONDS", 0.3)
+        patch.setattr(incidents, "PASSING", 0)
         second = await cluster.open(
             "n1", data=str(cluster.folder / "elsewhere"), peers={"n2": place_of(n2)}
         )
@@ -42,7 +43,27 @@ async def test_the_second_node_of_a_name_is_refused_and_the_first_is_undisturbed
 
 
 @live
+async def test_one_that_may_be_restarted_is_not_told_of_two_nodes_at_once(cluster: Cluster) -> None:
+    """Its former incarnation may be gone, and not be missed yet."""
+    n1, n2 = await cluster.nodes("n1", "n2")
+    await until(lambda: connected(n1, n2))
+    second = await cluster.open(
+        "n1", data=str(cluster.folder / "elsewhere"), peers={"n2": place_of(n2)}
+    )
+    await until(lambda: second.mesh.counters["refused_by_peers"] >= 2)
+    assert f"{place_of(n2)} refuses this node: two nodes" not in cluster.log.text
+    said = second.mesh.incidents.refused_by[place_of(n2)]
+    assert said.startswith("does not talk to this node yet: it heard the former one")
+
+
+@live
 async def test_a_refusal_is_logged_once_until_something_changes(cluster: Cluster) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incidents, "PASSING", 0)
+        await refused_again_and_again(cluster)
+
+
+async def refused_again_and_again(cluster: Cluster) -> None:
     n1, n2 = await cluster.nodes("n1", "n2")
     await until(lambda: connected(n1, n2))
     second = await cluster.open(

@@ -195,6 +195,7 @@ GUARD_CUT_OFF = """
 [options]
 tickets = 1
 lease = "4s"
+guards = 1
 [[fault]]
 at = "1500ms"
 kind = "partition"
@@ -212,11 +213,11 @@ lease = "400ms"
 [[fault]]
 at = "1200ms"
 kind = "crash"
-nodes = ["n1", "n2"]
+nodes = ["n1", "n3"]
 [[fault]]
 at = "1500ms"
 kind = "restart"
-nodes = ["n3", "n4", "n5"]
+nodes = ["n2", "n4", "n5"]
 """
 
 
@@ -233,11 +234,11 @@ def test_members_that_begin_again_do_not_own_what_a_cut_off_replica_grants(
 
 
 def test_members_that_begin_again_say_which_lease_replicas_they_wait_for(tmp_path: Path) -> None:
-    """The first three are the lease replicas, and n3 alone grants nothing."""
+    """The first three that came are the lease replicas, and n5 alone grants nothing."""
     run = play(tmp_path, 1, "causal", 5, 3, GUARDS_GONE)
-    for name in ("n3", "n4", "n5"):
+    for name in ("n2", "n4", "n5"):
         told = [item for item in run.heard[name] if isinstance(item, Waiting)]
-        assert told[-1].on == ("n1", "n2")
+        assert told[-1].on == ("n1", "n3")
         assert "no ticket can be had" in told[-1].why
 
 
@@ -308,6 +309,28 @@ for = "200ms"
 disk = "lost"
 """
 
+TWO_FOLDERS = """
+[[fault]]
+at = "4s"
+kind = "restart"
+nodes = ["{}"]
+for = "200ms"
+disk = "lost"
+[[fault]]
+at = "4300ms"
+kind = "restart"
+nodes = ["{}"]
+for = "200ms"
+disk = "lost"
+"""
+
+LEAVES = """
+[[fault]]
+at = "4s"
+kind = "leave"
+nodes = ["{}"]
+"""
+
 
 def last_words(run: Simulated, name: str) -> str:
     """Why it waits."""
@@ -330,6 +353,27 @@ def is_reborn(run: Simulated, name: str) -> bool:
     """Whether it took a number that is not drawn, in its last start: others knew its name."""
     last = [row for row in run.trace.rows if row.kind == "start" and row.process == name][-1]
     return 0 < last.incarnation < 100
+
+
+@pytest.mark.parametrize("lost", [("n2", "n1"), ("n1", "n2")])
+def test_a_lease_replica_that_lost_its_folder_is_replaced_before_the_next_one_loses_its_own(
+    lost: tuple[str, str], tmp_path: Path
+) -> None:
+    """The second is killed a tenth of a second after the first one is back."""
+    run = play(tmp_path, 2, "causal", 4, 3, TWO_FOLDERS.format(*lost), seconds=10)
+    assert all(is_reborn(run, name) for name in lost)
+    assert not silent_after(run, 9, 4)
+
+
+@pytest.mark.parametrize("name", ["n1", "n3"])
+def test_a_lease_replica_leaves_within_a_lease_although_nobody_can_take_its_place(
+    name: str, tmp_path: Path
+) -> None:
+    """Of three members two stay, and one of these is the only lease replica then."""
+    run = play(tmp_path, 1, "causal", 3, 2, LEAVES.format(name))
+    (left,) = [row.at for row in run.trace.rows if row.kind == "leave"]
+    assert 4 * SECOND < left < (4 + 2 + 0.1) * SECOND
+    assert silent_after(run, 11, 3) == {name}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,9 @@ from collections.abc import Callable, Collection, Iterable
 from ordercast.kernel.family import FoundingRule
 from ordercast.types import Joined, Left, View
 
+MOST_NAMED = 8
+"""Names that a sentence lists. More are counted."""
+
 
 def entry_of(
     me: str,
@@ -104,6 +107,22 @@ def _most(entry: FoundingRule) -> int:
     return entry.of or 2 * entry.expect - 1
 
 
+def is_short(entry: FoundingRule, present: Collection[str]) -> bool:
+    """Whether nodes are missing of which nobody knows the names."""
+    return len(entry.last) <= 1 and len(present) < entry.expect
+
+
+def too_few(expect: int, present: Collection[str]) -> str:
+    """Who is there, of so many that are expected, and what helps."""
+    names, more = sorted(present), len(present) - MOST_NAMED
+    listed = " ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    here = f"{len(names)} of {expect} expected nodes are here ({listed})"
+    missing = expect - len(names)
+    if missing <= 0:
+        return here
+    return f"{here}: start {missing} more, or give all of them a lower expect if there are no more"
+
+
 def lacking(entry: FoundingRule, present: Collection[str], lost: Collection[str] = ()) -> str:
     """Why these do not suffice, and what helps, in a sentence without a group."""
     if len(entry.last) > 1:
@@ -117,7 +136,7 @@ def lacking(entry: FoundingRule, present: Collection[str], lost: Collection[str]
             f"{'' if entry.of else more}"
         )
     if entry.expect:
-        return f"{entry.expect} are expected, and {len(present)} are there"
+        return too_few(entry.expect, present)
     if entry.lost:
         return (
             "this node lost its data folder, and may have been in the group: it does not found it "

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ordercast.kernel.family import FoundingRule, Plan
-from ordercast.kernel.founding import lacking
+from ordercast.kernel.founding import lacking, too_few
 from ordercast.net.contact import Contact
 from ordercast.units import SECOND
 
@@ -120,7 +120,7 @@ class Absence:
             why = lacking(entry, (self._me, *present), (self._me,))
             return Absent(names, f"nobody here is in {plan.group!r}: {why}")
         if entry.expect:
-            return Absent(names, f"{1 + len(present)} of {entry.expect} expected nodes are there")
+            return Absent((), too_few(entry.expect, (self._me, *present)))
         if entry.founder:
             return Absent((entry.founder,), f"{entry.founder} has not founded {plan.group!r} yet")
         if not present:
@@ -136,10 +136,12 @@ class Absence:
         refused = "; ".join(self._refusals(self._refused_by))
         if entry.lost and not refused:
             return f"{where}: {lacking(entry, (self._me,), (self._me,))}"
-        may = f"{refused or where}, and this node may not found {self._plan.group!r} by itself"
+        group = repr(self._plan.group)
         if refused:  # the reason says what to put right
-            return may
-        return f"{may}: check the address, or give join expect or a founder"
+            return f"{refused}, and this node may not found {group} by itself"
+        there = "start a node there, or check the address" if self._seeds else "start another node"
+        may = f"This node may found {group} only if its program gives join expect or a founder"
+        return f"{where}: {there}. {may}"
 
     def _refusals(self, places: Collection[str]) -> list[str]:
         """What nodes that do not talk to us say, at these places."""

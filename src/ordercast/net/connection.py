@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
             self._handshake.reported(resume.newest, self.contact.name)
         elif kind == FrameKind.REFUSE:
             refuse = greeting.decode(body, Refuse)
-            self._refused_by_peer(refuse.reason)
+            self._refused_by_peer(refuse)
             self._fail_greeting(refuse.reason)
             self._handshake.refused(self, refuse)
             self.abort()
@@ -226,12 +226,18 @@ class Connection(asyncio.Protocol):
         self._incidents.refusal("%s %s", self.place, why)
         self._end_with(Refuse(error[:500]))
 
-    def _refused_by_peer(self, reason: str) -> None:
-        place = self.place
+    def _refused_by_peer(self, refuse: Refuse) -> None:
+        place, incidents = self.place, self._incidents
+        what = f"refuses this node: {refuse.reason}"
+        incidents.count("refused_by_peers")
+        is_newer = 0 <= refuse.newest < self._handshake.us.node.incarnation
+        is_passing = refuse.code == "taken" and is_newer and incidents.is_passing(refuse.reason)
+        if is_passing:
+            what = "does not talk to this node yet: it heard the former one of this name just now"
+        else:
+            incidents.refusal("%s refuses this node: %s", str(self.contact or place), refuse.reason)
         if self.dialled:
-            self._incidents.refused(place, f"refuses this node: {reason}")
-        self._incidents.refusal("%s refuses this node: %s", str(self.contact or place), reason)
-        self._incidents.count("refused_by_peers")
+            incidents.refused(place, what)
 
     def _receive_other(self, contact: Contact, kind: FrameKind, body: memoryview) -> None:
         assert contact.node is not None
@@ -342,9 +348,12 @@ class Connection(asyncio.Protocol):
         if not self.greeted.done():
             self.greeted.set_result(self.contact.node)
 
-    def refuse_greeting(self, reason: str, code: str, newest: int, place: str = "") -> None:
+    def refuse_greeting(
+        self, reason: str, code: str, newest: int, place: str = "", *, is_newer: bool = False
+    ) -> None:
         """The other end is not let in. It will try again."""
-        self._incidents.refusal("refusing %s: %s", self.source, reason)
+        if not (is_newer and code == "taken" and self._incidents.is_passing(reason)):
+            self._incidents.refusal("refusing %s: %s", self.source, reason)
         self._end_with(Refuse(reason[:500], code, newest, place))
 
     def refuse(self, reason: str) -> None:

@@ -349,9 +349,11 @@ class Group:
             why.__cause__ = error
             self.node.end(self, why, sound=False)
 
-    def _state_failed(self, error: Exception) -> None:
+    def _state_failed(self, error: Exception) -> Exception:
+        why = state_failed(self._me, self.name, error)
         if self.is_open:
-            self.node.end(self, state_failed(self._me, self.name, error))
+            self.node.end(self, why)
+        return why
 
     # --- who is in it ------------------------------------------------------------------------
 

@@ -140,7 +140,8 @@ class Handshake:
                 verdict = GreetingOutcome("too many nodes are connected here")
         if verdict.reason:
             self._contacts.incidents.count("refused_greetings")
-            connection.refuse_greeting(*verdict[:4])
+            is_newer = node.incarnation > verdict.newest
+            connection.refuse_greeting(*verdict[:4], is_newer=is_newer)
             return
         assert contact is not None
         if connection.dialled and self.us.node.name > node.name and contact.is_greeted_by(node):

@@ -14,6 +14,9 @@ log = logging.getLogger("ordercast.net")
 
 REPEATED = 600 * SECOND
 """How long the same refusal is not logged again: a node that is refused tries again and again."""
+PASSING = 4 * SECOND
+"""After a crash a name is taken for a moment, until its former incarnation is missed. A refusal for
+that reason counts when it is repeated after so long."""
 MOST_REMEMBERED = 256
 """Refusals that are remembered, of each kind."""
 T = TypeVar("T")
@@ -25,6 +28,7 @@ class Incidents:
         self.refused_by: dict[str, str] = {}  # by place where we dialled last: what went wrong
         self._limit = LogRateLimit()
         self._logged: dict[str, int] = {}  # refusals, and when
+        self._passing: dict[str, int] = {}  # refusals that may be over soon, and since when
 
     def count(self, what: str, times: int = 1) -> None:
         self.counters[what] += times
@@ -36,6 +40,16 @@ class Incidents:
             if not text.isprintable():
                 text = "".join(each if each.isprintable() else "?" for each in text)
             log.warning("%s", text)
+
+    def is_passing(self, reason: str) -> bool:
+        """Whether a name is taken by a node that may be its own former incarnation, and for so
+        short a time that this may explain it."""
+        now = time.monotonic_ns()
+        since = self._passing.get(reason, now)
+        if now - since > REPEATED:
+            since = now
+        _remember(self._passing, reason, since)
+        return now - since < PASSING
 
     def refusal(self, message: str, who: str, reason: str) -> None:
         """A greeting was refused, here or by a peer: logged when the reason is a new one."""

@@ -42,9 +42,14 @@ class StateMissing(OrdercastError):
     the group; it may join again."""
 
 
+class RestoreFailed(OrdercastError):
+    """The `restore` of this application raised an error, which is the cause of this one. This
+    member is out of the group; it may join again."""
+
+
 def state_failed(me: NodeId, group: str, error: Exception) -> OrdercastError:
     """Why this member cannot be in the group: it was given no state, or cannot take it."""
-    kind: type[OrdercastError] = OrdercastError
+    kind: type[OrdercastError] = RestoreFailed
     what = f"its restore raised {type(error).__name__}: {error}"
     if isinstance(error, StateMissing):
         kind, what = StateMissing, str(error)

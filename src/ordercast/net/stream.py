@@ -29,7 +29,8 @@ class GroupStream:
     def __init__(self, numbers: Iterator[int], handover: Handover, progress: Progress) -> None:
         self.inbox = Inbox(numbers)
         self.taken: Callable[[], None]  # the application has taken something
-        self.failed: Callable[[Exception], None]  # its `snapshot` or `restore` has raised this
+        # The state is missing, or `restore` has raised this. Returns what the reader gets.
+        self.failed: Callable[[Exception], Exception]
         self.view: View | None = None  # the last one that it has taken
         self._handover = handover
         self._progress = progress
@@ -156,5 +157,4 @@ class GroupStream:
         try:
             self._handover.take(given)
         except Exception as error:
-            self.failed(error)
-            raise
+            raise self.failed(error) from error

@@ -178,7 +178,10 @@ def test_an_expected_number_founds_and_fewer_do_not() -> None:
     stage.settle(ticks=20)
     assert not views(stage, "n1")
     assert not views(stage, "n2")
-    assert waits(stage, "n1")[-1].why == "2 of 3 expected members of 'g' are here"
+    assert waits(stage, "n1")[-1].why == (
+        "2 of 3 expected nodes are here (n1 n2): start 1 more, or give all of them a lower expect "
+        "if there are no more"
+    )
     stage.enter("n3", "n1")
     stage.settle(ticks=3)
     assert {views(stage, name)[0] for name in entries} == {(N1, N2, N3)}

@@ -26,7 +26,7 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.tickets.interface import TicketNews
-from ordercast.protocol.tickets.leased import Leased, Rules
+from ordercast.protocol.tickets.leased import Leased
 from ordercast.protocol.tickets.packets import (
     PACKETS,
     RECORDS,
@@ -37,6 +37,7 @@ from ordercast.protocol.tickets.packets import (
     ReplicaRecord,
     TicketState,
 )
+from ordercast.protocol.tickets.rules import Rules
 from ordercast.sim.explore import Present, Setting, setting
 from ordercast.trace.schema import Row, Trace
 from ordercast.types import Event, NodeId, Payloads

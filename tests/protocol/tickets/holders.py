@@ -19,8 +19,9 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.tickets.interface import TicketNews
-from ordercast.protocol.tickets.leased import Leased, Rules
+from ordercast.protocol.tickets.leased import Leased
 from ordercast.protocol.tickets.packets import PACKETS, RECORDS, About
+from ordercast.protocol.tickets.rules import Rules
 from ordercast.types import Event, NodeId, Payloads, event_number
 from ordercast.units import MILLISECOND, Duration, take_units
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import founders_of, lacking, suffices
+from ordercast.kernel.founding import founders_of, lacking, suffices, too_few
 from ordercast.protocol.cluster.choosing import Election
 from ordercast.protocol.cluster.packets import MOST_JOINING, Ask, Promise
 from ordercast.types import NodeId
@@ -285,7 +285,7 @@ class Votes:
             lost += [self._me.name] if entry.lost else []
             if len(names) >= entry.expect and not suffices(entry, names, lost):
                 return here, f"nobody here is in the group: {lacking(entry, names, lost)}"
-            return here, f"{len(names)} of {entry.expect} nodes that begin the group are here"
+            return (), too_few(entry.expect, names)
         if entry.lost:
             return here, f"nobody here is in the group: {lacking(entry, here)}"
         if entry.founder:

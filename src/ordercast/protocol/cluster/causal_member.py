@@ -174,7 +174,7 @@ class CausalMember(Spreader[Update]):
         elif isinstance(packet, Digest):
             self.ownership.refuse_clock(sender, packet.clock)
             if isinstance(self.phase, Running):
-                self.ownership.learn_cluster(packet.cluster)
+                self.ownership.learn_cluster(step, packet.cluster)
                 self.phase.digests.receive(step, sender.name, packet, self.now)
         elif isinstance(packet, ClusterMembership):
             self._receive_roster(step, sender, packet.roster, self._is_of_ours(packet))
@@ -264,7 +264,7 @@ class CausalMember(Spreader[Update]):
         if believed is not news.unknown:
             news = news._replace(unknown=believed)
         if news.unknown:
-            self.ownership.learn_cluster(packet.cluster)
+            self.ownership.learn_cluster(step, packet.cluster)
         if packet.roster is not None:
             self._receive_roster(step, sender, packet.roster, self._is_of_ours(packet))
         self.sampler.heard(sender)
@@ -275,7 +275,7 @@ class CausalMember(Spreader[Update]):
     def _receive_recovered(self, step: Step, sender: NodeId, packet: Recovered) -> None:
         for update, _ in packet.updates:
             self.ownership.refuse_nonsense(sender, update)
-        self.ownership.learn_cluster(packet.cluster)
+        self.ownership.learn_cluster(step, packet.cluster)
         for update, _ in self.ownership.believed(step, packet.updates):
             self.spreading.remember(update.key)
             self._arrived(step, update, self.options.hops, asked=True)
@@ -426,7 +426,7 @@ class CausalMember(Spreader[Update]):
             raise PeerError(f"{sender} begins beyond its own clock")
         if packet.state is not None and packet.clock != packet.target:
             raise PeerError(f"{sender} gives a state that does not fit its clock")
-        self.ownership.learn_cluster(packet.cluster)
+        self.ownership.learn_cluster(step, packet.cluster)
         if isinstance(self.phase, Running):
             return
         if packet.failure:

@@ -38,7 +38,8 @@ from ordercast.protocol.cluster.sampler import Sampler
 from ordercast.protocol.cluster.updaters import founder_of
 from ordercast.protocol.tickets.entries import epoch_of, sequence_of
 from ordercast.protocol.tickets.interface import TicketNews, TicketPacket, Tickets
-from ordercast.protocol.tickets.leased import Leased, Rules
+from ordercast.protocol.tickets.leased import Leased
+from ordercast.protocol.tickets.rules import Rules
 from ordercast.types import NodeId, Payloads, Updating, event_number
 
 TICKETS = "tickets"
@@ -181,9 +182,9 @@ class Moving(TicketOwnership):
     def is_strange(self, step: Step, sender: NodeId, cluster: int) -> bool:
         return isinstance(self.part, Leased) and self.part.is_strange(step, sender, cluster)
 
-    def learn_cluster(self, cluster: int) -> None:
-        if cluster and isinstance(self.part, Leased) and not self.part.cluster:
-            self.part.join_cluster(cluster)
+    def learn_cluster(self, step: Step, cluster: int) -> None:
+        if isinstance(self.part, Leased):
+            self.part.learn_cluster(step, cluster)
 
     def count_members(self, count: Callable[[], int]) -> None:
         if isinstance(self.part, Leased):

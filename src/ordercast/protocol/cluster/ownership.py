@@ -111,7 +111,7 @@ class TicketOwnership(ABC):
         """Whether a packet is of another cluster than ours, both being known: it is counted."""
         return False
 
-    def learn_cluster(self, cluster: int) -> None:
+    def learn_cluster(self, step: Step, cluster: int) -> None:
         """A packet that we believe is of this cluster: if we knew of none, it is ours."""
         return
 

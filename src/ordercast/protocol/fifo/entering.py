@@ -17,7 +17,7 @@ What it does not do: send anything, or remember anything about peers.
 from __future__ import annotations
 
 from ordercast.kernel.family import FoundingRule
-from ordercast.kernel.founding import lacking, suffices
+from ordercast.kernel.founding import lacking, suffices, too_few
 from ordercast.protocol.fifo.peers import PRESENT, Peer, Peers, Standing
 from ordercast.types import NodeId, Waiting
 
@@ -107,8 +107,7 @@ class FirstView:
                 f"{len(here)} are here: more than half of them can found it again"
             )
         if entry.expect:
-            here_now = f"{len(there) + 1} of {entry.expect} expected members of {group} are here"
-            return (), here_now
+            return (), too_few(entry.expect, (self.me.name, *there))
         if entry.lost:
             return tuple(there[:NAMES_SHOWN]), f"nobody here is in {group}: {lacking(entry, there)}"
         if entry.founder:

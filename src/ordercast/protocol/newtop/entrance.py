@@ -32,7 +32,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ordercast.kernel.family import FoundingRule, Plan
-from ordercast.kernel.founding import founders_of, lacking, suffices
+from ordercast.kernel.founding import founders_of, is_short, lacking, suffices
 from ordercast.kernel.step import Step
 from ordercast.protocol.newtop.bond import Bond, StartedFounding
 from ordercast.protocol.newtop.packets import LARGEST_GROUP, Here, Please
@@ -243,6 +243,8 @@ class Entrance:
         others = tuple(name for name in presence.others if name not in silent)
         if not others:
             return silent, f"{' '.join(silent)} did not answer"
+        if is_short(self._demand[0], [one.name for one in there]):
+            others = ()
         return others, f"nobody is in {group!r} yet: {self._lacking(there)}"
 
     def _lacking(self, members: Sequence[NodeId]) -> str:

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
 
 from ordercast.errors import PeerError
 from ordercast.kernel.packet import Packet
@@ -37,32 +36,14 @@ from ordercast.protocol.tickets.liveness import Liveness
 from ordercast.protocol.tickets.owner import Owner
 from ordercast.protocol.tickets.reconfiguration import ReconfigurationLeader
 from ordercast.protocol.tickets.refusals import refuse_nonsense, refuse_other_tickets
+from ordercast.protocol.tickets.rules import TICKS_A_LEASE, Rules
 from ordercast.protocol.tickets.shortage import Shortage
 from ordercast.types import COUNTER_BITS, NodeId
 
-TICKS_A_LEASE = 4
 READY_TICKS = 6 * TICKS_A_LEASE
 """How long a set that asked a member to become a lease replica may take for it."""
 MOST_SETS = 8
 """Replica sets that are remembered: leases of older ones have long run out."""
-
-
-class Rules(NamedTuple):
-    """What all members of a cluster must have alike."""
-
-    tickets: int
-    lease: int  # D, nanoseconds
-    drift: float  # how far the rate of a clock may be from true
-    guards: int  # 2k + 1 at the most
-
-    @property
-    def wait(self) -> int:
-        """W: a lease of D on one clock is over on any other, if both are within the bound."""
-        return int(self.lease * (1 + self.drift) / (1 - self.drift)) + 1
-
-    @property
-    def tick(self) -> int:
-        return self.lease // TICKS_A_LEASE
 
 
 class Leased:
@@ -162,6 +143,12 @@ class Leased:
             self.join_cluster(self.replica.cluster)
             self._learn(self.replica.configuration)
 
+    def learn_cluster(self, step: Step, cluster: int) -> None:
+        """A member of this cluster answers us. Where we knew of none, it is ours."""
+        if cluster and not self.cluster:
+            self.join_cluster(cluster)
+            self._ping(step)
+
     def join_cluster(self, cluster: int) -> None:
         self.cluster = self.replica.cluster = self.owner.cluster = cluster
 
@@ -195,6 +182,14 @@ class Leased:
         self._learn(configuration)
         if knew_of_none:
             self.owner.ask(step, self.hint)
+            if self._was_replica():
+                self._ping(step)
+
+    def _was_replica(self) -> bool:
+        """Whether our data folder was lost, and a lease replica of this set with it."""
+        replicas = () if self.hint is None else self.hint.replicas
+        ours = self.replica.identity
+        return any(one.name == ours.name and one != ours for one in replicas)
 
     def _consider_bootstrap(self, step: Step) -> None:
         """Begins a cluster once most members, with us, have said that they know of none."""
@@ -316,7 +311,8 @@ class Leased:
         first: list[str] = []
         if self._to_bootstrap and not self.cluster:
             first += self._to_bootstrap
-        if self.hint is not None and (self.owner.wanting or self.replica.serves or self.going):
+        needs_set = self.owner.wanting or self.replica.serves or self.going
+        if self.hint is not None and (needs_set or self._was_replica()):
             first += [one.name for one in self.hint.replicas]
         names = self.liveness.choose(
             first, serves=self.replica.serves > 0, in_cluster=self.hint is not None
@@ -338,11 +334,15 @@ class Leased:
         return self._drain(step, news)
 
     def _look_at(self, step: Step, sender: NodeId) -> None:
-        """A replica set that lacks members should grow as soon as one comes, not at a tick."""
+        """A replica set should change as soon as it is known what it lacks, not at a tick.
+
+        It lacks a member that comes. It lacks a replica that comes back without its data folder.
+        """
         ours = self.replica.configuration
-        if ours is None or len(ours.replicas) >= self.rules.guards:
+        if ours is None or self.liveness.knows(sender):
             return
-        if not self.liveness.knows(sender.name):
+        is_full = len(ours.replicas) >= self.rules.guards
+        if not is_full or any(one.name == sender.name for one in ours.replicas):
             self._post(step, (sender.name,), self._our_ping(step.now))
 
     def _receive(self, step: Step, sender: NodeId, packet: packets.About) -> TicketNews:
@@ -448,7 +448,7 @@ class Leased:
 
     def _on_pong(self, step: Step, sender: NodeId, pong: packets.Pong) -> None:
         self._learn_and_ask(step, pong.hint)
-        is_new = self.liveness.answered(sender.name, pong)
+        is_new = self.liveness.answered(sender, pong)
         replica = self.replica
         configuration = replica.configuration
         if configuration is not None and is_new and self.leader.change is None:

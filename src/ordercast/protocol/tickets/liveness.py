@@ -29,8 +29,8 @@ class Liveness:
         self._lease = lease
         self._known = known
         self._chance = chance
-        # By name: when we sent the ping that was answered last, and the answer.
-        self._answers: dict[str, tuple[int, Pong]] = {}
+        # By name: when we sent the ping that was answered last, the answer, and the incarnation.
+        self._answers: dict[str, tuple[int, Pong, int]] = {}
         self._turn = 0  # how far we have pinged around the ring
 
     def everybody(self) -> tuple[str, ...]:
@@ -52,20 +52,22 @@ class Liveness:
         names.pop(self._me, None)
         return tuple(names)
 
-    def answered(self, name: str, pong: Pong) -> bool:
-        """Whether we did not know that it is alive."""
-        known = self._answers.get(name)
-        if known is None or known[0] <= pong.sent:
-            self._answers[name] = (pong.sent, pong)
-        return known is None
+    def answered(self, sender: NodeId, pong: Pong) -> bool:
+        """Whether we did not know that it is alive, or knew it as another lease replica."""
+        known = self._answers.get(sender.name)
+        if known is not None and known[0] > pong.sent:
+            return False
+        self._answers[sender.name] = (pong.sent, pong, sender.incarnation)
+        return known is None or known[1].replica != pong.replica
 
-    def knows(self, name: str) -> bool:
-        """Whether it has answered, and is not forgotten."""
-        return name in self._answers
+    def knows(self, node: NodeId) -> bool:
+        """Whether this incarnation was the last to answer, and is not forgotten."""
+        known = self._answers.get(node.name)
+        return known is not None and known[2] == node.incarnation
 
     def forget_the_dead(self, now: int) -> None:
         patience = LEASES_TO_FORGET * self._lease
-        gone = [name for name, (sent, _) in self._answers.items() if now - sent > patience]
+        gone = [name for name, (sent, _, _) in self._answers.items() if now - sent > patience]
         for name in gone:
             del self._answers[name]
 
@@ -76,5 +78,7 @@ class Liveness:
     def reached(self, now: int) -> dict[str, Pong]:
         """Members that answered a ping of the last lease, with their answers."""
         return {
-            name: pong for name, (sent, pong) in self._answers.items() if now - sent <= self._lease
+            name: pong
+            for name, (sent, pong, _) in self._answers.items()
+            if now - sent <= self._lease
         }

@@ -4,8 +4,9 @@ Rules.
  1. The set should be the first of: its own members that are alive, then other members that are
     alive, in the order of the ring; an odd number of them, at most 2k + 1. A replica that sees
     another set for long enough begins. Replicas further back begin later, so that few try at once.
-    The first one of a set that only lacks members waits for nothing: while the set is small, the
-    loss of one data folder may end the cluster.
+    The first one of a set that only lacks members, or of which a member lost its data folder, waits
+    for nothing: until the set has changed, the loss of one more folder may end the cluster. A set
+    becomes smaller late where a replica does not answer: that one may be back soon.
  2. First the members that are to become replicas are asked (`Offer`), so that no member is chosen
     that is about to leave.
  3. Then a majority seals the old set, and reports what it voted for and its tables. If any replica
@@ -148,8 +149,13 @@ class ReconfigurationLeader:
             self._differs_since = None
         elif self._differs_since is None:
             self._differs_since = now
-        patience = hold * (2 + rank) // 2 * (4 if len(target) < len(replica_set.replicas) else 1)
-        if not rank and set(target).issuperset(replica_set.replicas):
+        patience = hold * (2 + rank) // 2
+        if any(one.name not in reached for one in replica_set.replicas):
+            patience *= 4 if len(target) < len(replica_set.replicas) else 1
+        missing = [one for one in replica_set.replicas if one not in target]
+        # A process that answers as another replica than the one in the set has lost its folder: the
+        # one in the set never answers again, so there is nothing to wait for.
+        if not rank and all(reached.get(one.name, one) != one for one in missing):
             patience = 0
         differs = self._differs_since is not None and now - self._differs_since >= patience
         stuck = sealed_at is not None and now - sealed_at >= hold * (1 + rank)

@@ -24,6 +24,7 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.clocks import PatientClock
 from ordercast.kernel.family import Build, Plan
+from ordercast.kernel.founding import too_few
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -477,7 +478,7 @@ class SynchronyMember:
             if self.franchise is not None:
                 self.franchise.install(step, self.view)
         else:
-            why = f"{count} of {self.expect} expected members are there"
+            why = too_few(self.expect, [member.name for member in self.view.members])
             self.states.put(step, Waiting(self.group, (), why, step.now))
 
     def _begin(self, step: Step) -> None:
