@@ -58,7 +58,7 @@ STATUS = Channel.STATUS
 MULTICAST = Channel.MULTICAST
 
 LARGEST_DATAGRAM = 60_000
-"""Bytes of one packet sent by datagram or by multicast. Larger ones are refused, never fragmented."""
+"""Bytes of one packet by datagram or by multicast. Larger ones are refused, never fragmented."""
 
 Address: TypeAlias = NodeId | str
 """The receiver of a packet. A NodeId means that incarnation and no other. A bare name means the

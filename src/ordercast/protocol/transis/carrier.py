@@ -3,8 +3,8 @@
 What it decides: by which channel they leave, which of those that come no member would have sent,
 and what becomes of those that do not come. A carrier has the graph into which it brings events.
 
-There are two. `Links`, here: each packet goes by the link to each other member, where nothing is
-lost and all is in order, so there is nothing to do about what is missing. `Multicast`
+There are two. `LinkCarrier`, here: each packet goes by the link to each other member, where nothing
+is lost and all is in order, so there is nothing to do about what is missing. `MulticastCarrier`
 (`multicast.py`): one packet goes to all of them, may be lost, and is recovered.
 
 Changes, `Fetch` and `Fetched` go by links whichever carrier a group has.
@@ -39,8 +39,11 @@ NEVER = 1 << 62
 class Carrier(Protocol):
     """Of one configuration."""
 
-    graph: CausalGraph
     due: int  # when time itself changes something next, in patient time
+
+    @property
+    def graph(self) -> CausalGraph:
+        """Into which it brings events."""
 
     def send(self, step: Step, packet: Cast | Status | Summary) -> None:
         """To all other members."""
@@ -73,7 +76,7 @@ class Carrier(Protocol):
         """What it counts, by plain names."""
 
 
-class Links:
+class LinkCarrier:
     due = NEVER
     refuse_cast = staticmethod(refusals.refuse_cast)
     refuse_status = staticmethod(refusals.refuse_status)
@@ -147,4 +150,4 @@ class ByLinks:
         own: OwnEvents,
     ) -> Carrier:
         graph = CausalGraph(members, me, own.limit)
-        return Links(graph, tuple(node for node in members if node != me))
+        return LinkCarrier(graph, tuple(node for node in members if node != me))

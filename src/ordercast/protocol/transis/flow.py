@@ -29,8 +29,8 @@ class Uncast(NamedTuple):
 
 
 START = 64 << 10
-"""Bytes that a member casts by multicast ahead of acknowledgements, at first. The system keeps about
-200 KB of datagrams for a receiver, and several members may cast at a time."""
+"""Bytes that a member casts by multicast ahead of acknowledgements, at first. The system retains
+about 200 KB of datagrams for a receiver, and several members may cast at a time."""
 FEWEST = 16 << 10
 EVENT_BYTES = 1 << 10
 """That an event costs the receiver's system, beside its own bytes."""

@@ -4,10 +4,10 @@ Rules (Transis, section 3: the graph shows what is missing).
  1. An event goes to all others by one packet, which each of them may or may not get. Those that
     would not fit into a datagram go by links. What is missing is asked for (`recovery.py`).
  2. The last events, and acknowledgements, are followed by nothing that would show them. So a member
-    that knows of others that lack something which it has says what it has again, and asks for their
-    acknowledgements: a `Query`, to all at first, at intervals that double from four `prompt_after`
-    to `silence_limit`. From the fourth on it goes by links, to those that owe the answer. In a large
-    group only the origin of the oldest such event is asked at first, because it knows most.
+    that knows of others that lack something which it has says again what it has, and asks for
+    their acknowledgements: a `Query`, to all at first, at intervals that double from four
+    `prompt_after` to `silence_limit`. From the fourth on it goes by links, to those that owe the
+    answer. In a large group only the origin of such an event is asked at first: it knows most.
  3. A member that only ever answers what comes by links does not get our multicast: it gets
     everything by links for a while, and the application's side is told (`Unreached`). Then
     multicast is tried again.
@@ -43,7 +43,7 @@ from ordercast.protocol.transis.packets import (
     Status,
     Summary,
 )
-from ordercast.protocol.transis.recovery import Answers, Requests
+from ordercast.protocol.transis.recovery import EventAnswers, EventRequests
 from ordercast.types import NodeId, Unreached
 from ordercast.units import SECOND
 
@@ -58,10 +58,10 @@ STRIKES = 3
 UNREACHED_FOR = 10 * SECOND
 
 
-class Multicast:
+class MulticastCarrier:
     """The carrier of one configuration."""
 
-    requests_type = Requests
+    requests_type = EventRequests
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Multicast:
         self._others = tuple(node for place, node in enumerate(graph.members) if place != me)
         self._is_large = len(graph.members) > LARGE
         self._requests = self.requests_type(group, cid, graph, options, chance)
-        self._answers = Answers(group, graph, options, is_large)
+        self._answers = EventAnswers(group, graph, options, is_large)
         self._first = FIRST_QUERY * int(options.prompt_after)
         self._most = int(options.silence_limit)
         self._apart = int(options.prompt_after)  # answers to one member
@@ -271,7 +271,7 @@ def is_large(cast: Cast) -> bool:
 
 
 class ByMulticast:
-    carrier_type = Multicast
+    carrier_type = MulticastCarrier
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance

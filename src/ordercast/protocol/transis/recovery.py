@@ -54,7 +54,7 @@ class _Request:
         self.asked: dict[int, None] = {}  # places
 
 
-class Requests:
+class EventRequests:
     def __init__(
         self,
         group: str,
@@ -122,9 +122,7 @@ class Requests:
         for first, last in missing[:MOST_RANGES]:
             last = min(last, first + left - 1)
             origin = graph.members[place]
-            step.send(
-                graph.members[holder], Fetch(self._group, self._cid, origin, first, last)
-            )
+            step.send(graph.members[holder], Fetch(self._group, self._cid, origin, first, last))
             self.sent += 1
             left -= last - first + 1
             if left <= 0:
@@ -149,7 +147,7 @@ class Requests:
         return place in self._graph.frozen or (request is not None and holder in request.asked)
 
 
-class Answers:
+class EventAnswers:
     def __init__(
         self,
         group: str,
