@@ -17,7 +17,7 @@ incarnation is a new member.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
@@ -33,6 +33,7 @@ from ordercast.protocol.primary.packets import PrimaryAttempt, PrimaryReport
 from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis import refusals
 from ordercast.protocol.transis.announcing import Announcer
+from ordercast.protocol.transis.carrier import Carriage
 from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.franchise import Franchise
 from ordercast.protocol.transis.history import DeliveryHistory, Sides
@@ -80,7 +81,7 @@ class SynchronyMember:
     )
     gathers = True  # so acknowledgements to several senders leave as one, or with an event
     configuration_type = OpenConfiguration
-    carriage_of = staticmethod(carriage_of)
+    carriage_of: Callable[[SynchronyOptions, Random], Carriage] = staticmethod(carriage_of)
     franchise_type = Franchise
     history_type = DeliveryHistory
     states_type = StateExchange

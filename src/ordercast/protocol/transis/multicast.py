@@ -61,6 +61,7 @@ UNREACHED_FOR = 10 * SECOND
 class MulticastCarrier:
     """The carrier of one configuration."""
 
+    graph_type = GappyGraph
     requests_type = EventRequests
 
     def __init__(
@@ -271,10 +272,8 @@ def is_large(cast: Cast) -> bool:
 
 
 class ByMulticast:
-    carrier_type = MulticastCarrier
-
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
+    def __init__(self, chance: Random, kind: type[MulticastCarrier] = MulticastCarrier) -> None:
+        self._chance, self._kind = chance, kind
 
     def own_events(self, options: SynchronyOptions) -> OwnEvents:
         return PacedEvents(options)
@@ -289,8 +288,8 @@ class ByMulticast:
         own: OwnEvents,
     ) -> Carrier:
         assert isinstance(own, PacedEvents)
-        graph = GappyGraph(members, me, own.limit)
-        return self.carrier_type(group, options, cid, graph, own, self._chance)
+        graph = self._kind.graph_type(members, me, own.limit)
+        return self._kind(group, options, cid, graph, own, self._chance)
 
 
 def carriage_of(options: SynchronyOptions, chance: Random) -> Carriage:
