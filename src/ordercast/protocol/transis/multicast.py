@@ -8,6 +8,8 @@ Rules (Transis, section 3: the graph shows what is missing).
     their acknowledgements: a `Query`, to all at first, at intervals that double from four
     `prompt_after` to `silence_limit`. From the fourth on it goes by links, to those that owe the
     answer. In a large group only the origin of such an event is asked at first: it knows most.
+    Where nothing waits for an acknowledgement, which may take a while then, the origin repeats how
+    much it has sent, and asks later.
  3. A member that only ever answers what comes by links does not get our multicast: it gets
     everything by links for a while, and the application's side is told (`Unreached`). Then
     multicast is tried again.
@@ -86,6 +88,7 @@ class MulticastCarrier:
         self._most = int(options.silence_limit)
         self._apart = int(options.prompt_after)  # answers to one member
         self._tries = 0  # queries since the last progress
+        self._has_repeated = False  # what it has sent, without asking
         self._query_at = NEVER
         self._asked_at: Vector = ()  # what all had at the last look
         self._answered: dict[int, int] = {}  # by place: when it was last answered
@@ -167,7 +170,7 @@ class MulticastCarrier:
         return told
 
     def _await_acks(self, time: int) -> None:
-        self._tries, self._asked_at = 0, self.graph.stable()
+        self._tries, self._has_repeated, self._asked_at = 0, False, self.graph.stable()
         self._query_at = time + self._first
 
     def _look(self, step: Step, time: int) -> bool:
@@ -186,6 +189,29 @@ class MulticastCarrier:
         if stable != self._asked_at:
             self._await_acks(time)
             return False
+        if not self._tries and not self._has_repeated and not self._is_urgent(stable):
+            return self._repeat(step, time, stable)
+        return self._query(step, time, owing)
+
+    def _repeat(self, step: Step, time: int, stable: Vector) -> bool:
+        """Acknowledgements of these events may take their time. Their origin says what it has sent,
+        and asks later."""
+        self._has_repeated, self._query_at = True, time + self._most // 2
+        is_own = self.graph.sent > stable[self.graph.me]
+        if is_own:
+            self.send(step, Status(self._group, self._cid, *self.graph.status()))
+        return is_own
+
+    def _is_urgent(self, stable: Vector) -> bool:
+        """Whether a delivery may wait for an acknowledgement."""
+        return any(
+            cast.service in ("agreed", "safe")
+            for up_to, store in zip(stable, self.graph.store, strict=True)
+            for cast in store.after(up_to)
+        )
+
+    def _query(self, step: Step, time: int, owing: list[int]) -> bool:
+        graph = self.graph
         by_link = self._tries >= QUERIES_TO_ALL
         asked = self._knowing() if self._is_large and self._tries < QUERIES_TO_ALL else owing
         query = Query(
