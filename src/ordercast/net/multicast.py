@@ -137,6 +137,7 @@ class Multicasts:
         self.wrapper = wrapper
         self.interface = ""  # the address on which the node listens
         self.receive = receive
+        self.cut_from: frozenset[str] = frozenset()  # names that must not reach us, for tests
         self._contacts = contacts
         self._incidents = contacts.incidents
         self._count = contacts.incidents.count
@@ -249,7 +250,7 @@ class Multicasts:
             return
         sender, group = opened.sender, opened.group
         contact = self._contacts.get(sender.name)
-        if sender.name in self._contacts.cut_from:
+        if sender.name in self._contacts.cut_from or sender.name in self.cut_from:
             return
         if contact is None or contact.node != sender or not _is_same(contact, opened.birth):
             self._count("multicasts_of_strangers")  # it is not connected yet, or not any more
