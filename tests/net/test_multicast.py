@@ -13,7 +13,7 @@ from tests.net.nodes import GROUP, Cluster, data_of, introduce, kill, live, unti
 from tests.net.ordered import judged, traced
 from tests.net.test_synchrony import QUICK, merged, whole
 
-from ordercast import Group, Node
+from ordercast import Group, Node, Synchrony
 from ordercast.net import authority
 from ordercast.net.multicast import MARK_PLAIN
 from ordercast.net.multicast_keys import MARK
@@ -29,9 +29,9 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def level(**more: object) -> QUICK.__class__:
+def level() -> Synchrony:
     place = PLACE.format(free_port())
-    return msgspec.structs.replace(QUICK, multicast=place, **more)
+    return msgspec.structs.replace(QUICK, multicast=place)
 
 
 def files(cluster: Cluster, name: str) -> dict[str, str]:

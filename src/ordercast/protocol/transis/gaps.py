@@ -35,6 +35,8 @@ class GappyGraph(CausalGraph):
         self.numbers = [0] * len(members)  # by place: the number of its last admitted event
         # By place: the members that ask for our acknowledgement, and have not got it.
         self.queries: dict[int, Query] = {}
+        self.overheard: dict[int, int] = {}  # by place: queries to all, since the last by link
+        self.unheard_by: dict[int, None] = {}  # places that do not get what we multicast
         self._showing = self.me  # whose packet is looked at
 
     # --- what comes --------------------------------------------------------------------------
@@ -53,8 +55,16 @@ class GappyGraph(CausalGraph):
         self._showing = place
         self.acknowledge(place, status.sent, status.clock, status.vector)
         self._note_told(status.vector)
-        if isinstance(status, Query) and status.asks >> self.me & 1:
-            self.queries[place] = status
+        if isinstance(status, Query):
+            self._take_query(place, status)
+
+    def _take_query(self, place: int, query: Query) -> None:
+        if not query.by_link:
+            self.overheard[place] = self.overheard.get(place, 0) + 1
+        elif not query.asks:
+            self.unheard_by[place] = None
+        if query.asks >> self.me & 1:
+            self.queries[place] = query
 
     def take_summary(self, teller: int, summary: Summary) -> bool:
         self._showing = teller

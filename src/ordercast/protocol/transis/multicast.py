@@ -10,9 +10,10 @@ Rules (Transis, section 3: the graph shows what is missing).
     answer. In a large group only the origin of such an event is asked at first: it knows most.
     Where nothing waits for an acknowledgement, which may take a while then, the origin repeats how
     much it has sent, and asks later.
- 3. A member that only ever answers what comes by links does not get our multicast: it gets
-    everything by links for a while, and the application's side is told (`Unreached`). Then
-    multicast is tried again.
+ 3. A member that is asked by its link, and has heard none of the queries to all, says so. So does
+    one whose answers to all were not heard find that out. If that happens twice in a row the other
+    one gets everything by its link for a while, and the host is told (`Unreached`). Then multicast
+    is tried again.
  4. Heartbeats go by links. So does, when a member leaves, all that not everybody has: it answers
     nobody afterwards.
  5. A member casts only so many bytes ahead of the acknowledgements as arrive: more with each that
@@ -53,10 +54,12 @@ MESSAGE_BYTES = 5
 """That a packet needs for each message, beside its bytes."""
 FIRST_QUERY = 4
 """Times `prompt_after`: how long an acknowledgement may take."""
-QUERIES_TO_ALL = 3
+QUERIES_TO_ALL = 5
 """Before those that owe an answer are asked by links."""
-STRIKES = 3
-"""How often in a row a member must have needed its link until everything goes by it."""
+UNHEARD_ANSWERS = 3
+"""Answers to all that were not heard, before a link asks."""
+STRIKES = 2
+"""How often in a row a member must not have got our multicast until all goes by its link."""
 UNREACHED_FOR = 10 * SECOND
 
 
@@ -92,8 +95,8 @@ class MulticastCarrier:
         self._query_at = NEVER
         self._asked_at: Vector = ()  # what all had at the last look
         self._answered: dict[int, int] = {}  # by place: when it was last answered
-        # By place: what we had when it was last asked by link.
-        self._linked: dict[int, Vector] = {}
+        self._unheard: dict[int, int] = {}  # by place: our answers to its queries to all
+        self._doubts: dict[int, int] = {}  # by place: when we say that we do not hear it
         self._strikes: dict[int, int] = {}  # by place, in a row
         self._struck: dict[int, None] = {}  # since everybody had everything
         self._unreached: dict[int, int] = {}  # by place: until when all goes by its link
@@ -159,14 +162,18 @@ class MulticastCarrier:
         graph = self.graph
         told = bool(graph.queries) and self._answer_queries(step, time)
         self._requests.look(step, time)
-        if self._linked:
+        if self._doubts:
             self._judge(step, time)
+        if graph.unheard_by:
+            for place in graph.unheard_by:
+                self._strike(step, place, time)
+            graph.unheard_by.clear()
         if self._query_at == NEVER:
             if any(map(int.__ne__, graph.stable(), graph.received)):
                 self._await_acks(time)
         elif self._query_at <= time:
             told = self._look(step, time) or told
-        self.due = min(self._query_at, self._requests.due)
+        self.due = min(self._query_at, self._requests.due, *self._doubts.values())
         return told
 
     def _await_acks(self, time: int) -> None:
@@ -219,8 +226,6 @@ class MulticastCarrier:
         )
         if by_link:
             step.send(tuple(graph.members[place] for place in asked), query)
-            for place in asked:
-                self._linked.setdefault(place, tuple(graph.received))
         else:
             self.send(step, query)
         self.queries += 1
@@ -250,9 +255,13 @@ class MulticastCarrier:
             self._answered[place] = time
             if query.by_link:
                 step.send(graph.members[place], self._what_we_have())
-                if not any(map(int.__gt__, query.vector, graph.received)):
-                    self._strike(step, place, time)  # it did not hear what we have said before
-            elif not told:
+                if not graph.overheard.pop(place, 0):  # those may wait in another socket
+                    self._doubts[place] = time + self._first
+                elif self._unheard.pop(place, 0) >= UNHEARD_ANSWERS:
+                    self._strike(step, place, time)
+                continue
+            self._unheard[place] = self._unheard.get(place, 0) + 1
+            if not told:
                 self.send(step, self._what_we_have())
                 told = True
         return told
@@ -266,13 +275,16 @@ class MulticastCarrier:
     # --- who does not get it -----------------------------------------------------------------
 
     def _judge(self, step: Step, time: int) -> None:
-        """Those that were asked by link, and have everything now."""
-        for place, had in list(self._linked.items()):
-            if place in self.graph.frozen:
-                del self._linked[place]
-            elif all(map(int.__le__, had, self.graph.acks[place])):
-                del self._linked[place]
-                self._strike(step, place, time)
+        """Of members that have asked us by link: whether we hear them in no other way."""
+        graph = self.graph
+        for place, at in list(self._doubts.items()):
+            if at > time:
+                continue
+            del self._doubts[place]
+            if not graph.overheard.get(place):
+                step.send(
+                    graph.members[place], Query(self._group, self._cid, *graph.status(), 0, True)
+                )
 
     def _strike(self, step: Step, place: int, time: int) -> None:
         self._strikes[place] = strikes = self._strikes.get(place, 0) + 1

@@ -91,8 +91,9 @@ class Status(Packet, frozen=True, tag="synchrony.status"):
 class Query(Status, frozen=True, tag="synchrony.query"):
     """The same, from a member that lacks acknowledgements of what it has."""
 
-    asks: Annotated[int, Meta(ge=0, lt=1 << LARGEST_GROUP)]  # by place in the view, a bit
-    by_link: bool  # whether the answer should go by link
+    # By place in the view, a bit. Nobody: the sender does not get what the receiver multicasts.
+    asks: Annotated[int, Meta(ge=0, lt=1 << LARGEST_GROUP)]
+    by_link: bool  # it went by link, and so should the answer
 
 
 class Summary(Packet, frozen=True, tag="synchrony.summary"):
