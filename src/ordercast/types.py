@@ -51,8 +51,9 @@ class NodeId(
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A batch of application messages: the unit that is ordered, delivered or lost, never split.
 
-    (group, origin.name, number) identifies it. The next four fields are filled by the families
-    that have them, and reach the trace under the same names. The formation is which of the groups
+    (group, origin.name, number) identifies it. The fields that may be None are filled by the
+    families that have them, and reach the trace under the same names (`EVENT_COLUMNS`). The
+    formation is which of the groups
     that bore this name one after the other it belongs to (see `label_of`).
     """
 
@@ -67,6 +68,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     size: int = 0  # bytes of the payloads, counted where they were submitted
     formation: str = ""
     service: str = ""  # what the application asked for it, in families that offer several
+
+
+EVENT_COLUMNS = tuple(one.name for one in msgspec.structs.fields(Event) if one.default is None)
 
 
 class View(msgspec.Struct, frozen=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ordercast.trace.journal import TraceJournal
 from ordercast.trace.schema import NOTED_TIMES, Row
-from ordercast.types import NodeId
+from ordercast.types import EVENT_COLUMNS, Event, NodeId
 
 
 def test_every_time_that_a_machine_notes_is_put_on_the_scale_of_the_trace() -> None:
@@ -17,3 +19,17 @@ def test_every_time_that_a_machine_notes_is_put_on_the_scale_of_the_trace() -> N
     assert "at" not in NOTED_TIMES
     scaled = {name: number + 1000 for name, number in noted.items()}
     assert rows == [Row("n1", 2, 1, 7, "ticket", index=3, **scaled), Row("n1", 2, 2, 8, "ticket")]
+
+
+@pytest.mark.parametrize("column", EVENT_COLUMNS)
+def test_what_a_family_fills_of_an_event_reaches_the_trace(column: str) -> None:
+    """A field more of an event is a column more of a row, and `_event` writes it."""
+    rows: list[Row] = []
+    journal = TraceJournal(NodeId("n1"), rows.append)
+    value = (4, 5) if column == "stamp" else 4
+    event = Event("g", NodeId("n2"), 1, [b"x"], **{column: value})
+    journal.submit(7, event)
+    journal.deliver(8, event)
+    submitted, delivered = (getattr(row, column) for row in rows)
+    assert submitted == value
+    assert delivered == (None if column == "stamp" else value)  # a stamp is on record once

@@ -320,7 +320,7 @@ class Node:
         self.datagrams.wrapper = self._protection.wrapper(us)
         self.driver.multicasts.wrapper = self._protection.multicast(us, self.mesh)
         self.mesh.become(us)
-        self._end_groups()  # not before: an application that is told joins again at once
+        self._end_groups()  # not before: an application that is notified joins again at once
         self._broken, self.state = None, NodeState.OPEN
         self.driver.host.row("start")
         log.warning("%s goes on as %s", name, self.me)

@@ -50,6 +50,7 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.testing.actor import Logged, Persisted, Posted, Received, TimerSet
 from ordercast.testing.stage import InFlight, Stage, StageError
 from ordercast.types import (
+    EVENT_COLUMNS,
     Difference,
     Event,
     Invitation,
@@ -100,7 +101,7 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             told = f"{_names(what.side)} delivered {' '.join(texts) or 'nothing'} apart"
             return f"{who} hears that {told}{lost}"
         case Event():
-            fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
+            fields = {name: getattr(what, name) for name in EVENT_COLUMNS}
             fields["service"] = what.service or None
             named = f"{event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
             return f"{who} delivers {named}{columns_text(fields, words)}{in_group(what.group)}"
