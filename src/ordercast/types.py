@@ -165,6 +165,13 @@ class Waiting(msgspec.Struct, frozen=True):
     since: int  # nanoseconds, on this node's clock
 
 
+class Unreached(msgspec.Struct, frozen=True):
+    """Our multicast does not get to these members. They get everything by links for a while."""
+
+    group: str
+    members: tuple[NodeId, ...]
+
+
 class Joined(msgspec.Struct, frozen=True, gc=False):
     """A member is in a group without views, as far as this member knows.
 

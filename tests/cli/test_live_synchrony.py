@@ -70,3 +70,14 @@ def test_three_sides_part_and_merge_by_their_own_switches(
 ) -> None:
     said = split_and_merge(ordercast, tmp_path / "lake")
     assert "cuts are made by the members themselves" in said
+
+
+@pytest.mark.slow
+def test_a_group_that_multicasts_parts_and_merges(ordercast, tmp_path: Path) -> None:
+    """In namespaces where there are any: the kernel's rules do not cut what is multicast."""
+    lived = ordercast("live", "scenarios/synchrony-multicast.toml", "--json", "--out", tmp_path)
+    assert lived.code == 0, lived.out + lived.err
+    assert "links carry" not in lived.err
+    (trace,) = read_lake(tmp_path)
+    views = [row.members for row in trace.rows if (row.process, row.kind) == ("n4", "view")]
+    assert ("n4",) in views and views[-1] == ("n1", "n2", "n3", "n4")

@@ -28,6 +28,8 @@ ELSEWHERE = {
     "forgets-places": "open-fifo-chaos",
     "skips-beginnings": "open-fifo-chaos",
     "founds-twice": "open-causal-cut",
+    "asks-for-nothing": "synchrony-multicast-chaos",
+    "acknowledges-what-is-lost": "synchrony-multicast-chaos",
 }
 NOTICED = {
     "founds-twice",  # members of two clusters refuse each other when they meet
@@ -35,6 +37,7 @@ NOTICED = {
     "installs-early",
     "counts-no-proposals",
     "takes-from-the-gone",
+    "acknowledges-what-is-lost",  # its own summary contradicts what others have said
     "looks-at-one-group",  # its clock does not fit what it sends later
 }
 SEEDS = range(1, 41)

@@ -39,6 +39,7 @@ OTHERS = (
     FrameKind.KEY,
     FrameKind.GROUPS,
     FrameKind.NAMES,
+    FrameKind.GROUP_KEY,
 )
 ACKNOWLEDGE_SECONDS = 0.02
 ACKNOWLEDGE_BYTES = 256 << 10
@@ -62,6 +63,8 @@ class Receiver(Protocol):
     def answered(self, sender: NodeId, number: int) -> None: ...
 
     def receive_groups(self, contact: Contact, body: memoryview) -> None: ...
+
+    def receive_group_key(self, contact: Contact, body: memoryview) -> None: ...
 
     def acknowledged(self, contact: Contact) -> None:
         """Room was made on the link to this contact."""
@@ -264,6 +267,8 @@ class Connection(asyncio.Protocol):
             self._receiver.answered(contact.node, int.from_bytes(body))
         elif kind == FrameKind.GROUPS:
             self._receiver.receive_groups(contact, body)
+        elif kind == FrameKind.GROUP_KEY:
+            self._receiver.receive_group_key(contact, body)
         elif kind == FrameKind.NAMES:
             self._owner.vouching.receive(contact, body)
         else:

@@ -59,6 +59,7 @@ from ordercast.types import (
     Secured,
     StateGiven,
     StateWanted,
+    Unreached,
     Updating,
     View,
     Waiting,
@@ -114,7 +115,7 @@ class Group:
         quorum = family.quorum if family.has_quorum(plan) else None
         self._progress = progress = Progress(self.name, family.tells_stability, quorum is not None)
         largest = min(family.largest_batch(plan.options), LARGEST_BATCH)
-        self.queue = SendQueue(progress, largest, self)
+        self.queue = SendQueue(progress, largest, self, bool(family.multicasts_to(plan)))
         self._handover = Handover(hooks, self._give)
         self._merges = MergeQuestions(progress, self._give)
         self.stream = GroupStream(node.arrivals, self._handover, progress)
@@ -315,6 +316,9 @@ class Group:
             if shown is None:
                 return
             item = shown
+        elif isinstance(item, Unreached):
+            self._driver.unreached(item)
+            return
         elif isinstance(item, Merged | Difference):
             if (merged := self._merges.heard(item)) is None:
                 return

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from random import Random
 
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.family import Mutant
 from ordercast.kernel.step import Step
+from ordercast.protocol.transis.carrier import ByLinks, Carriage
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.configuration import OpenConfiguration
+from ordercast.protocol.transis.gaps import GappyGraph
 from ordercast.protocol.transis.graph import CausalGraph, Position
 from ordercast.protocol.transis.member import SynchronyMember, built_of
+from ordercast.protocol.transis.multicast import ByMulticast, MulticastCarrier
+from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, SideKnowledge
+from ordercast.protocol.transis.recovery import EventRequests
 from ordercast.protocol.transis.services import THE_END, Deliveries
 from ordercast.protocol.transis.suggestion import Decision
 
@@ -184,6 +190,45 @@ class NeverBeats(SynchronyMember):
     configuration_type = _Mute
 
 
+class _Incurious(EventRequests):
+    def look(self, step: Step, time: int) -> None:
+        """Nothing that is missing is asked for."""
+
+
+class _WithoutRequests(MulticastCarrier):
+    requests_type = _Incurious
+
+
+class _Boastful(GappyGraph):
+    def status(self) -> tuple[int, int, Vector]:
+        """It has what it was shown."""
+        sent, clock, vector = super().status()
+        return sent, clock, tuple(map(max, vector, self.told))
+
+
+class _WithBoasts(MulticastCarrier):
+    graph_type = _Boastful
+
+
+def _carried(by: type[MulticastCarrier]) -> Callable[[SynchronyOptions, Random], Carriage]:
+    def carriage(options: SynchronyOptions, chance: Random) -> Carriage:
+        return ByMulticast(chance, by) if options.multicast else ByLinks()
+
+    return carriage
+
+
+class AsksForNothing(SynchronyMember):
+    """Never asks for what multicast has lost."""
+
+    carriage_of = staticmethod(_carried(_WithoutRequests))
+
+
+class AcknowledgesWhatIsLost(SynchronyMember):
+    """Acknowledges what it was shown and does not have yet, so others discard it."""
+
+    carriage_of = staticmethod(_carried(_WithBoasts))
+
+
 MUTANTS = {
     "installs-early": Mutant("safe", built_of(InstallsEarly)),
     "takes-from-the-gone": Mutant("virtual-synchrony", built_of(TakesFromTheGone)),
@@ -195,4 +240,6 @@ MUTANTS = {
     "breaks-ties": Mutant("total-in-view", built_of(BreaksTies)),
     "forgets-what-waits": Mutant("self-delivery", built_of(ForgetsWhatWaits)),
     "never-beats": Mutant("rest", built_of(NeverBeats)),
+    "asks-for-nothing": Mutant("rest", built_of(AsksForNothing)),
+    "acknowledges-what-is-lost": Mutant("safe", built_of(AcknowledgesWhatIsLost)),
 }
