@@ -170,7 +170,6 @@ JUDGES = ("check", "spark")
 """Where names of families are names of laws: fifo, causal, total."""
 WORD = re.compile(r"[A-Za-z_][\w-]*")
 ALLOWED = {
-    ("kernel/step.py", "names the option multicast"): "the word of a channel",
     ("cli/demo.py", "imports ordercast.studies.demonstration"): "it runs and tells that one",
     ("cli/demo.py", "names the family causal"): "the demonstration is of a causal cluster",
     ("cli/demo.py", "names the family fifo"): "and of a fifo group with a planted bug",

@@ -15,9 +15,13 @@ from tests.net.test_synchrony import QUICK, merged, whole
 
 from ordercast import Group, Node, Synchrony
 from ordercast.net import authority
-from ordercast.net.multicast import MARK_PLAIN
+from ordercast.net.datagrams import PlainDatagrams
+from ordercast.net.multicast import MARK_PLAIN, PlainMulticast
 from ordercast.net.multicast_keys import MARK
+from ordercast.protocol.transis import FAMILY
+from ordercast.protocol.transis.packets import Leave
 from ordercast.types import NodeId
+from ordercast.wire.codec import Codec
 
 PLACE = "239.77.1.2:{}"
 NUMBERS = 40
@@ -68,16 +72,16 @@ def recorded(node: Node) -> Iterator[list[bytes]]:
         found.append(wrap(group, body))
         return found[-1]
 
-    wrapper.wrap = wrapped  # type: ignore[method-assign]
+    wrapper.wrap = wrapped
     try:
         yield found
     finally:
-        wrapper.wrap = wrap  # type: ignore[method-assign]
+        wrapper.wrap = wrap
 
 
 def say(group_level: object, *datagrams: bytes) -> None:
     """From outside, to everybody who listens."""
-    host, _, port = group_level.multicast.rpartition(":")  # type: ignore[attr-defined]
+    host, _, port = group_level.multicast.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         for datagram in datagrams:
@@ -130,7 +134,7 @@ async def test_a_member_that_left_cannot_open_what_follows(cluster: Cluster) -> 
     await first.send(b"before")
     assert await data_of(third, 1) == [b"before"]
     former = n3.driver.multicasts.wrapper
-    keys = dict(former._others)  # type: ignore[attr-defined]
+    keys = dict(former.others)
     await third.leave()
     for group in (first, second):
         await whole(group, "n1", "n2")
@@ -150,7 +154,7 @@ async def test_plain_packets_are_taken_of_connected_nodes_only(cluster: Cluster)
         await groups[0].send(b"hello")
         assert [await data_of(group, 1) for group in groups] == [[b"hello"]] * 2
     wrapper = n1.driver.multicasts.wrapper
-    other = type(wrapper)(type(wrapper._plain)(NodeId("n9"), "ordercast", b"birth"))  # type: ignore
+    other = PlainMulticast(PlainDatagrams(NodeId("n9"), "ordercast", b"birth"))
     say(shared, other.wrap(GROUP, b"anything"), datagrams[0], wrapper.wrap(GROUP, b"\x91\xa1x"))
     await until(lambda: counters(n2)["multicasts_of_strangers"] == 1)
     await until(lambda: counters(n2)["refused_datagrams"] >= 1)
@@ -163,10 +167,8 @@ async def test_only_what_the_family_names_may_be_multicast(cluster: Cluster) -> 
     n1, n2 = await cluster.nodes("n1", "n2")
     shared = level()
     groups = await merged(n1, n2, level=shared)
-    current = n1.driver.machine(GROUP).current  # type: ignore[union-attr]
-    from ordercast.protocol.transis.packets import Leave
-
-    body = n1.driver._codec.encode(Leave(GROUP, current.cid, current.graph.sent))
+    current = n1.driver.machine(GROUP).current
+    body = Codec([FAMILY]).encode(Leave(GROUP, current.cid, current.graph.sent))
     assert n1.driver.multicasts.send(GROUP, body)
     await until(lambda: counters(n2)["refused_datagrams"] == 1)
     assert "a Leave of" in cluster.log.text
@@ -184,7 +186,7 @@ async def test_what_is_lost_is_asked_for(cluster: Cluster) -> None:
         nonlocal taken
         taken += 1
         if taken % 3:
-            receive(*packet)  # type: ignore[arg-type]
+            receive(*packet)
 
     multicasts.receive = without_every_third
     for number in range(NUMBERS):

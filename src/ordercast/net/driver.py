@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ordercast.errors import OrdercastError, PeerError
-from ordercast.kernel.family import Plan
+from ordercast.kernel.family import Multicast, Plan
 from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Forgotten, Input, Join
 from ordercast.kernel.machine import Acknowledged, Machine, Remembering
@@ -102,18 +102,22 @@ class Driver:
 
     # --- groups ------------------------------------------------------------------------------
 
-    def add(self, machine: Machine, plan: Plan, observer: GroupObserver) -> None:
+    def add(
+        self,
+        machine: Machine,
+        plan: Plan,
+        observer: GroupObserver,
+        multicast: Multicast | None = None,
+    ) -> None:
         """The group is joined."""
+        if multicast is not None and (place := multicast.address(plan.options)):
+            self._shared[plan.group] = multicast.packets
+            self.multicasts.open(plan.group, place)
         join = partial(self._add, machine, plan, observer)
         if plan.group in self.host.leaving:  # its last step is not on the disk yet
             self._returning[plan.group] = _Returning(machine, observer, [join])
         else:
             join()
-
-    def share(self, group: str, place: str, packets: Collection[type[Packet]]) -> None:
-        """The group is joined, and packets of these kinds go to this address."""
-        self._shared[group] = packets
-        self.multicasts.open(group, place)
 
     def _unshare(self, group: str) -> None:
         if self._shared.pop(group, None) is not None:

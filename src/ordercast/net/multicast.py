@@ -115,7 +115,7 @@ class PlainMulticast:
         """Nothing is known of it."""
 
 
-class _Address:
+class _Destination:
     """One multicast address, which groups may share."""
 
     __slots__ = ("groups", "place", "socket", "warned_at")
@@ -142,8 +142,8 @@ class Multicasts:
         self._incidents = contacts.incidents
         self._count = contacts.incidents.count
         self._loop = asyncio.get_running_loop()
-        self._by_place: dict[str, _Address] = {}
-        self._by_group: dict[str, _Address] = {}
+        self._by_place: dict[str, _Destination] = {}
+        self._by_group: dict[str, _Destination] = {}
         self._buffer = memoryview(bytearray(1 << 16))  # of the datagram that is looked at
 
     # --- groups ------------------------------------------------------------------------------
@@ -152,14 +152,14 @@ class Multicasts:
         """A group is joined that has this address."""
         address = self._by_place.get(place)
         if address is None:
-            address = self._by_place[place] = _Address(place)
+            address = self._by_place[place] = _Destination(place)
         address.groups[group] = None
         self._by_group[group] = address
         self.wrapper.join_group(group)
         if address.socket is None:
             self._listen(address)
 
-    def _listen(self, address: _Address) -> None:
+    def _listen(self, address: _Destination) -> None:
         to = address_of(address.place)
         assert to is not None, "the option was checked"
         try:
@@ -189,7 +189,7 @@ class Multicasts:
         for group in list(self._by_group):
             self.forget_group(group)
 
-    def _close(self, address: _Address) -> None:
+    def _close(self, address: _Destination) -> None:
         if address.socket is not None:
             self._loop.remove_reader(address.socket)
             address.socket.close()
@@ -222,7 +222,7 @@ class Multicasts:
 
     # --- receiving ---------------------------------------------------------------------------
 
-    def _read(self, address: _Address) -> None:
+    def _read(self, address: _Destination) -> None:
         wrapper, buffer = self.wrapper, self._buffer
         prefix, least = wrapper.prefix, wrapper.least
         start, most = buffer[: len(prefix)], LARGEST_DATAGRAM + MOST_WRAPPING

@@ -88,7 +88,7 @@ class SealedMulticast:
         self._contacts, self._send_frame, self._clock = contacts, send_frame, clock
         self._own: dict[str, _OwnKey] = {}  # by group
         self._own_ids: dict[bytes, None] = {}  # those, and their last predecessors
-        self._others: dict[bytes, _OthersKey] = {}  # by key id
+        self.others: dict[bytes, _OthersKey] = {}  # by key id
         # By name: the ids of its keys by group, the newest last, two at the most.
         self._ids: dict[str, dict[str, list[bytes]]] = {}
 
@@ -149,7 +149,7 @@ class SealedMulticast:
     def open(self, data: bytes) -> OpenedMulticast | None:
         begin, end = len(MARK), len(MARK) + HEAD_BYTES
         head = data[begin:end]
-        found = self._others.get(head[:KEY_ID_BYTES])
+        found = self.others.get(head[:KEY_ID_BYTES])
         if found is None or (found.until is not None and self._clock() > found.until):
             return None
         counter = int.from_bytes(head[KEY_ID_BYTES:])
@@ -171,7 +171,7 @@ class SealedMulticast:
         assert sender is not None, "only connected nodes say it"
         if new.group not in self._own:
             return  # we are not in that group
-        known = self._others.get(new.key_id)
+        known = self.others.get(new.key_id)
         if known is not None and (known.sender, known.group) == (sender, new.group):
             return  # said again, by a new connection
         if known is not None or new.key_id in self._own_ids:
@@ -179,20 +179,20 @@ class SealedMulticast:
         of_groups = self._ids.setdefault(sender.name, {})
         ids = of_groups.pop(new.group, [])
         for old in ids[:-1]:
-            del self._others[old]
+            del self.others[old]
         if ids:
-            last = self._others[ids[-1]]
+            last = self.others[ids[-1]]
             last.until = self._clock() + FORMER
             if last.sender != sender:
                 last.until = 0
         of_groups[new.group] = [*ids[-1:], new.key_id]
-        self._others[new.key_id] = _OthersKey(sender, new.group, self._cipher(new.key))
+        self.others[new.key_id] = _OthersKey(sender, new.group, self._cipher(new.key))
         if len(of_groups) > MOST_GROUPS_OF_ONE:
             self._forget_ids(of_groups.pop(next(iter(of_groups))))
 
     def _forget_ids(self, ids: list[bytes]) -> None:
         for one in ids:
-            del self._others[one]
+            del self.others[one]
 
     def forget_group(self, group: str) -> None:
         own = self._own.pop(group, None)

@@ -402,9 +402,7 @@ class Node:
         self.groups[name] = group
         if plan.entry is not None:
             self._last_members.watch(name, family.name, self.driver.host)
-        if (place := family.multicasts_to(plan)) and family.multicast is not None:
-            self.driver.share(name, place, family.multicast.packets)
-        self.driver.add(machine, plan, group)
+        self.driver.add(machine, plan, group, family.multicast)
         parts = family.formation is not None and not family.formation.unites(plan.options)
         own = OwnGroup(terms, plan.entry is not None, group.readiness, stays_parted=parts)
         self._directory.joined(name, own)

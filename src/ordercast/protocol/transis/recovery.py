@@ -40,7 +40,7 @@ AHEAD = 256
 """Events that a member may be given at once."""
 
 
-class _Request:
+class _OpenRequest:
     """What we lack of one member."""
 
     __slots__ = ("asked", "at", "first", "pause", "tries", "turn")
@@ -68,7 +68,7 @@ class EventRequests:
         self._group, self._cid, self._graph, self._chance = group, cid, graph, chance
         self._wait = int(options.prompt_after)
         self._least, self._most = TRIPS * self._wait, int(options.silence_limit)
-        self._open: dict[int, _Request] = {}  # by place
+        self._open: dict[int, _OpenRequest] = {}  # by place
 
     def look(self, step: Step, time: int) -> None:
         """Asks for what is missing, and whose time has come."""
@@ -89,7 +89,7 @@ class EventRequests:
             if request is None:
                 at = time + 1 + int(self._chance.random() * self._wait)
                 turn = int(self._chance.random() * len(graph.members))
-                request = self._open[place] = _Request(first, at, self._least, turn)
+                request = self._open[place] = _OpenRequest(first, at, self._least, turn)
             elif first > request.first:  # it goes on
                 request.first, request.tries, request.pause = first, 0, self._least
             if request.at <= time:
@@ -108,7 +108,7 @@ class EventRequests:
         step: Step,
         time: int,
         place: int,
-        request: _Request,
+        request: _OpenRequest,
         missing: list[tuple[int, int]],
     ) -> None:
         graph = self._graph
@@ -128,7 +128,7 @@ class EventRequests:
             if left <= 0:
                 return
 
-    def _holder(self, place: int, request: _Request) -> int | None:
+    def _holder(self, place: int, request: _OpenRequest) -> int | None:
         """Whom to ask. None: all that may have it do not come along."""
         graph, shower = self._graph, self._graph.shown_by[place]
         able = [
