@@ -130,8 +130,7 @@ class Group:
         self.stream.taken, self.stream.failed = self.monitor.taken, self._state_failed
         self.readiness = Readiness(
             *(self.name, node.me, node.absence(plan, family.founded)),
-            *(self._put, partial(node.changed, self.name)),
-            lambda: self._handover.is_due,
+            *(self._put, partial(node.changed, self.name), lambda: self._handover.is_due),
             partial(node.driver.behind, self.name),
             lambda: self.queue.blocked_since,
         )
