@@ -120,6 +120,13 @@ def awaited(entry: FoundingRule | None) -> int:
     return 1 if entry.founds or entry.last else 2
 
 
+def awaiting(entry: FoundingRule | None, present: Collection[str]) -> str:
+    """Why a view of these is not shown, where nobody founds the group."""
+    if entry is not None and not entry.expect:
+        return "no other member is here yet, and this one came to join others"
+    return too_few(awaited(entry), present)
+
+
 def is_short(entry: FoundingRule, present: Collection[str]) -> bool:
     """Whether nodes are missing of which nobody knows the names."""
     return len(entry.last) <= 1 and len(present) < entry.expect

@@ -24,7 +24,7 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.clocks import PatientClock
 from ordercast.kernel.family import Build, Plan
-from ordercast.kernel.founding import awaited, too_few
+from ordercast.kernel.founding import awaited, awaiting
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -107,7 +107,7 @@ class SynchronyMember:
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
         self.is_full = False  # the application cannot take more
-        self.expect = awaited(plan.entry)
+        self.entry = plan.entry
         self.has_begun = False  # the application has a view
         self.has_left = False
         self.view: View  # of our configuration
@@ -471,14 +471,14 @@ class SynchronyMember:
 
     def _show(self, step: Step, sides: Sides = ()) -> None:
         count = len(self.view.members)
-        if self.has_begun or count >= self.expect:
+        if self.has_begun or count >= awaited(self.entry):
             self._begin(step)
             if len(sides) > 1:
                 self.states.put(step, Merged(self.group, self.view, sides))
             if self.franchise is not None:
                 self.franchise.install(step, self.view)
         else:
-            why = too_few(self.expect, [member.name for member in self.view.members])
+            why = awaiting(self.entry, [member.name for member in self.view.members])
             self.states.put(step, Waiting(self.group, (), why, step.now))
 
     def _begin(self, step: Step) -> None:
