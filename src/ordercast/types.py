@@ -67,6 +67,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     size: int = 0  # bytes of the payloads, counted where they were submitted
     formation: str = ""
     service: str = ""  # what the application asked for it, in families that offer several
+    reply: tuple[str, int] | None = None  # origin and number of the event that this one answers
 
 
 class View(msgspec.Struct, frozen=True):
