@@ -7,7 +7,7 @@ the cause `empty` begins with another folder than those before it.
 Incarnations have the order of their numbers. But a process that lost its folder may have drawn a
 number below that of an earlier incarnation. So where one of its folders was lost, an incarnation
 that started before the one with the next smaller number, by the process's own clock, is of another
-folder than that.
+folder than that. Incarnations without a `start` row go on with the folder of the one before.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ def numbered_folders(starts: Iterable[Start]) -> list[int]:
     starts = list(starts)
     lost = {start.process for start in starts if start.is_empty}
     found: list[int] = []
-    before: Start | None = None
+    process: Hashable = None
+    started: int | None = None  # the latest incarnation of the process of which it is known
+    number = -1
     for start in starts:
-        goes_on = before is not None and before.process == start.process and not start.is_empty
-        if goes_on and before is not None and start.process in lost:
-            goes_on = before.at is None or start.at is None or before.at <= start.at
-        last = found[-1] if found else -1
-        found.append(last if goes_on else last + 1)
-        before = start
+        is_other = not found or start.process != process
+        is_earlier = started is not None and start.at is not None and start.at < started
+        if is_other or start.is_empty or (start.process in lost and is_earlier):
+            number += 1
+        found.append(number)
+        if is_other or start.at is not None:
+            process, started = start.process, start.at
     return found

@@ -100,8 +100,8 @@ class Law:
     skeleton_only    membership, view and ticket rows decide it, and no event beyond the few of the
                      skeleton rows: every engine judges these alone
     parameters       what the header must say: without it the law is not asked, unless by its name
-    promised_only    most systems do not mean to keep it: asked where a family promises it, or by its
-                     name
+    promised_only    most systems do not mean to keep it: it is asked where a family promises it, or
+                     by its name
     shows_absence    a witness cannot show what is missing: pictures show what is around it
     services         which services are judged together, where a run has services, by what they
                      promise (`Guarantee`): each part is a run of its own, without the events of

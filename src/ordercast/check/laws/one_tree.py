@@ -79,7 +79,7 @@ class Tree:
         self._lives: dict[str, list[Log]] = {}
         for log in history.logs:
             self._lives.setdefault(log.process, []).append(log)
-        self._ends = {life: end for life, end in self._find_ends()}
+        self._ends = dict(self._find_ends())
         self._links: dict[str, list[Link]] = {}
         for log in history.logs:
             for link in self._read(log):

@@ -61,9 +61,9 @@ def _first_break(
             continue
         if first is None:
             first = {one: place for place, one in reversed([*enumerate(log.delivered)])}
-        for teller in (row, answered.get(event)):
-            original = teller and _original(teller)
-            if teller is None or original is None:
+        for teller in (row, answered.get(event, row)):
+            original = _original(teller)
+            if original is None:
                 continue
             known = history.known(row.group or "", *original)
             if known is not None and first.get(known, at) < at:
