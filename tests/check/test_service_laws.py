@@ -13,9 +13,9 @@ from tests.check.mutations import Mutation, change, delivers_both, local_pairs, 
 from tests.check.service_oracles import with_services
 from tests.check.small_groups import SmallGroups
 from tests.check.sound_runs import SoundRun
-from tests.check.test_sound_runs import WITHOUT_NEWCOMERS
 from tests.check.spoilt_runs import scrambled_views
 from tests.check.test_oracles import random_trace
+from tests.check.test_sound_runs import WITHOUT_NEWCOMERS
 
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer

@@ -14,7 +14,6 @@ from ordercast.check.verdict import Answer
 from ordercast.trace.schema import Ending, Trace
 from ordercast.trace.text import format_history, parse_history
 
-
 WITHOUT_NEWCOMERS = [name for name, law in LAWS.items() if law.promised_only]
 """Laws that members break which come late and never get what is older: no run with faults keeps
 them."""

@@ -139,75 +139,62 @@ def early_replies(events: Events) -> Vector:
     flawed = np.flatnonzero(half & (run.kind <= DELIVER))
     if len(flawed):
         return flawed[:1]
-    deliveries, ids = events.delivered, events.delivered_ids
-    firsts = FirstDeliveries(events)
-    found = []
-    for tellers in (deliveries, events.submitted[ids]):
-        told = np.flatnonzero((tellers >= 0) & (origin[tellers] != -1))
-        asked = origin[tellers[told]], number[tellers[told]]
-        found.append(_early(events, firsts, told, *asked))
-    early = np.unique(np.concatenate([rows for rows, _ in found]))
-    if not len(early):
-        return early
-    own = events.submitted[events.ids[np.searchsorted(events.rows, early)]]
-    lost = np.concatenate([rows for _, rows in found])
-    return np.unique(np.concatenate([early, own[own >= 0], lost]))
+    tellers = events.delivered.copy()  # which row says what a delivery answers
+    silent = np.flatnonzero(origin[tellers] == -1)
+    tellers[silent] = events.submitted[events.delivered_ids[silent]]
+    told = np.flatnonzero((tellers >= 0) & (origin[tellers] != -1))
+    early = told[_is_early(events, told, origin[tellers[told]], number[tellers[told]])]
+    return np.unique(
+        np.concatenate(
+            [
+                events.delivered[early],
+                tellers[early],
+                _losses_of(events, early, origin[tellers[early]], number[tellers[early]]),
+            ]
+        )
+    )
 
 
-class FirstDeliveries:
-    """Where each process history delivers an event first."""
-
-    def __init__(self, events: Events) -> None:
-        self._events = events
-        self._size = events.size + 1
-        key = events.delivered_histories.astype(np.int64) * self._size + events.delivered_ids
-        self._order = np.argsort(key, kind="stable")
-        self._key = key[self._order]
-
-    def find(self, history: Vector, event: Vector) -> Vector:
-        """The rows; where there is none, one after the end. An event -1 is delivered nowhere."""
-        wanted = history.astype(np.int64) * self._size + event
-        spots = np.minimum(np.searchsorted(self._key, wanted), len(self._key) - 1)
-        rows = self._events.delivered[self._order[spots]]
-        return np.where(self._key[spots] == wanted, rows, self._events.run.count)
-
-
-def _early(
-    events: Events, firsts: FirstDeliveries, told: Vector, origin: Vector, number: Vector
-) -> tuple[Vector, Vector]:
-    """Of these deliveries (by place among all) those whose original was not delivered before, and
-    the losses of their histories that may be about these originals."""
+def _is_early(events: Events, told: Vector, origin: Vector, number: Vector) -> Vector:
+    """Of these deliveries, by their places among all: whether their process history had not
+    delivered the original before."""
     run = events.run
     rows = events.delivered[told]
     sender = run.group[rows].astype(np.int64) * len(run.origins) + origin
     event = np.where(origin >= 0, events.find(sender, number), -1)
-    histories = events.delivered_histories[told]
-    early = firsts.find(histories, event) >= rows
-    return rows[early], _losses_of(events, histories[early], sender[early], number[early])
+    found: Vector = _first_deliveries(events, events.delivered_histories[told], event) >= rows
+    return found
 
 
-def _losses_of(events: Events, history: Vector, sender: Vector, number: Vector) -> Vector:
-    """The losses of these histories in these streams of an origin that hold the numbers."""
-    run = events.run
-    lost = events.lost
+def _first_deliveries(events: Events, histories: Vector, event: Vector) -> Vector:
+    """Where these process histories first deliver these events; after the end, if nowhere. An event
+    -1 is delivered nowhere."""
+    size = events.size + 1
+    key = events.delivered_histories.astype(np.int64) * size + events.delivered_ids
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    wanted = histories.astype(np.int64) * size + event
+    spots = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+    return np.where(key[spots] == wanted, events.delivered[order[spots]], events.run.count)
+
+
+def _losses_of(events: Events, early: Vector, origin: Vector, number: Vector) -> Vector:
+    """What the process histories of these deliveries gave up of their originals."""
+    run, lost = events.run, events.lost
+    senders = events.senders + 1
+    asked = events.delivered_histories[early].astype(np.int64) * senders + origin
+    asked += run.group[events.delivered[early]].astype(np.int64) * len(run.origins)
+    key = events.history_of[run.log[lost]].astype(np.int64) * senders + run.origin[lost]
+    key += run.group[lost].astype(np.int64) * len(run.origins)
+    order = np.argsort(key, kind="stable")
+    key, lost = key[order], lost[order]
     after, is_range = run.after
     last = run.number[lost]
     first = np.where(is_range[lost], np.minimum(after[lost] + 1, last), last)
-    by = events.history_of[run.log[lost]].astype(np.int64) * (events.senders + 1)
-    by += run.group[lost].astype(np.int64) * len(run.origins) + run.origin[lost]
-    wanted: dict[int, list[int]] = {}
-    for key, one in zip(
-        (history.astype(np.int64) * (events.senders + 1) + sender).tolist(),
-        number.tolist(),
-        strict=True,
-    ):
-        wanted.setdefault(key, []).append(one)
     found = [np.arange(0)]
-    for key, numbers in wanted.items():
-        mine = np.flatnonzero(by == key)
-        asked = np.unique(np.array(numbers, np.int64))
-        holds = np.searchsorted(asked, first[mine]) < np.searchsorted(
-            asked, last[mine], side="right"
-        )
-        found.append(lost[mine[holds]])
+    for one in np.unique(asked).tolist():
+        numbers = np.unique(number[asked == one])
+        mine = slice(*np.searchsorted(key, [one, one + 1]).tolist())
+        before = np.searchsorted(numbers, first[mine])
+        found.append(lost[mine][before < np.searchsorted(numbers, last[mine], side="right")])
     return np.concatenate(found)

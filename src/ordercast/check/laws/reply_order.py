@@ -1,7 +1,7 @@
 """reply-order: a reply is delivered after its original.
 
-The original is the event that the reply answers: the columns `reply_origin` and `reply_number`, of
-the delivery and of the submission, both of which count if they differ. A process history delivers
+The original is the event that the reply answers: the columns `reply_origin` and `reply_number` of
+the delivery, or of the submission where the delivery does not say it. A process history delivers
 the original before the reply, or has given it up by then (`lose`). A reply to an event that nobody
 ever submitted has no original that could come first, so it is broken too.
 
@@ -61,23 +61,15 @@ def _first_break(
             continue
         if first is None:
             first = {one: place for place, one in reversed([*enumerate(log.delivered)])}
-        for teller in (row, answered.get(event, row)):
-            original = _original(teller)
-            if original is None:
-                continue
-            known = history.known(row.group or "", *original)
-            if known is not None and first.get(known, at) < at:
-                continue
-            given_up = log.given_up.when(row.group, *original)
-            if given_up is None or given_up > at:
-                return row, teller, original
+        teller = row if row.reply_number is not None else answered[event]
+        original = teller.reply_origin or "", teller.reply_number or 0
+        known = history.known(row.group or "", *original)
+        if known is not None and first.get(known, at) < at:
+            continue
+        given_up = log.given_up.when(row.group, *original)
+        if given_up is None or given_up > at:
+            return row, teller, original
     return None
-
-
-def _original(row: Row) -> Original | None:
-    if row.reply_origin is None or row.reply_number is None:
-        return None
-    return row.reply_origin, row.reply_number
 
 
 def _broken(row: Row, teller: Row, original: Original) -> Verdict:
