@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 
-class Start(NamedTuple):
+class FolderStart(NamedTuple):
     """How an incarnation began. `at`: None where it has no `start` row."""
 
     process: Hashable
@@ -24,7 +24,7 @@ class Start(NamedTuple):
     is_empty: bool
 
 
-def numbered_folders(starts: Iterable[Start]) -> list[int]:
+def numbered_folders(starts: Iterable[FolderStart]) -> list[int]:
     """By incarnation the number of its folder, from 0: incarnations of one folder are neighbours.
 
     They are given process by process, in the order of their numbers.

@@ -17,7 +17,7 @@ Sender: TypeAlias = tuple[str | None, str | None]
 """A group, and an origin in it."""
 
 
-class Span(NamedTuple):
+class NumberSpan(NamedTuple):
     """The numbers from `first` to `last`, and what was noted of them."""
 
     first: int
@@ -31,14 +31,14 @@ def lost_numbers(row: Row) -> tuple[int, int]:
     return (number, number) if row.after is None else (min(row.after + 1, number), number)
 
 
-class Spans:
+class NumberSpans:
     """Numbers with a value each, as disjoint spans. What is noted first of a number stays."""
 
     __slots__ = ("_firsts", "_spans")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
-        self._spans: list[Span] = []
+        self._spans: list[NumberSpan] = []
 
     def add(self, first: int, last: int, value: int) -> None:
         at = bisect_right(self._firsts, first)
@@ -47,33 +47,24 @@ class Spans:
         while first <= last:
             following = self._spans[at] if at < len(self._spans) else None
             if following is None or following.first > last:
-                self._insert(at, Span(first, last, value))
+                self._insert(at, NumberSpan(first, last, value))
                 return
             if first < following.first:
-                self._insert(at, Span(first, following.first - 1, value))
+                self._insert(at, NumberSpan(first, following.first - 1, value))
                 at += 1
             first = following.last + 1
             at += 1
 
-    def _insert(self, at: int, span: Span) -> None:
+    def _insert(self, at: int, span: NumberSpan) -> None:
         self._firsts.insert(at, span.first)
         self._spans.insert(at, span)
 
-    def __iter__(self) -> Iterator[Span]:
+    def __iter__(self) -> Iterator[NumberSpan]:
         return iter(self._spans)
 
-    def find(self, number: int) -> Span | None:
+    def find(self, number: int) -> NumberSpan | None:
         at = bisect_right(self._firsts, number) - 1
         return self._spans[at] if at >= 0 and self._spans[at].last >= number else None
-
-    def first_outside(self, first: int, last: int) -> int | None:
-        """The first of these numbers that is in no span."""
-        while first <= last:
-            span = self.find(first)
-            if span is None:
-                return first
-            first = span.last + 1
-        return None
 
 
 class GivenUp:
@@ -82,9 +73,9 @@ class GivenUp:
     __slots__ = ("_by_sender",)
 
     def __init__(self, losses: Iterable[tuple[int, Row]]) -> None:
-        self._by_sender: dict[Sender, Spans] = {}
+        self._by_sender: dict[Sender, NumberSpans] = {}
         for before, row in losses:
-            spans = self._by_sender.setdefault((row.group, row.origin), Spans())
+            spans = self._by_sender.setdefault((row.group, row.origin), NumberSpans())
             spans.add(*lost_numbers(row), before)
 
     def __bool__(self) -> bool:
@@ -96,7 +87,7 @@ class GivenUp:
         span = spans.find(number) if spans is not None else None
         return None if span is None else span.value
 
-    def spans(self) -> Iterator[tuple[Sender, Span]]:
+    def spans(self) -> Iterator[tuple[Sender, NumberSpan]]:
         for sender, spans in self._by_sender.items():
             for span in spans:
                 yield sender, span

@@ -35,7 +35,7 @@ from itertools import count, islice
 from operator import attrgetter, ge
 from typing import NamedTuple, TypeAlias
 
-from ordercast.check.folders import Start, numbered_folders
+from ordercast.check.folders import FolderStart, numbered_folders
 from ordercast.check.log import Log, joined
 from ordercast.check.past import Past
 from ordercast.check.verdict import row_event, row_writer
@@ -71,7 +71,7 @@ REQUIRED = {
 }
 """The columns without which a row of the kind says nothing."""
 
-WISHES = ("wanted", "refused")
+REQUESTS = ("wanted", "refused")
 """Causes of ticket rows that are not about owning one."""
 
 FAILURES = {
@@ -182,7 +182,7 @@ class History:
         numbers: Iterable[int] = count()
         if self.durable:
             numbers = numbered_folders(
-                Start(log.process, log.start.at if log.start else None, log.began_empty)
+                FolderStart(log.process, log.start.at if log.start else None, log.began_empty)
                 for log in self.logs
             )
         return {
@@ -381,7 +381,7 @@ class History:
             log.stop = log.stop or row
 
     def _take_ticket(self, log: Log, row: Row) -> None:
-        if row.cause in WISHES:
+        if row.cause in REQUESTS:
             return  # nobody owns anything by it
         if row.cause not in CAUSES["ticket"]:
             self._flaw("ticket", row, f"has the unknown cause `{row.cause}`")

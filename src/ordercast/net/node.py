@@ -314,7 +314,7 @@ class Node:
         self._directory.me = self.me
         self.datagrams.wrapper = self._protection.wrapper(us)
         self.mesh.become(us)
-        self._end_groups()  # not before: an application that is told joins again at once
+        self._end_groups()  # not before: an application that is notified joins again at once
         self._broken, self.state = None, NodeState.OPEN
         self.driver.host.row("start", cause="empty")
         log.warning("%s goes on as %s", name, self.me)
@@ -402,11 +402,14 @@ class Node:
         self._directory.joined(name, own)
         return group
 
-    def absence(self, plan: Plan) -> Absence:
+    def absence(self, plan: Plan, founded: bool) -> Absence:
         seeds = (*self.config.seeds, *self.config.peers.values())
         present, refused_by = self._directory.present, self.mesh.incidents.refused_by
         others = self._directory.groups_of_others
-        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by, others)
+        return Absence(
+            *(plan, self.me.name, self.mesh.contacts, present),
+            *(seeds, refused_by, others, founded),
+        )
 
     def changed(self, name: str) -> None:
         self._directory.changed(name)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ordercast.check.folders import Start, numbered_folders
+from ordercast.check.folders import FolderStart, numbered_folders
 from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.law import Law
 from ordercast.check.laws import LAWS, judge, not_asked, wanted_of
@@ -178,7 +178,8 @@ def _folders(processes: list[str], starts: list[dict[str, Any]]) -> tuple[tuple[
     for row in sorted(starts, key=lambda row: (row["process"], row["incarnation"], row["step"])):
         first.setdefault((row["process"], row["incarnation"]), row)
     numbers = numbered_folders(
-        Start(process, row["at"], row.get("cause") == EMPTY) for (process, _), row in first.items()
+        FolderStart(process, row["at"], row.get("cause") == EMPTY)
+        for (process, _), row in first.items()
     )
     found: dict[str, list[int]] = {name: [] for name in processes}
     before = ("", -1)

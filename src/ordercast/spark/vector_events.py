@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ordercast.check.folders import Start, numbered_folders
+from ordercast.check.folders import FolderStart, numbered_folders
 from ordercast.check.log import EMPTY
 from ordercast.spark.columns import DELIVER, LOSE, SUBMIT, Columns, Vector
 from ordercast.trace.schema import Row
@@ -158,7 +158,7 @@ class Events:
         for life in zip(names, run.log_incarnation.tolist(), strict=True):
             started = first.get(life)
             at, cause = (None, None) if started is None else (started.at, started.cause)
-            starts.append(Start(life[0], at, cause == EMPTY))
+            starts.append(FolderStart(life[0], at, cause == EMPTY))
         return np.array(numbered_folders(starts), np.int64)
 
     def history_starts(self, rows: Vector) -> Vector:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ordercast.check.given_up import Spans
+from ordercast.check.given_up import NumberSpans
 from ordercast.spark.columns import DELIVER, Vector
 from ordercast.spark.vector_events import Events
 
@@ -111,11 +111,11 @@ class _Unsaid:
     def __init__(self, events: Events, places: Places, given_up: Losses) -> None:
         self._places, self._given_up = places, given_up
         self._taken: dict[int, int] = {}  # by history: so many of its losses are in the spans
-        self._spans: dict[int, Spans] = {}
+        self._spans: dict[int, NumberSpans] = {}
 
     def find(self, history: int, row: int, event: int, place: int) -> int | None:
         """The first event of the stream from this place on, before this one, that is missing."""
-        spans = self._spans.setdefault(history, Spans())
+        spans = self._spans.setdefault(history, NumberSpans())
         told = self._given_up.get(history, [])
         taken = self._taken.get(history, 0)
         while taken < len(told) and told[taken][0] < row:

@@ -20,7 +20,7 @@ from ordercast.check.verdict import Verdict, broken, holds, row_event, row_write
 NAME = "no-silent-gap"
 
 
-class Streams:
+class LogStreams:
     """What each process history submitted in each group, by number."""
 
     def __init__(self, history: History) -> None:
@@ -38,7 +38,7 @@ class Streams:
 
 
 def judge(history: History) -> Verdict:
-    streams = Streams(history)
+    streams = LogStreams(history)
     for log in history.histories:
         found = _first_gap(history, log, streams)
         if found is not None:
@@ -46,7 +46,7 @@ def judge(history: History) -> Verdict:
     return holds(NAME)
 
 
-def _first_gap(history: History, log: Log, streams: Streams) -> tuple[int, int] | None:
+def _first_gap(history: History, log: Log, streams: LogStreams) -> tuple[int, int] | None:
     """Where it delivers an event, and which earlier one it lacks.
 
     All places of a stream below `known` are delivered or given up.

@@ -41,7 +41,7 @@ Life: TypeAlias = tuple[str, int]
 """One incarnation."""
 
 
-class Link(NamedTuple):
+class ParentLink(NamedTuple):
     """That an incarnation has a parent, or is a root, for a time."""
 
     row: Row
@@ -53,7 +53,7 @@ class Link(NamedTuple):
 def judge(history: History) -> Verdict:
     if "parent" not in history.kinds:
         return holds(NAME)
-    tree = Tree(history)
+    tree = ParentTree(history)
     doubt: Verdict | None = None
     for group in tree.groups:
         found = tree.circle(group)
@@ -71,7 +71,7 @@ def judge(history: History) -> Verdict:
     return holds(NAME)
 
 
-class Tree:
+class ParentTree:
     """Who has whom as its parent, in each group and at any time."""
 
     def __init__(self, history: History) -> None:
@@ -80,7 +80,7 @@ class Tree:
         for log in history.logs:
             self._lives.setdefault(log.process, []).append(log)
         self._ends = dict(self._find_ends())
-        self._links: dict[str, list[Link]] = {}
+        self._links: dict[str, list[ParentLink]] = {}
         for log in history.logs:
             for link in self._read(log):
                 self._links.setdefault(link.row.group or "", []).append(link)
@@ -95,7 +95,7 @@ class Tree:
                     ends.append(later.rows[0].at)
                 yield (log.process, log.incarnation), min(ends, default=None)
 
-    def _read(self, log: Log) -> Iterator[Link]:
+    def _read(self, log: Log) -> Iterator[ParentLink]:
         latest: dict[str, Row] = {}
         for row in log.rows:
             if row.kind in ("parent", "leave"):
@@ -107,9 +107,9 @@ class Tree:
         for row in latest.values():
             yield self._link(row, self._ends[log.process, log.incarnation])
 
-    def _link(self, row: Row, until: int | None) -> Link:
+    def _link(self, row: Row, until: int | None) -> ParentLink:
         parent, is_guess = self._parent(row)
-        return Link(row, parent, is_guess, until)
+        return ParentLink(row, parent, is_guess, until)
 
     def _parent(self, row: Row) -> tuple[Life | None, bool]:
         if row.peer is None:
@@ -127,7 +127,7 @@ class Tree:
     def circle(self, group: str) -> Verdict | None:
         """The first circle, or why it is not known whether there is one."""
         links = [link for link in self._links[group] if link.until != link.row.at]
-        changes: dict[int, list[tuple[Life, Link | None]]] = {}
+        changes: dict[int, list[tuple[Life, ParentLink | None]]] = {}
         for link in links:
             life = link.row.process, link.row.incarnation
             if link.until is not None:
@@ -136,7 +136,7 @@ class Tree:
             life = link.row.process, link.row.incarnation
             changes.setdefault(link.row.at, []).append((life, link))
         doubt: Verdict | None = None
-        current: dict[Life, Link] = {}
+        current: dict[Life, ParentLink] = {}
         for at in sorted(changes):
             for life, changed in changes[at]:
                 if changed is None:
@@ -152,7 +152,7 @@ class Tree:
                     doubt = doubt or verdict
         return doubt
 
-    def _judge_circle(self, circle: list[Link], at: int) -> Verdict:
+    def _judge_circle(self, circle: list[ParentLink], at: int) -> Verdict:
         rows = tuple(link.row for link in circle)
         told = ", ".join(f"{row_writer(row)} below {row.peer}" for row in rows)
         why = f"in {rows[0].group}, parents formed a circle: {told}"
@@ -218,21 +218,22 @@ class Tree:
         first: Row | None = None
         parent: Row | None = None
         for row in log.rows:
-            if rest is not None and row.at >= rest:
+            if rest is not None and row.at > rest:
                 break
             if row.group != group:
                 continue
             if row.kind == "leave":
-                first = parent = None
+                if row.at != rest:  # or it is what ends the rest
+                    first = parent = None
             elif row.kind in ("join", "parent"):
                 first = first or row
                 parent = row if row.kind == "parent" else parent
         return None if first is None else (first, parent)
 
 
-def _circle_from(life: Life, current: dict[Life, Link]) -> list[Link]:
+def _circle_from(life: Life, current: dict[Life, ParentLink]) -> list[ParentLink]:
     """The links that lead from here back to here."""
-    found: list[Link] = []
+    found: list[ParentLink] = []
     one: Life | None = life
     while one in current and len(found) <= len(current):
         link = current[one]

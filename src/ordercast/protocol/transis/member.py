@@ -7,7 +7,7 @@ Rules of its own.
  1. Packets of another configuration than ours are dropped: a link that was cut brings its backlog
     after the heal. Only `Hello` starts a merge.
  2. Views are shown to the application from the first one on that has as many members as are
-    expected, or in which something is delivered.
+    expected (`founding.awaited`), or in which something is delivered.
  3. A member that leaves casts what waits, and says how much it has cast. The others exclude it when
     they have that. If a cut binds it already, what waits is lost.
 
@@ -24,7 +24,7 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.clocks import PatientClock
 from ordercast.kernel.family import Build, Plan
-from ordercast.kernel.founding import too_few
+from ordercast.kernel.founding import awaited, too_few
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -104,7 +104,7 @@ class SynchronyMember:
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
         self.is_full = False  # the application cannot take more
-        self.expect = max(1, plan.entry.expect) if plan.entry is not None else 1
+        self.expect = awaited(plan.entry)
         self.has_begun = False  # the application has a view
         self.has_left = False
         self.view: View  # of our configuration

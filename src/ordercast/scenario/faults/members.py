@@ -186,6 +186,9 @@ class Give(OfMembers, frozen=True, kw_only=True, tag="give"):
         yield "which input, chance cannot know: write it as a [[fault]]"
 
 
+KINDS = (Reform, LeaveGroup, JoinGroup, SlowReader, Give)
+
+
 def _place(lot: Lot) -> Place:
     group = lot.draw.choice(lot.scenario.groups())
     return Place(group.name, lot.draw.choice(group.members))
