@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ordercast.errors import TraceError
-from ordercast.trace.columns import to_lists
+from ordercast.trace.columns import rows_of_columns, to_lists
 from ordercast.trace.lake import ROWS_LIMIT, read_header, read_run
 from ordercast.trace.parquet import PARTS, Pyarrow, arrow_schema, load_pyarrow
 from ordercast.trace.schema import (
@@ -298,7 +298,7 @@ def rows_of(batch: Any) -> list[Row]:
         else [None] * batch.num_rows
         for name in COLUMNS
     ]
-    return list(map(Row, *lists))
+    return list(rows_of_columns(lists))
 
 
 def stamp_entries(batch: Any, index: Vector, no_index: Vector | None) -> tuple[Vector, Vector]:

@@ -71,7 +71,7 @@ LAW = Law(
         "at the end of a quiet run, every event submitted by a process that did not crash is "
         "delivered by every member that was in the group and connected throughout"
     ),
-    remark="in durable families also, or openly given up",
+    remark="in durable families a member may also openly give it up",
     unknown_when="the run did not finish",
     reads=(*EVENTS, *MEMBERS, "lose"),
     judge=judge,
