@@ -52,9 +52,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """A batch of application messages: the unit that is ordered, delivered or lost, never split.
 
     (group, origin.name, number) identifies it. The fields that may be None are filled by the
-    families that have them, and reach the trace under the same names (`EVENT_COLUMNS`). The
-    formation is which of the groups
-    that bore this name one after the other it belongs to (see `label_of`).
+    families that have them, and reach the trace under the same names (`EVENT_COLUMNS`), but for
+    the reply. The formation is which of the groups that bore this name one after the other it
+    belongs to (see `label_of`).
     """
 
     group: str
@@ -68,9 +68,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     size: int = 0  # bytes of the payloads, counted where they were submitted
     formation: str = ""
     service: str = ""  # what the application asked for it, in families that offer several
+    reply: tuple[str, int] | None = None  # origin and number of the event that this one answers
 
 
-EVENT_COLUMNS = tuple(one.name for one in msgspec.structs.fields(Event) if one.default is None)
+EVENT_COLUMNS = tuple(
+    one.name
+    for one in msgspec.structs.fields(Event)
+    if one.default is None and one.name != "reply"  # which takes two columns
+)
 
 
 class View(msgspec.Struct, frozen=True):

@@ -97,7 +97,7 @@ def repeat(rows: list[Row], chance: Random) -> list[Row] | None:
     return None if at < 0 else [*rows, rows[at]]
 
 
-@breaks("completeness", "agreement")
+@breaks("completeness", "agreement", "durable")
 def drop_a_delivery(rows: list[Row], chance: Random) -> list[Row] | None:
     """One that somebody else has as well."""
     shared = [at for at in places(rows, "deliver") if sum(delivers_both(rows, at, at)) > 1]
@@ -185,7 +185,7 @@ def deliver_the_answer_first(rows: list[Row], chance: Random) -> list[Row] | Non
     return swapped(rows, chance.choice(pairs)) if pairs else None
 
 
-@breaks("causal")
+@breaks("causal", "no-silent-gap")
 def drop_what_others_follow(rows: list[Row], chance: Random) -> list[Row] | None:
     """A member leaves out one event of an origin and delivers the next."""
     followed = []
@@ -303,3 +303,28 @@ def form_two_primary_views_of_one_number(rows: list[Row], chance: Random) -> lis
     view = rows[chance.choice(views)]
     first = change(view, kind="primary", order=1, cause="formed", members=("n1", "n2"))
     return [*rows, first, change(first, members=("n2", "n3"))]
+
+
+@breaks("reply-order")
+def answer_what_comes_later(rows: list[Row], chance: Random) -> list[Row] | None:
+    pairs = [
+        (one, other)
+        for one, other in local_pairs(rows, "deliver")
+        if rows[one].group == rows[other].group
+    ]
+    if not pairs:
+        return None
+    one, other = chance.choice(pairs)
+    original = {"reply_origin": rows[other].origin, "reply_number": rows[other].number}
+    return [*rows[:one], change(rows[one], **original), *rows[one + 1 :]]
+
+
+@breaks("one-tree")
+def hang_below_each_other(rows: list[Row], chance: Random) -> list[Row] | None:
+    names = sorted({(row.process, row.incarnation) for row in rows})
+    one, other = chance.sample(names, 2)
+    below = [
+        Row(*child, 0, rows[-1].at + 1, "parent", group="g1", peer=f"{parent[0]}#{parent[1]}")
+        for child, parent in ((one, other), (other, one))
+    ]
+    return [*rows, *below]

@@ -105,3 +105,8 @@ def test_words_that_are_too_wide_are_replaced_by_signs() -> None:
 
 def test_an_empty_witness_gives_an_empty_diagram() -> None:
     assert draw([]) == ""
+
+
+def test_a_range_that_was_given_up_is_named_by_its_ends() -> None:
+    (row,) = parse_history("run r\nn2 lose n1:5 after=2").rows
+    assert "lose n1:3 to n1:5" in draw([row])

@@ -164,3 +164,9 @@ def test_every_requested_event_has_one_outcome() -> None:
     rows = parse_history(text, "here").rows
     found = {one.outcome: one.events for one in recovery.OUTCOMES.of(MeasuredRun(rows))}
     assert found == {"answered": 1, "late": 2, "given up": 1, "open": 1}
+
+
+def test_a_range_that_was_given_up_counts_what_was_submitted_in_it() -> None:
+    text = "run r\nn1 submit n1:1\nn1 submit n1:2\nn1 submit n1:9\n"
+    text += "n2 lose n1:5 after=0\nn2 lose n1:9\nn2 lose n3:7 after=2\n"
+    assert metrics_of(text)["given_up"] == 2 + 1 + 1

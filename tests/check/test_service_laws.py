@@ -15,6 +15,7 @@ from tests.check.small_groups import SmallGroups
 from tests.check.sound_runs import SoundRun
 from tests.check.spoilt_runs import scrambled_views
 from tests.check.test_oracles import random_trace
+from tests.check.test_sound_runs import WITHOUT_NEWCOMERS
 
 from ordercast.check.laws import LAWS, check
 from ordercast.check.verdict import Answer
@@ -163,7 +164,8 @@ def test_a_correct_run_with_services_keeps_every_law(groups: int, faults: bool) 
     for seed in range(100):
         run = SoundRun(seed, faults=faults, groups=groups, size=20 + seed % 80).trace()
         for verdict in check(with_services(run), list(LAWS)):
-            assert verdict.answer is Answer.HOLDS, (seed, verdict)
+            late = faults and verdict.law in WITHOUT_NEWCOMERS
+            assert late or verdict.answer is Answer.HOLDS, (seed, verdict)
 
 
 MUTATIONS: list[tuple[str, Mutation]] = []

@@ -14,6 +14,10 @@ from ordercast.check.verdict import Answer
 from ordercast.trace.schema import Ending, Trace
 from ordercast.trace.text import format_history, parse_history
 
+WITHOUT_NEWCOMERS = [name for name, law in LAWS.items() if law.promised_only]
+"""Laws that members break which come late and never get what is older: no run with faults keeps
+them."""
+
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
 @pytest.mark.parametrize("faults", [False, True])
@@ -21,7 +25,8 @@ def test_a_correct_run_keeps_every_law(groups: int, faults: bool) -> None:
     for seed in range(200):
         trace = SoundRun(seed, faults=faults, groups=groups, size=20 + seed % 80).trace()
         for verdict in check(trace, list(LAWS)):
-            assert verdict.answer is Answer.HOLDS, (seed, verdict)
+            late = faults and verdict.law in WITHOUT_NEWCOMERS
+            assert late or verdict.answer is Answer.HOLDS, (seed, verdict)
 
 
 def test_the_correct_runs_are_not_trivial() -> None:
@@ -45,8 +50,9 @@ def test_a_truncated_correct_run_breaks_nothing() -> None:
         rows = rows[:-1] if seed % 2 else [row for row in rows if row.process != lost]
         cut = Trace(msgspec.structs.replace(trace.header, ending=Ending.CUT), rows)
         answers = {verdict.law: verdict.answer for verdict in check(cut, list(LAWS))}
-        assert Answer.BROKEN not in answers.values(), (seed, answers)
-        for law in ("agreement", "completeness", "disjoint-views"):
+        broken = {law for law, answer in answers.items() if answer is Answer.BROKEN}
+        assert broken <= set(WITHOUT_NEWCOMERS), (seed, answers)
+        for law in ("agreement", "completeness", "disjoint-views", "durable"):
             assert answers[law] is Answer.UNKNOWN
 
 

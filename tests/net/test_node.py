@@ -121,6 +121,15 @@ async def test_a_trace_covers_a_whole_incarnation(cluster: Cluster) -> None:
 
 
 @live
+async def test_the_trace_says_that_a_node_began_with_an_empty_folder(cluster: Cluster) -> None:
+    rows = cluster.folder / "n1.rows"
+    for _ in range(2):
+        node = await cluster.open("n1", data=str(cluster.folder / "empty"), trace=str(rows))
+        await kill(node)
+    assert [row.cause for row in read_log(rows) if row.kind == "start"] == ["empty", None]
+
+
+@live
 async def test_the_whole_program_may_be_cancelled_at_any_moment(cluster: Cluster) -> None:
     n1 = await cluster.open("n1")
     n1.join("orders", QUICK, ["n1", "n2"])

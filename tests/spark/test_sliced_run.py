@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from pyarrow import parquet
+from tests.check.feed_runs import FeedRun, spoilt_feed
 from tests.check.mutations import MUTATIONS, renumbered
 from tests.check.service_oracles import with_services
 from tests.check.small_groups import SmallGroups
@@ -161,12 +162,18 @@ def test_passes_judge_runs_with_faults_and_groups_as_the_reference(
     assert found == {law: expected[law] for law in found}
 
 
+def feed(seed: int) -> Trace:
+    return FeedRun(seed).trace()
+
+
 def anything(count: int) -> Iterator[Trace]:
     """Histories that nobody made sound, and sound runs that were spoilt in any way."""
     for path in sorted(HISTORIES.glob("*.history")):
         yield parse_history(path.read_text(encoding="utf-8"), path.name)
     for seed in range(count):
         yield spoilt_anyhow(seed)
+        if seed % 2:
+            yield (spoilt_feed if seed % 4 > 1 else feed)(seed)
         yield (random_trace, lambda seed: SmallGroups(seed).trace(), random_tickets)[seed % 3](seed)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 from ordercast.check.verdict import row_event, row_writer
 from ordercast.trace.schema import Row
+from ordercast.trace.text import event_name
 
 WIDTH = 100
 MIN_COLUMN = 6
@@ -71,6 +72,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _words(row: Row) -> str:
+    if row.kind == "lose" and row.after is not None:
+        return f"lose {event_name(row.origin or '?', row.after + 1)} to {row_event(row)}"
     if row.kind in ("submit", "deliver", "lose", "recover"):
         return f"{row.kind} {row_event(row)}"
     if row.kind == "view":

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
+from ordercast.check.log import Log
 
 Rows: TypeAlias = Any
 """Rows of a run in local order: has a length, and `rows[:1]` is the first of them."""
@@ -115,6 +116,14 @@ class RunFacts(Protocol):
         `gaps`, lacks nothing of the past). Else the break's group up to the first break of all.
         None if it cannot tell, as where basic events are links of the past and not judged."""
 
+    def early_replies(self) -> Rows:
+        """The first row that names half an original; deliveries of replies that come before their
+        originals, the submissions of these replies, and the losses of these originals."""
+
+    def first_silent_gap(self) -> Rows:
+        """All rows about two events: the first that a process history skips without giving it up
+        before it delivers a later one of the same log, and that."""
+
     def unequal_spans(self) -> Rows | None:
         """The first two spans between the same two views that hold different events; None if
         there are none."""
@@ -141,6 +150,7 @@ class SliceFacts(Protocol):
     created         and time is a clock: it never falls within a process and grows from a submission
                     to its deliveries elsewhere
     has_views       there is a view row
+    has_replies     a row names the event that its event answers
     services        those that submissions and deliveries have
     equal_spans     events between the same two views have the same number and the same two 64-bit
                     digests in all incarnations that install both; two different sets would have to
@@ -165,6 +175,8 @@ class SliceFacts(Protocol):
     def has_views(self) -> bool: ...
     @property
     def services(self) -> frozenset[str]: ...
+    @property
+    def has_replies(self) -> bool: ...
     @property
     def equal_spans(self) -> bool: ...
     @property

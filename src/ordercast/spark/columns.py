@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ordercast.errors import TraceError
-from ordercast.trace.columns import to_lists
+from ordercast.trace.columns import rows_of_columns, to_lists
 from ordercast.trace.lake import ROWS_LIMIT, read_header, read_run
 from ordercast.trace.parquet import PARTS, Pyarrow, arrow_schema, load_pyarrow
 from ordercast.trace.schema import (
@@ -182,6 +182,36 @@ class Columns:
         where = self.place[rows]
         return index[where], entries[where], stamped[where]
 
+    @cached_property
+    def after(self) -> tuple[Vector, Vector]:
+        """Where a range of losses begins, and which rows say so."""
+        return self._given("after")
+
+    @cached_property
+    def replies(self) -> tuple[Vector, Vector, Vector]:
+        """By row the origin and the number that it answers, -1 and 0 where it does not say so, and
+        whether it says only one of them. Origins have the codes of `origins`; -2: another name."""
+        words: dict[str, int] = {}
+        codes = self._codes("reply_origin", words)[self.place]
+        known = np.array([*(self.origins.get(word, -2) for word in words), -1], np.int64)
+        number, told = self._given("reply_number")
+        return known[codes], number, (codes >= 0) != told
+
+    @property
+    def has_replies(self) -> bool:
+        return any(
+            batch.column(name).null_count < batch.num_rows
+            for batch in self._batches
+            for name in ("reply_origin", "reply_number")
+            if name in batch.schema.names
+        )
+
+    def _given(self, name: str) -> tuple[Vector, Vector]:
+        """A column of integers, and which rows have it."""
+        values, absent = self._integers(name)
+        told = np.ones(self.count, bool) if absent is None else ~absent
+        return values[self.place], told[self.place]
+
     # --- from Arrow to numpy, in the order of the file ---
 
     def _codes(self, name: str, known: dict[str, int]) -> Vector:
@@ -268,7 +298,7 @@ def rows_of(batch: Any) -> list[Row]:
         else [None] * batch.num_rows
         for name in COLUMNS
     ]
-    return list(map(Row, *lists))
+    return list(rows_of_columns(lists))
 
 
 def stamp_entries(batch: Any, index: Vector, no_index: Vector | None) -> tuple[Vector, Vector]:

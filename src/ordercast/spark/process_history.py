@@ -102,6 +102,12 @@ class ProcessRows:
         begins = np.flatnonzero(np.diff(self.incarnation)) + 1
         self.logs = [0, *begins.tolist(), len(self.kind)]
 
+    def ends_of_folders(self, plan: SlicePlan) -> list[int]:
+        """Where the rows begin that were written with another data folder; and where they end."""
+        new = plan.folders_of(self.code)
+        begins = [at for at in self.logs[1:-1] if int(self.incarnation[at]) in new]
+        return [0, *begins, len(self.kind)]
+
 
 def judge_process(
     plan: SlicePlan, rows: Slice, events: Submissions, found: Found, code: int
@@ -113,7 +119,7 @@ def judge_process(
         return
     times = one.at[one.kind <= DELIVER]
     found.note("clock", np.all(times[1:] >= times[:-1]))
-    ends = [0, len(one.kind)] if plan.durable else one.logs
+    ends = one.ends_of_folders(plan) if plan.durable else one.logs
     _judge_sequences(plan, one, found, ends)
     _count_deliveries(plan, one, found)
     _judge_spans(one, found)

@@ -23,9 +23,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from ordercast.check.folders import FolderStart, numbered_folders
 from ordercast.check.history import PROMISES, FamilyPromises, History
 from ordercast.check.law import Law
 from ordercast.check.laws import LAWS, judge, not_asked, wanted_of
+from ordercast.check.log import EMPTY
 from ordercast.check.promise import NotAsked, families_of
 from ordercast.check.verdict import Verdict, holds
 from ordercast.errors import TraceError
@@ -61,6 +63,7 @@ SLICED_ROWS_LIMIT = 2_000_000_000
 MESSAGES_AT_ONCE = 16
 """So many messages go from Java to Python together: up to 16 MB."""
 
+_REPLY_COLUMNS = ("reply_origin", "reply_number")
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -114,12 +117,20 @@ def prepare(
     pyarrow = load_pyarrow()
     names: tuple[dict[str, int], ...] = ({}, {}, {}, {})
     rows: Counter[int] = Counter()
-    columns = ("run", "kind", "process", "group", "origin", "cause")
+    columns = ["run", "kind", "process", "group", "origin", "cause", *_REPLY_COLUMNS]
+    starts: list[dict[str, Any]] | None = None
+    if History(Trace(header, []), promises).durable:
+        columns += ["incarnation", "step", "at"]
+        starts = []
+    has_replies = False
     for part in sorted(folder.glob(PARTS)):
         missing = pyarrow.parquet.read_metadata(str(part)).num_rows
         for batch in read_part(pyarrow, part, header.run, columns):
             missing -= batch.num_rows
-            for name, known in zip(columns[2:], names, strict=True):
+            has_replies = has_replies or not set(_REPLY_COLUMNS).isdisjoint(batch.schema.names)
+            if starts is not None and batch.num_rows:
+                starts += _starts(batch)
+            for name, known in zip(columns[2:6], names, strict=True):
                 if batch.num_rows and name in batch.schema.names:
                     codes = codes_of(batch.column(name), known)
                     if name == "process":
@@ -135,7 +146,7 @@ def prepare(
     return SlicePlan(
         folder=str(folder),
         run=header.run,
-        durable=History(Trace(header, []), promises).durable,
+        durable=starts is not None,
         processes=tuple(processes),
         groups=tuple(sorted(names[1])),
         origins=(*processes, *sorted(names[2].keys() - names[0].keys())),
@@ -145,7 +156,39 @@ def prepare(
         walkers=cores,
         passes=tuple(sorted({name for proof in proofs for name in proof.needs})),
         services=tuple(sorted({*map(header.guarantee, names[3])} - {""})),
+        folders=_folders(processes, starts or []),
+        has_replies=has_replies,
     )
+
+
+def _starts(batch: Any) -> list[dict[str, Any]]:
+    kinds: dict[str, int] = {"start": 0}
+    rows = np.flatnonzero(codes_of(batch.column("kind"), kinds) == 0)
+    if len(rows) > COLLECTED_LIMIT:
+        raise Doubt
+    found: list[dict[str, Any]] = batch.take(rows).to_pylist() if len(rows) else []
+    return found
+
+
+def _folders(processes: list[str], starts: list[dict[str, Any]]) -> tuple[tuple[int, ...], ...]:
+    """By process: the incarnations with which another data folder begins. Empty if none does."""
+    if all(row.get("cause") != EMPTY for row in starts):
+        return ()
+    first: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in sorted(starts, key=lambda row: (row["process"], row["incarnation"], row["step"])):
+        first.setdefault((row["process"], row["incarnation"]), row)
+    numbers = numbered_folders(
+        FolderStart(process, row["at"], row.get("cause") == EMPTY)
+        for (process, _), row in first.items()
+    )
+    found: dict[str, list[int]] = {name: [] for name in processes}
+    before = ("", -1)
+    for (process, incarnation), number in zip(first, numbers, strict=True):
+        is_first = before[0] != process and first[process, incarnation].get("cause") != EMPTY
+        if number != before[1] and not is_first:
+            found[process].append(incarnation)
+        before = process, number
+    return tuple(tuple(found[name]) for name in processes)
 
 
 def _share(counts: list[int], slices: int) -> list[int]:
@@ -265,6 +308,7 @@ class Slices:
         self._all_walked = walkers == plan.walkers and all(one.walks for one in said)
         self.has_views = "view" in self.history.kinds
         self.services = frozenset(plan.services)
+        self.has_replies = plan.has_replies
 
     def settle(self, laws: Iterable[Law]) -> dict[str, Verdict]:
         """The verdicts that are sure. A law that reads little is judged on the skeleton rows."""

@@ -67,6 +67,12 @@ class SlicePlan(NamedTuple):
     walkers: int
     passes: tuple[str, ...]  # what laws ask for beyond a look at each process, see walks.py
     services: tuple[str, ...] = ()  # what services promise that stand in the column
+    # By process: the incarnations that begin with another data folder, where that matters.
+    folders: tuple[tuple[int, ...], ...] = ()
+    has_replies: bool = False
+
+    def folders_of(self, process: int) -> tuple[int, ...]:
+        return self.folders[process] if self.folders else ()
 
 
 class EventStream(NamedTuple):
@@ -264,6 +270,11 @@ class Submissions:
         begins[1:] = ~same
         if not plan.durable:
             begins[1:] |= self.incarnation[1:] != self.incarnation[:-1]
+        for code, incarnations in enumerate(plan.folders):
+            if incarnations:
+                mine = np.flatnonzero(sender % self._processes == code)
+                folder = np.searchsorted(incarnations, self.incarnation[mine], side="right")
+                begins[mine[1:]] |= np.diff(folder) != 0
         firsts = np.flatnonzero(begins)
         lasts = np.append(firsts, len(sender))[1:].tolist()
         groups = (sender[firsts] // self._processes).tolist()

@@ -130,7 +130,7 @@ class Vectors:
         return None if law.select is None else facts.once(law.select)
 
     def _history(self, rows: Vector) -> History:
-        skeleton = self.facts.skeleton
+        skeleton, rows = self.facts.skeleton, self.facts.with_starts(rows)
         if len(rows) == len(skeleton) and np.array_equal(rows, skeleton):
             return self.facts.history
         return self.facts.history_of(rows)

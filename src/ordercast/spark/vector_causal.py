@@ -13,7 +13,9 @@ Theory of operation, group by group.
      past. Where it does, because something was never delivered, the past is raised and all is
      walked again, until nothing changes. Then pasts are exact, gaps or not.
   3. An event that the running maximum has gone beyond before it is delivered came too late.
-  4. For `causal` the running maximum may never go beyond what was delivered, or is exempt.
+  4. For `causal` the running maximum may never go beyond what was delivered, or is exempt, or was
+     given up by then. What is given up mostly goes on where deliveries ended; where it leaves
+     something out, it is not known whether that is missing.
 
 That takes a look a delivery and stream, at the speed of numpy. If it does not end after ROUNDS
 walks, or if the pasts are too many to keep, the plain judge is asked for the whole run.
@@ -28,6 +30,7 @@ import numpy as np
 from ordercast.spark.columns import ENTRIES_LIMIT, Vector
 from ordercast.spark.vector_delivery import never_submitted
 from ordercast.spark.vector_events import Events
+from ordercast.spark.vector_logs import Losses
 
 ROUNDS = 24
 
@@ -53,9 +56,8 @@ class CausalGroup:
             inside = run.group[rows] == code
             rows, ids = rows[inside], ids[inside]
         event_of = np.full(events.size, -1, np.int32)
-        event_of[events.ids[np.searchsorted(events.rows, self.submissions)]] = np.arange(
-            len(self.submissions), dtype=np.int32
-        )
+        self.ids = events.ids[np.searchsorted(events.rows, self.submissions)]
+        event_of[self.ids] = np.arange(len(self.submissions), dtype=np.int32)
         delivered = event_of[ids]
         known = delivered >= 0
         if not known.all():
@@ -111,11 +113,15 @@ def _narrow(codes: Vector, count: int) -> Vector:
 
 
 def causal_breaks(
-    events: Events, clock: Vector | None, began: dict[tuple[int, int], int]
+    events: Events,
+    clock: Vector | None,
+    began: dict[tuple[int, int], int],
+    given_up: Losses,
 ) -> tuple[Vector | None, Vector | None]:
     """The selections of `optimistic-causal` and of `causal`.
 
-    `began` is the time of the first join or view row by process history and group.
+    `began` is the time of the first join or view row by process history and group. What is in
+    `given_up` need not be delivered after that.
     """
     if clock is None:
         return None, None
@@ -127,7 +133,7 @@ def causal_breaks(
             continue
         times = {history: began.get((history, code)) for history in group.histories}
         exempt = {history: _exempt(events, group, time) for history, time in times.items()}
-        found = _walk_all(group, exempt)
+        found = _walk_all(group, exempt, given_up)
         if found is None:
             return None, None
         late += found[0]
@@ -136,7 +142,7 @@ def causal_breaks(
 
 
 def _walk_all(
-    group: CausalGroup, exempt: dict[int, list[tuple[int, bool]]]
+    group: CausalGroup, exempt: dict[int, list[tuple[int, bool]]], given_up: Losses
 ) -> tuple[list[Suspicion], list[Suspicion]] | None:
     """Where processes first deliver something too late, and with something missing."""
     if len(group.submitters) * len(group.stream) > ENTRIES_LIMIT:
@@ -148,7 +154,7 @@ def _walk_all(
         missing: list[Suspicion] = []
         raised = False
         for history in group.histories:
-            walk = CausalWalk(group, history, own.get(history))
+            walk = CausalWalk(group, history, own.get(history), given_up.get(history, []))
             for stream, past in enumerate(pasts):
                 if walk.follow(stream, past):
                     raised = True
@@ -176,12 +182,19 @@ def _exempt(events: Events, group: CausalGroup, began: int | None) -> list[tuple
 class CausalWalk:
     """One process history's way along its deliveries, stream by stream."""
 
-    def __init__(self, group: CausalGroup, history: int, own: int | None) -> None:
+    def __init__(
+        self,
+        group: CausalGroup,
+        history: int,
+        own: int | None,
+        given_up: list[tuple[int, int, int]],
+    ) -> None:
         inside = slice(group.starts[history], group.starts[history + 1])
         self.group = group
         self.rows, self.delivered = group.rows[inside], group.delivered[inside]
         self.order, self.places, self.bounds = group.sorted[history]
         self.reach = np.zeros(len(self.rows) + 1, np.int32)  # before each delivery, and at the end
+        self.lost = np.array(given_up, np.int64).reshape(-1, 3)
         self.submitted: slice | None = None
         if own is not None:
             begin, end = group.first[own], group.last[own]
@@ -214,21 +227,56 @@ class CausalWalk:
         code = self.group.code
         if len(bad):
             late.append(Suspicion(int(self.rows[spots[bad[0]]]), code))
-        # What counts as delivered changes only at the stream's own events, and the reach never
-        # falls: it is enough to look there, and at the end.
-        known = np.full(len(own) + 1, prefix, np.int32)
-        np.maximum.accumulate(own, out=known[1:])
+        # What counts as delivered changes only at the stream's own events and where some are given
+        # up, and the reach never falls: it is enough to look there, and at the end.
+        changes, seen = own, self.reach[spots + 1]
+        losses = self._losses(stream)
+        if losses is None:
+            missing.append(Suspicion(-1, code, exact=False))
+            return
+        before, first, last = losses.T
+        if len(losses):
+            order = np.argsort(np.concatenate([2 * spots + 1, 2 * before]), kind="stable")
+            changes = np.concatenate([own, last])[order].astype(np.int32)
+            seen = np.concatenate([seen, self.reach[before]])[order]
+        known = np.full(len(changes) + 1, prefix, np.int32)
+        np.maximum.accumulate(changes, out=known[1:])
         np.maximum(known, prefix, out=known)
-        if np.any(self.reach[spots + 1] > known[:-1]) or self.reach[-1] > known[-1]:
-            missing.append(Suspicion(self._first_missing(stream, prefix), code, exact))
+        if len(losses):
+            begins = np.concatenate([np.zeros(len(own), np.int64), first])[order]
+            if np.any(begins > known[:-1] + 1):
+                missing.append(Suspicion(-1, code, exact=False))  # something was left out
+        if np.any(seen > known[:-1]) or self.reach[-1] > known[-1]:
+            missing.append(Suspicion(self._first_missing(stream, prefix, losses), code, exact))
 
-    def _first_missing(self, stream: int, prefix: int) -> int:
+    def _losses(self, stream: int) -> Vector | None:
+        """What it gave up of a stream: the deliveries before, and the first and last place. None:
+        these are no places, as numbers do not have the order of submission."""
+        if not len(self.lost):
+            return self.lost
+        group = self.group
+        ids = group.ids[group.first[stream] : group.last[stream]]
+        row, first, last = self.lost.T
+        in_order = bool(np.all(np.diff(ids) > 0))
+        first, last = np.searchsorted(ids if in_order else np.sort(ids), [first, last + 1])
+        touched = first < last
+        if not in_order and touched.any():
+            return None
+        found = np.stack([np.searchsorted(self.rows, row), first + 1, last], axis=1)
+        spans: Vector = found[touched]
+        return spans
+
+    def _first_missing(self, stream: int, prefix: int, losses: Vector) -> int:
         """The row at which the past first goes beyond what was delivered before."""
         group, delivered = self.group, self.delivered
         own = np.where(group.stream[delivered] == stream, group.at_place[delivered], 0)
-        had = np.zeros(len(own), np.int32)
-        np.maximum.accumulate(own[:-1], out=had[1:])
-        return int(self.rows[(self.reach[1:] > np.maximum(had, prefix)).argmax()])
+        had = np.zeros(len(own) + 1, np.int32)
+        np.maximum.accumulate(own, out=had[1:])
+        if len(losses):
+            lost = np.zeros(len(own) + 1, np.int32)
+            np.maximum.at(lost, losses[:, 0], losses[:, 2].astype(np.int32))
+            had = np.maximum(had, np.maximum.accumulate(lost))
+        return int(self.rows[(self.reach[1:] > np.maximum(had[:-1], prefix)).argmax()])
 
 
 def _select(events: Events, clock: Vector, found: list[Suspicion]) -> Vector | None:

@@ -25,11 +25,15 @@ from functools import cached_property
 
 import numpy as np
 
+from ordercast.check.folders import FolderStart, numbered_folders
+from ordercast.check.log import EMPTY
 from ordercast.spark.columns import DELIVER, LOSE, SUBMIT, Columns, Vector
+from ordercast.trace.schema import Row
 from ordercast.types import COUNTER_BITS
 
 MEMBERSHIP_KINDS = (
-    *("stop", "crash", "join", "leave", "view", "primary", "ticket", "exclude", "suspect"),
+    *("start", "stop", "crash", "join", "leave", "view", "primary", "parent", "ticket"),
+    *("exclude", "suspect"),
 )
 """The kinds that are read row by row; there are few of them."""
 
@@ -45,8 +49,9 @@ class Events:
     submitted  by event: the row with which its origin submitted it; -1 if there is none
     delivered  the rows of deliveries, `delivered_ids` their events, `delivered_histories` the
                process histories in which they are
-    history_of by incarnation: its process history, that is the incarnation itself, or the process
-               where the family is durable
+    history_of by incarnation: its process history, that is the incarnation itself, or where the
+               family is durable, all that have the same data folder
+    ranges     the `lose` rows that are about several events, and the first and last of these
     """
 
     def __init__(self, run: Columns, *, durable: bool) -> None:
@@ -62,7 +67,7 @@ class Events:
         self.senders = len(run.groups) * len(run.origins)
         sender = run.group[self.rows] * len(run.origins) + run.origin[self.rows]
         self.ids, self.size = _number(sender, run.number[self.rows], self.senders)
-        self.history_of = run.log_process if durable else np.arange(len(run.log_process))
+        self.history_of = self._folders() if durable else np.arange(len(run.log_process))
         self.histories = int(self.history_of.max(initial=-1)) + 1
         where = kind == DELIVER
         self.delivered = self.rows[where]
@@ -84,7 +89,77 @@ class Events:
     def rows_about(self, events: Vector) -> Vector:
         """All rows about these events, given as a bit an event."""
         found: Vector = self.rows[events[self.ids]]
+        rows, first, last = self.ranges
+        if not len(rows):
+            return found
+        before = np.cumsum(np.concatenate([[0], events]))  # so many of them are below each event
+        return np.union1d(found, rows[before[last + 1] > before[first]])
+
+    @cached_property
+    def ranges(self) -> tuple[Vector, Vector, Vector]:
+        after, told = self.run.after
+        told = told[self.lost]
+        rows, last, after = self.lost[told], self.lost_ids[told], after[self.lost[told]]
+        if not len(rows):
+            return rows, last, last
+        used, sender, number = self._named
+        first = last.copy()
+        for code in np.unique(sender[np.searchsorted(used, last)]).tolist():
+            begin, end = np.searchsorted(sender, [code, code + 1])
+            mine = (last >= used[begin]) & (last <= used[end - 1])
+            spots = begin + np.searchsorted(number[begin:end], after[mine], side="right")
+            first[mine] = np.minimum(used[np.minimum(spots, end - 1)], last[mine])
+        return rows, first, last
+
+    @cached_property
+    def _named(self) -> tuple[Vector, Vector, Vector]:
+        """The events that rows are about, with their senders and numbers. They have the order of
+        these."""
+        run = self.run
+        sender, number = np.full(self.size, -1, np.int64), np.zeros(self.size, np.int64)
+        sender[self.ids] = run.group[self.rows].astype(np.int64) * len(run.origins)
+        sender[self.ids] += run.origin[self.rows]
+        number[self.ids] = run.number[self.rows]
+        used = np.flatnonzero(sender >= 0)
+        return used, sender[used], number[used]
+
+    def find(self, sender: Vector, number: Vector) -> Vector:
+        """Events by sender and number; -1 where no row is about it."""
+        used, senders, numbers = self._named
+        found = np.full(len(sender), -1, np.int64)
+        order = np.argsort(sender, kind="stable")
+        codes, begins = np.unique(sender[order], return_index=True)
+        bounds = [*begins.tolist(), len(order)]
+        for code, begin, end in zip(codes.tolist(), bounds, bounds[1:], strict=False):
+            low, high = np.searchsorted(senders, [code, code + 1])
+            mine = order[begin:end]
+            spots = low + np.searchsorted(numbers[low:high], number[mine])
+            there = spots < high
+            there[there] = numbers[spots[there]] == number[mine][there]
+            found[mine[there]] = used[spots[there]]
         return found
+
+    @cached_property
+    def start_rows(self) -> Vector:
+        """The start rows of a run in which a process lost its folder; nothing in any other."""
+        starts = np.flatnonzero(self.run.kind == self.run.code_of("start"))
+        return starts if any(row.cause == EMPTY for row in self.run.rows(starts)) else starts[:0]
+
+    def _folders(self) -> Vector:
+        """By incarnation the number of its folder; without a lost one that of its process."""
+        run = self.run
+        if not len(self.start_rows):
+            return run.log_process
+        first: dict[tuple[str, int], Row] = {}
+        for row in sorted(run.rows(self.start_rows), key=lambda row: row.step):
+            first.setdefault((row.process, row.incarnation), row)
+        names = map(run.processes.__getitem__, run.log_process.tolist())
+        starts = []
+        for life in zip(names, run.log_incarnation.tolist(), strict=True):
+            started = first.get(life)
+            at, cause = (None, None) if started is None else (started.at, started.cause)
+            starts.append(FolderStart(life[0], at, cause == EMPTY))
+        return np.array(numbered_folders(starts), np.int64)
 
     def history_starts(self, rows: Vector) -> Vector:
         """Where each process history begins in these rows, in local order; and their number."""

@@ -12,8 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from ordercast.check.facts import RunFacts
-from ordercast.check.history import BASIC, PROMISES, FamilyPromises, History, Log
+from ordercast.check.history import BASIC, PROMISES, FamilyPromises, History
+from ordercast.check.log import Log
 from ordercast.spark import vector_delivery as delivery
+from ordercast.spark import vector_logs as logs
 from ordercast.spark import vector_members as members
 from ordercast.spark.columns import Columns, Vector
 from ordercast.spark.vector_causal import causal_breaks
@@ -48,6 +50,12 @@ class Facts:
     @property
     def skeleton(self) -> Vector:
         return self.events.skeleton
+
+    def with_starts(self, rows: Vector) -> Vector:
+        """These rows, and those that say which incarnations had the same data folder."""
+        if not self.durable or not len(self.events.start_rows):
+            return rows
+        return self.union(rows, self.events.start_rows)
 
     @cached_property
     def history(self) -> History:
@@ -110,7 +118,7 @@ class Facts:
 
     @cached_property
     def without_gaps(self) -> bool | None:
-        found = causal_breaks(self.events, self.clock, {})[1]
+        found = causal_breaks(self.events, self.clock, {}, {})[1]
         # A break comes with the submissions and deliveries that show it.
         return None if found is None else np.array_equal(found, self.never_submitted[:1])
 
@@ -123,7 +131,14 @@ class Facts:
             for group, row in log.began.items()
             if group in groups
         }
-        return causal_breaks(self.events, self.clock, began)
+        given_up = logs.losses(self.events) if self.durable else {}
+        return causal_breaks(self.events, self.clock, began, given_up)
+
+    def early_replies(self) -> Vector:
+        return logs.early_replies(self.events) if self.run.has_replies else self.nothing
+
+    def first_silent_gap(self) -> Vector:
+        return logs.first_silent_gap(self.events)
 
     # --- members and views ---
 

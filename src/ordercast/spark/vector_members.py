@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ordercast.check.history import History, Log, bare_name
+from ordercast.check.history import History, bare_name
+from ordercast.check.log import Log
 from ordercast.check.views import of_view
 from ordercast.spark.columns import Vector
 from ordercast.spark.vector_delivery import views_of
@@ -38,6 +39,7 @@ class Tables:
             run.log[events.delivered], np.arange(len(self._numbers) + 1)
         )
         self._lost_starts = np.searchsorted(run.log[events.lost], np.arange(len(self._numbers) + 1))
+        self._range_logs = run.log[events.ranges[0]]
 
     def submitted_by(self, logs: Iterable[Log]) -> Vector:
         """By event: whether one of these submitted it."""
@@ -68,7 +70,16 @@ class Tables:
         return self._table(log, self.events.delivered_ids, self._delivered_starts)
 
     def lost(self, log: Log) -> Vector:
-        return self._table(log, self.events.lost_ids, self._lost_starts)
+        """By event: whether this incarnation gave it up; in a range also numbers without rows."""
+        found = self._table(log, self.events.lost_ids, self._lost_starts)
+        _, first, last = self.events.ranges
+        mine = np.flatnonzero(self._range_logs == self.number(log))
+        if len(mine):
+            edges = np.zeros(self.events.size + 1, np.int64)
+            np.add.at(edges, first[mine], 1)
+            np.add.at(edges, last[mine] + 1, -1)
+            found |= np.cumsum(edges[:-1]) > 0
+        return found
 
     def number(self, log: Log) -> int:
         return self._numbers[log.process, log.incarnation]

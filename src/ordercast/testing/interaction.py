@@ -104,6 +104,7 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
         case Event():
             fields = {name: getattr(what, name) for name in EVENT_COLUMNS}
             fields["service"] = what.service or None
+            fields["reply"] = what.reply and event_text(*what.reply)
             named = f"{event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
             return f"{who} delivers {named}{columns_text(fields, words)}{in_group(what.group)}"
         case Partitioned(gone=gone):

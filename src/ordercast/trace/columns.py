@@ -7,12 +7,13 @@ point number or a timestamp, is refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ordercast.errors import TraceError
 from ordercast.trace.parquet import Pyarrow
-from ordercast.trace.schema import COLUMN_TYPES, REQUIRED
+from ordercast.trace.schema import COLUMN_TYPES, REQUIRED, Row
 
 
 def to_lists(pyarrow: Pyarrow, part: Path, name: str, array: Any) -> list[Any]:
@@ -36,6 +37,14 @@ def to_lists(pyarrow: Pyarrow, part: Path, name: str, array: Any) -> list[Any]:
     if right.startswith("int") and types.is_integer(value_type):
         return _integers(pyarrow, part, name, array)
     raise _wrong_type(part, name, array)
+
+
+def rows_of_columns(lists: list[list[Any]]) -> Iterator[Row]:
+    """Rows from all their columns, in order. What no row has at the end is left to the default."""
+    used = len(lists)
+    while used > len(REQUIRED) and lists[used - 1].count(None) == len(lists[used - 1]):
+        used -= 1
+    return map(Row, *lists[:used])
 
 
 def _integers(pyarrow: Pyarrow, part: Path, name: str, array: Any) -> list[Any]:

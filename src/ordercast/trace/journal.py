@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from ordercast.trace.schema import KINDS, NOTED_TIMES, Row
 from ordercast.types import Event, NodeId, View, label_of
 
@@ -58,27 +60,29 @@ class TraceJournal:
         self._step = step = self._step + 1
         stamp = event.stamp if kind == "submit" else None
         label = label_of(event.group, event.formation) if event.formation else event.group
-        self._write(
-            Row(
-                self._name,
-                self._incarnation,
-                step,
-                at,
-                kind,
-                label,
-                event.origin.name,
-                event.number,
-                event.index,
-                stamp,
-                event.order,
-                self._views.get(label),
-                None,
-                None,
-                None,
-                None,
-                len(event.payloads),
-                event.hops,
-                None,
-                event.service or None,
-            )
+        row = Row(
+            self._name,
+            self._incarnation,
+            step,
+            at,
+            kind,
+            label,
+            event.origin.name,
+            event.number,
+            event.index,
+            stamp,
+            event.order,
+            self._views.get(label),
+            None,
+            None,
+            None,
+            None,
+            len(event.payloads),
+            event.hops,
+            None,
+            event.service or None,
         )
+        if event.reply is not None:
+            origin, number = event.reply
+            row = msgspec.structs.replace(row, reply_origin=origin, reply_number=number)
+        self._write(row)

@@ -20,7 +20,7 @@ import msgspec
 
 from ordercast.errors import TraceError
 from ordercast.store.log import TEMPORARY
-from ordercast.trace.columns import to_lists
+from ordercast.trace.columns import rows_of_columns, to_lists
 from ordercast.trace.parquet import HEADER_FILE, PARTS, Pyarrow, load_pyarrow
 from ordercast.trace.schema import (
     COLUMN_TYPES,
@@ -94,7 +94,7 @@ def read_run(folder: Path, rows_limit: int = ROWS_LIMIT) -> Trace:
     ordered = True
     for part, footer in zip(parts, footers, strict=True):
         for lists in _read_part(pyarrow, part, footer, header.run):
-            rows.extend(map(Row, *lists))
+            rows.extend(rows_of_columns(lists))
             ordered = ordered and _in_local_order(lists, last)
     if not ordered:
         _sort(folder, rows)

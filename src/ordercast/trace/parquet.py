@@ -12,10 +12,9 @@ pyarrow is imported when the first sink is made: the core installs without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,7 +128,6 @@ class ParquetSink:
         self._rows: list[Row] = []
         self._rows_at_once = min(_ROWS_AT_ONCE, rows_per_group)
         self._columns: list[list[Any]] = [[] for _ in COLUMNS]
-        self._getters: list[Callable[[Row], Any]] = [attrgetter(name) for name in COLUMNS]
         self._writer: Any = None  # of the last part; None between parts
         self._rows_in_part = 0
         self._parts: list[Path] = []  # under the final names that they get in `close`
@@ -205,8 +203,11 @@ class ParquetSink:
 
     def _to_columns(self) -> None:
         assert self._open, "a row after the end of its run"
-        for column, getter in zip(self._columns, self._getters, strict=True):
-            column.extend(map(getter, self._rows))
+        if not self._rows:
+            return
+        values = zip(*map(msgspec.structs.astuple, self._rows), strict=True)
+        for column, more in zip(self._columns, values, strict=True):
+            column.extend(more)
         self._rows.clear()
         if len(self._columns[0]) >= self._rows_per_group:
             with self._writing():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from typing import TypeAlias
 
+from ordercast.check.given_up import lost_numbers
 from ordercast.check.metric import MeasuredRun, Metric
 from ordercast.trace.schema import Row
 from ordercast.units import SECOND
@@ -31,7 +33,20 @@ def kinds(run: MeasuredRun) -> Counter[tuple[str, str | None]]:
 
 
 def _given_up(run: MeasuredRun) -> float:
-    return sum(count for (kind, _), count in run.once(kinds).items() if kind == "lose")
+    """Of a range, as many events as were submitted in it; it names at least one."""
+    rows = sum(count for (kind, _), count in run.once(kinds).items() if kind == "lose")
+    if not rows:
+        return 0
+    ranges = [row for row in run.rows if row.after is not None and row.kind == "lose"]
+    numbers: dict[tuple[str | None, str | None], list[int]] = {}
+    for group, origin, number in run.once(submitted_at):
+        numbers.setdefault((group, origin), []).append(number or 0)
+    submitted = {sender: sorted(several) for sender, several in numbers.items()}
+    for row in ranges:
+        first, last = lost_numbers(row)
+        known = submitted.get((row.group, row.origin), [])
+        rows += max(bisect_right(known, last) - bisect_left(known, first), 1) - 1
+    return rows
 
 
 def _duplicates(run: MeasuredRun) -> float:
