@@ -48,7 +48,10 @@ FAMILY = Family(
     largest_group=MOST_NODES,
     # What the paper claims, as far as there are laws for it.
     promises=Promises(
-        (*BASIC_LAWS, "fifo", "agreement", "completeness"),
+        (
+            *(*BASIC_LAWS, "fifo", "reply-order", "no-silent-gap", "durable", "one-tree"),
+            *("agreement", "completeness"),
+        ),
         when_nothing_fails=("causal",),
         source="Adly, Kumar: HPP, a hierarchical propagation protocol for large scale replication "
         "in wide area networks, 1994",

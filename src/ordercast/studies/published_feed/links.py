@@ -57,7 +57,10 @@ class Link:
         """After a crash: closed until the other end has answered."""
         link = cls(saved.peer)
         link.node, link.sent, link.received = saved.node, saved.sent, saved.received
-        link.unacknowledged = {tag: Kept(*rest) for tag, *rest in saved.unacknowledged}
+        link.unacknowledged = {
+            tag: Kept(origin, sequence, instead)
+            for tag, origin, sequence, instead in saved.unacknowledged
+        }
         link.kept = [Kept(*one) for one in saved.kept]
         link.closed = True
         return link

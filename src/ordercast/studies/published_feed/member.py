@@ -39,6 +39,7 @@ from ordercast.studies.published_feed.packets import (
     Granted,
     Hello,
     Item,
+    Kind,
     Logged,
     Order,
     Report,
@@ -105,7 +106,7 @@ class PublishedNode:
 
     def submit(self, step: Step, group: str, payloads: Payloads, size: int) -> Event:
         reply = self._answers()
-        kind = "normal" if reply is None else "reply"
+        kind: Kind = "normal" if reply is None else "reply"
         message = self.propagation.post(step, kind, payloads, size, reply)
         self.state.deliver(step, message)
         self._save(step)
@@ -217,7 +218,8 @@ class PublishedNode:
         if not ack.instead and sender == view.parent:
             self.state.vectors.acknowledged_by_parent(stands_still=False)
         elif ack.instead and ack.instead == view.parent:
-            if sender in (view.grandparent, view.coordinator_of(ack.instead)):
+            others = (view.grandparent, view.coordinator_of(ack.instead))
+            if sender in others:
                 self.state.vectors.acknowledged_by_parent(stands_still=True)
 
     def _drain(self, step: Step) -> None:

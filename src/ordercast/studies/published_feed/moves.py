@@ -3,8 +3,8 @@
 Adly, Kumar: HPP, a hierarchical propagation protocol (1994), section 4.
 
 Rules.
- 1. v sends join_request through the tree like any message. Until the new parent's ack comes, v sends
-    nothing more upwards: what it makes and gets from below waits, and goes to the new parent.
+ 1. v sends join_request through the tree like any message. Until the new parent's ack comes, v
+    sends nothing more upwards: what it makes and gets from below waits for the new parent.
  2. The new parent NP sends drop through the tree, and only then takes v as a child.
  3. v takes nothing from NP until the drop has come from the old parent OP.
  4. OP passes the drop on, also to v, and then forgets v.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step
 from ordercast.studies.published_feed.links import Kept
 from ordercast.studies.published_feed.packets import (
@@ -22,7 +23,6 @@ from ordercast.studies.published_feed.packets import (
     DeleteChild,
     Granted,
     Message,
-    Packet,
     Saved,
 )
 from ordercast.studies.published_feed.state import State

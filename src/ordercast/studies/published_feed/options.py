@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from ordercast.kernel.family import Level
@@ -16,7 +17,7 @@ from ordercast.units import MILLISECOND, Duration, take_units
 
 class FeedOptions(Level, frozen=True, kw_only=True):
     # By child, its parent at the beginning. Who is not listed is a child of the first member.
-    tree: dict[str, str] = {}
+    tree: dict[str, str] = msgspec.field(default_factory=dict)
     # --- what is posted
     # free: whatever the application has. given: one batch for each input `Post`.
     posts: Literal["free", "given"] = "free"

@@ -6,7 +6,8 @@ another way, sections 5.1 to 5.3.
 Rules.
  1. A new message goes to all correspondents but the one that it came from.
  2. It is new if its number is above MV[origin], which then grows by one: as printed.
- 3. From a correspondent of a failed node it counts as if that one had sent it, but V^P stands still.
+ 3. From a correspondent of a failed node it counts as if that one had sent it, but V^P stands
+    still.
  4. What a node missed while it was down it takes and does not forward (section 5.3).
 With `vector = "next"` a message that is not its origin's next one waits, and with `recovery =
 "forwards"` rule 4 is left out: these are not the paper's.
@@ -61,9 +62,18 @@ class Propagation:
         row: tuple[str, ...] = (),
     ) -> Message:
         state = self.state
+        sequence, incarnation = state.vectors.generate(), state.me.incarnation
         message = Message(
-            *(state.name, state.vectors.generate(), state.me.incarnation, kind),
-            *(payloads or [], size, reply, mover, target, row),
+            state.name,
+            sequence,
+            incarnation,
+            kind,
+            payloads or [],
+            size,
+            reply,
+            mover,
+            target,
+            row,
         )
         state.counters["posted"] += 1
         self._log(step, message, OWN)
@@ -94,7 +104,9 @@ class Propagation:
             self._enter(step, found.message, found.previous, found.source, found.peer)
         return True
 
-    def _enter(self, step: Step, message: Message, previous: str, source: Source, peer: str) -> None:
+    def _enter(
+        self, step: Step, message: Message, previous: str, source: Source, peer: str
+    ) -> None:
         state, vectors = self.state, self.state.vectors
         vectors.count_received(message.origin)
         mine = UP

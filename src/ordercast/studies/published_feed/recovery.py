@@ -77,6 +77,8 @@ class Recovery:
         state.link(peer).closed = True
         vector = state.vectors.own.value() if peer in state.view.children else None
         step.send(sender, Flushed(state.group, vector))
+        if peer == state.view.parent:
+            state.note_parent(step)  # as another incarnation
 
     def resumed(self, step: Step, sender: str, packet: Resumed) -> None:
         state = self.state

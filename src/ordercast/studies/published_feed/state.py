@@ -82,7 +82,10 @@ class State:
         )
 
     def note_parent(self, step: Step) -> None:
-        step.note("parent", group=self.group, peer=self.view.parent)
+        parent, peer = self.view.parent, None
+        if parent is not None:
+            peer = f"{parent}#{self.link(parent).node.incarnation}"
+        step.note("parent", group=self.group, peer=peer)
 
     # --- on disk ---
 

@@ -31,7 +31,8 @@ class View:
             return Row(parent, tuple(options.children_of(of, root, members)))
 
         own = row(name)
-        return cls(own, row(own.parent or None), {name: row(name).children for name in own.children})
+        below = {child: row(child).children for child in own.children}
+        return cls(own, row(own.parent or None), below)
 
     @property
     def correspondents(self) -> list[str]:
