@@ -151,7 +151,13 @@ class Failures:
             return log.last_up(resend.count, logged)
         return log.last_made(failed, resend.count, logged)
 
-    def batch(self, step: Step, batch: Batch) -> None:
+    def batch(self, step: Step, sender: str, batch: Batch) -> None:
+        for message in batch.messages:
+            if not message.is_control:
+                named = {"origin": message.origin, "number": message.number}
+                step.note(
+                    "recover", group=self.state.group, peer=sender, cause="answered", **named
+                )
         failure = self.current.get(batch.failed)
         if failure is None or failure.is_over:
             self._take(step, batch.failed, list(batch.messages))

@@ -200,7 +200,7 @@ class PublishedNode:
         elif isinstance(packet, Order):
             self.failures.ordered(step, packet)
         elif isinstance(packet, Batch):
-            self.failures.batch(step, packet)
+            self.failures.batch(step, name, packet)
         elif isinstance(packet, Returned):
             self.failures.returned(step, packet)
         elif isinstance(packet, Hello):
