@@ -30,6 +30,9 @@ class FeedOptions(Level, frozen=True, kw_only=True):
     recovery: Literal["keeps", "forwards"] = "keeps"
     # Diffused messages are sorted by class: normal, reply, control; or taken as they arrive.
     batches: Literal["sorted", "arrival"] = "sorted"
+    # --- a reading of section 4: the drop of a node that is about to move itself
+    # leaves at once, or waits for its new parent like all that it sends upwards.
+    drop: Literal["at once", "waits"] = "at once"
     # --- the run
     beat: Duration = Duration(10 * MILLISECOND)
     detect: Duration = Duration(50 * MILLISECOND)  # silence of a parent that means it has failed

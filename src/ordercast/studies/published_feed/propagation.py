@@ -78,8 +78,8 @@ class Propagation:
         state.counters["posted"] += 1
         self._log(step, message, OWN)
         self._send_down(step, message, besides="")
-        # A drop is sent at once (section 4), even by a node that is about to move itself.
-        self.send_up(step, Kept(*message.key), at_once=kind == "drop")
+        at_once = kind == "drop" and state.options.drop == "at once"
+        self.send_up(step, Kept(*message.key), at_once)
         return message
 
     # --- messages of others ------------------------------------------------------------------
