@@ -2,7 +2,7 @@
 
 The tree is r-p-{q, f-{a-x, b}}, as n1 to n7 in the order r, p, q, f, a, b, x. `crashes` has f crash
 once or twice, for 200 ms or more, and come back; everything else stays up, and the next crash is
-150 ms or more after it. `moves` has nodes move one after the other, each to a node that is not below
+150 ms or more after it. `moves` has nodes move one after the other, each to one that is not below
 it. `move_and_crash` has x move to q, and f crash within 30 ms of that. Half of the messages are
 replies to the newest message of another node. Delays are lognormal around 3 ms with sigma 0.7.
 """
