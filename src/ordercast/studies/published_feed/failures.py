@@ -155,9 +155,7 @@ class Failures:
         for message in batch.messages:
             if not message.is_control:
                 named = {"origin": message.origin, "number": message.number}
-                step.note(
-                    "recover", group=self.state.group, peer=sender, cause="answered", **named
-                )
+                step.note("recover", group=self.state.group, peer=sender, cause="answered", **named)
         failure = self.current.get(batch.failed)
         if failure is None or failure.is_over:
             self._take(step, batch.failed, list(batch.messages))

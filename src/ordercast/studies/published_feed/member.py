@@ -86,7 +86,7 @@ class PublishedNode:
                 self.state.restore_entry(record)
             elif isinstance(record, Saved):
                 self.state.restore(record)
-                self.propagation.restore(record)
+                self.moves.restore(record)
                 self._saved = record
 
     # --- inputs --------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class PublishedNode:
             dict(vectors.made_by_child),
             dict(vectors.received),
             state.saved_links(),
-            self.propagation.waiting(),
+            tuple(state.waiting.values()),
             moves.target,
             moves.old_parent,
             None if old is None else old.value(),

@@ -25,7 +25,6 @@ from ordercast.studies.published_feed.packets import (
     Kind,
     Logged,
     Message,
-    Saved,
     SavedWait,
     Source,
 )
@@ -39,14 +38,6 @@ class Propagation:
         self.moves = Moves(state, self)
         self.failures = Failures(state, self)
         self.recovered = 0  # messages since this incarnation began to recover
-        self._waiting: dict[tuple[str, int], SavedWait] = {}
-
-    def restore(self, saved: Saved) -> None:
-        self._waiting = {one.message.key: one for one in saved.waiting}
-        self.moves.restore(saved)
-
-    def waiting(self) -> tuple[SavedWait, ...]:
-        return tuple(self._waiting.values())
 
     # --- own messages ------------------------------------------------------------------------
 
@@ -86,19 +77,19 @@ class Propagation:
 
     def take(self, step: Step, message: Message, previous: str, source: Source, peer: str) -> bool:
         """Whether the message was new."""
-        vectors = self.state.vectors
+        vectors, waiting = self.state.vectors, self.state.waiting
         place = vectors.place(message)
         waits = place == "later" and self.state.options.vector == "next"
-        if place == "old" or (waits and message.key in self._waiting):
+        if place == "old" or (waits and message.key in waiting):
             self.state.counters["duplicates"] += 1
             return False
         if waits:
-            self._waiting[message.key] = SavedWait(message, previous, source, peer)
+            waiting[message.key] = SavedWait(message, previous, source, peer)
             return True
         self._enter(step, message, previous, source, peer)
         origin = message.origin
-        while self._waiting:
-            found = self._waiting.pop((origin, vectors.received[origin] + 1), None)
+        while waiting:
+            found = waiting.pop((origin, vectors.received[origin] + 1), None)
             if found is None:
                 break
             self._enter(step, found.message, found.previous, found.source, found.peer)

@@ -6,7 +6,14 @@ from ordercast.kernel.step import Step
 from ordercast.studies.published_feed.links import Kept, Link
 from ordercast.studies.published_feed.log import Log
 from ordercast.studies.published_feed.options import FeedOptions
-from ordercast.studies.published_feed.packets import Item, Logged, Message, Saved, SavedLink
+from ordercast.studies.published_feed.packets import (
+    Item,
+    Logged,
+    Message,
+    Saved,
+    SavedLink,
+    SavedWait,
+)
 from ordercast.studies.published_feed.vectors import Vector, Vectors
 from ordercast.studies.published_feed.view import View
 from ordercast.types import Event, NodeId
@@ -22,6 +29,8 @@ class State:
         self.view = view
         self.vectors = Vectors(self.name, view.children, view.siblings)
         self.log = Log()
+        # Of `vector = "next"`: messages that wait for the one before them, not in the log yet.
+        self.waiting: dict[tuple[str, int], SavedWait] = {}
         self.links: dict[str, Link] = {}
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.newest: dict[str, int] = {}  # of each other node: the last event delivered
@@ -58,7 +67,9 @@ class State:
         return sum(not one.instead for one in kept)
 
     def _post(self, step: Step, link: Link, tag: int, kept: Kept) -> None:
-        message, previous = self.log.find(kept.origin, kept.sequence)
+        key = kept.origin, kept.sequence
+        waits = self.waiting.get(key)
+        message, previous = (waits.message, waits.previous) if waits else self.log.find(*key)
         step.send(link.node, Item(self.group, tag, message, previous, kept.instead))
 
     def deliver(self, step: Step, message: Message) -> None:
@@ -97,6 +108,7 @@ class State:
         self.vectors.parent = Vector.of(saved.parent_vector)
         self.vectors.made_by_child = dict(saved.made_by_children)
         self.vectors.received = dict(saved.received)
+        self.waiting = {one.message.key: one for one in saved.waiting}
         self.links = {one.peer: Link.of(one) for one in saved.links}
 
     def restore_entry(self, logged: Logged) -> None:
