@@ -75,3 +75,41 @@ def test_the_scenario_files_break(name: str) -> None:
 def laws(found: Counter[str]) -> dict[str, int]:
     counted = ("any", "posted", "resent", "transitions", "recovered", "moves", "reply elsewhere")
     return {law: runs for law, runs in found.items() if law not in counted}
+
+
+LOST, TWICE, DISORDER, REPLIES = "durable", "no-duplication", "fifo", "reply-order"
+LONG = {
+    "as printed": (crashes, {}, 200, [158, 57, 51, 200, 63]),
+    "next": (crashes, {"vector": "next"}, 200, [64, 0, 0, 200, 76]),
+    "forwards": (crashes, {"recovery": "forwards"}, 200, [139, 139, 47, 200, 41]),
+    "both": (crashes, BOTH, 200, [0, 0, 0, 200, 13]),
+    "both, arrival": (crashes, {**BOTH, "batches": "arrival"}, 200, [0, 0, 0, 200, 25]),
+    "a move and a crash": (move_and_crash, {}, 100, [74, 11, 11, 98, 41]),
+    "a move and a crash, both": (move_and_crash, BOTH, 100, [0, 0, 0, 98, 14]),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LONG)
+def test_the_numbers_of_the_page(name: str) -> None:
+    make, options, seeds, expected = LONG[name]
+    found = count(make, range(1, seeds + 1), **options)
+    columns = (LOST, TWICE, DISORDER, REPLIES, "reply elsewhere")
+    assert [found[column] for column in columns] == expected
+    assert name != "as printed" or (found["resent"], found["posted"]) == (19_942, 30_401)
+
+
+LONG_MOVES = {
+    "none": (calm, {}, 200, [0, 0, 0, 0]),
+    "one by one": (moves, {}, 200, [0, 0, 0, 27]),
+    "at once": (AT_ONCE, {}, 100, [61, 16, 34, 72]),
+    "at once, waits": (AT_ONCE, {"drop": "waits"}, 100, [50, 6, 34, 66]),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LONG_MOVES)
+def test_the_numbers_of_the_page_without_failures(name: str) -> None:
+    make, options, seeds, expected = LONG_MOVES[name]
+    found = count(make, range(1, seeds + 1), **options)
+    assert [found[column] for column in (LOST, TWICE, "one-tree", "causal")] == expected
