@@ -324,6 +324,13 @@ def test_the_options_of_the_published_membership_are_as_documented(tmp_path: Pat
     assert load_scenario(scenario).name == "membership"
 
 
+def test_the_options_of_the_published_feed_are_as_documented(tmp_path: Path) -> None:
+    options = only_toml("docs/feed-published.md")
+    scenario = tmp_path / "feed.toml"
+    scenario.write_text(f'name = "feed"\nprocesses = 3\n{options}', encoding="utf-8")
+    assert load_scenario(scenario).name == "feed"
+
+
 # --- pages are read as written ---------------------------------------------------------------
 
 SAMPLE = """\

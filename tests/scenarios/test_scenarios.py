@@ -15,8 +15,8 @@ from ordercast.testing import Simulated, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.toml"))
-# The published algorithms break laws, and these show how: tests/studies/published_ring and
-# tests/studies/published_synchrony.
+# The published algorithms break laws, and these show how: tests/studies/published_ring,
+# published_synchrony and published_feed.
 SOUND = [path for path in SCENARIOS if "-published-" not in path.stem]
 CHUNK = 50
 STORMS = {
