@@ -220,6 +220,8 @@ class Family(NamedTuple):
     founded: bool = True  # whether somebody begins an open group: a `founder` can be named then
     personal: frozenset[str] = frozenset()  # options that need not be the same at all members
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
+    # Its groups have a log each (kernel/log.py), which has all records of their machines.
+    logged: bool = False
     # One machine of a process serves all groups of all families that have the same `build`.
     one_machine: bool = False
     round: Callable[[Any], int] | None = None  # by options: nanoseconds, where there are rounds

@@ -9,7 +9,7 @@ runs in all of them.
 Rules.
  1. A step takes effect in this order: its records are durable, and then what `remember` wants
     to be; the submission is on record, its packets leave, its timers are set; the application and
-    the trace hear its outputs.
+    the trace hear its outputs; what it wants to read of a log is asked for.
  2. The steps of one machine take effect in the order in which they were made. A step that is behind
     one that waits for the disk waits for it. Other machines go on.
  3. A timer that a waiting step sets or cancels does not run out meanwhile.
@@ -216,7 +216,7 @@ class Host:
             self._spare[0] = self._new_step(0)
             self._break(seat, error)
             return True
-        if step.sent or step.outputs or step.timers or step.records:
+        if step.sent or step.outputs or step.timers or step.records or step.recalls:
             self._spare[0] = self._new_step(0)
             if step.records or seat.waiting or self.remember is not None:
                 self._apply(seat, step)
@@ -417,6 +417,8 @@ class Host:
                 self._set_timers(seat, step)
             if step.outputs:
                 self._hand_over(seat, step, at)
+            for recall in step.recalls:
+                self.world.recall(seat, recall)
             if self.stepped is not None:
                 self.stepped(seat)
         except Exception as error:
