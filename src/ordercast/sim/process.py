@@ -118,6 +118,7 @@ class Process:
         if node is None:
             assert self.disk.incarnation is not None
             node = NodeId(self.name, self.disk.incarnation + 1)
+        cause = "empty" if self.disk.incarnation is None else None
         self.node = node
         self.disk.incarnation = node.incarnation
         self.alive = True
@@ -128,7 +129,7 @@ class Process:
         self.submitted, self.delivered = self.events()
         self.host = host = self._new_host()
         machines = self.build(self.node, self.disk.records())
-        host.row("start")
+        host.row("start", cause=cause)
         seats = [host.seat(machine) for machine in machines]
         self.joins = dict.fromkeys(host.seats, 1)
         for seat in seats:
