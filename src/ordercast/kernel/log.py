@@ -36,7 +36,7 @@ from ordercast.kernel.packet import Packet, Value
 from ordercast.types import COUNTER_BITS, INCARNATION_BITS
 
 IDENTITY_BITS = 63
-Identity: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << IDENTITY_BITS)]
+Identity: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << IDENTITY_BITS) - 1)]
 """Of a log: drawn at random when it began."""
 Position: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Numbered: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << (INCARNATION_BITS + COUNTER_BITS))]
@@ -72,7 +72,7 @@ class Entry(Value, frozen=True):
     reply: Reference | None = None
     payloads: list[bytes] = []
     size: Annotated[int, Meta(ge=0)] = 0  # bytes of the payloads
-    at: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0  # when its origin submitted it, Unix nanoseconds
+    at: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0  # when its origin submitted it, Unix nanoseconds
 
     @property
     def stream(self) -> Stream:
@@ -87,15 +87,15 @@ class Bad(NamedTuple):
     prev: int
 
 
-KEY_BITS = 64
+KEY_BITS = 63
 Key: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << KEY_BITS) - 1)]
 """Stands for a stream where many are listed: a hash of it (`key_of`)."""
 
 
 def key_of(stream: Stream) -> int:
-    """64 bits for a stream, the same at every member and for ever."""
+    """63 bits for a stream, the same at every member and for ever."""
     name, birth = stream
-    return int.from_bytes(blake2b(b"%d " % birth + name.encode(), digest_size=8).digest())
+    return int.from_bytes(blake2b(b"%d " % birth + name.encode(), digest_size=8).digest()) >> 1
 
 
 def bucket_of(key: int, buckets: int) -> int:
@@ -104,8 +104,8 @@ def bucket_of(key: int, buckets: int) -> int:
 
 
 def hash_of(key: int, number: int) -> int:
-    """64 bits for what somebody has of a stream."""
-    return int.from_bytes(blake2b(b"%d %d" % (key, number), digest_size=8).digest())
+    """63 bits for what somebody has of a stream."""
+    return int.from_bytes(blake2b(b"%d %d" % (key, number), digest_size=8).digest()) >> 1
 
 
 # --- records ---------------------------------------------------------------------------------

@@ -223,12 +223,14 @@ def _around(items: list[Entry]) -> int:
 # --- records ---------------------------------------------------------------------------------
 
 
-class Heard(Packet, frozen=True, tag="feed.heard"):
-    """Up to where a correspondent's log was processed. There are as many places as edges."""
+class Correspondent(Packet, frozen=True, tag="feed.correspondent"):
+    """What is remembered of a log that we had a session with. Identity 0: the place is free."""
 
     place: Annotated[int, Meta(ge=0, lt=1 << 16)]
     log: Identity
-    through: Position
+    through: Position = 0  # up to where we have processed it
+    acked: Position = 0  # up to where it has processed ours
+    held: bool = False  # entries from there on are held for it
 
     def slot(self) -> int:
         return self.place
@@ -241,17 +243,6 @@ class LastParent(Packet, frozen=True, tag="feed.parent"):
 
     def slot(self) -> int:
         return 0
-
-
-class Held(Packet, frozen=True, tag="feed.held"):
-    """A correspondent needs what is from here on. Identity 0: nobody does, in this place."""
-
-    place: Annotated[int, Meta(ge=0, lt=1 << 16)]
-    log: Identity
-    acked: Position
-
-    def slot(self) -> int:
-        return self.place
 
 
 PACKETS: tuple[type[Packet], ...] = (
@@ -270,4 +261,4 @@ PACKETS: tuple[type[Packet], ...] = (
     Fetch,
     Fetched,
 )
-RECORDS: tuple[type[Packet], ...] = (Heard, LastParent, Held)
+RECORDS: tuple[type[Packet], ...] = (Correspondent, LastParent)
