@@ -197,6 +197,9 @@ class FeedMember:
             self.relocation.seek(step, self.relocation.target, False)
         self.distance.beat(step)
         self.repair.beat(step, self.log.floor, self.edges.all())
+        for edge in self.edges.all():
+            if edge.stalled:  # perhaps for long enough
+                self.propagation.drain(step, edge)
         self.retention.beat(step)
         self._tell(step)
         self._settle(step)
