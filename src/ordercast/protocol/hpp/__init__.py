@@ -33,8 +33,11 @@ FAMILY = Family(
     largest_group=20_000,
     largest_batch=lambda options: int(options.largest_event),
     promises=Promises(
-        (*BASIC_LAWS, "fifo", "optimistic-causal"),
-        when_nothing_fails=("causal", "completeness"),
+        (
+            *(*BASIC_LAWS, "fifo", "causal", "reply-order"),
+            *("durable", "no-silent-gap", "one-tree", "rest"),
+        ),
+        when_nothing_fails=("completeness",),
         source="Adly, Kumar: HPP, a hierarchical propagation protocol for large scale replication "
         "in wide area networks, 1994",
         durable=True,
