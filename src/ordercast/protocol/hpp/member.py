@@ -176,7 +176,10 @@ class FeedMember:
             elif not isinstance(packet, Drop):
                 step.send(sender, Closed(self.group, session))
             return
-        self._receivers[type(packet)](step, sender, packet)
+        other = self._receivers.get(type(packet))
+        if other is None:
+            raise PeerError(f"{sender} sent a {type(packet).__name__}, which is for the disk")
+        other(step, sender, packet)
 
     def drain(self, step: Step) -> None:
         self._settle(step)

@@ -88,15 +88,12 @@ class Takeover:
 
     def ask(self, step: Step) -> None:
         """The next few."""
-        urgent = self.edges.parent is None and not self.hierarchy.is_root
-        for _ in range(ASKED_AT_ONCE):
-            if not self.queue:
-                self._refill()
-            if not self.queue:
-                return
-            name = self.queue.pop(0)
+        if not self.queue:
+            self._refill()
+        for name in self.queue[:ASKED_AT_ONCE]:
             self.asked[name] = None
-            self.relocation.seek(step, name, urgent or self.seeking_since is not None)
+            self.relocation.seek(step, name, True)
+        del self.queue[:ASKED_AT_ONCE]
 
     def _refill(self) -> None:
         """Everybody who might be above us, once a round."""
