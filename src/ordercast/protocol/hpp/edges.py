@@ -63,6 +63,7 @@ class Edge:
         # What the other was told last.
         self.told_path: list[str] | None = None
         self.told_siblings: list[str] | None = None
+        self.told_at = -(1 << 62)  # by our clock
 
     @property
     def token(self) -> tuple[str, NodeId, NodeId, int]:

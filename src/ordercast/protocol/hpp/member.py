@@ -402,13 +402,12 @@ class FeedMember:
             if edge.is_parent:
                 rumour = self.hierarchy.current_rumour(step.now)
                 self.propagation.acknowledge(step, edge, rumour)
-            else:
+            elif step.now - edge.told_at >= self.options.beat * 9 // 10:
                 self.hierarchy.pulse(step, edge)
             if edge.said < edge.cursor:
                 self.propagation.send(step, edge, [])
             if edge.kept_through < edge.through and not self.propagation.strained:
                 self.edges.keep(step, edge)
-        self.hierarchy.must_tell = False
 
     def _settle(self, step: Step) -> None:
         propagation = self.propagation
