@@ -134,7 +134,11 @@ class Beats:
     def _take(self, one: int, other: int, beat: tuple[int, int, int]) -> None:
         """An offer is taken, perhaps long after it was made."""
         own = self.beats[one]
-        if self.rule == ">" and beat > own or self.rule == ">=" and beat >= own or not self.rule:
+        if (
+            (self.rule == ">" and beat > own)
+            or (self.rule == ">=" and beat >= own)
+            or not self.rule
+        ):
             self.parents[one] = other
             self.beats[one] = max(own, beat)
 

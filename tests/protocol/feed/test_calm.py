@@ -30,7 +30,7 @@ def test_an_idle_edge_costs_a_beat_and_an_acknowledgement_a_period() -> None:
     idle = msgspec.structs.replace(scenario, workload=workload)
     sink = MemorySink()
     Simulation(idle, 1, sink=sink, level=TraceLevel.WIRE).run()
-    late = [row for row in sink.rows if row.kind == "send" and 4_000_000_000 <= row.at]
+    late = [row for row in sink.rows if row.kind == "send" and row.at >= 4_000_000_000]
     sent = Counter(row.message for row in late)
     beats = 8 * 10  # seconds, a second
     assert set(sent) <= {"Pulse", "Ack", "Seek", "Offer"}

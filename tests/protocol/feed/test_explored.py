@@ -22,7 +22,7 @@ from ordercast.protocol.hpp.options import FeedOptions
 from ordercast.sim.explore import Bounds, Report, explore, setting
 from ordercast.trace.schema import Trace
 
-OPTIONS = FeedOptions(beat="100ms", suspect=2, moves="none", cache=1, window=2, chunk=1)
+OPTIONS = FeedOptions(beat="100ms", silent_beats=2, moves="none", cached=1, window=2, chunk=1)
 LAWS = "no-creation no-duplication fifo causal reply-order no-silent-gap one-tree".split()
 
 

@@ -65,9 +65,7 @@ LIES: dict[str, Callable[[Edge], Packet]] = {
     "a hole behind what came before": lambda e: entries(e, entry(1), entry(3, 2)),
     "a chain that forks": lambda e: entries(e, entry(5), entry(7, 3)),
     "a number that is not above the one before": lambda e: entries(e, entry(3, 3)),
-    "payloads of another size": lambda e: entries(
-        e, msgspec.structs.replace(entry(), size=1)
-    ),
+    "payloads of another size": lambda e: entries(e, msgspec.structs.replace(entry(), size=1)),
     "a gap with payloads": lambda e: entries(e, msgspec.structs.replace(entry(), is_gap=True)),
     "an entry of no stream": lambda e: entries(e, entry(birth=0)),
     "a reply before its original": lambda e: entries(
@@ -87,9 +85,7 @@ LIES: dict[str, Callable[[Edge], Packet]] = {
     "neither a place nor a digest": lambda e: Join(
         "g", SessionId(e.peer, 9), Beat(0, "n1", 0, 0), 5, None, None
     ),
-    "a place and a digest": lambda e: Welcome(
-        "g", e.session, Beat(0, "n1", 0, 0), 5, 3, Digest()
-    ),
+    "a place and a digest": lambda e: Welcome("g", e.session, Beat(0, "n1", 0, 0), 5, 3, Digest()),
     "our own log": lambda e: Join(
         "g", SessionId(e.peer, 9), Beat(0, "n1", 0, 0), 2, None, Digest()
     ),
@@ -129,11 +125,12 @@ def test_a_second_log_of_one_name_and_the_log_of_another_are_refused() -> None:
 
 
 def test_a_parent_is_not_taken_as_a_child() -> None:
-    stage, machine, _ = a_pair()
+    stage, _, _ = a_pair()
     child = stage.machine("n1")
     assert isinstance(child, FeedMember)
     parent = stage.node("n2")
-    assert child.edges.parent is not None and child.edges.parent.peer == parent
+    assert child.edges.parent is not None
+    assert child.edges.parent.peer == parent
     join = Join("g", SessionId(parent, 9), Beat(0, "n2", 0, 0), 2, None, Digest())
     stage.inject(parent, "n1", join)
     assert child.edges.parent is not None

@@ -17,7 +17,7 @@ STEPS = 12
 
 def tree() -> Stage:
     """n4 above n3 above n2 above n1, which is to move to n4 or n3; all of it by link."""
-    stage = Stage.of("feed", NODES, beat="100ms", moves="none", cache=1, window=4)
+    stage = Stage.of("feed", NODES, beat="100ms", moves="none", cached=1, window=4)
     stage.settle(ticks=14)
     return stage
 

@@ -1,7 +1,7 @@
 """Feeds under every kind of fault keep their laws, and what should have happened did happen.
 
-`FLOORS`: how often, at least, in the seeds of a test. Long runs of the same kinds are marked `long`;
-what was run with many more seeds is in docs/feed.md.
+`FLOORS`: how often, at least, in the seeds of a test. Long runs of the same kinds are marked
+`long`; what was run with many more seeds is in docs/feed.md.
 """
 
 from __future__ import annotations

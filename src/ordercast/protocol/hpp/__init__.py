@@ -33,7 +33,7 @@ FAMILY = Family(
     (*PACKETS, *RECORDS),
     build,
     level=Feed,
-    largest_group=20_000,
+    largest_group=LARGEST_GROUP,
     largest_batch=lambda options: int(options.largest_event),
     promises=Promises(
         (

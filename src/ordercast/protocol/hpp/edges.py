@@ -186,7 +186,5 @@ class Edges:
 
     def _persist(self, step: Step, number: int, held: bool) -> None:
         place = self.places[number]
-        record = Correspondent(
-            self.group, number, place.log, place.through, place.acked, held
-        )
+        record = Correspondent(self.group, number, place.log, place.through, place.acked, held)
         step.persist(record)

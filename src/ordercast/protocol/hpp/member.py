@@ -47,6 +47,7 @@ from ordercast.protocol.hpp.packets import (
     LastParent,
     Leaves,
     Offer,
+    OfSession,
     Pulse,
     Seek,
     Welcome,
@@ -78,7 +79,7 @@ class FeedMember:
         (opened,) = [record for record in mine if isinstance(record, Opened)]
         self.me = me
         self.group = group = plan.group
-        self.groups = (group,)
+        self.groups: tuple[str, ...] = (group,)
         self.options = options
         self.chance = chance
         self.has_left = False
@@ -89,9 +90,7 @@ class FeedMember:
         self.recovery = self.recovery_type(log, self.propagation, options)
         self.hierarchy = self.hierarchy_type(me, group, options, edges)
         self.relocation = self.relocation_type(log, edges, self.hierarchy, self.recovery, options)
-        self.takeover = Takeover(
-            me, edges, self.hierarchy, self.relocation, options, chance
-        )
+        self.takeover = Takeover(me, edges, self.hierarchy, self.relocation, options, chance)
         self.distance = Distance(edges, self.hierarchy, self.relocation, options, chance)
         self.retention = Retention(log, edges, options)
         self.silences = 0  # edges that were silent for too long
@@ -123,7 +122,7 @@ class FeedMember:
     def start(self, step: Step) -> None:
         for record in self._records:
             if isinstance(record, Correspondent):
-                self.edges.load(record, step.now + self.options.hold)
+                self.edges.load(record, step.now + self.options.hold_for)
             else:
                 self.edges.last_parent = record.log
         self._records = []
@@ -166,15 +165,13 @@ class FeedMember:
             if sender < edge.peer:
                 return  # an incarnation that is over
             self._lost(step, edge)  # the one that we knew is over
-        receive = self._in_session.get(type(packet))
-        if receive is not None:
-            session = packet.session  # type: ignore[attr-defined]
-            found = self.edges.find(sender, session)
+        if isinstance(packet, OfSession):
+            found = self.edges.find(sender, packet.session)
             if found is not None:
-                receive(step, found, packet)
+                self._in_session[type(packet)](step, found, packet)
                 found.heard_at = step.now
             elif not isinstance(packet, Drop):
-                step.send(sender, Closed(self.group, session))
+                step.send(sender, Closed(self.group, packet.session))
             return
         other = self._receivers.get(type(packet))
         if other is None:
@@ -371,7 +368,8 @@ class FeedMember:
     # --- reading -----------------------------------------------------------------------------
 
     def _recalled(self, step: Step, given: Recalled) -> None:
-        what, peer, *session = given.token  # type: ignore[misc]
+        token: Any = given.token
+        what, peer, *session = token
         edge = self.edges.by_name.get(peer.name)
         if edge is None or edge.peer != peer:
             return
@@ -391,7 +389,7 @@ class FeedMember:
     def _lost(self, step: Step, edge: Edge) -> None:
         """An edge ended, and its peer may come back."""
         was_parent = self.edges.parent is edge
-        self.relocation.end(step, edge, step.now + self.options.hold)
+        self.relocation.end(step, edge, step.now + self.options.hold_for)
         if was_parent:
             self.hierarchy.orphaned(step)
             self.takeover.seek(step)

@@ -15,7 +15,17 @@ from ordercast.kernel.step import Note, Step
 from ordercast.protocol.hpp.edges import Edge, Edges
 from ordercast.protocol.hpp.member import FeedMember, built_of
 from ordercast.protocol.hpp.own_log import OwnLog
-from ordercast.protocol.hpp.packets import Beat, Digest, Entries, Join, Offer, SessionId, Welcome
+from ordercast.protocol.hpp.packets import (
+    Beat,
+    Closed,
+    Digest,
+    Entries,
+    Join,
+    Offer,
+    OfSession,
+    SessionId,
+    Welcome,
+)
 from ordercast.protocol.hpp.propagation import Propagation
 from ordercast.protocol.hpp.recovery import Recovery
 from ordercast.protocol.hpp.relocation import Relocation
@@ -210,11 +220,13 @@ class BareCounts(FeedMember):
     propagation_type = _TakesAll
 
     def receive(self, step: Step, sender: NodeId, packet: Packet) -> None:
-        session = getattr(packet, "session", None)
         edge = self.edges.by_name.get(sender.name)
-        if edge is not None and session is not None and not isinstance(packet, Join | Welcome):
-            if session.count == edge.session.count:
-                packet = msgspec.structs.replace(packet, session=edge.session)
+        if (
+            edge is not None
+            and isinstance(packet, OfSession | Closed)
+            and (packet.session.count == edge.session.count)
+        ):
+            packet = msgspec.structs.replace(packet, session=edge.session)
         super().receive(step, sender, packet)
 
 

@@ -103,7 +103,7 @@ class OwnLog:
         self._cache.append(entry)
         self._cached += entry.size + OVERHEAD
         options = self.options
-        while len(self._cache) > options.cache or self._cached > options.cache_size > 0:
+        while len(self._cache) > options.cached or self._cached > options.cached_size > 0:
             self._cached -= self._cache.popleft().size + OVERHEAD
         return self._deliver(step, entry, before)
 

@@ -160,9 +160,9 @@ class Relocation:
     def take(self, step: Step, sender: NodeId, join: Join, strained: bool) -> None:
         group, hierarchy = self.log.group, self.hierarchy
         earlier = self.edges.by_name.get(sender.name)
-        if earlier is not None and join.session.count <= earlier.session.count:
-            if earlier.session.opener == sender:
-                return  # it was overtaken
+        known = earlier.session if earlier is not None else None
+        if known is not None and known.opener == sender and join.session.count <= known.count:
+            return  # it was overtaken
         if strained or not self.may_take(sender, join, earlier):
             self.refusals += 1
             step.send(sender, Closed(group, join.session))
