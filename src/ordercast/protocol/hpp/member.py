@@ -288,8 +288,7 @@ class FeedMember:
             if relocation.is_usable(packet):
                 relocation.join(step, sender, packet)
             elif packet.beat > self.hierarchy.beat:
-                takeover.redirected(packet.children)
-                takeover.ask(step)
+                takeover.redirected(step, packet.children)
         elif relocation.target == sender.name and relocation.is_usable(packet):
             relocation.join(step, sender, packet)
 
@@ -315,7 +314,7 @@ class FeedMember:
                 self.relocation.forgotten = edge.log
             self._lost(step, edge)
         elif self.relocation.closed(sender, packet) and self.takeover.seeking_since is not None:
-            self.takeover.ask(step)
+            self.takeover.ask_further(step)
 
     def _receive_fetch(self, step: Step, sender: NodeId, packet: Fetch) -> None:
         """Somebody lost entries that it had. Only a correspondent is helped, a few at a time."""
