@@ -132,7 +132,7 @@ class FeedMember:
         self._settle(step)
 
     def accepts(self, group: str, now: int) -> bool:
-        return not self.propagation.strained and not self.has_left
+        return not (self.propagation.strained or self.has_left or self.log.is_outdated)
 
     def stable_up_to(self, group: str) -> int:
         return self.retention.stable
