@@ -210,7 +210,7 @@ def test_the_documentation_has_every_key_of_every_fault(kind: str) -> None:
     what, keys, live = row.split(" | ")[1:]
     for field in msgspec.structs.fields(FAULTS[kind]):
         if field.encode_name not in ("at", "lasts"):
-            instant = field.encode_name == "for" and kind in ("reform", "join", "give")
+            instant = field.encode_name == "for" and kind in ("reform", "join", "give", "rot")
             assert re.search(rf"`{field.encode_name}\b", keys) or instant
     assert what
     assert (live.strip(" |") == "no") == bool(FAULTS[kind].why_not_live)

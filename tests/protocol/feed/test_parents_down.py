@@ -1,7 +1,7 @@
 """While a parent is down and stays down its children get everything, within a stated time.
 
-The time: a limit of silence until they notice, and a few beats to find another parent. If it was the
-root, one of its children becomes the root first, after two limits of silence more.
+The time: a limit of silence until they notice, and a few beats to find another parent. If it was
+the root, one of its children becomes the root first, after two limits of silence more.
 """
 
 from __future__ import annotations

@@ -23,10 +23,15 @@ FLOORS: dict[str, dict[str, int]] = {
     "feed-retain": {"trims": 50, "forced_trims": 10, "gaps": 10, "stalls": 10},
     "feed-rot": {"repaired": 1, "recalls": 50},
     "feed-lost": {"adoptions": 10, "compared": 20},
+    "feed-directed": {"moves": 1, "adoptions": 10, "silences": 5},
     "feed-fifteen": {"adoptions": 20, "moves": 1},
     "feed-many": {"adoptions": 40, "roots": 1},
 }
-TAKES_LONG = {"feed-fifteen", "feed-many", "feed-buckets", "feed-full", "feed-anchors"}
+TAKES_LONG = set(
+    """
+    feed-directed feed-fifteen feed-many feed-buckets feed-full feed-anchors
+""".split()
+)
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in FLOORS]
 SHORT = [
     pytest.param(name, marks=pytest.mark.long) if name in TAKES_LONG else name for name in FLOORS

@@ -53,7 +53,7 @@ from ordercast.protocol.hpp.packets import (
     Welcome,
 )
 from ordercast.protocol.hpp.propagation import Propagation
-from ordercast.protocol.hpp.recovery import Recovery
+from ordercast.protocol.hpp.recovery import SessionStart
 from ordercast.protocol.hpp.relocation import Relocation
 from ordercast.protocol.hpp.repair import Repair
 from ordercast.protocol.hpp.retention import Retention
@@ -69,7 +69,7 @@ class FeedMember:
     hierarchy_type = Hierarchy
     log_type = OwnLog
     propagation_type = Propagation
-    recovery_type = Recovery
+    recovery_type = SessionStart
     relocation_type = Relocation
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet]) -> None:

@@ -27,7 +27,7 @@ from ordercast.protocol.hpp.packets import (
     Welcome,
 )
 from ordercast.protocol.hpp.propagation import Propagation
-from ordercast.protocol.hpp.recovery import Recovery
+from ordercast.protocol.hpp.recovery import SessionStart
 from ordercast.protocol.hpp.relocation import Relocation
 from ordercast.types import Event, Gap, NodeId
 
@@ -56,7 +56,7 @@ class _TakesAll(Propagation):
             super().drain(step, edge)
 
 
-class _ComparesNothing(Recovery):
+class _ComparesNothing(SessionStart):
     def begin(self, step: Step, edge: Edge, resume: int | None, digest: Digest | None) -> None:
         if resume is None:
             self._start_at(edge, self.log.tail)

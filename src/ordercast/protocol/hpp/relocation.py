@@ -33,7 +33,7 @@ from ordercast.protocol.hpp.packets import (
     SessionId,
     Welcome,
 )
-from ordercast.protocol.hpp.recovery import Recovery
+from ordercast.protocol.hpp.recovery import SessionStart
 from ordercast.types import NodeId
 
 
@@ -56,7 +56,7 @@ class Relocation:
         log: OwnLog,
         edges: Edges,
         hierarchy: Hierarchy,
-        recovery: Recovery,
+        recovery: SessionStart,
         options: FeedOptions,
     ) -> None:
         self.log = log
