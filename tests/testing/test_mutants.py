@@ -22,6 +22,7 @@ WHERE = {
     "total": "total-overlapping-chaos",
     "sequenced": "sequenced-chaos",
     "atomic": "atomic-chaos",
+    "feed": "feed-crash",
 }
 ELSEWHERE = {
     "lets-go": "causal-calm",  # what it breaks is promised only while nothing fails
@@ -30,6 +31,11 @@ ELSEWHERE = {
     "founds-twice": "open-causal-cut",
     "asks-for-nothing": "synchrony-multicast-chaos",
     "acknowledges-what-is-lost": "synchrony-multicast-chaos",
+    "any-beat": "feed-moves",
+    "equal-beats": "feed-moves",
+    "hides-gaps": "feed-retain",
+    "delivers-former": "feed-lost",
+    "bare-counts": "feed-net",
 }
 NOTICED = {
     "founds-twice",  # members of two clusters refuse each other when they meet

@@ -9,7 +9,7 @@ runs in all of them.
 Rules.
  1. A step takes effect in this order: its records are durable, and then what `remember` wants
     to be; the submission is on record, its packets leave, its timers are set; the application and
-    the trace hear its outputs.
+    the trace hear its outputs; what it wants to read of a log is asked for.
  2. The steps of one machine take effect in the order in which they were made. A step that is behind
     one that waits for the disk waits for it. Other machines go on.
  3. A timer that a waiting step sets or cancels does not run out meanwhile.
@@ -36,7 +36,8 @@ from typing import cast
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
-from ordercast.kernel.machine import Machine, Serving
+from ordercast.kernel.log import Reference
+from ordercast.kernel.machine import Machine, Replying, Serving
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat, WaitingStep
 from ordercast.kernel.step import Note, Step, Timer
@@ -176,7 +177,13 @@ class Host:
         return len(seat.waiting) < WAITING_STEPS and seat.machine.accepts(group, now)
 
     def submit(
-        self, group: str, payloads: Payloads, size: int, now: int, service: str = ""
+        self,
+        group: str,
+        payloads: Payloads,
+        size: int,
+        now: int,
+        service: str = "",
+        reply: Reference | None = None,
     ) -> Event:
         """The application hands in a batch, at a time at which the group `accepts` one."""
         seat = self.seats[group]
@@ -184,6 +191,8 @@ class Host:
         try:
             if service:
                 event = cast("Serving", seat.machine).submit(step, group, payloads, size, service)
+            elif reply is not None:
+                event = cast("Replying", seat.machine).submit(step, group, payloads, size, reply)
             else:
                 event = seat.machine.submit(step, group, payloads, size)
             if seat.open is not None and seat.drain is not None:
@@ -216,7 +225,7 @@ class Host:
             self._spare[0] = self._new_step(0)
             self._break(seat, error)
             return True
-        if step.sent or step.outputs or step.timers or step.records:
+        if step.sent or step.outputs or step.timers or step.records or step.recalls:
             self._spare[0] = self._new_step(0)
             if step.records or seat.waiting or self.remember is not None:
                 self._apply(seat, step)
@@ -417,6 +426,8 @@ class Host:
                 self._set_timers(seat, step)
             if step.outputs:
                 self._hand_over(seat, step, at)
+            for recall in step.recalls:
+                self.world.recall(seat, recall)
             if self.stepped is not None:
                 self.stepped(seat)
         except Exception as error:

@@ -8,7 +8,8 @@ it once: packets that came together cost less so. The order of what is applied, 
   1. `records` are made durable,
   2. `sent` leaves,
   3. `timers` are set,
-  4. `outputs` reach the application and the trace, in the order in which they were recorded.
+  4. `outputs` reach the application and the trace, in the order in which they were recorded,
+  5. `recalls` are taken up: what the world reads comes back in a later step.
 
 So "written before sent" holds by construction, and a call that raised did nothing at all.
 
@@ -28,6 +29,7 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
+from ordercast.kernel.log import Appended, Entry, Place, Recall, Repaired, Trimmed
 from ordercast.kernel.packet import Packet
 from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
 
@@ -92,7 +94,7 @@ Output: TypeAlias = Heard | Note
 class Step:
     """The record of one call. Protocols never store it: a deep copy of a member is a snapshot."""
 
-    __slots__ = ("now", "outputs", "records", "sent", "timers")
+    __slots__ = ("now", "outputs", "recalls", "records", "sent", "timers")
 
     def __init__(self, now: int) -> None:
         self.now = now  # nanoseconds on this member's own clock, which may drift
@@ -100,6 +102,7 @@ class Step:
         self.outputs: list[Output] = []
         self.timers: list[tuple[Timer, int | None]] = []
         self.records: list[Packet] = []
+        self.recalls: tuple[Recall, ...] = ()  # most machines have no log
 
     def send(
         self,
@@ -156,3 +159,21 @@ class Step:
     def note(self, kind: str, **columns: object) -> None:
         """Writes a trace row that no driver could see, such as `suspect` or `lose`."""
         self.outputs.append(Note(kind, columns))
+
+    # --- machines with a log (log.py) --------------------------------------------------------
+
+    def append(self, group: str, entry: Entry) -> None:
+        """Makes an entry durable at the next position of the group's log."""
+        self.records.append(Appended(group, entry))
+
+    def trim(self, group: str, below: int) -> None:
+        """Gives up the entries below a position."""
+        self.records.append(Trimmed(group, below))
+
+    def repair(self, group: str, position: int, entry: Entry) -> None:
+        """Puts back an entry that the disk had lost."""
+        self.records.append(Repaired(group, position, entry))
+
+    def recall(self, group: str, token: Hashable, place: Place, limit: int) -> None:
+        """Asks for entries of the log; they come back as `Recalled`, with this token."""
+        self.recalls = (*self.recalls, Recall(group, token, place, limit))

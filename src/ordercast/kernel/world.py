@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from ordercast.kernel.log import Recall
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Heard, Sent, Timer
@@ -43,6 +44,9 @@ class World(Protocol):
 
     def commit(self, records: list[Packet], done: Callable[[], None]) -> None:
         """Makes records durable, then calls `done`; at once, or later in the order of the calls."""
+
+    def recall(self, seat: Seat, recall: Recall) -> None:
+        """Reads what a machine wants of its log, and gives it the input `Recalled` later."""
 
     def hear(self, seat: Seat, output: Heard) -> None:
         """The application hears something. Its reactions come after this step."""
