@@ -1,0 +1,213 @@
+"""Numbers by stream, for millions of streams in little memory.
+
+A table has a row for each stream: its key and a few numbers. Rows that are new are in a dictionary,
+up to `RECENT` of them. Then they are merged into arrays that are sorted by the hash of the stream:
+a row takes 28 bytes there, 8 more for each further number, and its name. No row is ever removed:
+who forgets a stream would take its old events again.
+
+`packed` and `add_packed` are the form of rows on a disk, the same on every machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from ordercast.kernel.log import Stream, hash_of
+
+RECENT = 10_000
+"""Rows that are in a dictionary."""
+_HEAD = Struct("<IIQ")  # rows, numbers in a row, bytes of names
+_LENGTH = Struct("<H")  # of a name
+_WORD, _PLACE = 8, 4
+
+Numbers: TypeAlias = tuple[int, ...]
+
+
+class Row(NamedTuple):
+    hash: int  # of the stream, and number 0
+    stream: Stream
+    numbers: Numbers
+
+
+class StreamTable:
+    """Each row has `width` numbers, each below 2**64."""
+
+    __slots__ = ("_births", "_columns", "_hashes", "_names", "_places", "_recent", "width")
+
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
+        self._recent: dict[Stream, Numbers] = {}  # none of them is in the arrays
+        self._hashes = array("Q")  # sorted
+        self._births = array("Q")
+        self._places = array("I")  # where in `_names` the length of the name is
+        self._columns = tuple(array("Q") for _ in range(width))
+        self._names = bytearray()  # in the order of their coming
+
+    def __len__(self) -> int:
+        return len(self._recent) + len(self._hashes)
+
+    def get(self, stream: Stream) -> Numbers | None:
+        found = self._recent.get(stream)
+        if found is None and self._hashes:
+            at = self._place_of(stream)
+            if at is not None:
+                return tuple(column[at] for column in self._columns)
+        return found
+
+    def put(self, stream: Stream, numbers: Numbers) -> None:
+        """Adds the row, or changes it."""
+        if stream not in self._recent and self._hashes:
+            at = self._place_of(stream)
+            if at is not None:
+                for column, number in zip(self._columns, numbers, strict=True):
+                    column[at] = number
+                return
+        self._recent[stream] = numbers
+        if len(self._recent) > RECENT:
+            self.merge()
+
+    def of_hash(self, hash: int) -> Row | None:
+        """The row of a stream of which only the hash is known; to be asked after a `merge`."""
+        at = bisect_left(self._hashes, hash)
+        if at < len(self._hashes) and self._hashes[at] == hash:
+            return self._row(at)
+        return None
+
+    def rows(self) -> Iterator[Row]:
+        """In the order of their hashes. Nothing may be added meanwhile."""
+        self.merge()
+        return (self._row(at) for at in range(len(self._hashes)))
+
+    def hashes(self) -> tuple[array[int], tuple[array[int], ...]]:
+        """All hashes, in order, and the columns of numbers beside them. To be read only."""
+        self.merge()
+        return self._hashes, self._columns
+
+    # --- merging -----------------------------------------------------------------------------
+
+    def merge(self) -> None:
+        """Puts what is in the dictionary into the arrays."""
+        if not self._recent:
+            return
+        rows = sorted(
+            (hash_of(stream, 0), stream, numbers) for stream, numbers in self._recent.items()
+        )
+        self._recent.clear()
+        self._merge(rows)
+
+    def _merge(self, rows: Sequence[tuple[int, Stream, Numbers]]) -> None:
+        """Of streams that are not in the arrays, in the order of their hashes."""
+        old = (self._hashes, self._births, self._places, *self._columns)
+        new = tuple(array(column.typecode) for column in old)
+        done = 0
+        for hash, (name, birth), numbers in rows:
+            at = bisect_left(self._hashes, hash, done)
+            values = (hash, birth, self._add_name(name), *numbers)
+            for column, fresh, value in zip(old, new, values, strict=True):
+                if at > done:
+                    fresh.extend(column[done:at])
+                fresh.append(value)
+            done = at
+        for column, fresh in zip(old, new, strict=True):
+            fresh.extend(column[done:])
+        self._hashes, self._births, self._places = new[:3]
+        self._columns = new[3:]
+
+    def _add_name(self, name: str) -> int:
+        place, data = len(self._names), name.encode()
+        self._names += _LENGTH.pack(len(data)) + data
+        return place
+
+    def _place_of(self, stream: Stream) -> int | None:
+        hashes, hash = self._hashes, hash_of(stream, 0)
+        at = bisect_left(hashes, hash)
+        while at < len(hashes) and hashes[at] == hash:
+            if self._stream(at) == stream:
+                return at
+            at += 1
+        return None
+
+    def _stream(self, at: int) -> Stream:
+        place = self._places[at]
+        (length,) = _LENGTH.unpack_from(self._names, place)
+        begin = place + _LENGTH.size
+        return self._names[begin : begin + length].decode(), self._births[at]
+
+    def _row(self, at: int) -> Row:
+        numbers = tuple(column[at] for column in self._columns)
+        return Row(self._hashes[at], self._stream(at), numbers)
+
+    # --- on a disk ---------------------------------------------------------------------------
+
+    def packed(self, begin: int = 0, end: int | None = None) -> bytes:
+        """The rows from one to another, in the order of their hashes."""
+        self.merge()
+        end = len(self._hashes) if end is None else min(end, len(self._hashes))
+        names, places = bytearray(), array("I")
+        for place in self._places[begin:end]:
+            (length,) = _LENGTH.unpack_from(self._names, place)
+            places.append(len(names))
+            names += self._names[place : place + _LENGTH.size + length]
+        columns = [self._hashes[begin:end], self._births[begin:end], places]
+        columns += [column[begin:end] for column in self._columns]
+        head = _HEAD.pack(end - begin, self.width, len(names))
+        return b"".join([head, *map(_in_order, columns), names])
+
+    def add_packed(self, data: bytes) -> None:
+        """Appends rows whose hashes are not below those that are there. ValueError: they are no
+        rows of such a table."""
+        self.merge()
+        count, width, length = _HEAD.unpack_from(data)
+        row_bytes = (2 + width) * _WORD + _PLACE
+        if width != self.width or len(data) != _HEAD.size + count * row_bytes + length:
+            raise ValueError("these are no rows of such a table")
+        at, base = _HEAD.size, len(self._names)
+        for column in (self._hashes, self._births, self._places, *self._columns):
+            fresh = array(column.typecode)
+            size = count * fresh.itemsize
+            fresh.frombytes(data[at : at + size])
+            if sys.byteorder == "big":
+                fresh.byteswap()
+            if column is self._places and base:
+                fresh = array("I", (place + base for place in fresh))
+            column.extend(fresh)
+            at += size
+        self._names += data[at:]
+
+
+class StreamNumbers(Mapping[Stream, int]):
+    """A number by stream, such as the last that was received; as a mapping."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: StreamTable | None = None) -> None:
+        self._table = table or StreamTable()
+        assert self._table.width == 1
+
+    def __getitem__(self, stream: Stream) -> int:
+        found = self._table.get(stream)
+        if found is None:
+            raise KeyError(stream)
+        return found[0]
+
+    def __setitem__(self, stream: Stream, number: int) -> None:
+        self._table.put(stream, (number,))
+
+    def __iter__(self) -> Iterator[Stream]:
+        return (row.stream for row in self._table.rows())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+def _in_order(column: array[int]) -> bytes:
+    """Least byte first, whatever this machine has."""
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()

@@ -1,0 +1,81 @@
+"""Entries to bytes and back, and to the records of an index."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from ordercast.errors import DiskError
+from ordercast.kernel.log import Bad, Entry, Stream, hash_of
+from ordercast.store.group_log.form import LARGEST, RECORD
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(Entry).decode
+_HASHES = 10_000
+"""Streams whose hash is remembered."""
+
+
+class Record(NamedTuple):
+    """What an index says of one entry. All zeros: nothing is known of it."""
+
+    hash: int  # of its stream
+    number: int
+    prev: int
+    place: int  # of its frame in the segment; 0: it was never found there
+    length: int  # of its body
+
+    @classmethod
+    def of(cls, data: bytes, at: int = 0) -> Record:
+        return cls._make(RECORD.unpack_from(data, at))
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.number == 0
+
+    def describes(self, entry: Entry) -> bool:
+        return (
+            self.number == entry.number
+            and self.prev == entry.prev
+            and self.hash == hash_of(entry.stream, 0)
+        )
+
+    def lost(self, stream: Stream | None) -> Bad:
+        return Bad(stream or ("", 0), self.number, self.prev)
+
+
+class StreamHashes:
+    """The hashes of streams, of the last thousands without computing them."""
+
+    def __init__(self) -> None:
+        self._known: dict[Stream, int] = {}
+
+    def __call__(self, stream: Stream) -> int:
+        found = self._known.get(stream)
+        if found is None:
+            if len(self._known) >= _HASHES:
+                self._known.clear()
+            found = self._known[stream] = hash_of(stream, 0)
+        return found
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """DiskError: nobody could read it back."""
+    body = _ENCODE(entry)
+    if len(body) > LARGEST:
+        raise DiskError(f"an entry of {len(body)} bytes: the limit is {LARGEST}")
+    try:
+        read_back = _DECODE(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DiskError(f"an entry that could not be read back: {error}") from error
+    if read_back.number <= read_back.prev:
+        raise DiskError(f"an entry with number {entry.number} after {entry.prev} of its stream")
+    return body
+
+
+def unpack_entry(body: bytes | memoryview) -> Entry:
+    """DiskError: another version wrote it, since its checksum is right."""
+    try:
+        return _DECODE(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DiskError(f"an entry that this ordercast cannot read: {error}") from error

@@ -1,0 +1,191 @@
+"""The index of a segment: a record for each position, and a row for each stream in it.
+
+The file of an index is written when its segment is begun, with a copy of the header and nothing
+else, and again when the segment is sealed. It is a cache: one that is missing, damaged or of
+another log is made again from the segment. Where a segment is damaged, it says what was there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from ordercast.errors import DiskError
+from ordercast.kernel.log import Entry, Stream, hash_of
+from ordercast.kernel.streams import StreamTable
+from ordercast.store.group_log.entries import Record
+from ordercast.store.group_log.form import (
+    INDEX,
+    LOGGED,
+    RECORD,
+    SEGMENT,
+    UNKNOWN,
+    file_of,
+    same_log,
+)
+from ordercast.store.group_log.scan import Scan
+from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, SegmentHeader, read_header
+
+MAGIC = b"ordercast index "
+# Magic, version; of the segment: salt, identity, first position, the one behind its last, when the
+# first was written; checksum of what follows, checksum of this.
+_HEAD = Struct("!16sIIQQQQII")
+_UNSEALED = (1 << 64) - 1
+
+
+class IndexHead(NamedTuple):
+    header: SegmentHeader  # of the segment
+    end: int | None  # the position behind its last; None: it was not sealed yet
+    begun: int
+    checksum: int
+
+
+class SegmentIndex:
+    """What a segment has, or had."""
+
+    def __init__(self, first: int, records: bytes | bytearray, streams: StreamTable) -> None:
+        self.first = first
+        self.records = records
+        self.streams = streams
+        self.streams.merge()
+
+    @property
+    def has_unknown(self) -> bool:
+        return UNKNOWN in self.records and any(
+            Record._make(values).is_unknown for values in RECORD.iter_unpack(self.records)
+        )
+
+    def from_position(self, position: int) -> Iterator[tuple[int, Record]]:
+        begin = (position - self.first) * RECORD.size
+        rest = RECORD.iter_unpack(memoryview(self.records)[begin:])
+        return ((at, Record._make(values)) for at, values in enumerate(rest, position))
+
+    def with_repair(self, position: int, entry: Entry) -> SegmentIndex:
+        """The same, where nothing was known of what has been put back there."""
+        at = (position - self.first) * RECORD.size
+        if not Record.of(self.records, at).is_unknown:
+            return self
+        records = bytearray(self.records)
+        RECORD.pack_into(
+            records, at, hash_of(entry.stream, 0), entry.number, entry.prev, 0, 0
+        )
+        put_number(self.streams, entry.stream, entry.prev, entry.number)
+        return SegmentIndex(self.first, records, self.streams)
+
+
+def put_number(streams: StreamTable, stream: Stream, prev: int, number: int) -> None:
+    """One more entry of a stream in a segment, or one between others."""
+    row = streams.get(stream)
+    first, last = (prev, number) if row is None else row
+    streams.put(stream, (min(first, prev), max(last, number)))
+
+
+def write_index(
+    folder: Path, header: SegmentHeader, begun: int, end: int | None, index: SegmentIndex | None
+) -> None:
+    """OSError: as the system says. It is not synced: a reader sees whether it is whole."""
+    body = b""
+    if index is not None:
+        body = bytes(index.records) + index.streams.packed()
+    fields = (header.salt, header.identity, header.first, _UNSEALED if end is None else end, begun)
+    head = _HEAD.pack(MAGIC, VERSION, *fields, crc32(body), 0)[:-4]
+    path = file_of(folder, header.first, INDEX)
+    fresh = path.with_name(path.name + TEMPORARY)
+    try:
+        fresh.unlink(missing_ok=True)
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        with os.fdopen(file, "wb") as output:
+            output.write(head + crc32(head).to_bytes(4) + body)
+        fresh.rename(path)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+def read_index_head(folder: Path, first: int, identity: int | None = None) -> IndexHead | None:
+    """None: there is none that can be used."""
+    try:
+        with file_of(folder, first, INDEX).open("rb") as file:
+            return _unpack_head(file.read(_HEAD.size), first, identity)
+    except OSError:
+        return None
+
+
+def read_index(folder: Path, header: SegmentHeader) -> SegmentIndex | None:
+    """Of a sealed segment. None: there is none that can be used."""
+    try:
+        data = file_of(folder, header.first, INDEX).read_bytes()
+    except OSError:
+        return None
+    head = _unpack_head(data[: _HEAD.size], header.first, header.identity)
+    if head is None or head.header.salt != header.salt or head.end is None:
+        return None
+    body = memoryview(data)[_HEAD.size :]
+    if crc32(body) != head.checksum:
+        return None
+    size = (head.end - header.first) * RECORD.size
+    streams = StreamTable(2)
+    try:
+        streams.add_packed(bytes(body[size:]))
+    except (ValueError, struct.error):
+        return None
+    return SegmentIndex(header.first, bytes(body[:size]), streams)
+
+
+def _unpack_head(data: bytes, first: int, identity: int | None) -> IndexHead | None:
+    if len(data) < _HEAD.size or data[:16] != MAGIC or crc32(data[:-4]) != _HEAD.unpack(data)[-1]:
+        return None
+    _, version, salt, log, position, end, begun, checksum, _ = _HEAD.unpack(data)
+    header = SegmentHeader(version, salt, log, position)
+    if version != VERSION or not same_log(header, log if identity is None else identity, first):
+        return None
+    if end != _UNSEALED and end < first:
+        return None
+    return IndexHead(header, None if end == _UNSEALED else end, begun, checksum)
+
+
+def header_of(folder: Path, first: int, identity: int | None = None) -> SegmentHeader:
+    """The header of a segment, from its index if it is damaged. DiskError: neither can be read."""
+    path = file_of(folder, first, SEGMENT)
+    try:
+        header = read_header(path, LOGGED)
+    except DiskError:
+        head = read_index_head(folder, first, identity)
+        if head is None or _is_of_another_kind(path):
+            raise
+        return head.header
+    if header.version != VERSION:
+        raise DiskError(
+            f"{path} is of version {header.version}, and this ordercast writes version {VERSION}"
+        )
+    if not same_log(header, header.identity if identity is None else identity, first):
+        raise DiskError(f"{path} is of another log, or was renamed")
+    return header
+
+
+def _is_of_another_kind(path: Path) -> bool:
+    """Whether it is whole in its way: of another version, or another kind of log."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_SEGMENT_HEAD)
+    except OSError:
+        return False
+    return (
+        len(data) == _SEGMENT_HEAD
+        and data.startswith(b"ordercast ")
+        and crc32(data[:-4]) == int.from_bytes(data[-4:])
+    )
+
+
+_SEGMENT_HEAD = 44
+
+
+def index_of(scan: Scan) -> SegmentIndex:
+    return SegmentIndex(scan.header.first, scan.records, scan.streams)

@@ -1,0 +1,156 @@
+"""Vectors on disk: by stream, the last number below a position.
+
+A vector is a file of blocks of rows in the order of the streams' hashes, each with a checksum. A
+new one is made from an old one and what was added since, block by block, so that neither has to be
+in memory. It is written aside, synced and renamed.
+
+Two vectors belong to a log. That of its floor says what was trimmed; without it nobody would know
+which old events were here, so there are two copies of it. That of a later position is a cache,
+which saves reading all indexes when the log is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO
+from zlib import crc32
+
+from ordercast.errors import DiskError
+from ordercast.kernel.streams import Row, StreamTable
+from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, flush, sync_folder
+
+MAGIC = b"ordercast vector"
+_HEAD = Struct("!16sIQQI")  # magic, version, identity of the log, position, checksum
+_BLOCK = Struct("!II")  # bytes, checksum; at the end a block of no bytes
+BLOCK_ROWS = 4096
+_LARGEST_BLOCK = 1 << 26
+
+
+def read_vector(path: Path, identity: int, position: int) -> Iterator[StreamTable]:
+    """Its blocks. DiskError: it is not there, damaged, or of another log or position."""
+    try:
+        with path.open("rb") as file:
+            _check_head(path, file.read(_HEAD.size), identity, position)
+            while (data := _read_block(path, file)) is not None:
+                table = StreamTable()
+                table.add_packed(data)
+                yield table
+    except (ValueError, struct.error) as error:
+        raise DiskError(f"{path} is damaged: {error}") from error
+    except OSError as error:
+        raise DiskError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def is_whole(path: Path, identity: int, position: int) -> bool:
+    try:
+        for _ in read_vector(path, identity, position):
+            pass
+    except DiskError:
+        return False
+    return True
+
+
+def load_vector(blocks: Iterable[StreamTable]) -> StreamTable:
+    """All of it in one table."""
+    whole = StreamTable()
+    for block in blocks:
+        whole.add_packed(block.packed())
+    return whole
+
+
+def write_vector(
+    path: Path,
+    identity: int,
+    position: int,
+    old: Iterable[StreamTable],
+    added: Sequence[StreamTable],
+) -> None:
+    """From the blocks of an earlier vector and the streams of the segments since, in their order.
+
+    OSError: as the system says, and what was there is there.
+    """
+    fresh = path.with_name(path.name + TEMPORARY)
+    try:
+        fresh.unlink(missing_ok=True)
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        with os.fdopen(file, "wb") as output:
+            head = _HEAD.pack(MAGIC, VERSION, identity, position, 0)[:-4]
+            output.write(head + crc32(head).to_bytes(4))
+            for block in _merged(old, _together(added)):
+                _write_block(output, block)
+            output.write(_BLOCK.pack(0, 0))
+            output.flush()
+            flush(file)
+        fresh.rename(path)
+        sync_folder(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+def _together(added: Sequence[StreamTable]) -> StreamTable:
+    """The last numbers of all of them."""
+    together = StreamTable()
+    for streams in added:
+        for row in streams.rows():
+            together.put(row.stream, (row.numbers[-1],))
+    return together
+
+
+def _merged(old: Iterable[StreamTable], added: StreamTable) -> Iterator[StreamTable]:
+    rows = added.rows()
+    waiting = next(rows, None)
+    for block in old:
+        hashes, _ = block.hashes()
+        while waiting is not None and waiting.hash <= hashes[-1]:
+            block.put(waiting.stream, waiting.numbers)
+            waiting = next(rows, None)
+        yield block
+    while waiting is not None:
+        block = StreamTable()
+        block.put(waiting.stream, waiting.numbers)
+        for row in islice(rows, BLOCK_ROWS - 1):
+            block.put(row.stream, row.numbers)
+        waiting = next(rows, None)
+        yield block
+
+
+def _write_block(output: BinaryIO, block: StreamTable) -> None:
+    for begin in range(0, len(block), BLOCK_ROWS):
+        data = block.packed(begin, begin + BLOCK_ROWS)
+        output.write(_BLOCK.pack(len(data), crc32(data)) + data)
+
+
+def _check_head(path: Path, data: bytes, identity: int, position: int) -> None:
+    if len(data) < _HEAD.size or crc32(data[:-4]) != int.from_bytes(data[-4:]):
+        raise DiskError(f"{path} is damaged in its header")
+    magic, version, log, at, _ = _HEAD.unpack(data)
+    if magic != MAGIC or version != VERSION:
+        raise DiskError(f"{path} is no vector of version {VERSION}")
+    if (log, at) != (identity, position):
+        raise DiskError(f"{path} is of another log, or was renamed")
+
+
+def _read_block(path: Path, file: BinaryIO) -> bytes | None:
+    head = file.read(_BLOCK.size)
+    if len(head) < _BLOCK.size:
+        raise DiskError(f"{path} is damaged: it is cut off")
+    length, checksum = _BLOCK.unpack(head)
+    if not length and not checksum:
+        return None
+    data = file.read(length) if length <= _LARGEST_BLOCK else b""
+    if len(data) < length or crc32(data) != checksum:
+        raise DiskError(f"{path} is damaged: the checksum of a block is wrong")
+    return data
+
+
+def rows_of(blocks: Iterable[StreamTable]) -> Iterator[Row]:
+    for block in blocks:
+        yield from block.rows()
