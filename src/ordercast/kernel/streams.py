@@ -14,6 +14,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -34,14 +35,29 @@ class Row(NamedTuple):
     numbers: Numbers
 
 
+class StreamHashes:
+    """The hashes of streams, of the last thousands without computing them."""
+
+    def __init__(self) -> None:
+        self._known: dict[Stream, int] = {}
+
+    def __call__(self, stream: Stream) -> int:
+        found = self._known.get(stream)
+        if found is None:
+            if len(self._known) >= RECENT:
+                self._known.clear()
+            found = self._known[stream] = hash_of(stream, 0)
+        return found
+
+
 class StreamTable:
-    """Each row has `width` numbers, each below 2**64."""
+    """Each row has `width` numbers, each below 2**64. The hash of a stream may be given with it."""
 
     __slots__ = ("_births", "_columns", "_hashes", "_names", "_places", "_recent", "width")
 
     def __init__(self, width: int = 1) -> None:
         self.width = width
-        self._recent: dict[Stream, Numbers] = {}  # none of them is in the arrays
+        self._recent: dict[int, tuple[Stream, Numbers]] = {}  # by hash; none is in the arrays
         self._hashes = array("Q")  # sorted
         self._births = array("Q")
         self._places = array("I")  # where in `_names` the length of the name is
@@ -51,28 +67,35 @@ class StreamTable:
     def __len__(self) -> int:
         return len(self._recent) + len(self._hashes)
 
-    def get(self, stream: Stream) -> Numbers | None:
-        found = self._recent.get(stream)
-        if found is None and self._hashes:
-            at = self._place_of(stream)
-            if at is not None:
-                return tuple(column[at] for column in self._columns)
-        return found
+    def get(self, stream: Stream, hash: int | None = None) -> Numbers | None:
+        hash = hash_of(stream, 0) if hash is None else hash
+        found = self._recent.get(hash)
+        if found is not None and found[0] == stream:
+            return found[1]
+        at = self._place_of(stream, hash)
+        return None if at is None else tuple(column[at] for column in self._columns)
 
-    def put(self, stream: Stream, numbers: Numbers) -> None:
+    def put(self, stream: Stream, numbers: Numbers, hash: int | None = None) -> None:
         """Adds the row, or changes it."""
-        if stream not in self._recent and self._hashes:
-            at = self._place_of(stream)
+        hash = hash_of(stream, 0) if hash is None else hash
+        found = self._recent.get(hash)
+        if found is None or found[0] != stream:
+            at = self._place_of(stream, hash)
             if at is not None:
                 for column, number in zip(self._columns, numbers, strict=True):
                     column[at] = number
                 return
-        self._recent[stream] = numbers
+            if found is not None:  # two streams of one hash
+                self.merge()
+        self._recent[hash] = stream, numbers
         if len(self._recent) > RECENT:
             self.merge()
 
     def of_hash(self, hash: int) -> Row | None:
-        """The row of a stream of which only the hash is known; to be asked after a `merge`."""
+        """The row of a stream of which only the hash is known."""
+        found = self._recent.get(hash)
+        if found is not None:
+            return Row(hash, *found)
         at = bisect_left(self._hashes, hash)
         if at < len(self._hashes) and self._hashes[at] == hash:
             return self._row(at)
@@ -80,25 +103,28 @@ class StreamTable:
 
     def rows(self) -> Iterator[Row]:
         """In the order of their hashes. Nothing may be added meanwhile."""
-        self.merge()
-        return (self._row(at) for at in range(len(self._hashes)))
+        recent = (Row(hash, *found) for hash, found in sorted(self._recent.items()))
+        return merge(recent, (self._row(at) for at in range(len(self._hashes))))
 
-    def hashes(self) -> tuple[array[int], tuple[array[int], ...]]:
-        """All hashes, in order, and the columns of numbers beside them. To be read only."""
-        self.merge()
-        return self._hashes, self._columns
+    def last_numbers(self) -> Iterator[tuple[int, int]]:
+        """The hash and the last number of each row, in no order."""
+        for hash, (_, numbers) in self._recent.items():
+            yield hash, numbers[-1]
+        yield from zip(self._hashes, self._columns[-1], strict=True)
+
+    @property
+    def last_hash(self) -> int:
+        """The greatest; 0: there are no rows."""
+        return max(max(self._recent, default=0), self._hashes[-1] if self._hashes else 0)
 
     # --- merging -----------------------------------------------------------------------------
 
     def merge(self) -> None:
         """Puts what is in the dictionary into the arrays."""
-        if not self._recent:
-            return
-        rows = sorted(
-            (hash_of(stream, 0), stream, numbers) for stream, numbers in self._recent.items()
-        )
-        self._recent.clear()
-        self._merge(rows)
+        if self._recent:
+            rows = [(hash, *found) for hash, found in sorted(self._recent.items())]
+            self._recent.clear()
+            self._merge(rows)
 
     def _merge(self, rows: Sequence[tuple[int, Stream, Numbers]]) -> None:
         """Of streams that are not in the arrays, in the order of their hashes."""
@@ -123,8 +149,8 @@ class StreamTable:
         self._names += _LENGTH.pack(len(data)) + data
         return place
 
-    def _place_of(self, stream: Stream) -> int | None:
-        hashes, hash = self._hashes, hash_of(stream, 0)
+    def _place_of(self, stream: Stream, hash: int) -> int | None:
+        hashes = self._hashes
         at = bisect_left(hashes, hash)
         while at < len(hashes) and hashes[at] == hash:
             if self._stream(at) == stream:
@@ -183,20 +209,21 @@ class StreamTable:
 class StreamNumbers(Mapping[Stream, int]):
     """A number by stream, such as the last that was received; as a mapping."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_hash", "_table")
 
     def __init__(self, table: StreamTable | None = None) -> None:
-        self._table = table or StreamTable()
+        self._table = StreamTable() if table is None else table
+        self._hash = StreamHashes()
         assert self._table.width == 1
 
     def __getitem__(self, stream: Stream) -> int:
-        found = self._table.get(stream)
+        found = self._table.get(stream, self._hash(stream))
         if found is None:
             raise KeyError(stream)
         return found[0]
 
     def __setitem__(self, stream: Stream, number: int) -> None:
-        self._table.put(stream, (number,))
+        self._table.put(stream, (number,), self._hash(stream))
 
     def __iter__(self) -> Iterator[Stream]:
         return (row.stream for row in self._table.rows())

@@ -12,8 +12,6 @@ from ordercast.store.group_log.form import LARGEST, RECORD
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Entry).decode
-_HASHES = 10_000
-"""Streams whose hash is remembered."""
 
 
 class Record(NamedTuple):
@@ -26,7 +24,7 @@ class Record(NamedTuple):
     length: int  # of its body
 
     @classmethod
-    def of(cls, data: bytes, at: int = 0) -> Record:
+    def of(cls, data: bytes | bytearray, at: int = 0) -> Record:
         return cls._make(RECORD.unpack_from(data, at))
 
     @property
@@ -42,21 +40,6 @@ class Record(NamedTuple):
 
     def lost(self, stream: Stream | None) -> Bad:
         return Bad(stream or ("", 0), self.number, self.prev)
-
-
-class StreamHashes:
-    """The hashes of streams, of the last thousands without computing them."""
-
-    def __init__(self) -> None:
-        self._known: dict[Stream, int] = {}
-
-    def __call__(self, stream: Stream) -> int:
-        found = self._known.get(stream)
-        if found is None:
-            if len(self._known) >= _HASHES:
-                self._known.clear()
-            found = self._known[stream] = hash_of(stream, 0)
-        return found
 
 
 def pack_entry(entry: Entry) -> bytes:

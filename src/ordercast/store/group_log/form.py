@@ -56,13 +56,12 @@ LARGEST_BATCH = 1_000_000
 
 class Commit(NamedTuple):
     next: int  # the position that comes next
-    count: int  # of entries since the commit before
-    records: bytes
+    records: bytes  # of the entries since the commit before
     streams: list[tuple[str, int]]  # that have no entry before in this segment
 
     @property
     def first(self) -> int:
-        return self.next - self.count
+        return self.next - len(self.records) // RECORD.size
 
 
 class Summary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -102,7 +101,7 @@ def unpack_commit(body: bytes) -> Commit | None:
             streams.append((body[at - length : at].decode(), birth))
         except UnicodeDecodeError:
             return None
-    return Commit(following, count, records, streams) if at == len(body) else None
+    return Commit(following, records, streams) if at == len(body) else None
 
 
 def pack_summary(summary: Summary) -> bytes:

@@ -53,7 +53,6 @@ class SegmentIndex:
         self.first = first
         self.records = records
         self.streams = streams
-        self.streams.merge()
 
     @property
     def has_unknown(self) -> bool:
@@ -72,9 +71,7 @@ class SegmentIndex:
         if not Record.of(self.records, at).is_unknown:
             return self
         records = bytearray(self.records)
-        RECORD.pack_into(
-            records, at, hash_of(entry.stream, 0), entry.number, entry.prev, 0, 0
-        )
+        RECORD.pack_into(records, at, hash_of(entry.stream, 0), entry.number, entry.prev, 0, 0)
         put_number(self.streams, entry.stream, entry.prev, entry.number)
         return SegmentIndex(self.first, records, self.streams)
 

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Stream, hash_of
-from ordercast.kernel.streams import RECENT, StreamTable
+from ordercast.kernel.streams import StreamTable
 from ordercast.store.group_log.entries import Record, unpack_entry
 from ordercast.store.group_log.form import LOGGED, RECORD, UNKNOWN, Commit, unpack_commit
 from ordercast.store.log import (
@@ -76,7 +76,7 @@ class Scan:
         self.place = self.committed = HEADER.size
         self.size = 0
         self._checks = checks_of(LOGGED, header)
-        self._named: dict[int, Stream] = {}  # by hash: streams whose rows may not be merged yet
+        self._named: dict[int, Stream] = {}  # by hash, until there is a row of it
         # Since the last commit: whole frames, entries that may be bad, and what was bad.
         self._frames: list[_Found] = []
         self._bad: list[Damage] = []
@@ -132,16 +132,17 @@ class Scan:
         begin = place + HEAD_SIZE
         if begin <= self.size:
             mark, length, _ = HEAD.unpack_from(self._data, place)
-            end = begin + length
+            end: int = begin + length
             if mark in NAMES and length <= LOGGED.largest and self._frame_at(end):
                 self._bad.append(Damage(place, end, NAMES[mark]))
                 if mark == ENTRY:
                     self._bad_entries.append(_Found(mark, place, begin, end))
                 return end
         for witness, commit in self._commits_behind(place):
-            for _, _, _, at, length in RECORD.iter_unpack(commit.records):
+            for record in map(Record._make, RECORD.iter_unpack(commit.records)):
+                at = record.place
                 whole = self._frame_at(at) if at > place else None
-                if whole and whole.mark == ENTRY and whole.end - whole.begin == length:
+                if whole and whole.mark == ENTRY and whole.end - whole.begin == record.length:
                     self._bad.append(Damage(place, at, "what is there"))
                     return at
             self._bad.append(Damage(place, witness, "what is there"))
@@ -170,12 +171,11 @@ class Scan:
         if missing < 0:
             self._bad.append(Damage(found.place, found.end, "a commit of what was there before"))
             return
-        first = Record.of(commit.records).place if commit.count else found.place
+        first = Record.of(commit.records).place if commit.records else found.place
         early = [frame for frame in self._entries() if frame.place < first]
         if missing:
             self._take_unconfirmed(early, missing)
-        for stream in commit.streams:
-            self._name(stream)
+        self._named = {hash_of(stream, 0): stream for stream in commit.streams}
         places = {frame.place: frame.end - frame.begin for frame in self._frames}
         for values in RECORD.iter_unpack(commit.records):
             record = Record._make(values)
@@ -209,10 +209,9 @@ class Scan:
             entry = unpack_entry(self._data[frame.begin : frame.end])
         except DiskError as error:
             raise DiskError(f"{self.path} has at byte {frame.place} {error}") from error
-        stream = entry.stream
-        self._name(stream)
-        length = frame.end - frame.begin
-        self._take(Record(hash_of(stream, 0), entry.number, entry.prev, frame.place, length))
+        hashed, length = hash_of(entry.stream, 0), frame.end - frame.begin
+        self._named[hashed] = entry.stream
+        self._take(Record(hashed, entry.number, entry.prev, frame.place, length))
 
     def _take_unknown(self) -> None:
         self.lost.append(self.position)
@@ -228,26 +227,18 @@ class Scan:
     def _take(self, record: Record) -> None:
         self.records += RECORD.pack(*record)
         self.position += 1
-        stream = self._stream_of(record)
-        if stream is not None:
-            before = self.streams.get(stream)
-            first = record.prev if before is None else before[0]
-            self.streams.put(stream, (first, record.number))
-
-    def _name(self, stream: Stream) -> None:
-        if len(self._named) >= RECENT:
-            self.streams.merge()
-            self._named.clear()
-        self._named[hash_of(stream, 0)] = stream
+        row = self.streams.of_hash(record.hash)
+        if row is not None:
+            numbers = row.numbers[0], record.number
+            self.streams.put(row.stream, numbers, record.hash)
+        elif (stream := self._stream_of(record)) is not None:
+            self.streams.put(stream, (record.prev, record.number), record.hash)
 
     def _stream_of(self, record: Record) -> Stream | None:
-        stream = self._named.get(record.hash)
-        if stream is None and (row := self.streams.of_hash(record.hash)):
-            return row.stream
-        if stream is None and record.place and (frame := self._frame_at(record.place)):
-            # The commit that named it is bad.
-            stream = unpack_entry(self._data[frame.begin : frame.end]).stream
-            self._name(stream)
+        """None: the commit that named it is bad, and so is the entry."""
+        stream = self._named.pop(record.hash, None)
+        if stream is None and (frame := self._frame_at(record.place)) and frame.mark == ENTRY:
+            return unpack_entry(self._data[frame.begin : frame.end]).stream
         return stream
 
     def _take_states(self) -> None:

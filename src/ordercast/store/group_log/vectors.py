@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO
 from zlib import crc32
 
 from ordercast.errors import DiskError
@@ -27,41 +26,35 @@ from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, flush, sync_folder
 
 MAGIC = b"ordercast vector"
 _HEAD = Struct("!16sIQQI")  # magic, version, identity of the log, position, checksum
-_BLOCK = Struct("!II")  # bytes, checksum; at the end a block of no bytes
+_BLOCK = Struct("!II")  # bytes, checksum; at the end no bytes, and the checksum of all checksums
+_END = 0x6F454E44
 BLOCK_ROWS = 4096
 _LARGEST_BLOCK = 1 << 26
 
 
 def read_vector(path: Path, identity: int, position: int) -> Iterator[StreamTable]:
     """Its blocks. DiskError: it is not there, damaged, or of another log or position."""
-    try:
-        with path.open("rb") as file:
-            _check_head(path, file.read(_HEAD.size), identity, position)
-            while (data := _read_block(path, file)) is not None:
-                table = StreamTable()
-                table.add_packed(data)
-                yield table
-    except (ValueError, struct.error) as error:
-        raise DiskError(f"{path} is damaged: {error}") from error
-    except OSError as error:
-        raise DiskError(f"{path} cannot be read: {error.strerror or error}") from error
+    for data in _read_blocks(path, identity, position):
+        table = StreamTable()
+        _add(path, table, data)
+        yield table
+
+
+def load_vector(path: Path, identity: int, position: int) -> StreamTable:
+    """All of it in one table. DiskError: as `read_vector`."""
+    whole = StreamTable()
+    for data in _read_blocks(path, identity, position):
+        _add(path, whole, data)
+    return whole
 
 
 def is_whole(path: Path, identity: int, position: int) -> bool:
     try:
-        for _ in read_vector(path, identity, position):
+        for _ in _read_blocks(path, identity, position):
             pass
     except DiskError:
         return False
     return True
-
-
-def load_vector(blocks: Iterable[StreamTable]) -> StreamTable:
-    """All of it in one table."""
-    whole = StreamTable()
-    for block in blocks:
-        whole.add_packed(block.packed())
-    return whole
 
 
 def write_vector(
@@ -69,7 +62,7 @@ def write_vector(
     identity: int,
     position: int,
     old: Iterable[StreamTable],
-    added: Sequence[StreamTable],
+    added: Iterable[StreamTable],
 ) -> None:
     """From the blocks of an earlier vector and the streams of the segments since, in their order.
 
@@ -82,9 +75,14 @@ def write_vector(
         with os.fdopen(file, "wb") as output:
             head = _HEAD.pack(MAGIC, VERSION, identity, position, 0)[:-4]
             output.write(head + crc32(head).to_bytes(4))
+            checksums = 0
             for block in _merged(old, _together(added)):
-                _write_block(output, block)
-            output.write(_BLOCK.pack(0, 0))
+                for begin in range(0, len(block), BLOCK_ROWS):
+                    data = block.packed(begin, begin + BLOCK_ROWS)
+                    head = _BLOCK.pack(len(data), crc32(data))
+                    checksums = crc32(head, checksums)
+                    output.write(head + data)
+            output.write(_BLOCK.pack(0, checksums ^ _END))
             output.flush()
             flush(file)
         fresh.rename(path)
@@ -95,12 +93,12 @@ def write_vector(
         raise
 
 
-def _together(added: Sequence[StreamTable]) -> StreamTable:
+def _together(added: Iterable[StreamTable]) -> StreamTable:
     """The last numbers of all of them."""
     together = StreamTable()
     for streams in added:
         for row in streams.rows():
-            together.put(row.stream, (row.numbers[-1],))
+            together.put(row.stream, row.numbers[-1:], row.hash)
     return together
 
 
@@ -108,24 +106,18 @@ def _merged(old: Iterable[StreamTable], added: StreamTable) -> Iterator[StreamTa
     rows = added.rows()
     waiting = next(rows, None)
     for block in old:
-        hashes, _ = block.hashes()
-        while waiting is not None and waiting.hash <= hashes[-1]:
-            block.put(waiting.stream, waiting.numbers)
+        end = block.last_hash
+        while waiting is not None and waiting.hash <= end:
+            block.put(waiting.stream, waiting.numbers, waiting.hash)
             waiting = next(rows, None)
         yield block
     while waiting is not None:
         block = StreamTable()
-        block.put(waiting.stream, waiting.numbers)
+        block.put(waiting.stream, waiting.numbers, waiting.hash)
         for row in islice(rows, BLOCK_ROWS - 1):
-            block.put(row.stream, row.numbers)
+            block.put(row.stream, row.numbers, row.hash)
         waiting = next(rows, None)
         yield block
-
-
-def _write_block(output: BinaryIO, block: StreamTable) -> None:
-    for begin in range(0, len(block), BLOCK_ROWS):
-        data = block.packed(begin, begin + BLOCK_ROWS)
-        output.write(_BLOCK.pack(len(data), crc32(data)) + data)
 
 
 def _check_head(path: Path, data: bytes, identity: int, position: int) -> None:
@@ -138,17 +130,32 @@ def _check_head(path: Path, data: bytes, identity: int, position: int) -> None:
         raise DiskError(f"{path} is of another log, or was renamed")
 
 
-def _read_block(path: Path, file: BinaryIO) -> bytes | None:
-    head = file.read(_BLOCK.size)
-    if len(head) < _BLOCK.size:
-        raise DiskError(f"{path} is damaged: it is cut off")
-    length, checksum = _BLOCK.unpack(head)
-    if not length and not checksum:
-        return None
-    data = file.read(length) if length <= _LARGEST_BLOCK else b""
-    if len(data) < length or crc32(data) != checksum:
-        raise DiskError(f"{path} is damaged: the checksum of a block is wrong")
-    return data
+def _read_blocks(path: Path, identity: int, position: int) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            _check_head(path, file.read(_HEAD.size), identity, position)
+            checksums = 0
+            while True:
+                head = file.read(_BLOCK.size)
+                if len(head) < _BLOCK.size:
+                    raise DiskError(f"{path} is damaged: it is cut off")
+                length, checksum = _BLOCK.unpack(head)
+                if not length and checksum == checksums ^ _END:
+                    return
+                data = file.read(length) if length <= _LARGEST_BLOCK else b""
+                if not length or len(data) < length or crc32(data) != checksum:
+                    raise DiskError(f"{path} is damaged: the checksum of a block is wrong")
+                checksums = crc32(head, checksums)
+                yield data
+    except OSError as error:
+        raise DiskError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _add(path: Path, table: StreamTable, data: bytes) -> None:
+    try:
+        table.add_packed(data)
+    except (ValueError, struct.error) as error:
+        raise DiskError(f"{path} is damaged: {error}") from error
 
 
 def rows_of(blocks: Iterable[StreamTable]) -> Iterator[Row]:
