@@ -67,6 +67,18 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     size: int = 0  # bytes of the payloads, counted where they were submitted
     formation: str = ""
     service: str = ""  # what the application asked for it, in families that offer several
+    reply: tuple[str, int] | None = None  # origin and number of the event that this one answers
+    birth: int = 0  # in families with logs: of the origin's stream that it belongs to
+
+
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Events that this member will never deliver: nobody has them any more, or not for us."""
+
+    group: str
+    origin: str  # name
+    birth: int  # of the stream
+    after: int  # numbers: all above this one,
+    up_to: int  # up to this one
 
 
 class View(msgspec.Struct, frozen=True):

@@ -91,6 +91,10 @@ def test_steps_go_on_from_the_step_before() -> None:
         ("n1 view 7 -", {"group": "g", "view": 7}),
         ("n1 view 7 members=", {"group": "g", "view": 7, "members": ()}),
         ("n1 blocked cause=window", {"cause": "window"}),
+        ("n1 parent peer=n2#0", {"group": "g", "peer": "n2#0"}),
+        ("n2 lose n1:5 after=2", {"group": "g", "origin": "n1", "number": 5, "after": 2}),
+        ("n1 start reply=n2#1:3", {"reply_origin": "n2", "reply_number": event_number(1, 3)}),
+        ("n1 start reply=-", {}),
         ("n1 send peer=n2 message=Data size=9", {"peer": "n2", "message": "Data", "size": 9}),
         (
             "n1 ticket index=3 cause=acquired until=5000",
@@ -128,6 +132,8 @@ def test_values_of_a_row_go_to_their_columns(line: str, columns: dict[str, objec
         ("run r\nn1 deliver n1:1 size=1 size=2", ":2: `size` is given twice"),
         ("run r\nn1 deliver n1:1 size=big", ":2: size: expected a whole number such as 5"),
         ("run r\nn1 deliver n1:1 size=5ms", ":2: size: expected a whole number such as 5"),
+        ("run r\nn1 start reply=n2", ":2: expected an event such as `n1:1` or `n1#2:1`, got `n2`"),
+        ("run r\nn1 start reply=n2:1 reply_number=1", "`reply_number` is given twice"),
         ("run r\nn1 stop at=soon", ":2: at: expected a whole number such as 5, 5ms or 5s"),
         ("run r\nn1 crash n2", ":2: `crash` takes only key=value, got `n2`"),
         ("run r\nn1 view", ":2: `view` needs an identity and members"),
@@ -151,7 +157,8 @@ def test_the_source_is_named() -> None:
 
 
 def test_defaults_are_left_unsaid() -> None:
-    text = "run r family=fifo ending=cut\nn1 submit n1:1\nn2#1 deliver n1:1\nn2 view 7 n1,n2\n"
+    text = "run r family=fifo ending=cut\nn1 submit n1:1\nn2#1 deliver n1:1 reply=n3#1:2\n"
+    text += "n2 view 7 n1,n2\nn2 parent peer=n1#0\n"
     assert format_history(parse_history(text)) == text
 
 
@@ -187,6 +194,9 @@ OPTIONAL = {
     "hops": NUMBERS,
     "until": NUMBERS | st.integers(-3, 3).map(lambda n: n * MS),
     "cause": NAMES | st.just(""),
+    "reply_origin": NAMES | st.just(""),
+    "reply_number": NUMBERS | st.integers(0, 5),
+    "after": NUMBERS,
 }
 ROWS = st.builds(
     Row,

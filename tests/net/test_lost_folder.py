@@ -38,6 +38,7 @@ from ordercast.net import asking, authority, name_watch
 from ordercast.net.committer import Committer
 from ordercast.net.directory import Mismatch
 from ordercast.net.node import NodeState
+from ordercast.trace.log import read_log
 from ordercast.types import NodeId
 
 KNOWN = (1 << 20) + 5
@@ -100,6 +101,9 @@ async def test_a_fifo_member_comes_back_and_all_that_it_sends_arrives(cluster: C
         while heard[0].sender != again.me:
             heard = [*heard[1:], *await messages_of(reader, 1)]
         assert [message.data for message in heard] == SENT
+    again.driver.flush()
+    rows = [row for file in ("n2", "n2-again") for row in read_log(cluster.folder / f"{file}.rows")]
+    assert [row.cause for row in rows if row.kind == "start"] == [None, "empty"]
     judged(cluster.folder, "fifo")
 
 

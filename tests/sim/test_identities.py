@@ -58,6 +58,8 @@ def test_a_number_that_its_folder_counted_and_nobody_met_is_not_used_again(seed:
     *counted, last = numbers(stage)
     assert counted == [0, 1, 2, 3]
     assert last >= COUNTED
+    causes = [row.cause for row in stage.rows_of("start", "n1")]
+    assert causes == [None, None, None, None, "empty"]
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

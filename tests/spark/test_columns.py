@@ -148,4 +148,4 @@ def test_the_contract_is_the_one_that_is_read() -> None:
     """A new column or kind has to be thought of here too."""
     schema = arrow_schema(load_pyarrow())
     assert set(schema.names) == {"run", *COLUMNS}
-    assert len(KINDS) == 19
+    assert len(KINDS) == 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ordercast.trace.journal import TraceJournal
 from ordercast.trace.schema import NOTED_TIMES, Row
-from ordercast.types import NodeId
+from ordercast.types import Event, NodeId
 
 
 def test_every_time_that_a_machine_notes_is_put_on_the_scale_of_the_trace() -> None:
@@ -17,3 +17,14 @@ def test_every_time_that_a_machine_notes_is_put_on_the_scale_of_the_trace() -> N
     assert "at" not in NOTED_TIMES
     scaled = {name: number + 1000 for name, number in noted.items()}
     assert rows == [Row("n1", 2, 1, 7, "ticket", index=3, **scaled), Row("n1", 2, 2, 8, "ticket")]
+
+
+def test_a_reply_names_the_event_that_it_answers_where_it_is_submitted_and_delivered() -> None:
+    rows: list[Row] = []
+    journal = TraceJournal(NodeId("n1"), rows.append)
+    answer = Event("g", NodeId("n1"), 1, [b"yes"], reply=("n2", 5))
+    journal.submit(1, answer)
+    journal.deliver(2, answer)
+    journal.deliver(3, Event("g", NodeId("n2"), 6, [b""]))
+    told = [(row.reply_origin, row.reply_number) for row in rows]
+    assert told == [("n2", 5), ("n2", 5), (None, None)]

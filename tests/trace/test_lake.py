@@ -161,7 +161,7 @@ def test_damage_anywhere_is_reported_in_a_sentence_or_harmless(tmp_path: Path, o
         (b'{"run": 7}', "Expected `str`, got `int` - at `$.run`"),
         (b'{"run": "r", "ending": "well"}', "Invalid enum value 'well'"),
         (b'{"run": "other"}', "belongs to the run 'other', but lies in the folder of 'r'"),
-        (b'{"new": 1, "schema_version": 4}', "follows version 4 of the trace contract"),
+        (b'{"new": 1, "schema_version": 5}', "follows version 5 of the trace contract"),
         (b" " * (HEADER_LIMIT + 1), "run.json is larger than the 1,048,576 bytes"),
     ],
     ids=range(10),
@@ -248,9 +248,9 @@ def test_columns_that_break_the_contract_are_rejected(tmp_path: Path) -> None:
 def test_a_newer_version_of_the_contract_is_rejected(tmp_path: Path) -> None:
     folder = foreign(tmp_path)
     table = pq.ParquetFile(folder / "part-0.parquet").read()
-    table = table.replace_schema_metadata({"schema_version": "4"})
+    table = table.replace_schema_metadata({"schema_version": "5"})
     pq.write_table(table, folder / "part-0.parquet")
-    assert "part-0.parquet follows version 4 of the trace contract" in complaint(folder)
+    assert "part-0.parquet follows version 5 of the trace contract" in complaint(folder)
 
 
 def test_an_older_version_of_the_contract_is_read(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ An event that was submitted as basic may come before its past and after what fol
 may be missing: it is not judged. But it is a link of the past like any other: what its origin knew
 when it submitted it precedes whatever follows from it.
 
+In durable families, `causal` does not ask for what the process history gave up (`lose`) before the
+delivery: a log that holds no more than its newest entries says so.
+
 Both are unknown if an event was delivered whose submission is not in the trace, for its past is
 not known then, or if events precede themselves. A break that was found stays a break.
 
@@ -22,7 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
+from ordercast.check.log import Log
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 
 
@@ -47,7 +51,8 @@ def breaks(
 ) -> Iterator[tuple[int, int | None]]:
     """Where the process history delivers an event too late, or (and which) with one missing.
 
-    Newcomers need nothing that was submitted before they came into the group.
+    Newcomers need nothing that was submitted before they came into the group, and a durable process
+    nothing that it gave up before.
 
     An event that comes too late adds nothing to the marks: all of its past is passed already.
     """
@@ -71,7 +76,7 @@ def breaks(
         todo = [event] if reached == own - 1 else streams[source][reached:own]
         for one in todo:
             judged = not gaps_allowed and one != event and one not in basic
-            if judged and not (newcomers and _exempt(history, log, one)):
+            if judged and not (newcomers and _exempt(history, log, one, at)):
                 yield at, one
             for earlier in before[one] or ():
                 source = stream[earlier]
@@ -84,10 +89,15 @@ def breaks(
                         todo += streams[source][reached:own]
 
 
-def _exempt(history: History, log: Log, event: int) -> bool:
-    """Whether the event was submitted before the process history came into the group."""
-    began = log.began.get(history.group_of[event])
-    return began is not None and history.submits[event].at < began.at
+def _exempt(history: History, log: Log, event: int, at: int) -> bool:
+    """Whether the event was submitted before the process history came into the group, or given up
+    before this delivery."""
+    group, origin, number = history.events[event]
+    began = log.began.get(group)
+    if began is not None and history.submits[event].at < began.at:
+        return True
+    when = log.given_up.when(group, origin, number) if history.durable else None
+    return when is not None and when <= at
 
 
 def _too_late(law: str, history: History, log: Log, at: int) -> Verdict:

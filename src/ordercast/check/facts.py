@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
+from ordercast.check.log import Log
 
 Rows: TypeAlias = Any
 """Rows of a run in local order: has a length, and `rows[:1]` is the first of them."""

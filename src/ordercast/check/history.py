@@ -9,8 +9,9 @@ Words.
 
   log              what one incarnation of one process wrote
   process history  the log, or logs, over which order is judged: one incarnation, or all
-                   incarnations of a process if the family is durable, because a member of such a
-                   family remembers after a restart what it delivered
+                   incarnations of a process that had the same data folder (folders.py) if the
+                   family is durable, because a member of such a family remembers after a restart
+                   what it delivered
   flaw             a row that breaks the contract. A law that needs such a row answers `unknown`: an
                    unknown kind and two rows with the same step concern every law, a missing column
                    those laws that read rows of its kind. Rows that are merely out of order in the
@@ -26,13 +27,16 @@ nothing about n1.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import count, islice
 from operator import attrgetter, ge
 from typing import NamedTuple, TypeAlias
 
+from ordercast.check.folders import Start, numbered_folders
+from ordercast.check.log import Log, joined
 from ordercast.check.past import Past
 from ordercast.check.verdict import row_event, row_writer
 from ordercast.kernel.family import Promises
@@ -61,6 +65,7 @@ REQUIRED = {
     "leave": ("group",),
     "view": ("group", "view", "members"),
     "primary": ("group", "view", "members", "order", "cause"),
+    "parent": ("group",),
     "ticket": ("group", "cause"),
     "suspect": ("peer",),
 }
@@ -83,50 +88,6 @@ class Flaw(NamedTuple):
 
     kind: str | None
     why: str
-
-
-class Log:
-    """What one incarnation, or several as one process history, wrote in local order.
-
-    `submitted` and `views` remember how many deliveries came before each entry.
-    """
-
-    __slots__ = (
-        "began",
-        "crash",
-        "delivered",
-        "deliveries",
-        "first_view",
-        "given_state",
-        "gone",
-        "incarnation",
-        "left",
-        "lost",
-        "process",
-        "rows",
-        "stop",
-        "submitted",
-        "tickets",
-        "views",
-    )
-
-    def __init__(self, process: str, incarnation: int, rows: list[Row]) -> None:
-        self.process = process
-        self.incarnation = incarnation
-        self.rows = rows
-        self.delivered: list[int] = []
-        self.deliveries: list[Row] = []  # the row of each entry of `delivered`
-        self.submitted: list[tuple[int, int]] = []  # (deliveries before, event)
-        self.views: list[tuple[int, Row]] = []  # (deliveries before, row)
-        self.lost: list[int] = []
-        self.tickets: list[Row] = []
-        self.began: dict[str, Row] = {}  # group: its first join or view row, or the state given
-        self.first_view: dict[str, Row] = {}
-        self.left: set[str] = set()  # groups with a leave row
-        self.given_state: set[str] = set()  # groups of which it got the state when it joined
-        self.gone: set[str] = set()  # groups that were left after the last view of them
-        self.crash: Row | None = None
-        self.stop: Row | None = None
 
 
 class History:
@@ -207,10 +168,27 @@ class History:
         """The process histories, over which order is judged."""
         if not self.durable:
             return self.logs
-        by_process: dict[str, list[Log]] = {}
+        several: dict[int, list[Log]] = {}
         for log in self.logs:
-            by_process.setdefault(log.process, []).append(log)
-        return [_joined(several) for several in by_process.values()]
+            several.setdefault(self.history_of(log), []).append(log)
+        return [joined(logs) for logs in several.values()]
+
+    def history_of(self, log: Log) -> int:
+        """Of which process history this log is, or the first one of: its place in `histories`."""
+        return self._history_numbers[log.process, log.incarnation]
+
+    @cached_property
+    def _history_numbers(self) -> dict[tuple[str, int], int]:
+        numbers: Iterable[int] = count()
+        if self.durable:
+            numbers = numbered_folders(
+                Start(log.process, log.start.at if log.start else None, log.began_empty)
+                for log in self.logs
+            )
+        return {
+            (log.process, log.incarnation): number
+            for log, number in zip(self.logs, numbers, strict=False)
+        }
 
     @cached_property
     def past(self) -> Past:
@@ -278,6 +256,10 @@ class History:
         """The small number of the event that a submit or deliver row is about."""
         return self._ids[row.group, row.origin, row.number]  # type: ignore[index]
 
+    def known(self, group: str, origin: str, number: int) -> int | None:
+        """The small number of an event, if a row that is read here is about it."""
+        return self._ids.get((group, origin, number))
+
     def number_of(self, event: int) -> int:
         """Its number, which grows along what one incarnation submits in a group."""
         return self.events[event][2]
@@ -288,7 +270,30 @@ class History:
 
     def lost_in(self, log: Log, group: str) -> set[int]:
         """The events of the group that this incarnation gave up."""
-        return self._split((log.process, log.incarnation, "lost"), log.lost, group)
+        which = log.process, log.incarnation, "lost"
+        if which not in self._sets:
+            return self._split(which, [*log.lost, *self._in_ranges(log)], group)
+        return self._split(which, log.lost, group)
+
+    def _in_ranges(self, log: Log) -> Iterator[int]:
+        """The events that are in ranges which this log gave up: those that a row is about."""
+        if all(row.after is None for _, row in log.losses):
+            return
+        for sender, span in log.given_up.spans():
+            numbers, events = self._by_sender.get(sender, ([], []))
+            yield from events[bisect_left(numbers, span.first) : bisect_right(numbers, span.last)]
+
+    @cached_property
+    def _by_sender(self) -> dict[tuple[str | None, str | None], tuple[list[int], list[int]]]:
+        """By group and origin: the numbers of its events, sorted, and these."""
+        found: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
+        for event, (group, origin, number) in enumerate(self.events):
+            if number is not None:  # where a flawed row has none
+                found.setdefault((group, origin), []).append((number, event))
+        return {
+            sender: ([number for number, _ in several], [event for _, event in several])
+            for sender, several in ((each, sorted(pairs)) for each, pairs in found.items())
+        }
 
     def _split(self, which: tuple[str, int, str], events: list[int], group: str) -> set[int]:
         sets = self._sets.get(which)
@@ -349,6 +354,7 @@ class History:
             self._flaw(kind, row, f"has no {' and no '.join(missing)}")
         elif kind == "lose":
             log.lost.append(self._ids[row.group, row.origin, row.number])  # type: ignore[index]
+            log.losses.append((len(log.delivered), row))
         elif kind == "view":
             log.views.append((len(log.delivered), row))
             log.first_view.setdefault(row.group or "", row)
@@ -367,6 +373,8 @@ class History:
         elif kind == "suspect":
             pair = log.process, bare_name(row.peer or "")
             self.suspicions.setdefault(pair, set()).add(row.group)
+        elif kind == "start":
+            log.start = log.start or row
         elif kind == "crash":
             log.crash = log.crash or row
         elif kind == "stop":
@@ -409,19 +417,3 @@ def _by_incarnation(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
     for row in rows:
         found[row.process, row.incarnation].append(row)
     return found
-
-
-def _joined(logs: list[Log]) -> Log:
-    """All incarnations of a process as one process history."""
-    if len(logs) == 1:
-        return logs[0]
-    joined = Log(logs[0].process, logs[0].incarnation, [])
-    for log in logs:
-        before = len(joined.delivered)
-        joined.rows += log.rows
-        joined.submitted += [(before + place, event) for place, event in log.submitted]
-        joined.delivered += log.delivered
-        joined.deliveries += log.deliveries
-        joined.lost += log.lost
-        joined.began = log.began | joined.began  # the earlier incarnation's row stays
-    return joined

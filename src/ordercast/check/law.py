@@ -100,6 +100,8 @@ class Law:
     skeleton_only    membership, view and ticket rows decide it, and no event beyond the few of the
                      skeleton rows: every engine judges these alone
     parameters       what the header must say: without it the law is not asked, unless by its name
+    promised_only    most systems do not mean to keep it: asked where a family promises it, or by its
+                     name
     shows_absence    a witness cannot show what is missing: pictures show what is around it
     services         which services are judged together, where a run has services, by what they
                      promise (`Guarantee`): each part is a run of its own, without the events of
@@ -118,6 +120,7 @@ class Law:
     finished_only: bool = False
     skeleton_only: bool = False
     parameters: tuple[str, ...] = ()
+    promised_only: bool = False
     shows_absence: bool = False
     select: Callable[[RunFacts], Rows | None] | None = None
     prove: Proof | None = None

@@ -29,7 +29,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from ordercast.check.history import History, Log, bare_name
+from ordercast.check.history import History, bare_name
+from ordercast.check.log import Log
 from ordercast.trace.schema import Row
 from ordercast.types import name_of
 
@@ -47,7 +48,7 @@ class GroupMembership:
 
     @cached_property
     def stayed(self) -> list[Log]:
-        return [log for log in self.history.logs if self._is_member(log) and self._stays(log)]
+        return [log for log in self.history.logs if self.is_member(log) and self._stays(log)]
 
     def lasted(self, log: Log) -> bool:
         return (
@@ -88,7 +89,7 @@ class GroupMembership:
             for group in self.history.suspicions.get((one.process, other.process), ())
         )
 
-    def _is_member(self, log: Log) -> bool:
+    def is_member(self, log: Log) -> bool:
         history, group = self.history, self.group
         return (
             group in log.began

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
-from ordercast.check.history import Log
+from ordercast.check.log import Log
 from ordercast.check.verdict import row_event, row_writer
 from ordercast.trace.schema import Row
 

@@ -2,7 +2,8 @@
 
 An event's past is all that its origin had submitted or delivered in that group before it
 submitted the event, closed transitively. What an origin did in an earlier incarnation counts only
-if the family is durable: a process that forgot what it had delivered cannot have meant it.
+if the family is durable and it had the same data folder then: a process that forgot what it had
+delivered cannot have meant it.
 
 Theory of operation. The events that one process history submitted in one group are a stream: each
 has all earlier ones in its past, so `place` in the stream stands for them. For each event it is
@@ -32,7 +33,8 @@ from typing import TYPE_CHECKING
 from ordercast.trace.schema import Row
 
 if TYPE_CHECKING:
-    from ordercast.check.history import History, Log
+    from ordercast.check.history import History
+    from ordercast.check.log import Log
 
 
 class Past:
@@ -52,7 +54,7 @@ class Past:
         self.place = [0] * events
         self.streams: list[list[int]] = []
         self.before: list[tuple[int, ...] | None] = [None] * events
-        self._own: dict[tuple[str, int, str], int] = {}
+        self._own: dict[tuple[int, str], int] = {}
         self._name_streams()
         self._waiting: dict[int, list[Iterator[int]]] = {}
         self._ready: list[Iterator[int]] = []
@@ -61,13 +63,11 @@ class Past:
         self._follow_all()
         self.cycle = self._find_cycle()
 
-    def _key(self, log: Log, group: str) -> tuple[str, int, str]:
-        return log.process, 0 if self._history.durable else log.incarnation, group
-
     def _name_streams(self) -> None:
         for log in self._history.logs:
+            own = self._history.history_of(log)
             for _, event in log.submitted:
-                key = self._key(log, self._history.group_of[event])
+                key = own, self._history.group_of[event]
                 number = self._own.setdefault(key, len(self.streams))
                 if number == len(self.streams):
                     self.streams.append([])
@@ -93,15 +93,17 @@ class Past:
         """Whether the other log is of the same process, and later."""
         if log.process != other.process:
             return False
-        return self._history.durable or log.rows[-1].at <= other.rows[0].at
+        if self._history.history_of(log) == self._history.history_of(other):
+            return True
+        return log.rows[-1].at <= other.rows[0].at
 
     def _follow(self, line: int, logs: list[Log]) -> Iterator[int]:
         """Goes through one process's log; yields an event whose submission must come first."""
         stream, place, before = self.stream, self.place, self.before
-        group_of, durable = self._history.group_of, self._history.durable
+        group_of, history_of = self._history.group_of, self._history.history_of
         fronts: defaultdict[str, dict[int, int]] = defaultdict(dict)  # group: stream: latest event
-        for log in logs:
-            if not durable:
+        for before_it, log in zip([None, *logs], logs, strict=False):
+            if before_it is not None and history_of(before_it) != history_of(log):
                 fronts.clear()
             done = 0
             # Nothing depends on what was delivered after the process's last submission.
@@ -218,9 +220,7 @@ class Past:
 
     def _is_own(self, log: Log, event: int) -> bool:
         submitter = self._history.submitters[event]
-        return log.process == submitter.process and (
-            self._history.durable or log.incarnation == submitter.incarnation
-        )
+        return self._history.history_of(log) == self._history.history_of(submitter)
 
     def _unroll(self, came: dict[int, tuple[int, Row | None]], first: int, last: int) -> list[Row]:
         rows: list[Row] = []

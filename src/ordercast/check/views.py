@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from ordercast.check.history import History, Log, bare_name
+from ordercast.check.history import History, bare_name
+from ordercast.check.log import Log
 from ordercast.trace.schema import Row
 
 NO_VIEWS = "events were submitted or delivered, but the trace has no view row"

@@ -222,6 +222,10 @@ class Family(NamedTuple):
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
     # Its groups have a log each (kernel/log.py), which has all records of their machines.
     logged: bool = False
+    # Whether a message may reply to one that was delivered: its machines are `Replying`.
+    replies: bool = False
+    # For chaos: an input that the application of this name might give, among these members.
+    wish: Callable[[Random, str, Sequence[str]], tuple[str, Mapping[str, Any]]] | None = None
     # One machine of a process serves all groups of all families that have the same `build`.
     one_machine: bool = False
     round: Callable[[Any], int] | None = None  # by options: nanoseconds, where there are rounds

@@ -36,7 +36,8 @@ from typing import cast
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
-from ordercast.kernel.machine import Machine, Serving
+from ordercast.kernel.log import Reference
+from ordercast.kernel.machine import Machine, Replying, Serving
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat, WaitingStep
 from ordercast.kernel.step import Note, Step, Timer
@@ -176,7 +177,13 @@ class Host:
         return len(seat.waiting) < WAITING_STEPS and seat.machine.accepts(group, now)
 
     def submit(
-        self, group: str, payloads: Payloads, size: int, now: int, service: str = ""
+        self,
+        group: str,
+        payloads: Payloads,
+        size: int,
+        now: int,
+        service: str = "",
+        reply: Reference | None = None,
     ) -> Event:
         """The application hands in a batch, at a time at which the group `accepts` one."""
         seat = self.seats[group]
@@ -184,6 +191,8 @@ class Host:
         try:
             if service:
                 event = cast("Serving", seat.machine).submit(step, group, payloads, size, service)
+            elif reply is not None:
+                event = cast("Replying", seat.machine).submit(step, group, payloads, size, reply)
             else:
                 event = seat.machine.submit(step, group, payloads, size)
             if seat.open is not None and seat.drain is not None:

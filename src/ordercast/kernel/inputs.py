@@ -140,6 +140,14 @@ class Form(Input):
 
 
 @dataclass(frozen=True, slots=True)
+class Relocate(Input):
+    """In a group that is a tree: the member should have this one as its parent, if that can be."""
+
+    group: str
+    to: str  # a name
+
+
+@dataclass(frozen=True, slots=True)
 class Vote(Input):
     """The application's answer to an `Invitation`; ignored when that formation is over."""
 

@@ -12,7 +12,8 @@ Rules of every world.
  3. A recall is taken up when its step has taken effect, so it sees what that step appended. The
     answer comes in a later step, never inside. Recalls of an incarnation that is over are not
     answered.
- 4. Which entries exist below the floor nobody knows any more: `Recalled.gaps` says what was there.
+ 4. What was below the floor is not there any more, but up to which number of each stream is known:
+    `Recalled.gaps` says it.
  5. An entry that the disk has lost is `Bad`: its place remains, and what it was is known as far as
     the index knows. `step.repair` puts it back.
  6. When the room for entries is nearly used up, the machine is given `Strained`: it appends no
@@ -35,7 +36,7 @@ from ordercast.kernel.packet import Packet, Value
 from ordercast.types import COUNTER_BITS, INCARNATION_BITS
 
 IDENTITY_BITS = 63
-Identity: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << IDENTITY_BITS)]
+Identity: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << IDENTITY_BITS) - 1)]
 """Of a log: drawn at random when it began."""
 Position: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Numbered: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << (INCARNATION_BITS + COUNTER_BITS))]
@@ -71,7 +72,7 @@ class Entry(Value, frozen=True):
     reply: Reference | None = None
     payloads: list[bytes] = []
     size: Annotated[int, Meta(ge=0)] = 0  # bytes of the payloads
-    at: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0  # when its origin submitted it, Unix nanoseconds
+    at: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0  # when its origin submitted it, Unix nanoseconds
 
     @property
     def stream(self) -> Stream:
@@ -86,16 +87,25 @@ class Bad(NamedTuple):
     prev: int
 
 
-def bucket_of(stream: Stream, buckets: int) -> int:
-    """In which of so many buckets a stream is, at every member and for ever."""
-    return hash_of(stream, 0) % buckets
+KEY_BITS = 63
+Key: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << KEY_BITS) - 1)]
+"""Stands for a stream where many are listed: a hash of it (`key_of`)."""
 
 
-def hash_of(stream: Stream, number: int) -> int:
-    """64 bits for a stream and a number."""
+def key_of(stream: Stream) -> int:
+    """63 bits for a stream, the same at every member and for ever."""
     name, birth = stream
-    seed = b"%d %d " % (birth, number)
-    return int.from_bytes(blake2b(seed + name.encode(), digest_size=8).digest())
+    return int.from_bytes(blake2b(b"%d " % birth + name.encode(), digest_size=8).digest()) >> 1
+
+
+def bucket_of(key: int, buckets: int) -> int:
+    """In which of so many buckets a stream is. A bucket is a range of keys."""
+    return key * buckets >> KEY_BITS
+
+
+def hash_of(key: int, number: int) -> int:
+    """63 bits for what somebody has of a stream."""
+    return int.from_bytes(blake2b(b"%d %d" % (key, number), digest_size=8).digest()) >> 1
 
 
 # --- records ---------------------------------------------------------------------------------
@@ -127,6 +137,8 @@ class Opened(Packet, frozen=True, tag="log.opened"):
     tail: Position  # the position of the next entry
     floor: Position  # that of the oldest entry that is still there
     received: Mapping[Stream, int]  # by stream: the last number in the log, or given up
+    size: int = 0  # bytes of the payloads that are there
+    clock: int = 0  # Unix nanoseconds when the time of steps (`step.now`) is 0
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -141,21 +153,22 @@ class At(NamedTuple):
 class Knowledge(NamedTuple):
     """What somebody else has: from where on must be read to find all that it lacks.
 
-    Streams are divided into buckets by a hash (`bucket_of`). Of those in `differing` it has what
-    `numbers` says, and nothing of streams that are not there. Of the others it has exactly what is
+    Streams are divided into buckets by their keys (`bucket_of`). Of those in `differing` it has
+    what `numbers` says, and nothing of streams that are not there. Of the others it has all that is
     below the mark. No `differing`: the vector says it of all streams.
     """
 
-    numbers: Mapping[Stream, int]
+    numbers: Mapping[int, int]  # by key
     mark: int = 0
     differing: frozenset[int] | None = None
     buckets: int = 1
 
     def lacks(self, stream: Stream, number: int, position: int) -> bool:
         """Whether it lacks this entry of ours."""
-        if self.differing is not None and bucket_of(stream, self.buckets) not in self.differing:
+        key = key_of(stream)
+        if self.differing is not None and bucket_of(key, self.buckets) not in self.differing:
             return position >= self.mark
-        return number > self.numbers.get(stream, 0)
+        return number > self.numbers.get(key, 0)
 
 
 Place: TypeAlias = At | Knowledge | Reference

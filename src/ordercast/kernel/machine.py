@@ -18,6 +18,7 @@ from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
 from ordercast.kernel.inputs import Input
+from ordercast.kernel.log import Reference
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.types import Event, NodeId, Payloads
@@ -71,6 +72,20 @@ class Serving(Machine, Protocol):
         self, step: Step, group: str, payloads: Payloads, size: int, service: str = ""
     ) -> Event:
         """As `Machine.submit`. No service: the group's default."""
+
+
+class Replying(Machine, Protocol):
+    """Machines of families whose messages may reply to another one (`Family.replies`)."""
+
+    def submit(
+        self,
+        step: Step,
+        group: str,
+        payloads: Payloads,
+        size: int,
+        reply: Reference | None = None,
+    ) -> Event:
+        """As `Machine.submit`. UsageError: what it replies to was not delivered here."""
 
 
 @runtime_checkable

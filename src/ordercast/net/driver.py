@@ -21,6 +21,7 @@ from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Forgotten, Input, Join
+from ordercast.kernel.log import Recall
 from ordercast.kernel.machine import Acknowledged, Machine, Remembering
 from ordercast.kernel.machines import seat_of
 from ordercast.kernel.packet import Packet
@@ -307,6 +308,9 @@ class Driver:
         if self.committer is None:
             raise OrdercastError("a machine wants to persist records, but the node has no store")
         self.committer.commit(records, done)
+
+    def recall(self, seat: Seat, recall: Recall) -> None:
+        raise OrdercastError("a machine wants to read its log, and nodes have no logs")
 
     def viewed(self) -> set[str]:
         """The names in the views of all groups: links to them are kept."""

@@ -118,6 +118,7 @@ class Node:
             peers = [place for name, place in config.peers.items() if name != config.name]
             places = [*peers, *self._seeds]
             security = self._protection.security
+            cause = "empty" if self.identity.is_new else None
             us, told = await begin(self.identity, config.cluster, places, security, Random())
             self.me = us.node
             self._assemble(us)
@@ -134,7 +135,7 @@ class Node:
         for place in config.seeds:
             self.mesh.seed(place)
         self.state = NodeState.OPEN
-        self.driver.host.row("start")
+        self.driver.host.row("start", cause=cause)
         log.info("%s listens on %s:%s", self.me, host, self.mesh.port)
         log.info("%s keeps its data in %s", self.me, folder)
         if (former := former_folder(config)) is not None:
@@ -315,7 +316,7 @@ class Node:
         self.mesh.become(us)
         self._end_groups()  # not before: an application that is told joins again at once
         self._broken, self.state = None, NodeState.OPEN
-        self.driver.host.row("start")
+        self.driver.host.row("start", cause="empty")
         log.warning("%s goes on as %s", name, self.me)
 
     def status(self) -> dict[str, Any]:

@@ -1,12 +1,5 @@
 """Families that are planned: what they will promise is known, and no folder has them yet."""
 
-from ordercast.kernel.family import BASIC_LAWS, Promises
+from ordercast.kernel.family import Promises
 
-PLANNED: dict[str, Promises] = {
-    "feed": Promises(
-        (*BASIC_LAWS, "fifo", "completeness"),
-        source="Adly, Kumar: HPP, a hierarchical propagation protocol for large scale replication "
-        "in wide area networks, 1994",
-        durable=True,
-    ),
-}
+PLANNED: dict[str, Promises] = {}

@@ -36,6 +36,7 @@ def findings(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]
     yield from _load(scenario, choices)
     yield from _may_send(scenario, choices)
     yield from _services(scenario, choices)
+    yield from _replies(scenario, choices)
     yield from _network(scenario)
     for index, fault in enumerate(scenario.fault):
         for key, what in fault.check(scenario, families):
@@ -128,6 +129,13 @@ def _services(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding
             elif word not in family.services:
                 what = unknown_word(f"service of {family.name}", word, family.services)
                 yield ("workload", "service"), f"workload.service: {what}"
+
+
+def _replies(scenario: Scenario, choices: Sequence[Choice]) -> Iterator[Finding]:
+    for family, _ in choices if scenario.workload.replies else ():
+        if not family.replies:
+            what = f"messages of {family.name} reply to nothing: leave it out"
+            yield ("workload", "replies"), f"workload.replies: {what}"
 
 
 def _network(scenario: Scenario) -> Iterator[Finding]:

@@ -34,6 +34,10 @@ class WorkloadSettings(Part, frozen=True):
     # drawn for whatever is submitted together. None: the group's own.
     service: str | list[str] | None = None
 
+    # Where messages can reply: the share of those submitted together that reply to the last one
+    # delivered here.
+    replies: Share = 0.0
+
     @property
     def services(self) -> list[str]:
         """Those to draw from; empty: the group's own."""

@@ -89,9 +89,15 @@ class SimulatedControls:
         self.network.slow_at = factors
 
     def set_disk(self, name: str, mode: DiskMode | None, sync: Duration) -> None:
-        disk = self.processes[name].disk
-        disk.trouble = None if mode is None else Trouble(mode)
-        disk.sync_time = sync if mode == "slow" else 0
+        process = self.processes[name]
+        process.disk.sync_time = sync if mode == "slow" else 0
+        process.disk.trouble = None if mode is None else Trouble(mode)
+        process.look_at_disk()
+
+    def rot(self, name: str, places: Sequence[float]) -> None:
+        for log in self.processes[name].disk.logs.values():
+            for share in places:
+                log.spoil(share)
 
     def shift_clock(self, name: str, by: Duration) -> None:
         process = self.processes[name]

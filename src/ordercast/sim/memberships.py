@@ -14,6 +14,7 @@ from ordercast.errors import UsageError
 from ordercast.kernel.departure import FLUSH_TIME, Departure
 from ordercast.kernel.family import Family, Plan, by_machine
 from ordercast.kernel.inputs import Acquainted, Retire
+from ordercast.kernel.log import IDENTITY_BITS
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.machines import Machines, seat_of
 from ordercast.kernel.packet import Packet
@@ -52,12 +53,23 @@ class Memberships:
         self._machines = Machines(me, lambda group: self._process.disk.records(), self._draw)
         machines: list[Machine] = []
         wanted = [self._entering(group) for group in self._groups if group not in self.kept_out]
+        if self._open_logs(wanted):
+            records = self._process.disk.records()
         for family, plans in by_machine(wanted):
             built = family.build(me, plans, self._draw(family, None), records)
             machines += built
             if family.one_machine:
                 self._machines.share(family, *built)
         return machines
+
+    def _open_logs(self, wanted: Sequence[tuple[Family, Plan]]) -> bool:
+        """The logs of these groups are there, and begin where they are not."""
+        logged = [plan.group for family, plan in wanted if family.logged]
+        for group in logged:
+            me = self._process.node
+            draw = self._chance("log", group, me.name, me.incarnation)
+            self._process.disk.open_log(group, lambda draw=draw: draw.getrandbits(IDENTITY_BITS))
+        return bool(logged)
 
     def _entering(self, group: str) -> Departure:
         found = self._departure(group)
@@ -90,6 +102,7 @@ class Memberships:
         # A process that is about to leave joins when it has left.
         if group in self.kept_out or group in process.host.seats or group in process.leaving:
             return
+        self._open_logs([(family, plan)])
         try:
             machine = self._machines.take(family, plan._replace(formed=False))  # it comes later
         except UsageError:  # only a new incarnation can

@@ -15,6 +15,7 @@ from ordercast.kernel.family import Plan
 from ordercast.kernel.host import Host
 from ordercast.kernel.identity import Acquaintances
 from ordercast.kernel.inputs import Backpressure, Input, StateProvided, Vote
+from ordercast.kernel.log import Recall, Reference, Strained
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat
@@ -25,7 +26,11 @@ from ordercast.sim.network import InFlight, Network, SimulatedLink
 from ordercast.store.memory import SimulatedDisk
 from ordercast.trace.journal import TraceJournal
 from ordercast.trace.schema import Row, TraceLevel
-from ordercast.types import Invitation, NodeId, Payloads, StateWanted
+from ordercast.types import Event, Invitation, NodeId, Payloads, StateWanted
+from ordercast.units import MILLISECOND
+
+READ_TIME = MILLISECOND
+"""What one read of a log takes."""
 
 Start: TypeAlias = Callable[[NodeId, Sequence[Packet]], list[Machine]]
 Application: TypeAlias = Callable[[NodeId, Heard], bytes | bool | None]
@@ -42,6 +47,7 @@ class Process:
         *("_answers", "_application", "_paused", "_synced_at", "_traced", "_unread", "_unsynced"),
         *("_write",),
         *("queue", "alive", "busy_until", "clock", "delivered", "disk", "host", "node", "links"),
+        *("_strained", "counted", "recent"),
         *("acquaintances", "build", "founds", "joins", "leaving", "meets", "name", "network"),
         *("on_enter", "on_news", "on_room", "on_step"),
         *("send", "submitted", "submitted_up_to", "wire_rows"),
@@ -81,6 +87,11 @@ class Process:
         self.joins: dict[str, int] = {}  # how often this incarnation has joined a group
         self.submitted_up_to: dict[str, int] = {}  # by group: the last number of this incarnation
         self.build: Start  # makes the machines of an incarnation; given before the first
+        # By group whose load replies: the last event that its application heard of.
+        self.recent: dict[str, Event | None] = {}
+        # Sees the machines of an incarnation when it is over, for tests that count what they did.
+        self.counted: Callable[[Machine], None] | None = None
+        self._strained = False  # what machines with a log know of the disk
         self.wire_rows = level is TraceLevel.WIRE
         self._traced = level is not TraceLevel.OFF
         self._write = write
@@ -107,6 +118,7 @@ class Process:
         if node is None:
             assert self.disk.incarnation is not None
             node = NodeId(self.name, self.disk.incarnation + 1)
+        cause = "empty" if self.disk.incarnation is None else None
         self.node = node
         self.disk.incarnation = node.incarnation
         self.alive = True
@@ -117,7 +129,7 @@ class Process:
         self.submitted, self.delivered = self.events()
         self.host = host = self._new_host()
         machines = self.build(self.node, self.disk.records())
-        host.row("start")
+        host.row("start", cause=cause)
         seats = [host.seat(machine) for machine in machines]
         self.joins = dict.fromkeys(host.seats, 1)
         for seat in seats:
@@ -125,6 +137,8 @@ class Process:
                 host.start(seat, self.now())
         for group in self.on_enter:
             self._begin(group)
+        self._strained = False
+        self.look_at_disk()
 
     def events(self) -> tuple[int, int]:
         """How many were submitted and delivered, by all incarnations."""
@@ -142,7 +156,9 @@ class Process:
         self.disk.crash()
         self.network.forget(self)
         self.links = {}
+        self._count()
         self.host.end()
+        self.recent = dict.fromkeys(self.recent)
         self.on_room, self.on_step = {}, {}
         self.leaving, self.joins, self.submitted_up_to = set(), {}, {}
 
@@ -150,6 +166,11 @@ class Process:
         """The end of the run, for who is still there."""
         if self.alive:
             self.host.row("stop")
+            self._count()
+
+    def _count(self) -> None:
+        for seat in self.host.seated if self.counted is not None else ():
+            self.counted(seat.machine)
 
     def pause(self) -> None:
         if self.alive and self._paused is None:
@@ -209,8 +230,15 @@ class Process:
         """Whether this incarnation has met one of that name."""
         return self.acquaintances is not None and name in self.acquaintances.known
 
-    def submit(self, group: str, payloads: Payloads, size: int, service: str = "") -> None:
-        event = self.host.submit(group, payloads, size, self.now(), service)
+    def submit(
+        self,
+        group: str,
+        payloads: Payloads,
+        size: int,
+        service: str = "",
+        reply: Reference | None = None,
+    ) -> None:
+        event = self.host.submit(group, payloads, size, self.now(), service, reply)
         self.submitted_up_to[group] = event.number
 
     def accepts(self, group: str) -> bool:
@@ -348,8 +376,34 @@ class Process:
             self.disk.sync(count)
             done()
 
+    def recall(self, seat: Seat, recall: Recall) -> None:
+        at = self.queue.now + READ_TIME + self.disk.sync_time
+        self.queue.add(at, self._recalled, (self.node, seat, recall))
+
+    def _recalled(self, wanted: tuple[NodeId, Seat, Recall]) -> None:
+        node, seat, recall = wanted
+        if self._paused is not None:
+            self._paused.append((self._recalled, wanted))
+        elif self.alive and node is self.node:
+            self.host.give(seat, self.disk.logs[recall.group].answer(recall), self.now())
+
+    def look_at_disk(self) -> None:
+        """Machines with a log hear of it soon, if there is too little room or room again."""
+        if self.alive and self.disk.logs:
+            self.queue.add(self.queue.now, self._look_at_disk, self.node)
+
+    def _look_at_disk(self, node: NodeId) -> None:
+        if self._paused is not None:
+            self._paused.append((self._look_at_disk, node))
+        elif self.alive and node is self.node and self._strained is not self.disk.is_strained:
+            self._strained = not self._strained
+            for group in self.disk.logs:
+                self._give((group, Strained(group, self._strained)))
+
     def hear(self, seat: Seat, output: Heard) -> None:
         answer = None
+        if self.recent and type(output) is Event and output.group in self.recent:
+            self.recent[output.group] = output
         if self.on_news is not None:
             self.on_news(output)
         if self._application is not None:

@@ -8,9 +8,8 @@ limited size. At the limit it makes no more.
 from __future__ import annotations
 
 from random import Random
-from typing import cast
-
 from ordercast.kernel.inputs import Seek
+from ordercast.kernel.log import Reference
 from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
 from ordercast.scenario.schema import BACKLOG_LIMIT, WorkloadSettings
 from ordercast.sim.event_queue import EventQueue
@@ -85,6 +84,9 @@ class Sender:
         self._group = group
         self._draw = draw
         self._services = load.services
+        self._replies = load.replies
+        if load.replies:
+            process.recent[group] = None
         self._until = until
         self._gap = SECOND * load.batch / rate
         self._steady = load.pattern == "steady"
@@ -126,7 +128,7 @@ class Sender:
     def _add(self) -> bool:
         """Whether there was credit for the next messages, which wait now."""
         outbox = self._outbox
-        batch = outbox.offer(self._size, len(self._messages), self._service())
+        batch = outbox.offer(self._size, len(self._messages), (self._service(), self._reply()))
         if batch is None:
             return False
         batch.payloads += self._messages
@@ -143,6 +145,15 @@ class Sender:
             return self._draw.choice(several)
         return several[0] if several else ""
 
+    def _reply(self) -> Reference | None:
+        """What the next messages reply to: a share of them, to the last that was delivered."""
+        if not self._replies or self._draw.random() >= self._replies:
+            return None
+        event = self._process.recent[self._group]
+        if event is None:
+            return None
+        return Reference(event.origin.name, event.birth, event.number)
+
     def _submit(self) -> None:
         if self._submitting:
             return
@@ -153,8 +164,8 @@ class Sender:
         while outbox and process.accepts(self._group):
             batch = outbox.take(self._queue.now)
             assert batch is not None
-            service = cast("str", batch.attribute)
-            process.submit(self._group, batch.payloads, batch.size, service)
+            service, reply = batch.attribute
+            process.submit(self._group, batch.payloads, batch.size, service, reply)
         self._submitting = False
         if not outbox:
             process.on_room.pop(self._group, None)

@@ -12,7 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from ordercast.check.facts import RunFacts
-from ordercast.check.history import BASIC, PROMISES, FamilyPromises, History, Log
+from ordercast.check.history import BASIC, PROMISES, FamilyPromises, History
+from ordercast.check.log import Log
 from ordercast.spark import vector_delivery as delivery
 from ordercast.spark import vector_members as members
 from ordercast.spark.columns import Columns, Vector

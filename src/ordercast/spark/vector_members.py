@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ordercast.check.history import History, Log, bare_name
+from ordercast.check.history import History, bare_name
+from ordercast.check.log import Log
 from ordercast.check.views import of_view
 from ordercast.spark.columns import Vector
 from ordercast.spark.vector_delivery import views_of

@@ -12,6 +12,8 @@ from typing import Any
 from ordercast.trace.schema import KINDS, NOTED_TIMES, Row
 from ordercast.types import Event, NodeId, View, label_of
 
+_NO_REPLY = (None, None)
+
 
 class TraceJournal:
     __slots__ = ("_incarnation", "_name", "_step", "_views", "_write")
@@ -58,6 +60,7 @@ class TraceJournal:
         self._step = step = self._step + 1
         stamp = event.stamp if kind == "submit" else None
         label = label_of(event.group, event.formation) if event.formation else event.group
+        reply_origin, reply_number = event.reply or _NO_REPLY
         self._write(
             Row(
                 self._name,
@@ -80,5 +83,7 @@ class TraceJournal:
                 event.hops,
                 None,
                 event.service or None,
+                reply_origin,
+                reply_number,
             )
         )

@@ -1,4 +1,4 @@
-"""Rows, kinds and the header of a run: the trace contract, version 3.
+"""Rows, kinds and the header of a run: the trace contract, version 4.
 
 A trace is what a run leaves behind. The simulator and the live runtime write the same kind of
 rows, and nothing that reads them can tell which of the two it was. docs/trace.md says what
@@ -15,8 +15,8 @@ import msgspec
 
 from ordercast.types import GUARANTEES, Guarantee
 
-SCHEMA_VERSION = 3
-READABLE_TRACES = (1, 2, 3)
+SCHEMA_VERSION = 4
+READABLE_TRACES = (1, 2, 3, 4)
 """Versions that can be read: what a newer one has more, an older trace does not hold."""
 
 
@@ -31,6 +31,7 @@ class RowKind(StrEnum):
     LOSE = "lose"
     VIEW = "view"
     PRIMARY = "primary"
+    PARENT = "parent"
     TICKET = "ticket"
     EXCLUDE = "exclude"
     SUSPECT = "suspect"
@@ -45,6 +46,7 @@ class RowKind(StrEnum):
 KINDS = frozenset(str(kind) for kind in RowKind)
 
 CAUSES = {
+    "start": ("empty",),
     "join": ("state",),
     "primary": ("attempted", "formed"),
     "lose": ("obsolete", "unrecovered", "overflow", "discarded"),
@@ -96,6 +98,9 @@ class Row(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown
     hops: Short | None = None
     until: Time | None = None
     cause: str | None = None
+    reply_origin: str | None = None
+    reply_number: int | None = None
+    after: int | None = None
 
 
 COLUMNS = Row.__struct_fields__

@@ -10,6 +10,7 @@
     n3#1 start                     # the second incarnation of n3
     n3#1 submit n3#1:1 count=20    # any other column as key=value
     n1 ticket index=3 cause=acquired until=5s
+    n2 submit n2:1 reply=n1:1      # the event that it answers, as two columns
 
 Rules.
 
@@ -52,11 +53,13 @@ _UNNAMED_GROUP = "g"  # that of rows that name none
 LINE_NS = 1_000_000
 
 _WITH_EVENT = frozenset({"submit", "deliver", "lose", "recover"})
-_WITH_GROUP = _WITH_EVENT | {"join", "leave", "view", "primary", "ticket", "exclude"}
+_WITH_GROUP = _WITH_EVENT | {"join", "leave", "view", "primary", "parent", "ticket", "exclude"}
 _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _TIMES = (*TIMES, "start", "end")
 _TYPES = COLUMN_TYPES | dict.fromkeys(("family", "version", "ending", "level"), "string")
 _KEYS = COLUMNS[2:4] + COLUMNS[5:]  # the process, its incarnation and the kind have their places
+_REPLY = "reply"  # stands for both of these
+_REPLY_COLUMNS = ("reply_origin", "reply_number")
 _HEADER_KEYS = Header.__struct_fields__[1:]
 _TABLES = ("parameters", "services")  # of the header, as JSON
 _SAFE = "/._~+@!$*()'"  # letters and digits are safe; so is "-", unless it stands alone
@@ -146,7 +149,9 @@ class _HistoryLine:
         if kind not in KINDS:
             self.unknown_word("kind", kind, KINDS)
         first_pair = next((n for n, word in enumerate(words) if "=" in word), len(words))
-        placed, given = words[2:first_pair], self.pairs(words[first_pair:], _KEYS)
+        placed, given = words[2:first_pair], self.pairs(words[first_pair:], (*_KEYS, _REPLY))
+        if _REPLY in given:
+            given |= self.reply(given.pop(_REPLY), given)
         columns: dict[str, Any] = {"kind": kind}
         if kind in _WITH_GROUP:
             columns["group"] = _UNNAMED_GROUP
@@ -167,13 +172,25 @@ class _HistoryLine:
             self.wrong(f"`{kind}` needs an event such as `n1:1`")
         if placed[0] == "-":
             return {}
-        match = _EVENT.fullmatch(placed[0])
+        origin, number = self.named(placed[0])
+        return {"origin": origin, "number": number}
+
+    def reply(self, word: str | None, given: dict[str, Any]) -> dict[str, Any]:
+        twice = next((name for name in _REPLY_COLUMNS if name in given), None)
+        if twice is not None:
+            self.wrong(f"`{twice}` is given twice: `{_REPLY}` says it too")
+        named = (None, None) if word is None else self.named(word)
+        return dict(zip(_REPLY_COLUMNS, named, strict=True))
+
+    def named(self, word: str) -> tuple[str, int]:
+        """The origin and the number of an event."""
+        match = _EVENT.fullmatch(word)
         if match is None:
-            self.wrong(f"expected an event such as `n1:1` or `n1#2:1`, got `{placed[0]}`")
+            self.wrong(f"expected an event such as `n1:1` or `n1#2:1`, got `{word}`")
         incarnation, counter = int(match["incarnation"] or 0), int(match["counter"])
         if counter >> COUNTER_BITS:
-            self.wrong(f"the counter of `{placed[0]}` does not fit in {COUNTER_BITS} bits")
-        return {"origin": unquote(match["name"]), "number": incarnation << COUNTER_BITS | counter}
+            self.wrong(f"the counter of `{word}` does not fit in {COUNTER_BITS} bits")
+        return unquote(match["name"]), incarnation << COUNTER_BITS | counter
 
     def view(self, placed: list[str], given: dict[str, Any]) -> dict[str, Any]:
         if len(placed) > 2:
@@ -203,6 +220,8 @@ class _HistoryLine:
             return None
         if key == "ending" and word not in tuple(Ending):
             self.unknown_word("ending", word, map(str, Ending))
+        if key == _REPLY:
+            return word
         if _TYPES.get(key) == "string":
             return unquote(word)
         if key in _TABLES:
@@ -264,6 +283,9 @@ def _format_row(row: Row, next_step: int, next_at: int) -> str:
         if row.members != ():
             words.append(_value("members", row.members))
             said["members"] = row.members
+    if row.reply_origin and row.reply_number is not None and row.reply_number >= 0:
+        words.append(f"{_REPLY}={event_name(_word(row.reply_origin), row.reply_number)}")
+        said |= {name: getattr(row, name) for name in _REPLY_COLUMNS}
     for key in _KEYS:
         value = getattr(row, key)
         if value != said.get(key):
@@ -288,7 +310,7 @@ def _value(key: str, value: Any) -> str:
     if _TYPES.get(key, "").startswith("list"):
         return ",".join(_word(entry) if isinstance(entry, str) else str(entry) for entry in value)
     if isinstance(value, str):
-        return _word(value) if value else ""
+        return _word(value).replace("%23", "#") if value else ""  # no comment begins in a word
     if key in _TIMES and value and value % LINE_NS == 0:
         return f"{value // LINE_NS}ms"
     return str(value)

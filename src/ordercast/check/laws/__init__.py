@@ -103,7 +103,8 @@ def wanted_of(history: History, laws: Sequence[Law] | None) -> Sequence[Law]:
         return laws
     promises = promised(history)
     if promises is None:
-        return [law for law in LAWS.values() if _has_parameters(law, history)]
+        unasked = (law for law in LAWS.values() if not law.promised_only)
+        return [law for law in unasked if _has_parameters(law, history)]
     return _asked(history, promises)
 
 

@@ -20,8 +20,9 @@ from __future__ import annotations
 from itertools import product
 
 from ordercast.check.facts import EventSet, Rows, RunFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
 from ordercast.check.law import EVENTS, MEMBERS, Law, Proof
+from ordercast.check.log import Log
 from ordercast.check.membership import GroupMembership
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 from ordercast.trace.schema import Row

@@ -17,8 +17,9 @@ from typing import TypeAlias
 
 from ordercast.check.causality import breaks
 from ordercast.check.facts import Rows, RunFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
 from ordercast.check.law import EVENTS, Law, Proof
+from ordercast.check.log import Log
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 from ordercast.check.views import NO_VIEWS, InView, deliveries_in_views, nothing_to_judge
 

@@ -1,9 +1,10 @@
 """completeness: every event whose submitter lasted is delivered by every member that stayed.
 
 More exactly, by every member that stayed and was connected with the submitter. A submitter that
-stayed is a member like any other: it must deliver its own. A `lose` row is no excuse. It speaks of
-what never happened, so only a finished run can show it. membership.py says which processes
-`stayed`, `lasted` and were `connected`.
+stayed is a member like any other: it must deliver its own. A `lose` row is no excuse, but in
+durable families, whose logs may give up what they cannot hold any longer. It speaks of what never
+happened, so only a finished run can show it. membership.py says which processes `stayed`, `lasted`
+and were `connected`.
 
 Witness: absence is the evidence, so the witness is the submission that obliges, and the words name
 the member that has no such delivery.
@@ -31,7 +32,8 @@ def judge(history: History) -> Verdict:
             if members.lasted(history.submitters[event])
         }
         for log in members.stayed:
-            for event in sorted(due - history.delivered_in(log, group)):
+            given_up = history.lost_in(log, group) if history.durable else set[int]()
+            for event in sorted(due - history.delivered_in(log, group) - given_up):
                 submitter = history.submitters[event]
                 if submitter is log or members.connected(submitter, log):
                     row = history.submits[event]
@@ -51,6 +53,8 @@ def select(run: RunFacts) -> Rows:
         due = run.events_in(group) & run.submitted_by(lasting)
         for log in members.stayed:
             lacking = due & ~run.delivered_by(log)
+            if run.durable:
+                lacking &= ~run.given_up_by(log)
             if lacking.any():
                 near = [
                     other
@@ -67,8 +71,9 @@ LAW = Law(
         "at the end of a quiet run, every event submitted by a process that did not crash is "
         "delivered by every member that was in the group and connected throughout"
     ),
+    remark="in durable families also, or openly given up",
     unknown_when="the run did not finish",
-    reads=(*EVENTS, *MEMBERS),
+    reads=(*EVENTS, *MEMBERS, "lose"),
     judge=judge,
     finished_only=True,
     shows_absence=True,

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ordercast.check.facts import Rows, RunFacts
-from ordercast.check.history import BASIC, History, Log
+from ordercast.check.history import BASIC, History
 from ordercast.check.law import ORIGINS, Delivery, Law, Proof, Streaming
+from ordercast.check.log import Log
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer
 from ordercast.trace.text import event_name
 

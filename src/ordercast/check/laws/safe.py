@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from ordercast.check.facts import Rows, RunFacts
-from ordercast.check.history import History, Log, bare_name
+from ordercast.check.history import History, bare_name
 from ordercast.check.law import EVENTS, Law, Proof
+from ordercast.check.log import Log
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 from ordercast.check.views import NO_VIEWS, InView, deliveries_in_views, nothing_to_judge, of_view
 from ordercast.trace.schema import Row

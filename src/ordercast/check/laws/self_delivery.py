@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ordercast.check.facts import Rows, RunFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
 from ordercast.check.law import EVENTS, Law, Proof
+from ordercast.check.log import Log
 from ordercast.check.membership import GroupMembership
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 

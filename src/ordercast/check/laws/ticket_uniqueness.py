@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ordercast.check.facts import Rows, RunFacts, SliceFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
 from ordercast.check.law import Law, Proof
+from ordercast.check.log import Log
 from ordercast.check.verdict import Answer, Verdict, broken, holds, row_event, row_writer, unknown
 from ordercast.trace.schema import Row
 

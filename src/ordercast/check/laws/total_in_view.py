@@ -10,9 +10,10 @@ total.py.
 from __future__ import annotations
 
 from ordercast.check.facts import Rows, RunFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
 from ordercast.check.law import ORDERED, Law, Proof
 from ordercast.check.laws import total
+from ordercast.check.log import Log
 from ordercast.check.order import DeliverySegment, find_cycle, rows_of, words_of
 from ordercast.check.verdict import Verdict, broken, holds, unknown
 from ordercast.check.views import NO_VIEWS, nothing_to_judge

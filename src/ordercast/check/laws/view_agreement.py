@@ -16,8 +16,9 @@ from __future__ import annotations
 from itertools import combinations, zip_longest
 from typing import TypeAlias
 
-from ordercast.check.history import History, Log, bare_name
+from ordercast.check.history import History, bare_name
 from ordercast.check.law import MEMBERS, Law
+from ordercast.check.log import Log
 from ordercast.check.membership import GroupMembership
 from ordercast.check.verdict import Verdict, broken, holds, row_writer, unknown
 from ordercast.check.views import NO_VIEWS, Content, content, nothing_to_judge

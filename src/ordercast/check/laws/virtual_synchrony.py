@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ordercast.check.facts import Rows, RunFacts
-from ordercast.check.history import History, Log
+from ordercast.check.history import History
 from ordercast.check.law import Law, Proof
+from ordercast.check.log import Log
 from ordercast.check.verdict import Verdict, broken, holds, row_event, row_writer, unknown
 from ordercast.check.views import NO_VIEWS, nothing_to_judge
 from ordercast.trace.schema import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Union
 
 from ordercast.scenario.faults.fault import Fault
-from ordercast.scenario.faults.hardware import Disk, Skew
+from ordercast.scenario.faults.hardware import Disk, Rot, Skew
 from ordercast.scenario.faults.members import Give, JoinGroup, LeaveGroup, Reform, SlowReader
 from ordercast.scenario.faults.paths import Loss, OneWay, Partition, Slow
 from ordercast.scenario.faults.processes import Crash, Pause, Restart
@@ -19,6 +19,7 @@ _KINDS: tuple[type[Fault], ...] = (
     Loss,
     Slow,
     Disk,
+    Rot,
     Skew,
     Reform,
     LeaveGroup,

@@ -53,6 +53,9 @@ class Physics(Protocol):
     def set_disk(self, name: str, mode: DiskMode | None, sync: Duration) -> None:
         """The disk fails, is full, or takes so long for one sync; None: it works."""
 
+    def rot(self, name: str, places: Sequence[float]) -> None:
+        """Entries of the logs on the disk cannot be read any more: at these shares of each log."""
+
     def shift_clock(self, name: str, by: Duration) -> None: ...
 
     def set_drift(self, name: str, drift: float) -> None:

@@ -1,4 +1,4 @@
-"""Faults of what a process runs on: `disk`, `skew`."""
+"""Faults of what a process runs on: `disk`, `rot`, `skew`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
-from ordercast.scenario.faults.fault import DiskMode, Families, Fault, FaultControls, Lot
+from ordercast.scenario.faults.fault import (
+    DiskMode,
+    Families,
+    Fault,
+    FaultControls,
+    Lot,
+    Share,
+)
 from ordercast.units import MILLISECOND, Duration
 
 if TYPE_CHECKING:
@@ -36,6 +43,42 @@ class Disk(Fault, frozen=True, tag="disk"):
     @classmethod
     def drawn(cls, lot: Lot) -> Fault:
         return cls(at=lot.at, nodes=lot.nodes, lasts=lot.lasts, mode=lot.rest.mode)
+
+
+MOST_ROTTEN = 3
+"""Entries of a log that one fault drawn at random makes unreadable."""
+
+
+class Rot(Fault, frozen=True, tag="rot"):
+    """Entries of the logs on the disk become unreadable, which is never undone by itself."""
+
+    why_not_live: ClassVar[str] = "the disk is this machine's"
+
+    places: list[Share] = []  # shares of each log: 0 is its oldest entry, 1 its newest
+
+    def begin(self, world: FaultControls, others: Sequence[Fault]) -> None:
+        assert world.physics is not None, self.why_not_live
+        for name in self.nodes:
+            world.physics.rot(name, self.places)
+
+    def check(self, scenario: Scenario, families: Families) -> Iterator[tuple[str, str]]:
+        yield from super().check(scenario, families)
+        if self.lasts is not None:
+            yield "for", "an entry rots at a time, not for a while: leave for out"
+        if not self.places:
+            yield "places", "say which entries: places = [0.5] is the one in the middle"
+        if not any(family.logged for family in families.values()):
+            yield "", "no group here has a log"
+
+    @classmethod
+    def chaos_check(cls, scenario: Scenario, families: Families) -> Iterator[str]:
+        if not any(family.logged for family in families.values()):
+            yield "no group here has a log: leave rot out"
+
+    @classmethod
+    def drawn(cls, lot: Lot) -> Fault:
+        places = [lot.draw.random() for _ in range(lot.draw.randint(1, MOST_ROTTEN))]
+        return cls(at=lot.at, nodes=lot.nodes[:1], places=places)
 
 
 class Skew(Fault, frozen=True, tag="skew"):

@@ -183,7 +183,18 @@ class Give(OfMembers, frozen=True, kw_only=True, tag="give"):
 
     @classmethod
     def chaos_check(cls, scenario: Scenario, families: Families) -> Iterator[str]:
-        yield "which input, chance cannot know: write it as a [[fault]]"
+        if not any(family.wish for family in families.values()):
+            yield "which input, chance cannot know: write it as a [[fault]]"
+
+    @classmethod
+    def drawn(cls, lot: Lot) -> Fault | None:
+        group, name = _place(lot)
+        wish = lot.families[group].wish
+        if wish is None:
+            return None
+        members = next(one.members for one in lot.scenario.groups() if one.name == group)
+        word, values = wish(lot.draw, name, members)
+        return cls(at=lot.at, nodes=[name], group=group, input=word, values=dict(values))
 
 
 def _place(lot: Lot) -> Place:

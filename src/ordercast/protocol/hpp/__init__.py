@@ -1,0 +1,50 @@
+"""Feeds: a durable log at every node, kept level over a tree that mends itself.
+
+options.py      options, with defaults that work
+packets.py      packets, and what is kept on disk beside entries
+received.py     a number for each stream, and hashes over all of them
+own_log.py      the log of this node: what joins it, and is delivered
+edges.py        sessions with other nodes, and what outlives them
+propagation.py  what is sent, processed and acknowledged
+recovery.py     how a session begins: resume, digest, a tree of hashes
+hierarchy.py    beats, and who is above and below
+relocation.py   seek, offer, join, welcome, drop
+takeover.py     orphans, roots, and parts that meet
+distance.py     moves by measured delay
+retention.py    what is held for whom, and for how long
+repair.py       entries that the disk lost
+member.py       the machine: its inputs
+words.py        the wording of interaction files
+mutants.py      the same without one of the rules
+"""
+
+from ordercast.kernel.family import BASIC_LAWS, Family, Promises
+from ordercast.protocol.hpp.member import build
+from ordercast.protocol.hpp.options import LARGEST_GROUP, PERSONAL, Feed, FeedOptions
+from ordercast.protocol.hpp.packets import PACKETS
+from ordercast.protocol.hpp.wishes import wish
+
+FAMILY = Family(
+    "feed",
+    FeedOptions,
+    PACKETS,
+    build,
+    level=Feed,
+    largest_group=20_000,
+    largest_batch=lambda options: int(options.largest_event),
+    promises=Promises(
+        (*BASIC_LAWS, "fifo", "optimistic-causal"),
+        when_nothing_fails=("causal", "completeness"),
+        source="Adly, Kumar: HPP, a hierarchical propagation protocol for large scale replication "
+        "in wide area networks, 1994",
+        durable=True,
+    ),
+    not_live="its log is not on disk in this version: feeds run in simulations only",
+    opens=True,
+    founded=False,
+    personal=PERSONAL,
+    logged=True,
+    replies=True,
+    wish=wish,
+)
+FAMILIES = (FAMILY,)
