@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.errors import DiskError
-from ordercast.kernel.log import Bad, Entry, Stream, hash_of
+from ordercast.kernel.log import Bad, Entry, Stream, key_of
 from ordercast.store.group_log.form import LARGEST, RECORD
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -17,7 +17,7 @@ _DECODE = msgspec.msgpack.Decoder(Entry).decode
 class Record(NamedTuple):
     """What an index says of one entry. All zeros: nothing is known of it."""
 
-    hash: int  # of its stream
+    key: int  # of its stream
     number: int
     prev: int
     place: int  # of its frame in the segment; 0: it was never found there
@@ -34,8 +34,8 @@ class Record(NamedTuple):
     def describes(self, entry: Entry) -> bool:
         return (
             self.number == entry.number
-            and self.prev == entry.prev
-            and self.hash == hash_of(entry.stream, 0)
+            and self.prev == number_before(entry)
+            and self.key == key_of(entry.stream)
         )
 
     def lost(self, stream: Stream | None) -> Bad:
@@ -51,9 +51,18 @@ def pack_entry(entry: Entry) -> bytes:
         read_back = _DECODE(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DiskError(f"an entry that could not be read back: {error}") from error
-    if read_back.number <= read_back.prev:
+    if not read_back.number or (read_back.number <= read_back.prev and not read_back.is_gap):
         raise DiskError(f"an entry with number {entry.number} after {entry.prev} of its stream")
     return body
+
+
+def number_before(entry: Entry) -> int:
+    """The number before it in this log, as an index has it.
+
+    Of a gap that is not known: it may give up what the log has. The nearest that it can be makes
+    a search go on to older entries of the stream.
+    """
+    return entry.number - 1 if entry.is_gap else entry.prev
 
 
 def unpack_entry(body: bytes | memoryview) -> Entry:

@@ -42,7 +42,7 @@ SEGMENT, INDEX, REPAIRED = ".segment", ".index", ".repairs"
 RECEIVED, FLOOR, FLOOR_COPY = ".received", ".floor", ".floor2"
 SPARE, LOCK, FORGOTTEN = "spare", "lock", "forgotten"
 
-RECORD = Struct("!QQQII")  # hash of the stream, number, the one before it, place, bytes of the body
+RECORD = Struct("!QQQII")  # key of the stream, number, the one before it, place, bytes of the body
 UNKNOWN = bytes(RECORD.size)
 """The record of an entry of which nothing is known."""
 COUNT = Struct("!I")

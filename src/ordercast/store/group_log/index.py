@@ -17,9 +17,9 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ordercast.errors import DiskError
-from ordercast.kernel.log import Entry, Stream, hash_of
-from ordercast.kernel.streams import StreamTable
-from ordercast.store.group_log.entries import Record
+from ordercast.kernel.log import Entry, Stream, key_of
+from ordercast.store.group_log.streams import StreamTable
+from ordercast.store.group_log.entries import Record, number_before
 from ordercast.store.group_log.form import (
     INDEX,
     LOGGED,
@@ -70,9 +70,9 @@ class SegmentIndex:
         at = (position - self.first) * RECORD.size
         if not Record.of(self.records, at).is_unknown:
             return self
-        records = bytearray(self.records)
-        RECORD.pack_into(records, at, hash_of(entry.stream, 0), entry.number, entry.prev, 0, 0)
-        put_number(self.streams, entry.stream, entry.prev, entry.number)
+        records, prev = bytearray(self.records), number_before(entry)
+        RECORD.pack_into(records, at, key_of(entry.stream), entry.number, prev, 0, 0)
+        put_number(self.streams, entry.stream, prev, entry.number)
         return SegmentIndex(self.first, records, self.streams)
 
 

@@ -188,10 +188,13 @@ class GroupLog:
         """The position that comes next, of what is on the disk."""
         return self._view.tail
 
-    def opened(self) -> Opened:
-        """What a machine is built with."""
+    def opened(self, clock: int = 0) -> Opened:
+        """What a machine is built with, before its states. `clock` is passed on."""
         view = self._view
-        return Opened(self.group, view.identity, view.tail, view.floor, view.received())
+        size = sum(extent.size for extent in self.extents())
+        return Opened(
+            *(self.group, view.identity, view.tail, view.floor, view.received(), size, clock)
+        )
 
     def records(self, group: str | None = None) -> list[Packet]:
         """The states on the disk that count, in the order of their writing."""

@@ -211,7 +211,7 @@ def _index_of_uncommitted(scan: Scan) -> bytes:
         record = bytes(scan.records[begin : begin + RECORD.size])
         if Record.of(record).place >= scan.committed:
             records.append(record)
-    rows = (scan.streams.of_hash(Record.of(record).hash) for record in records)
+    rows = (scan.streams.of_key(Record.of(record).key) for record in records)
     return pack_index(records, list(dict.fromkeys(row.stream for row in rows if row)))
 
 

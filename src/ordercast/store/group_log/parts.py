@@ -18,7 +18,7 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream
-from ordercast.kernel.streams import Numbers, StreamTable
+from ordercast.store.group_log.streams import Numbers, StreamTable
 from ordercast.store.group_log.entries import Record, unpack_entry
 from ordercast.store.group_log.form import LOGGED, RECORD, SEGMENT, UNKNOWN, file_of
 from ordercast.store.group_log.index import SegmentIndex, index_of, read_index, write_index
@@ -68,20 +68,20 @@ class OpenPart:
     def has_unknown(self) -> bool:
         return self._unknown
 
-    def has_stream(self, stream: Stream, hashed: int) -> bool:
+    def has_stream(self, stream: Stream, key: int) -> bool:
         """Only for the thread that changes it."""
-        return self._streams.get(stream, hashed) is not None
+        return self._streams.get(stream, key) is not None
 
     def add(self, records: bytes, changed: dict[int, tuple[Stream, Numbers]]) -> None:
-        """What has been committed; by hash, the number before the first of a stream and its last.
+        """What has been committed; by key, the number before the first of a stream and its last.
 
         Of a stream that was here the number before its first stays.
         """
         with self._lock:
             streams = self._streams
-            for hashed, (stream, numbers) in changed.items():
-                row = streams.get(stream, hashed)
-                streams.put(stream, (row[0], numbers[1]) if row else numbers, hashed)
+            for key, (stream, numbers) in changed.items():
+                row = streams.get(stream, key)
+                streams.put(stream, (row[0], numbers[1]) if row else numbers, key)
             self._records += records
 
     def repair(self, position: int, entry: Entry) -> None:

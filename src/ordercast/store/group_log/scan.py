@@ -19,9 +19,9 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ordercast.errors import DiskError
-from ordercast.kernel.log import Stream, hash_of
-from ordercast.kernel.streams import StreamTable
-from ordercast.store.group_log.entries import Record, unpack_entry
+from ordercast.kernel.log import Stream, key_of
+from ordercast.store.group_log.streams import StreamTable
+from ordercast.store.group_log.entries import Record, number_before, unpack_entry
 from ordercast.store.group_log.form import LOGGED, RECORD, UNKNOWN, Commit, unpack_commit
 from ordercast.store.log import (
     COMMIT,
@@ -76,7 +76,7 @@ class Scan:
         self.place = self.committed = HEADER.size
         self.size = 0
         self._checks = checks_of(LOGGED, header)
-        self._named: dict[int, Stream] = {}  # by hash, until there is a row of it
+        self._named: dict[int, Stream] = {}  # by key, until there is a row of it
         # Since the last commit: whole frames, entries that may be bad, and what was bad.
         self._frames: list[_Found] = []
         self._bad: list[Damage] = []
@@ -175,7 +175,7 @@ class Scan:
         early = [frame for frame in self._entries() if frame.place < first]
         if missing:
             self._take_unconfirmed(early, missing)
-        self._named = {hash_of(stream, 0): stream for stream in commit.streams}
+        self._named = {key_of(stream): stream for stream in commit.streams}
         places = {frame.place: frame.end - frame.begin for frame in self._frames}
         for values in RECORD.iter_unpack(commit.records):
             record = Record._make(values)
@@ -209,9 +209,9 @@ class Scan:
             entry = unpack_entry(self._data[frame.begin : frame.end])
         except DiskError as error:
             raise DiskError(f"{self.path} has at byte {frame.place} {error}") from error
-        hashed, length = hash_of(entry.stream, 0), frame.end - frame.begin
-        self._named[hashed] = entry.stream
-        self._take(Record(hashed, entry.number, entry.prev, frame.place, length))
+        key, length = key_of(entry.stream), frame.end - frame.begin
+        self._named[key] = entry.stream
+        self._take(Record(key, entry.number, number_before(entry), frame.place, length))
 
     def _take_unknown(self) -> None:
         self.lost.append(self.position)
@@ -227,16 +227,16 @@ class Scan:
     def _take(self, record: Record) -> None:
         self.records += RECORD.pack(*record)
         self.position += 1
-        row = self.streams.of_hash(record.hash)
+        row = self.streams.of_key(record.key)
         if row is not None:
             numbers = row.numbers[0], record.number
-            self.streams.put(row.stream, numbers, record.hash)
+            self.streams.put(row.stream, numbers, record.key)
         elif (stream := self._stream_of(record)) is not None:
-            self.streams.put(stream, (record.prev, record.number), record.hash)
+            self.streams.put(stream, (record.prev, record.number), record.key)
 
     def _stream_of(self, record: Record) -> Stream | None:
         """None: the commit that named it is bad, and so is the entry."""
-        stream = self._named.pop(record.hash, None)
+        stream = self._named.pop(record.key, None)
         if stream is None and (frame := self._frame_at(record.place)) and frame.mark == ENTRY:
             return unpack_entry(self._data[frame.begin : frame.end]).stream
         return stream

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ordercast.kernel.log import Entry, Knowledge, hash_of
-from ordercast.kernel.streams import Row, StreamTable
+from ordercast.kernel.log import Entry, Knowledge, bucket_of
+from ordercast.store.group_log.streams import Row, StreamTable
 from ordercast.store.group_log.form import RECORD
 from ordercast.store.group_log.parts import Part
 from ordercast.store.group_log.vectors import rows_of
@@ -36,17 +36,13 @@ class Search:
         self._mark = knowledge.mark
         self._differing = knowledge.differing
         self._buckets = knowledge.buckets
-        self._trimmed: dict[int, int] = {}  # by the hash of a stream: up to where there is a gap
-        self._known: dict[int, int] = {}  # by the hash of a stream: up to where it has it
-        for stream, number in knowledge.numbers.items():
-            hashed = hash_of(stream, 0)
-            # Two streams of one hash: it is given what it may have, and never less.
-            self._known[hashed] = min(number, self._known.get(hashed, number))
+        self._trimmed: dict[int, int] = {}  # by the key of a stream: up to where there is a gap
+        self._known = knowledge.numbers  # by key: up to where it has a stream
 
     def run(self, floor: Iterable[StreamTable], begin: int, vector: Iterable[StreamTable]) -> Found:
         """`floor`: the vector of the floor; `vector`: that of the position `begin`."""
-        trimmed = [row for row in rows_of(floor) if self._lacks_of(row)]
-        self._trimmed = {row.hash: row.numbers[0] for row in trimmed}
+        trimmed = [row for row in rows_of(floor) if self._lacks_trimmed(row)]
+        self._trimmed = {row.key: row.numbers[0] for row in trimmed}
         gaps = tuple(map(self._gap, trimmed))
         tail = self._parts[-1].end
         behind = [part for part in self._parts if part.first >= begin]
@@ -62,16 +58,20 @@ class Search:
 
     # --- streams -----------------------------------------------------------------------------
 
-    def _judges(self, hashed: int) -> bool:
+    def _judges(self, key: int) -> bool:
         """Whether its number says what it has, and not the mark."""
-        return self._differing is None or hashed % self._buckets in self._differing
+        return self._differing is None or bucket_of(key, self._buckets) in self._differing
 
     def _lacks_of(self, row: Row) -> bool:
-        return self._judges(row.hash) and row.numbers[-1] > self._known.get(row.hash, 0)
+        return self._judges(row.key) and row.numbers[0] > self._known.get(row.key, 0)
+
+    def _lacks_trimmed(self, row: Row) -> bool:
+        return self._lacks_of(row) if self._judges(row.key) else row.numbers[1] >= self._mark
 
     def _gap(self, row: Row) -> Entry:
-        (name, birth), known = row.stream, self._known.get(row.hash, 0)
-        return Entry(name, birth, row.numbers[0], known, is_gap=True)
+        (name, birth), number = row.stream, row.numbers[0]
+        known = min(self._known.get(row.key, 0), number)
+        return Entry(name, birth, number, known, is_gap=True)
 
     # --- segments ----------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class Search:
         is_too_much = False
         for row in rows_of(vector):
             # If nothing of it came since the trim, no segment has any of it.
-            if self._lacks_of(row) and self._trimmed.get(row.hash) != row.numbers[0]:
-                pending[row.hash] = None
+            if self._lacks_of(row) and self._trimmed.get(row.key) != row.numbers[0]:
+                pending[row.key] = None
                 if len(pending) > _PENDING:
                     is_too_much = True
                     break
@@ -114,15 +114,15 @@ class Search:
     def _look_for(self, pending: dict[int, None], streams: StreamTable) -> bool:
         """Whether anything is lacking. Takes out those whose first lacking entry is here."""
         found = False
-        for hashed in list(pending):
-            row = streams.of_hash(hashed)
+        for key in list(pending):
+            row = streams.of_key(key)
             if row is None:
                 continue
             first, last = row.numbers
-            known = self._known.get(hashed, 0)
+            known = self._known.get(key, 0)
             found |= last > known
             if first <= known:
-                del pending[hashed]
+                del pending[key]
         return found
 
     # --- positions ---------------------------------------------------------------------------
@@ -132,10 +132,10 @@ class Search:
         records = part.records(begin, part.end)
         known = self._known.get
         for at, values in enumerate(RECORD.iter_unpack(records), begin):
-            hashed, number = values[0], values[1]
+            key, number = values[0], values[1]
             if not number:
                 return [at]
-            if by_number == self._judges(hashed) and (not by_number or number > known(hashed, 0)):
+            if by_number == self._judges(key) and (not by_number or number > known(key, 0)):
                 return [at]
         return []
 

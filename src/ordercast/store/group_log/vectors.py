@@ -1,11 +1,12 @@
 """Vectors on disk: by stream, the last number below a position.
 
-A vector is a file of blocks of rows in the order of the streams' hashes, each with a checksum. A
+A vector is a file of blocks of rows in the order of the streams' keys, each with a checksum. A
 new one is made from an old one and what was added since, block by block, so that neither has to be
 in memory. It is written aside, synced and renamed.
 
 Two vectors belong to a log. That of its floor says what was trimmed; without it nobody would know
-which old events were here, so there are two copies of it. That of a later position is a cache,
+which old events were here, so there are two copies of it. It has a second number for each stream: a
+position below which its last trimmed entry was, or the same. That of a later position is a cache,
 which saves reading all indexes when the log is opened.
 """
 
@@ -21,7 +22,7 @@ from struct import Struct
 from zlib import crc32
 
 from ordercast.errors import DiskError
-from ordercast.kernel.streams import Row, StreamTable
+from ordercast.store.group_log.streams import Row, StreamTable
 from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, flush, sync_folder
 
 MAGIC = b"ordercast vector"
@@ -32,17 +33,19 @@ BLOCK_ROWS = 4096
 _LARGEST_BLOCK = 1 << 26
 
 
-def read_vector(path: Path, identity: int, position: int) -> Iterator[StreamTable]:
+def read_vector(
+    path: Path, identity: int, position: int, *, width: int = 1
+) -> Iterator[StreamTable]:
     """Its blocks. DiskError: it is not there, damaged, or of another log or position."""
     for data in _read_blocks(path, identity, position):
-        table = StreamTable()
+        table = StreamTable(width)
         _add(path, table, data)
         yield table
 
 
-def load_vector(path: Path, identity: int, position: int) -> StreamTable:
+def load_vector(path: Path, identity: int, position: int, *, width: int = 1) -> StreamTable:
     """All of it in one table. DiskError: as `read_vector`."""
-    whole = StreamTable()
+    whole = StreamTable(width)
     for data in _read_blocks(path, identity, position):
         _add(path, whole, data)
     return whole
@@ -63,6 +66,8 @@ def write_vector(
     position: int,
     old: Iterable[StreamTable],
     added: Iterable[StreamTable],
+    *,
+    width: int = 1,
 ) -> None:
     """From the blocks of an earlier vector and the streams of the segments since, in their order.
 
@@ -76,7 +81,7 @@ def write_vector(
             head = _HEAD.pack(MAGIC, VERSION, identity, position, 0)[:-4]
             output.write(head + crc32(head).to_bytes(4))
             checksums = 0
-            for block in _merged(old, _together(added)):
+            for block in _merged(old, _together(added, width)):
                 for begin in range(0, len(block), BLOCK_ROWS):
                     data = block.packed(begin, begin + BLOCK_ROWS)
                     head = _BLOCK.pack(len(data), crc32(data))
@@ -93,12 +98,20 @@ def write_vector(
         raise
 
 
-def _together(added: Iterable[StreamTable]) -> StreamTable:
-    """The last numbers of all of them."""
-    together = StreamTable()
+def last_numbers(streams: StreamTable, position: int | None = None) -> StreamTable:
+    """The last numbers of the streams of a segment; for a floor also its last position."""
+    more = () if position is None else (position,)
+    found = StreamTable(1 + len(more))
+    for row in streams.rows():
+        found.put(row.stream, (row.numbers[-1], *more), row.key)
+    return found
+
+
+def _together(added: Iterable[StreamTable], width: int) -> StreamTable:
+    together = StreamTable(width)
     for streams in added:
         for row in streams.rows():
-            together.put(row.stream, row.numbers[-1:], row.hash)
+            together.put(row.stream, row.numbers, row.key)
     return together
 
 
@@ -106,16 +119,16 @@ def _merged(old: Iterable[StreamTable], added: StreamTable) -> Iterator[StreamTa
     rows = added.rows()
     waiting = next(rows, None)
     for block in old:
-        end = block.last_hash
-        while waiting is not None and waiting.hash <= end:
-            block.put(waiting.stream, waiting.numbers, waiting.hash)
+        end = block.last_key
+        while waiting is not None and waiting.key <= end:
+            block.put(waiting.stream, waiting.numbers, waiting.key)
             waiting = next(rows, None)
         yield block
     while waiting is not None:
-        block = StreamTable()
-        block.put(waiting.stream, waiting.numbers, waiting.hash)
+        block = StreamTable(added.width)
+        block.put(waiting.stream, waiting.numbers, waiting.key)
         for row in islice(rows, BLOCK_ROWS - 1):
-            block.put(row.stream, row.numbers, row.hash)
+            block.put(row.stream, row.numbers, row.key)
         waiting = next(rows, None)
         yield block
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ordercast.errors import DiskError
-from ordercast.kernel.log import At, Bad, Entry, Knowledge, Place, Reference, hash_of
-from ordercast.kernel.streams import StreamNumbers, StreamTable
+from ordercast.kernel.log import At, Bad, Entry, Knowledge, Place, Reference, key_of
+from ordercast.store.group_log.streams import StreamNumbers, StreamTable
 from ordercast.store.group_log.entries import Record
 from ordercast.store.group_log.form import FLOOR, FLOOR_COPY, RECEIVED, RECORD, file_of
 from ordercast.store.group_log.parts import OpenPart, Part, SealedPart, read_bodies
@@ -151,47 +151,57 @@ class LogView:
     def _bad(self, part: Part, position: int, record: Record) -> Bad:
         if record.is_unknown:
             return record.lost(None)
-        row = part.ask(lambda streams: streams.of_hash(record.hash))
+        row = part.ask(lambda streams: streams.of_key(record.key))
         return record.lost(row.stream if row else None)
 
     def _search(self, parts: Parts, knowledge: Knowledge) -> Found:
         floor = self.floor_vector(parts.floor)
-        floor_blocks = read_vector(floor, self.identity, parts.floor) if floor else iter(())
+        floor_blocks = (
+            read_vector(floor, self.identity, parts.floor, width=2) if floor else iter(())
+        )
         begin, base = self.base_blocks(parts)
         return Search(knowledge, parts.all()).run(floor_blocks, begin, base)
 
     def _position_of(self, parts: Parts, wanted: Reference) -> int | None:
         """The newest position of an event."""
-        hashed = hash_of(wanted.stream, 0)
+        key = key_of(wanted.stream)
         for part in reversed(parts.all()):
             row = part.ask(lambda streams: streams.get(wanted.stream))
             if row is None or not row[0] < wanted.number <= row[1]:
                 continue
             records = part.records(part.first, part.end)
             for at, values in enumerate(RECORD.iter_unpack(records), part.first):
-                if values[0] == hashed and values[1] == wanted.number:
+                if values[0] == key and values[1] == wanted.number:
                     return at
         return None
 
     # --- vectors -----------------------------------------------------------------------------
 
-    def _base_path(self, parts: Parts) -> tuple[int, Path | None]:
-        """The newest position of which there is a whole vector, and its file."""
+    def _checkpoint(self, parts: Parts) -> Path | None:
+        """The vector that is a cache, if it is whole."""
         position = self.checkpoint
-        if position > parts.floor:
-            path = file_of(self.folder, position, RECEIVED)
-            if is_whole(path, self.identity, position):
-                return position, path
-        return parts.floor, self.floor_vector(parts.floor)
+        if position <= parts.floor:
+            return None
+        path = file_of(self.folder, position, RECEIVED)
+        return path if is_whole(path, self.identity, position) else None
 
     def _base(self, parts: Parts) -> tuple[int, StreamTable]:
-        position, path = self._base_path(parts)
-        return position, load_vector(path, self.identity, position) if path else StreamTable()
+        position, floor = self.checkpoint, parts.floor
+        if path := self._checkpoint(parts):
+            return position, load_vector(path, self.identity, position)
+        if path := self.floor_vector(floor):
+            return floor, load_vector(path, self.identity, floor, width=2).first_column()
+        return floor, StreamTable()
 
     def base_blocks(self, parts: Parts) -> tuple[int, Iterator[StreamTable]]:
         """The newest vector on the disk, and its position."""
-        position, path = self._base_path(parts)
-        return position, read_vector(path, self.identity, position) if path else iter(())
+        position, floor = self.checkpoint, parts.floor
+        if path := self._checkpoint(parts):
+            return position, read_vector(path, self.identity, position)
+        if path := self.floor_vector(floor):
+            blocks = read_vector(path, self.identity, floor, width=2)
+            return floor, (block.first_column() for block in blocks)
+        return floor, iter(())
 
 
 def _within(records: bytes, left: int) -> tuple[bytes, int]:
@@ -205,6 +215,6 @@ def _within(records: bytes, left: int) -> tuple[bytes, int]:
 
 def _raise(table: StreamTable, streams: StreamTable) -> None:
     for row in streams.rows():
-        known = table.get(row.stream, row.hash)
+        known = table.get(row.stream, row.key)
         if known is None or known[0] < row.numbers[-1]:
-            table.put(row.stream, row.numbers[-1:], row.hash)
+            table.put(row.stream, row.numbers[-1:], row.key)

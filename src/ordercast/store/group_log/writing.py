@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream
 from ordercast.kernel.packet import Packet
-from ordercast.kernel.streams import Numbers, StreamHashes
-from ordercast.store.group_log.entries import Record
+from ordercast.store.group_log.streams import Numbers, StreamKeys
+from ordercast.store.group_log.entries import Record, number_before
 from ordercast.store.group_log.form import (
     EMPTY_INDEX,
     FLOOR,
@@ -32,7 +32,7 @@ from ordercast.store.group_log.form import (
 from ordercast.store.group_log.index import write_index
 from ordercast.store.group_log.parts import IndexShelf, OpenPart, Part, SealedPart
 from ordercast.store.group_log.room import Room, is_no_room
-from ordercast.store.group_log.vectors import read_vector, write_vector
+from ordercast.store.group_log.vectors import last_numbers, read_vector, write_vector
 from ordercast.store.group_log.view import LogView, Parts
 from ordercast.store.log import (
     ENTRY,
@@ -107,7 +107,7 @@ class Writing:
         self._limits = limits
         self._room = room
         self._now = now
-        self._hash = StreamHashes()
+        self._key = StreamKeys()
         # Since the last commit.
         self._records: list[bytes] = []
         self._named: list[Stream] = []  # that the segment did not have
@@ -125,16 +125,17 @@ class Writing:
             segment = self.segment
         self._make_room(len(body))
         stream, number = entry.stream, entry.number
-        hashed = self._hash(stream)
-        record = RECORD.pack(hashed, number, entry.prev, segment.size, len(body))
+        key = self._key(stream)
+        prev = number_before(entry)
+        record = RECORD.pack(key, number, prev, segment.size, len(body))
         segment.add(ENTRY, body)
         self._records.append(record)
-        known = self._changed.get(hashed)
+        known = self._changed.get(key)
         if known is not None:
-            self._changed[hashed] = stream, (known[1][0], number)
+            self._changed[key] = stream, (known[1][0], number)
             return
-        self._changed[hashed] = stream, (entry.prev, number)
-        if not self.view.parts.newest.has_stream(stream, hashed):
+        self._changed[key] = stream, (prev, number)
+        if not self.view.parts.newest.has_stream(stream, key):
             self._named.append(stream)
             self._named_size += _AROUND_NAME + 4 * len(stream[0])
 
@@ -216,7 +217,7 @@ class Writing:
         try:
             base, blocks = view.base_blocks(view.parts)
             added = (part.index().streams for part in view.parts.sealed if part.first >= base)
-            write_vector(path, view.identity, position, blocks, added)
+            write_vector(path, view.identity, position, blocks, map(last_numbers, added))
         except (OSError, DiskError) as error:
             log.warning("%s could not be written: %s", path, error)
             return
@@ -296,11 +297,11 @@ class Writing:
         path, copy = (file_of(view.folder, floor, suffix) for suffix in (FLOOR, FLOOR_COPY))
 
         def write() -> None:
-            blocks = read_vector(old, view.identity, view.floor) if old else iter(())
-            added = (part.index().streams for part in gone)
-            write_vector(path, view.identity, floor, blocks, added)
-            whole = read_vector(path, view.identity, floor)
-            write_vector(copy, view.identity, floor, whole, ())
+            blocks = read_vector(old, view.identity, view.floor, width=2) if old else iter(())
+            added = (last_numbers(part.index().streams, part.end - 1) for part in gone)
+            write_vector(path, view.identity, floor, blocks, added, width=2)
+            whole = read_vector(path, view.identity, floor, width=2)
+            write_vector(copy, view.identity, floor, whole, (), width=2)
 
         try:
             write()

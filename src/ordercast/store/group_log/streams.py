@@ -1,7 +1,7 @@
 """Numbers by stream, for millions of streams in little memory.
 
 A table has a row for each stream: its key and a few numbers. Rows that are new are in a dictionary,
-up to `RECENT` of them. Then they are merged into arrays that are sorted by the hash of the stream:
+up to `RECENT` of them. Then they are merged into arrays that are sorted by the keys of the streams:
 a row takes 28 bytes there, 8 more for each further number, and its name. No row is ever removed:
 who forgets a stream would take its old events again.
 
@@ -18,7 +18,7 @@ from heapq import merge
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
-from ordercast.kernel.log import Stream, hash_of
+from ordercast.kernel.log import Stream, key_of
 
 RECENT = 10_000
 """Rows that are in a dictionary."""
@@ -30,13 +30,13 @@ Numbers: TypeAlias = tuple[int, ...]
 
 
 class Row(NamedTuple):
-    hash: int  # of the stream, and number 0
+    key: int
     stream: Stream
     numbers: Numbers
 
 
-class StreamHashes:
-    """The hashes of streams, of the last thousands without computing them."""
+class StreamKeys:
+    """The keys of streams, of the last thousands without computing them."""
 
     def __init__(self) -> None:
         self._known: dict[Stream, int] = {}
@@ -46,94 +46,102 @@ class StreamHashes:
         if found is None:
             if len(self._known) >= RECENT:
                 self._known.clear()
-            found = self._known[stream] = hash_of(stream, 0)
+            found = self._known[stream] = key_of(stream)
         return found
 
 
 class StreamTable:
-    """Each row has `width` numbers, each below 2**64. The hash of a stream may be given with it."""
+    """Each row has `width` numbers, each below 2**64. The key of a stream may be given with it."""
 
-    __slots__ = ("_births", "_columns", "_hashes", "_names", "_places", "_recent", "width")
+    __slots__ = ("_births", "_columns", "_keys", "_names", "_places", "_recent", "width")
 
     def __init__(self, width: int = 1) -> None:
         self.width = width
-        self._recent: dict[int, tuple[Stream, Numbers]] = {}  # by hash; none is in the arrays
-        self._hashes = array("Q")  # sorted
+        self._recent: dict[int, tuple[Stream, Numbers]] = {}  # by key; none is in the arrays
+        self._keys = array("Q")  # sorted
         self._births = array("Q")
         self._places = array("I")  # where in `_names` the length of the name is
         self._columns = tuple(array("Q") for _ in range(width))
         self._names = bytearray()  # in the order of their coming
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._hashes)
+        return len(self._recent) + len(self._keys)
 
-    def get(self, stream: Stream, hash: int | None = None) -> Numbers | None:
-        hash = hash_of(stream, 0) if hash is None else hash
-        found = self._recent.get(hash)
+    def get(self, stream: Stream, key: int | None = None) -> Numbers | None:
+        key = key_of(stream) if key is None else key
+        found = self._recent.get(key)
         if found is not None and found[0] == stream:
             return found[1]
-        at = self._place_of(stream, hash)
+        at = self._place_of(stream, key)
         return None if at is None else tuple(column[at] for column in self._columns)
 
-    def put(self, stream: Stream, numbers: Numbers, hash: int | None = None) -> None:
+    def put(self, stream: Stream, numbers: Numbers, key: int | None = None) -> None:
         """Adds the row, or changes it."""
-        hash = hash_of(stream, 0) if hash is None else hash
-        found = self._recent.get(hash)
+        key = key_of(stream) if key is None else key
+        found = self._recent.get(key)
         if found is None or found[0] != stream:
-            at = self._place_of(stream, hash)
+            at = self._place_of(stream, key)
             if at is not None:
                 for column, number in zip(self._columns, numbers, strict=True):
                     column[at] = number
                 return
-            if found is not None:  # two streams of one hash
+            if found is not None:  # two streams of one key
                 self.merge()
-        self._recent[hash] = stream, numbers
+        self._recent[key] = stream, numbers
         if len(self._recent) > RECENT:
             self.merge()
 
-    def of_hash(self, hash: int) -> Row | None:
-        """The row of a stream of which only the hash is known."""
-        found = self._recent.get(hash)
+    def of_key(self, key: int) -> Row | None:
+        """The row of a stream of which only the key is known."""
+        found = self._recent.get(key)
         if found is not None:
-            return Row(hash, *found)
-        at = bisect_left(self._hashes, hash)
-        if at < len(self._hashes) and self._hashes[at] == hash:
+            return Row(key, *found)
+        at = bisect_left(self._keys, key)
+        if at < len(self._keys) and self._keys[at] == key:
             return self._row(at)
         return None
 
     def rows(self) -> Iterator[Row]:
-        """In the order of their hashes. Nothing may be added meanwhile."""
-        recent = (Row(hash, *found) for hash, found in sorted(self._recent.items()))
-        return merge(recent, (self._row(at) for at in range(len(self._hashes))))
+        """In the order of their keys. Nothing may be added meanwhile."""
+        recent = (Row(key, *found) for key, found in sorted(self._recent.items()))
+        return merge(recent, (self._row(at) for at in range(len(self._keys))))
 
     def last_numbers(self) -> Iterator[tuple[int, int]]:
-        """The hash and the last number of each row, in no order."""
-        for hash, (_, numbers) in self._recent.items():
-            yield hash, numbers[-1]
-        yield from zip(self._hashes, self._columns[-1], strict=True)
+        """The key and the last number of each row, in no order."""
+        for key, (_, numbers) in self._recent.items():
+            yield key, numbers[-1]
+        yield from zip(self._keys, self._columns[-1], strict=True)
+
+    def first_column(self) -> StreamTable:
+        """The same streams with the first of their numbers; to be used instead of this table."""
+        self.merge()
+        table = StreamTable()
+        table._keys, table._births, table._places = self._keys, self._births, self._places
+        table._names, table._columns = self._names, self._columns[:1]
+        return table
 
     @property
-    def last_hash(self) -> int:
+    def last_key(self) -> int:
         """The greatest; 0: there are no rows."""
-        return max(max(self._recent, default=0), self._hashes[-1] if self._hashes else 0)
+        return max(max(self._recent, default=0), self._keys[-1] if self._keys else 0)
 
     # --- merging -----------------------------------------------------------------------------
 
     def merge(self) -> None:
         """Puts what is in the dictionary into the arrays."""
         if self._recent:
-            rows = [(hash, *found) for hash, found in sorted(self._recent.items())]
+            rows = [(key, *found) for key, found in sorted(self._recent.items())]
             self._recent.clear()
             self._merge(rows)
 
     def _merge(self, rows: Sequence[tuple[int, Stream, Numbers]]) -> None:
-        """Of streams that are not in the arrays, in the order of their hashes."""
-        old = (self._hashes, self._births, self._places, *self._columns)
+        """Of streams that are not in the arrays, in the order of their keys."""
+        old = (self._keys, self._births, self._places, *self._columns)
         new = tuple(array(column.typecode) for column in old)
         done = 0
-        for hash, (name, birth), numbers in rows:
-            at = bisect_left(self._hashes, hash, done)
-            values = (hash, birth, self._add_name(name), *numbers)
+        for key, (name, birth), numbers in rows:
+            at = bisect_left(self._keys, key, done)
+            values = (key, birth, self._add_name(name), *numbers)
             for column, fresh, value in zip(old, new, values, strict=True):
                 if at > done:
                     fresh.extend(column[done:at])
@@ -141,7 +149,7 @@ class StreamTable:
             done = at
         for column, fresh in zip(old, new, strict=True):
             fresh.extend(column[done:])
-        self._hashes, self._births, self._places = new[:3]
+        self._keys, self._births, self._places = new[:3]
         self._columns = new[3:]
 
     def _add_name(self, name: str) -> int:
@@ -149,10 +157,10 @@ class StreamTable:
         self._names += _LENGTH.pack(len(data)) + data
         return place
 
-    def _place_of(self, stream: Stream, hash: int) -> int | None:
-        hashes = self._hashes
-        at = bisect_left(hashes, hash)
-        while at < len(hashes) and hashes[at] == hash:
+    def _place_of(self, stream: Stream, key: int) -> int | None:
+        keys = self._keys
+        at = bisect_left(keys, key)
+        while at < len(keys) and keys[at] == key:
             if self._stream(at) == stream:
                 return at
             at += 1
@@ -166,26 +174,26 @@ class StreamTable:
 
     def _row(self, at: int) -> Row:
         numbers = tuple(column[at] for column in self._columns)
-        return Row(self._hashes[at], self._stream(at), numbers)
+        return Row(self._keys[at], self._stream(at), numbers)
 
     # --- on a disk ---------------------------------------------------------------------------
 
     def packed(self, begin: int = 0, end: int | None = None) -> bytes:
-        """The rows from one to another, in the order of their hashes."""
+        """The rows from one to another, in the order of their keys."""
         self.merge()
-        end = len(self._hashes) if end is None else min(end, len(self._hashes))
+        end = len(self._keys) if end is None else min(end, len(self._keys))
         names, places = bytearray(), array("I")
         for place in self._places[begin:end]:
             (length,) = _LENGTH.unpack_from(self._names, place)
             places.append(len(names))
             names += self._names[place : place + _LENGTH.size + length]
-        columns = [self._hashes[begin:end], self._births[begin:end], places]
+        columns = [self._keys[begin:end], self._births[begin:end], places]
         columns += [column[begin:end] for column in self._columns]
         head = _HEAD.pack(end - begin, self.width, len(names))
         return b"".join([head, *map(_in_order, columns), names])
 
     def add_packed(self, data: bytes) -> None:
-        """Appends rows whose hashes are not below those that are there. ValueError: they are no
+        """Appends rows whose keys are not below those that are there. ValueError: they are no
         rows of such a table."""
         self.merge()
         count, width, length = _HEAD.unpack_from(data)
@@ -193,7 +201,7 @@ class StreamTable:
         if width != self.width or len(data) != _HEAD.size + count * row_bytes + length:
             raise ValueError("these are no rows of such a table")
         at, base = _HEAD.size, len(self._names)
-        for column in (self._hashes, self._births, self._places, *self._columns):
+        for column in (self._keys, self._births, self._places, *self._columns):
             fresh = array(column.typecode)
             size = count * fresh.itemsize
             fresh.frombytes(data[at : at + size])
@@ -209,21 +217,21 @@ class StreamTable:
 class StreamNumbers(Mapping[Stream, int]):
     """A number by stream, such as the last that was received; as a mapping."""
 
-    __slots__ = ("_hash", "_table")
+    __slots__ = ("_key", "_table")
 
     def __init__(self, table: StreamTable | None = None) -> None:
         self._table = StreamTable() if table is None else table
-        self._hash = StreamHashes()
+        self._key = StreamKeys()
         assert self._table.width == 1
 
     def __getitem__(self, stream: Stream) -> int:
-        found = self._table.get(stream, self._hash(stream))
+        found = self._table.get(stream, self._key(stream))
         if found is None:
             raise KeyError(stream)
         return found[0]
 
     def __setitem__(self, stream: Stream, number: int) -> None:
-        self._table.put(stream, (number,), self._hash(stream))
+        self._table.put(stream, (number,), self._key(stream))
 
     def __iter__(self) -> Iterator[Stream]:
         return (row.stream for row in self._table.rows())
