@@ -322,8 +322,8 @@ class Segment:
 
     def allocate(self, end: int) -> None:
         """What is written up to there has its place on the disk. OSError: it has not."""
-        if end > self.room:
-            begin = max(self.room, self.size)
+        begin = max(self.room, self.size)
+        if end > begin:
             try:
                 _allocate(self._file, begin, end - begin)
             except BaseException:

@@ -105,6 +105,9 @@ def find_log(folder: Path, group: str | None, *, writes: bool) -> FoundLog | Non
     if found is None:
         raise DiskError(f"{scan.path} is damaged: nothing is whole in it; put a copy of it back")
     summary, states = found
+    if summary is None:
+        summary = Summary(group or "", 0, 0, 0)
+        log.warning("%s: the summary is damaged: nothing else says whose log it is", scan.path)
     if group is not None and summary.group != group:
         raise DiskError(f"{folder} is the log of the group {summary.group}, and not of {group}")
     part = OpenPart(scan.path, header, summary.begun, scan)
@@ -150,8 +153,11 @@ def _sealed(shelf: IndexShelf, first: int, end: int, identity: int) -> SealedPar
     return SealedPart(header, end, begun, size + (end - first) * RECORD.size, shelf)
 
 
-def _states(newest: Scan, sealed: tuple[SealedPart, ...]) -> tuple[Summary, list[bytes]] | None:
-    """The last summary, and all states from it on; if something is damaged, from further back."""
+def _states(newest: Scan, sealed: tuple[SealedPart, ...]) -> tuple[Summary | None, list[bytes]] | None:
+    """The last summary, and all states from it on; if something is damaged, from further back.
+
+    None: nothing is whole in the newest segment.
+    """
     scans = [newest]
     older = list(sealed)
     while older and _lacks_states(scans[0]):
@@ -167,7 +173,7 @@ def _states(newest: Scan, sealed: tuple[SealedPart, ...]) -> tuple[Summary, list
                 states.append(body)
     if not newest.states and not newest.records:
         return None
-    return (summary, states) if summary else None
+    return summary, states
 
 
 def _lacks_states(scan: Scan) -> bool:
