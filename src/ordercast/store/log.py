@@ -41,7 +41,7 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -301,6 +301,21 @@ class Segment:
         self._unwritten += body
         self.size += HEAD_SIZE + length
         self.position += counts
+
+    def add_all(self, mark: bytes, bodies: Sequence[bytes]) -> None:
+        """Many frames of one mark."""
+        start, placed, counts = self._checks[mark]
+        place, largest, parts = self.size, self._kind.largest, []
+        for body in bodies:
+            length = len(body)
+            if length > largest:
+                raise too_long(self.path, self._kind, length)
+            parts.append(HEAD.pack(mark, length, crc32(body, start ^ (place & placed))))
+            parts.append(body)
+            place += HEAD_SIZE + length
+        self._unwritten += b"".join(parts)
+        self.size = place
+        self.position += counts * len(bodies)
 
     def write(self) -> None:
         """What was added is the operating system's now: killing us does not lose it."""

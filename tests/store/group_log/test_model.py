@@ -67,6 +67,7 @@ class Twice:
         self.model = MemoryLog("g", self.file.identity)
         self.written: list[Entry] = []
         self.rotten: list[int] = []
+        self.spoiled: list[int] = []  # also those that were repaired
 
     def opened(self) -> GroupLog:
         return GroupLog(self.folder, "g", CODEC, limits=TINY)
@@ -104,8 +105,9 @@ class Twice:
             return
         position = self.file.floor + (tail - self.file.floor - 1) * share // 100
         entry = self.model.entries[position - self.model.floor]
-        if isinstance(entry, Bad) or entry.is_gap:
+        if isinstance(entry, Bad) or entry.is_gap or position in self.spoiled:
             return
+        self.spoiled.append(position)
         extent = next(e for e in self.file.extents() if e.first <= position < e.end)
         path = file_of(self.folder, extent.first, SEGMENT)
         data = bytearray(path.read_bytes())

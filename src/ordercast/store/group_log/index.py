@@ -18,7 +18,6 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream, key_of
-from ordercast.store.group_log.streams import StreamTable
 from ordercast.store.group_log.entries import Record, number_before
 from ordercast.store.group_log.form import (
     INDEX,
@@ -30,6 +29,7 @@ from ordercast.store.group_log.form import (
     same_log,
 )
 from ordercast.store.group_log.scan import Scan
+from ordercast.store.group_log.streams import StreamTable
 from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, SegmentHeader, read_header
 
 MAGIC = b"ordercast index "

@@ -64,7 +64,7 @@ from ordercast.store.log import (
 LARGEST_PENDING = 1 << 30
 """Bytes that may be appended before a sync."""
 
-_POSITIONED = (Appended, Repaired, Trimmed)
+POSITIONED = (Appended, Repaired, Trimmed)
 """Records that are no states."""
 
 _Pending: TypeAlias = tuple[Packet | None, bytes]
@@ -94,7 +94,7 @@ class GroupLog:
         self._readable: set[type[Packet]] = set()  # of which the codec has read one back
         self._pending: list[_Pending] = []
         self._pending_size = 0
-        self._pending_states = 0  # bytes of states that wait or are being written
+        self._pending_states = 0  # bytes of states that wait
         self._over: str | None = None  # why nothing is written any more
         self._syncing = threading.Lock()  # held by who writes
         self._lock = threading.Lock()  # for `_pending`, never held for long
@@ -112,16 +112,23 @@ class GroupLog:
 
     def append(self, records: Sequence[Packet]) -> None:
         """Takes all of them, to be written by the next `sync`. DiskError: none is taken."""
-        added: list[_Pending] = [(record, self._body_of(record)) for record in records]
-        size = sum(len(body) for _, body in added)
+        added: list[_Pending] = []
+        size = states = 0
+        for record in records:
+            body = self._body_of(record)
+            added.append((record, body))
+            size += len(body)
+            if not isinstance(record, POSITIONED):
+                states += len(body)
         with self._lock:
             self._check_open()
-            self._check_states(added)
             if self._pending_size + size > LARGEST_PENDING:
                 raise DiskError(
                     f"{self.folder}: {self._pending_size} bytes wait for a sync, {size} more, and "
                     f"the limit is {LARGEST_PENDING}"
                 )
+            if states:
+                self._count_states(states)
             self._pending += added
             self._pending_size += size
 
@@ -141,16 +148,10 @@ class GroupLog:
             with self._lock:
                 self._check_open()
                 batch, self._pending = self._pending, []
-                self._pending_size = 0
+                self._pending_size = self._pending_states = 0
             if batch:
                 with self._until_error():
                     self._persist(batch)
-                with self._lock:
-                    self._pending_states = sum(
-                        len(body)
-                        for record, body in self._pending
-                        if not isinstance(record, _POSITIONED)
-                    )
 
     def look_for_room(self) -> None:
         """Whether the disk has room again: to be called now and then while it is strained."""
@@ -234,14 +235,14 @@ class GroupLog:
     # --- writing -----------------------------------------------------------------------------
 
     def _body_of(self, record: Packet) -> bytes:
-        self._check_group(record.group)
-        match record:
-            case Appended(entry=entry) | Repaired(entry=entry):
-                return pack_entry(entry)
-            case Trimmed():
-                return b""
-            case Opened():
-                raise DiskError(f"{self.folder}: what a log was found to be is not written to it")
+        if record.group != self.group:
+            self._check_group(record.group)
+        if isinstance(record, Appended | Repaired):
+            return pack_entry(record.entry)
+        if isinstance(record, Trimmed):
+            return b""
+        if isinstance(record, Opened):
+            raise DiskError(f"{self.folder}: what a log was found to be is not written to it")
         body = self._codec.encode(record)
         if len(body) > LARGEST:
             raise too_long(self.folder, LOGGED, len(body))
@@ -250,11 +251,8 @@ class GroupLog:
             self._readable.add(type(record))
         return body
 
-    def _check_states(self, added: list[_Pending]) -> None:
+    def _count_states(self, size: int) -> None:
         """What they will replace counts until it is replaced."""
-        size = sum(len(body) for record, body in added if not isinstance(record, _POSITIONED))
-        if not size:
-            return
         used = self._pending_states + (self._writing.states_size if self._writing else 0)
         if used + size > self._limits.states:
             raise DiskError(
@@ -266,22 +264,28 @@ class GroupLog:
     def _persist(self, batch: list[_Pending]) -> None:
         writing = self._writing
         assert writing is not None
+        entries: list[Entry] = []
+        bodies: list[bytes] = []
         repairs: list[tuple[int, Entry, bytes]] = []
         below = 0
         for record, body in batch:
-            match record:
-                case Appended(entry=entry):
-                    writing.add_entry(entry, body)
-                case Repaired(position=position, entry=entry):
-                    repairs.append((position, entry, body))
-                case Trimmed():
-                    below = max(below, record.below)
-                case None:
-                    writing.commit()
-                    writing = self._begin_anew(writing)
-                    repairs, below = [], 0
-                case _:
-                    writing.add_state(record, body)
+            if isinstance(record, Appended):
+                entries.append(record.entry)
+                bodies.append(body)
+                continue
+            if entries:
+                writing.add_entries(entries, bodies)
+                entries, bodies = [], []
+            if isinstance(record, Repaired):
+                repairs.append((record.position, record.entry, body))
+            elif isinstance(record, Trimmed):
+                below = max(below, record.below)
+            elif record is not None:
+                writing.add_state(record, body)
+            else:
+                writing = self._begin_anew(writing)
+                repairs, below = [], 0
+        writing.add_entries(entries, bodies)
         writing.commit()
         if repairs:
             writing.repair(repairs)
@@ -293,6 +297,7 @@ class GroupLog:
 
     def _begin_anew(self, writing: Writing) -> Writing:
         """Forgets all. Whoever opens it after a crash in between does the same."""
+        writing.commit()
         marker = os.open(self.folder / FORGOTTEN, os.O_WRONLY | os.O_CREAT, PRIVATE)
         os.close(marker)
         sync_folder(self.folder)

@@ -153,7 +153,9 @@ def _sealed(shelf: IndexShelf, first: int, end: int, identity: int) -> SealedPar
     return SealedPart(header, end, begun, size + (end - first) * RECORD.size, shelf)
 
 
-def _states(newest: Scan, sealed: tuple[SealedPart, ...]) -> tuple[Summary | None, list[bytes]] | None:
+def _states(
+    newest: Scan, sealed: tuple[SealedPart, ...]
+) -> tuple[Summary | None, list[bytes]] | None:
     """The last summary, and all states from it on; if something is damaged, from further back.
 
     None: nothing is whole in the newest segment.

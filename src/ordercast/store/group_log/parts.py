@@ -18,12 +18,12 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream
-from ordercast.store.group_log.streams import Numbers, StreamTable
 from ordercast.store.group_log.entries import Record, unpack_entry
 from ordercast.store.group_log.form import LOGGED, RECORD, SEGMENT, UNKNOWN, file_of
 from ordercast.store.group_log.index import SegmentIndex, index_of, read_index, write_index
 from ordercast.store.group_log.repairs import Repairs
 from ordercast.store.group_log.scan import Damage, Scan
+from ordercast.store.group_log.streams import Numbers, StreamTable
 from ordercast.store.log import ENTRY, HEAD, HEAD_SIZE, Checks, SegmentHeader, checks_of
 
 log = logging.getLogger("ordercast.store")

@@ -20,9 +20,9 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Stream, key_of
-from ordercast.store.group_log.streams import StreamTable
 from ordercast.store.group_log.entries import Record, number_before, unpack_entry
 from ordercast.store.group_log.form import LOGGED, RECORD, UNKNOWN, Commit, unpack_commit
+from ordercast.store.group_log.streams import StreamTable
 from ordercast.store.log import (
     COMMIT,
     ENTRY,

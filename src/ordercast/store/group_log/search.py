@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ordercast.kernel.log import Entry, Knowledge, bucket_of
-from ordercast.store.group_log.streams import Row, StreamTable
 from ordercast.store.group_log.form import RECORD
 from ordercast.store.group_log.parts import Part
+from ordercast.store.group_log.streams import Row, StreamTable
 from ordercast.store.group_log.vectors import rows_of
 
 _PENDING = 100_000

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import At, Bad, Entry, Knowledge, Place, Reference, key_of
-from ordercast.store.group_log.streams import StreamNumbers, StreamTable
 from ordercast.store.group_log.entries import Record
 from ordercast.store.group_log.form import FLOOR, FLOOR_COPY, RECEIVED, RECORD, file_of
 from ordercast.store.group_log.parts import OpenPart, Part, SealedPart, read_bodies
 from ordercast.store.group_log.repairs import Repairs
 from ordercast.store.group_log.search import Found, Search
+from ordercast.store.group_log.streams import StreamNumbers, StreamTable
 from ordercast.store.group_log.vectors import is_whole, load_vector, read_vector
 
 log = logging.getLogger("ordercast.store")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +11,7 @@ from typing import NamedTuple
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream
 from ordercast.kernel.packet import Packet
-from ordercast.store.group_log.streams import Numbers, StreamKeys
-from ordercast.store.group_log.entries import Record, number_before
+from ordercast.store.group_log.entries import Record
 from ordercast.store.group_log.form import (
     EMPTY_INDEX,
     FLOOR,
@@ -32,6 +31,7 @@ from ordercast.store.group_log.form import (
 from ordercast.store.group_log.index import write_index
 from ordercast.store.group_log.parts import IndexShelf, OpenPart, Part, SealedPart
 from ordercast.store.group_log.room import Room, is_no_room
+from ordercast.store.group_log.streams import Numbers, StreamKeys
 from ordercast.store.group_log.vectors import last_numbers, read_vector, write_vector
 from ordercast.store.group_log.view import LogView, Parts
 from ordercast.store.log import (
@@ -50,6 +50,8 @@ log = logging.getLogger("ordercast.store")
 _AROUND = 1 << 10
 """Bytes of a frame and of a commit, besides bodies, records and names."""
 _AROUND_NAME = 1 << 10
+_MOST = 4096
+"""Entries that are put into a segment at once."""
 _CHECKPOINT_ROWS = 250_000
 """Streams of segments since a checkpoint, after which there is another one."""
 
@@ -117,32 +119,42 @@ class Writing:
 
     # --- records -----------------------------------------------------------------------------
 
-    def add_entry(self, entry: Entry, body: bytes) -> None:
-        segment = self.segment
-        if segment.size >= self._limits.segment or len(self._records) >= LARGEST_BATCH:
-            self.commit()
-            self.begin_if_full()
-            segment = self.segment
-        self._make_room(len(body))
-        stream, number = entry.stream, entry.number
-        key = self._key(stream)
-        prev = number_before(entry)
-        record = RECORD.pack(key, number, prev, segment.size, len(body))
-        segment.add(ENTRY, body)
-        self._records.append(record)
-        known = self._changed.get(key)
-        if known is not None:
-            self._changed[key] = stream, (known[1][0], number)
-            return
-        self._changed[key] = stream, (prev, number)
-        if not self.view.parts.newest.has_stream(stream, key):
-            self._named.append(stream)
-            self._named_size += _AROUND_NAME + 4 * len(stream[0])
+    def add_entries(self, entries: Sequence[Entry], bodies: Sequence[bytes]) -> None:
+        while entries:
+            if self.segment.size >= self._limits.segment or len(self._records) >= LARGEST_BATCH:
+                self.commit()
+                self.begin_if_full()
+            count = self._add_some(entries, bodies)
+            entries, bodies = entries[count:], bodies[count:]
+
+    def _add_some(self, entries: Sequence[Entry], bodies: Sequence[bytes]) -> int:
+        """As many as the segment takes before another one is to be begun, one at the least."""
+        segment, records, changed = self.segment, self._records, self._changed
+        place, end = segment.size, max(self._limits.segment, segment.size + 1)
+        pack, key_of, is_known = RECORD.pack, self._key, self.view.parts.newest.has_stream
+        count = 0
+        for entry, body in zip(entries[:_MOST], bodies, strict=False):
+            if place >= end:
+                break
+            stream, number = (entry.origin, entry.birth), entry.number
+            prev = number - 1 if entry.is_gap else entry.prev
+            key, length = key_of(stream), len(body)
+            records.append(pack(key, number, prev, place, length))
+            known = changed.get(key)
+            changed[key] = stream, (prev if known is None else known[1][0], number)
+            if known is None and not is_known(stream, key):
+                self._named.append(stream)
+                self._named_size += _AROUND_NAME + 4 * len(entry.origin)
+            place += HEAD_SIZE + length
+            count += 1
+        self._make_room(place - segment.size)
+        segment.add_all(ENTRY, bodies[:count])
+        return count
 
     def _make_room(self, added: int) -> None:
-        """For a frame, and for the commit that will follow."""
-        segment, count = self.segment, len(self._records) + 1
-        need = added + _AROUND + count * RECORD.size + self._named_size
+        """For frames, and for the commit that will follow."""
+        segment = self.segment
+        need = added + _AROUND + (len(self._records) + 1) * RECORD.size + self._named_size
         if segment.size + need + self._limits.reserve > segment.room:
             self._room.make(segment, need)
 
