@@ -34,8 +34,8 @@ from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, SegmentHeader, read
 
 MAGIC = b"ordercast index "
 # Magic, version; of the segment: salt, identity, first position, the one behind its last, when the
-# first was written; checksum of what follows, checksum of this.
-_HEAD = Struct("!16sIIQQQQII")
+# first was written, entries of which nothing is known; checksum of what follows, checksum of this.
+_HEAD = Struct("!16sIIQQQQIII")
 _UNSEALED = (1 << 64) - 1
 
 
@@ -43,6 +43,7 @@ class IndexHead(NamedTuple):
     header: SegmentHeader  # of the segment
     end: int | None  # the position behind its last; None: it was not sealed yet
     begun: int
+    unknown: int  # entries of which nothing is known
     checksum: int
 
 
@@ -55,10 +56,11 @@ class SegmentIndex:
         self.streams = streams
 
     @property
-    def has_unknown(self) -> bool:
-        return UNKNOWN in self.records and any(
-            Record._make(values).is_unknown for values in RECORD.iter_unpack(self.records)
-        )
+    def unknown(self) -> int:
+        """Entries of which nothing is known."""
+        if UNKNOWN not in self.records:
+            return 0
+        return sum(not values[1] for values in RECORD.iter_unpack(self.records))
 
     def from_position(self, position: int) -> Iterator[tuple[int, Record]]:
         begin = (position - self.first) * RECORD.size
@@ -87,11 +89,11 @@ def write_index(
     folder: Path, header: SegmentHeader, begun: int, end: int | None, index: SegmentIndex | None
 ) -> None:
     """OSError: as the system says. It is not synced: a reader sees whether it is whole."""
-    body = b""
+    body, unknown = b"", 0
     if index is not None:
-        body = bytes(index.records) + index.streams.packed()
+        body, unknown = bytes(index.records) + index.streams.packed(), index.unknown
     fields = (header.salt, header.identity, header.first, _UNSEALED if end is None else end, begun)
-    head = _HEAD.pack(MAGIC, VERSION, *fields, crc32(body), 0)[:-4]
+    head = _HEAD.pack(MAGIC, VERSION, *fields, unknown, crc32(body), 0)[:-4]
     path = file_of(folder, header.first, INDEX)
     fresh = path.with_name(path.name + TEMPORARY)
     try:
@@ -139,13 +141,13 @@ def read_index(folder: Path, header: SegmentHeader) -> SegmentIndex | None:
 def _unpack_head(data: bytes, first: int, identity: int | None) -> IndexHead | None:
     if len(data) < _HEAD.size or data[:16] != MAGIC or crc32(data[:-4]) != _HEAD.unpack(data)[-1]:
         return None
-    _, version, salt, log, position, end, begun, checksum, _ = _HEAD.unpack(data)
+    _, version, salt, log, position, end, begun, unknown, checksum, _ = _HEAD.unpack(data)
     header = SegmentHeader(version, salt, log, position)
     if version != VERSION or not same_log(header, log if identity is None else identity, first):
         return None
     if end != _UNSEALED and end < first:
         return None
-    return IndexHead(header, None if end == _UNSEALED else end, begun, checksum)
+    return IndexHead(header, None if end == _UNSEALED else end, begun, unknown, checksum)
 
 
 def header_of(folder: Path, first: int, identity: int | None = None) -> SegmentHeader:

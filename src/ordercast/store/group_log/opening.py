@@ -150,7 +150,9 @@ def _sealed(shelf: IndexShelf, first: int, end: int, identity: int) -> SealedPar
     else:
         raise _missing(folder, first)
     begun = head.begun if head else 0
-    return SealedPart(header, end, begun, size + (end - first) * RECORD.size, shelf)
+    has_unknown = head.unknown > 0 if head is not None and head.end is not None else None
+    size += (end - first) * RECORD.size
+    return SealedPart(header, end, begun, size, shelf, has_unknown)
 
 
 def _states(

@@ -47,7 +47,7 @@ class OpenPart:
         self.is_missing = False
         self._records = scan.records if scan else bytearray()
         self._streams = scan.streams if scan else StreamTable(2)
-        self._unknown = bool(scan) and UNKNOWN in self._records
+        self._has_unknown = UNKNOWN in self._records
         self._lock = threading.Lock()
 
     @property
@@ -66,7 +66,8 @@ class OpenPart:
             return question(self._streams)
 
     def has_unknown(self) -> bool:
-        return self._unknown
+        """Whether it may have entries of which nothing is known."""
+        return self._has_unknown
 
     def has_stream(self, stream: Stream, key: int) -> bool:
         """Only for the thread that changes it."""
@@ -98,8 +99,15 @@ class SealedPart:
     """An older segment. Any thread may ask."""
 
     def __init__(
-        self, header: SegmentHeader, end: int, begun: int, size: int, shelf: IndexShelf
+        self,
+        header: SegmentHeader,
+        end: int,
+        begun: int,
+        size: int,
+        shelf: IndexShelf,
+        has_unknown: bool | None = None,
     ) -> None:
+        """`has_unknown` if its index says that already."""
         self.path = file_of(shelf.folder, header.first, SEGMENT)
         self.header = header
         self.first = header.first
@@ -108,6 +116,7 @@ class SealedPart:
         self.size = size  # bytes of the segment and its index
         self.is_missing = not self.path.exists()
         self._shelf = shelf
+        self._has_unknown = has_unknown
 
     def records(self, begin: int, end: int) -> bytes:
         return _cut(self.index().records, self.first, begin, end)
@@ -116,7 +125,13 @@ class SealedPart:
         return question(self.index().streams)
 
     def has_unknown(self) -> bool:
-        return self.index().has_unknown
+        if self._has_unknown is None:
+            self.index()
+        return bool(self._has_unknown)
+
+    def found(self, index: SegmentIndex) -> None:
+        """Its index was read or made again."""
+        self._has_unknown = index.unknown > 0
 
     def index(self) -> SegmentIndex:
         return self._shelf.index(self)
@@ -142,14 +157,14 @@ class IndexShelf:
                 found = read_index(self.folder, part.header)
                 if found is None or part.first + len(found.records) // RECORD.size != part.end:
                     found = self._made_again(part)
-                self._keep(part.first, found)
+                self._keep(part, found)
             self._kept.move_to_end(part.first)
             return found
 
     def put(self, part: SealedPart, index: SegmentIndex) -> None:
         """Of a segment that was sealed just now, or of one with a repair."""
         with self._lock:
-            self._keep(part.first, index)
+            self._keep(part, index)
             self._write(part, index)
 
     def drop(self, first: int) -> None:
@@ -169,8 +184,9 @@ class IndexShelf:
         self._write(part, index)
         return index
 
-    def _keep(self, first: int, index: SegmentIndex) -> None:
-        self._kept[first] = index
+    def _keep(self, part: SealedPart, index: SegmentIndex) -> None:
+        part.found(index)
+        self._kept[part.first] = index
         while len(self._kept) > KEPT_INDEXES:
             self._kept.popitem(last=False)
 

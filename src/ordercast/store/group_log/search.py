@@ -102,7 +102,9 @@ class Search:
         lacking = []
         for part in reversed(parts):
             if not pending:
-                break
+                if part.has_unknown():
+                    lacking.append(part)
+                continue
             look = self._any_lacking if is_too_much else self._looking_for(pending)
             if part.ask(look) or part.has_unknown():
                 lacking.append(part)
