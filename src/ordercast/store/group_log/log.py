@@ -159,8 +159,8 @@ class GroupLog:
             self._check_open()
             with self._until_error():
                 assert self._writing is not None
+                self._writing.begin_if_full(again=True)
                 self._room.look(self._writing.segment)
-                self._writing.begin_if_full()
 
     def close(self) -> None:
         """What was appended and not synced is not written. Reading goes on."""
@@ -291,7 +291,7 @@ class GroupLog:
             writing.repair(repairs)
         if below:
             writing.trim(below)
-        writing.begin_if_full()
+        writing.begin_if_full(again=below > 0)
         if below or self._room.is_strained:
             self._room.look(writing.segment)
 

@@ -31,7 +31,7 @@ class Room:
         self._spare = folder / SPARE
         self._reserve = reserve
         self._notify = strained
-        self._lacks_segment = False  # no room for another one could be had
+        self.begins_segments = True  # there was room for the last one
 
     def make(self, segment: Segment, need: int) -> None:
         """So many bytes fit into the segment. DiskError: they do not."""
@@ -44,32 +44,27 @@ class Room:
 
     def look(self, segment: Segment) -> None:
         """Whether there is room again, or none any more."""
-        self._lacks_segment = False
         self._look(segment, 0)
 
-    def no_segment(self, segment: Segment) -> None:
+    def lacks_segment(self, segment: Segment) -> None:
         """Another one could not be begun: this one goes on."""
-        self._lacks_segment = True
+        self.begins_segments = False
         self._look(segment, 0)
 
     def give_spare(self) -> None:
         """For what is to be written now."""
         self._spare.unlink(missing_ok=True)
 
-    @property
-    def begins_segments(self) -> bool:
-        return not self._lacks_segment
-
     def _look(self, segment: Segment, need: int) -> None:
-        has_room = segment.room >= segment.size + need + self._reserve
-        if not has_room:
-            has_room = self._allocate(segment, need + 2 * self._reserve)
-        if not has_room:
+        # Twice as much is wanted as must be there, and after a strain no less will do: or every
+        # record that is written would end it, and the next one begin it again.
+        has_room = not self.is_strained and segment.room >= segment.size + need + self._reserve
+        has_room = has_room or self._allocate(segment, need + 2 * self._reserve)
+        if not has_room and not self.is_strained:
             has_room = self._allocate(segment, need + self._reserve)
         if not has_room:
             self._allocate(segment, need)
-        # Not while it is strained for the segment: that comes first.
-        is_strained = not (has_room and self._has_spare()) or self._lacks_segment
+        is_strained = not (has_room and self.begins_segments and self._has_spare())
         if is_strained != self.is_strained:
             self.is_strained = is_strained
             self._notify(is_strained)

@@ -184,9 +184,14 @@ class Writing:
 
     # --- segments ----------------------------------------------------------------------------
 
-    def begin_if_full(self) -> None:
-        """Begins another segment if the newest one is large enough; all of it is on the disk."""
-        if self.segment.size < self._limits.segment or not self._room.begins_segments:
+    def begin_if_full(self, *, again: bool = False) -> None:
+        """Begins another segment if the newest one is large enough; all of it is on the disk.
+
+        `again`: also if there was no room the last time.
+        """
+        if self.segment.size < self._limits.segment:
+            return
+        if not (again or self._room.begins_segments):
             return
         view, segment = self.view, self.segment
         old, position = view.parts.newest, segment.position
@@ -200,8 +205,9 @@ class Writing:
         except OSError as error:
             if not is_no_room(error):
                 raise
-            self._room.no_segment(segment)
+            self._room.lacks_segment(segment)
             return
+        self._room.begins_segments = True
         self.segment = fresh
         if position == old.first:  # it had states only, and is replaced
             segment.close()
