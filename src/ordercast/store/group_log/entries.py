@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.errors import DiskError
-from ordercast.kernel.log import Bad, Entry, Stream, key_of
+from ordercast.kernel.log import Bad, Entry, Stream
 from ordercast.store.group_log.form import LARGEST, RECORD
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -31,12 +31,8 @@ class Record(NamedTuple):
     def is_unknown(self) -> bool:
         return self.number == 0
 
-    def describes(self, entry: Entry) -> bool:
-        return (
-            self.number == entry.number
-            and self.prev == number_before(entry)
-            and self.key == key_of(entry.stream)
-        )
+    def describes(self, entry: Entry, key: int) -> bool:
+        return self.number == entry.number and self.prev == number_before(entry) and self.key == key
 
     def lost(self, stream: Stream | None) -> Bad:
         return Bad(stream or ("", 0), self.number, self.prev)

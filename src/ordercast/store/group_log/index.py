@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ordercast.errors import DiskError
-from ordercast.kernel.log import Entry, Stream, key_of
+from ordercast.kernel.log import Entry, key_of
 from ordercast.store.group_log.entries import Record, number_before
 from ordercast.store.group_log.form import (
     INDEX,
@@ -34,8 +34,8 @@ from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, SegmentHeader, read
 
 MAGIC = b"ordercast index "
 # Magic, version; of the segment: salt, identity, first position, the one behind its last, when the
-# first was written, entries of which nothing is known; checksum of what follows, checksum of this.
-_HEAD = Struct("!16sIIQQQQIII")
+# first was written, entries of which nothing is known; checksums of records, streams and of this.
+_HEAD = Struct("!16sIIQQQQIIII")
 _UNSEALED = (1 << 64) - 1
 
 
@@ -44,13 +44,13 @@ class IndexHead(NamedTuple):
     end: int | None  # the position behind its last; None: it was not sealed yet
     begun: int
     unknown: int  # entries of which nothing is known
-    checksum: int
+    checksums: tuple[int, int]  # of the records, and of the streams
 
 
 class SegmentIndex:
     """What a segment has, or had."""
 
-    def __init__(self, first: int, records: bytes | bytearray, streams: StreamTable) -> None:
+    def __init__(self, first: int, records: bytearray, streams: StreamTable) -> None:
         self.first = first
         self.records = records
         self.streams = streams
@@ -67,40 +67,45 @@ class SegmentIndex:
         rest = RECORD.iter_unpack(memoryview(self.records)[begin:])
         return ((at, Record._make(values)) for at, values in enumerate(rest, position))
 
-    def with_repair(self, position: int, entry: Entry) -> SegmentIndex:
-        """The same, where nothing was known of what has been put back there."""
-        at = (position - self.first) * RECORD.size
-        if not Record.of(self.records, at).is_unknown:
-            return self
-        records, prev = bytearray(self.records), number_before(entry)
-        RECORD.pack_into(records, at, key_of(entry.stream), entry.number, prev, 0, 0)
-        put_number(self.streams, entry.stream, prev, entry.number)
-        return SegmentIndex(self.first, records, self.streams)
+    def with_repairs(self, repairs: Iterable[tuple[int, Entry]]) -> SegmentIndex:
+        """The same, where nothing was known of what has been put back there.
 
-
-def put_number(streams: StreamTable, stream: Stream, prev: int, number: int) -> None:
-    """One more entry of a stream in a segment, or one between others."""
-    row = streams.get(stream)
-    first, last = (prev, number) if row is None else row
-    streams.put(stream, (min(first, prev), max(last, number)))
+        What others read at the same time stays as it is.
+        """
+        found = self
+        for position, entry in repairs:
+            at = (position - self.first) * RECORD.size
+            if not Record.of(found.records, at).is_unknown:
+                continue
+            if found is self:
+                streams = StreamTable(2)
+                streams.update(self.streams)
+                found = SegmentIndex(self.first, bytearray(self.records), streams)
+            stream, prev, number = entry.stream, number_before(entry), entry.number
+            RECORD.pack_into(found.records, at, key_of(stream), number, prev, 0, 0)
+            first, last = found.streams.get(stream) or (prev, number)
+            found.streams.put(stream, (min(first, prev), max(last, number)))
+        found.streams.merge()
+        return found
 
 
 def write_index(
     folder: Path, header: SegmentHeader, begun: int, end: int | None, index: SegmentIndex | None
 ) -> None:
     """OSError: as the system says. It is not synced: a reader sees whether it is whole."""
-    body, unknown = b"", 0
+    records = streams = b""
+    unknown = 0
     if index is not None:
-        body, unknown = bytes(index.records) + index.streams.packed(), index.unknown
+        records, streams, unknown = bytes(index.records), index.streams.packed(), index.unknown
     fields = (header.salt, header.identity, header.first, _UNSEALED if end is None else end, begun)
-    head = _HEAD.pack(MAGIC, VERSION, *fields, unknown, crc32(body), 0)[:-4]
+    head = _HEAD.pack(MAGIC, VERSION, *fields, unknown, crc32(records), crc32(streams), 0)[:-4]
     path = file_of(folder, header.first, INDEX)
     fresh = path.with_name(path.name + TEMPORARY)
     try:
         fresh.unlink(missing_ok=True)
         file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
         with os.fdopen(file, "wb") as output:
-            output.write(head + crc32(head).to_bytes(4) + body)
+            output.writelines((head, crc32(head).to_bytes(4), records, streams))
         fresh.rename(path)
     except BaseException:
         with suppress(OSError):
@@ -119,35 +124,67 @@ def read_index_head(folder: Path, first: int, identity: int | None = None) -> In
 
 def read_index(folder: Path, header: SegmentHeader) -> SegmentIndex | None:
     """Of a sealed segment. None: there is none that can be used."""
+    streams = read_streams(folder, header)
     try:
-        data = file_of(folder, header.first, INDEX).read_bytes()
+        with file_of(folder, header.first, INDEX).open("rb") as file:
+            head = _unpack_head(file.read(_HEAD.size), header.first, header.identity)
+            if streams is None or head is None or head.end is None:
+                return None
+            size = (head.end - header.first) * RECORD.size
+            records = file.read(size)
     except OSError:
         return None
-    head = _unpack_head(data[: _HEAD.size], header.first, header.identity)
-    if head is None or head.header.salt != header.salt or head.end is None:
+    if len(records) < size or crc32(records) != head.checksums[0]:
         return None
-    body = memoryview(data)[_HEAD.size :]
-    if crc32(body) != head.checksum:
+    return SegmentIndex(header.first, bytearray(records), streams)
+
+
+def read_streams(folder: Path, header: SegmentHeader) -> StreamTable | None:
+    """The streams of a sealed segment alone. None: there is no index that can be used."""
+    try:
+        with file_of(folder, header.first, INDEX).open("rb") as file:
+            head = _unpack_head(file.read(_HEAD.size), header.first, header.identity)
+            if head is None or head.header.salt != header.salt or head.end is None:
+                return None
+            file.seek((head.end - header.first) * RECORD.size, os.SEEK_CUR)
+            data = file.read()
+    except OSError:
         return None
-    size = (head.end - header.first) * RECORD.size
+    if crc32(data) != head.checksums[1]:
+        return None
     streams = StreamTable(2)
     try:
-        streams.add_packed(bytes(body[size:]))
+        streams.add_packed(data)
     except (ValueError, struct.error):
         return None
-    return SegmentIndex(header.first, bytes(body[:size]), streams)
+    return streams
+
+
+def read_hints(folder: Path, first: int, begin: int, end: int) -> bytes | None:
+    """Records of a range as they stand there, unchecked. None: they are not there."""
+    size = (end - begin) * RECORD.size
+    try:
+        file = os.open(file_of(folder, first, INDEX), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        data = os.pread(file, size, _HEAD.size + (begin - first) * RECORD.size)
+    finally:
+        os.close(file)
+    return data if len(data) == size else None
 
 
 def _unpack_head(data: bytes, first: int, identity: int | None) -> IndexHead | None:
     if len(data) < _HEAD.size or data[:16] != MAGIC or crc32(data[:-4]) != _HEAD.unpack(data)[-1]:
         return None
-    _, version, salt, log, position, end, begun, unknown, checksum, _ = _HEAD.unpack(data)
+    _, version, salt, log, position, end, begun, unknown, *checksums, _ = _HEAD.unpack(data)
     header = SegmentHeader(version, salt, log, position)
     if version != VERSION or not same_log(header, log if identity is None else identity, first):
         return None
     if end != _UNSEALED and end < first:
         return None
-    return IndexHead(header, None if end == _UNSEALED else end, begun, unknown, checksum)
+    sealed = None if end == _UNSEALED else end
+    return IndexHead(header, sealed, begun, unknown, (checksums[0], checksums[1]))
 
 
 def header_of(folder: Path, first: int, identity: int | None = None) -> SegmentHeader:

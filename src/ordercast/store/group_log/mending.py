@@ -135,7 +135,7 @@ def _mark_lost(folder: Path, first: int, end: int, identity: int) -> str:
             f"{folder}: {end - first} entries from {first} on are missing: put them back"
         )
     header = SegmentHeader(VERSION, secrets.randbits(32), identity, first)
-    index = SegmentIndex(first, UNKNOWN * (end - first), StreamTable(2))
+    index = SegmentIndex(first, bytearray(UNKNOWN * (end - first)), StreamTable(2))
     write_index(folder, header, 0, end, index)
     return f"positions {first} to {end - 1} are marked as lost: nobody knows what was there"
 

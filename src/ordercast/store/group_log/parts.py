@@ -19,19 +19,28 @@ from zlib import crc32
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream
 from ordercast.store.group_log.entries import Record, unpack_entry
-from ordercast.store.group_log.form import LOGGED, RECORD, SEGMENT, UNKNOWN, file_of
-from ordercast.store.group_log.index import SegmentIndex, index_of, read_index, write_index
+from ordercast.store.group_log.form import LARGEST, LOGGED, RECORD, SEGMENT, UNKNOWN, file_of
+from ordercast.store.group_log.index import (
+    SegmentIndex,
+    index_of,
+    read_hints,
+    read_index,
+    read_streams,
+    write_index,
+)
 from ordercast.store.group_log.repairs import Repairs
 from ordercast.store.group_log.scan import Damage, Scan
-from ordercast.store.group_log.streams import Numbers, StreamTable
+from ordercast.store.group_log.streams import Numbers, StreamKeys, StreamTable
 from ordercast.store.log import ENTRY, HEAD, HEAD_SIZE, Checks, SegmentHeader, checks_of
 
 log = logging.getLogger("ordercast.store")
 
-KEPT_INDEXES = 3
-"""Of sealed segments, in memory."""
+KEPT_BYTES = 8 << 20
+"""Of the streams of sealed segments, in memory."""
 _SPAN = 4 << 20
 """Bytes that are read at once, at the most, but for one entry that is longer."""
+
+_KEYS = StreamKeys()
 
 Answer = TypeVar("Answer")
 
@@ -51,6 +60,11 @@ class OpenPart:
         self._lock = threading.Lock()
 
     @property
+    def streams(self) -> int:
+        """How many there are in it."""
+        return len(self._streams)
+
+    @property
     def end(self) -> int:
         """The position behind the last one that is committed."""
         return self.first + len(self._records) // RECORD.size
@@ -59,6 +73,8 @@ class OpenPart:
         """Index records of a range of positions."""
         with self._lock:
             return _cut(self._records, self.first, begin, end)
+
+    hints = records
 
     def ask(self, question: Callable[[StreamTable], Answer]) -> Answer:
         """What its streams are, by a function that keeps nothing of the table."""
@@ -88,11 +104,14 @@ class OpenPart:
     def repair(self, position: int, entry: Entry) -> None:
         with self._lock:
             index = SegmentIndex(self.first, self._records, self._streams)
-            self._records = bytearray(index.with_repair(position, entry).records)
+            found = index.with_repairs([(position, entry)])
+            self._records, self._streams = found.records, found.streams
 
     def index(self) -> SegmentIndex:
         """When nothing is added any more."""
-        return SegmentIndex(self.first, self._records, self._streams)
+        with self._lock:
+            self._streams.merge()
+            return SegmentIndex(self.first, self._records, self._streams)
 
 
 class SealedPart:
@@ -121,8 +140,13 @@ class SealedPart:
     def records(self, begin: int, end: int) -> bytes:
         return _cut(self.index().records, self.first, begin, end)
 
+    def hints(self, begin: int, end: int) -> bytes:
+        """The same, without a look at its checksum if there is an index: quick, for a few."""
+        found = read_hints(self._shelf.folder, self.first, begin, end)
+        return self.records(begin, end) if found is None else found
+
     def ask(self, question: Callable[[StreamTable], Answer]) -> Answer:
-        return question(self.index().streams)
+        return question(self._shelf.streams(self))
 
     def has_unknown(self) -> bool:
         if self._has_unknown is None:
@@ -147,29 +171,39 @@ class IndexShelf:
         self.folder = folder
         self.writes = writes
         self._repairs = repairs
-        self._kept: OrderedDict[int, SegmentIndex] = OrderedDict()
+        self._kept: OrderedDict[int, StreamTable] = OrderedDict()
         self._lock = threading.Lock()
 
     def index(self, part: SealedPart) -> SegmentIndex:
+        """All of it."""
+        with self._lock:
+            return self._index(part)
+
+    def streams(self, part: SealedPart) -> StreamTable:
         with self._lock:
             found = self._kept.get(part.first)
             if found is None:
-                found = read_index(self.folder, part.header)
-                if found is None or part.first + len(found.records) // RECORD.size != part.end:
-                    found = self._made_again(part)
-                self._keep(part, found)
-            self._kept.move_to_end(part.first)
+                found = read_streams(self.folder, part.header) or self._index(part).streams
+                self._keep(part.first, found)
             return found
 
     def put(self, part: SealedPart, index: SegmentIndex) -> None:
         """Of a segment that was sealed just now, or of one with a repair."""
         with self._lock:
-            self._keep(part, index)
+            part.found(index)
+            self._keep(part.first, index.streams)
             self._write(part, index)
 
     def drop(self, first: int) -> None:
         with self._lock:
             self._kept.pop(first, None)
+
+    def _index(self, part: SealedPart) -> SegmentIndex:
+        found = read_index(self.folder, part.header)
+        if found is None or part.first + len(found.records) // RECORD.size != part.end:
+            found = self._made_again(part)
+        part.found(found)
+        return found
 
     def _made_again(self, part: SealedPart) -> SegmentIndex:
         scan = Scan(part.path, part.header, part.end)
@@ -178,16 +212,16 @@ class IndexShelf:
                 os.truncate(part.path, scan.place)  # room that was not used
         say_damage(part.path, scan.damage)
         index = index_of(scan)
-        for position in self._repairs.between(part.first, part.end):
-            if entry := self._repairs.read(position):
-                index = index.with_repair(position, entry)
+        positions = self._repairs.between(part.first, part.end)
+        repairs = ((position, self._repairs.read(position)) for position in positions)
+        index = index.with_repairs((at, entry) for at, entry in repairs if entry is not None)
         self._write(part, index)
         return index
 
-    def _keep(self, part: SealedPart, index: SegmentIndex) -> None:
-        part.found(index)
-        self._kept[part.first] = index
-        while len(self._kept) > KEPT_INDEXES:
+    def _keep(self, first: int, streams: StreamTable) -> None:
+        self._kept[first] = streams
+        self._kept.move_to_end(first)
+        while self._kept and sum(each.size for each in self._kept.values()) > KEPT_BYTES:
             self._kept.popitem(last=False)
 
     def _write(self, part: SealedPart, index: SegmentIndex) -> None:
@@ -234,7 +268,8 @@ def read_bodies(
         for wanted in _spans(position, records):
             begin = min((each.record.place for each in wanted), default=0)
             last = wanted[-1].record
-            data = memoryview(os.pread(file, last.place + HEAD_SIZE + last.length - begin, begin))
+            size = min(last.place + HEAD_SIZE + last.length - begin, _SPAN + LARGEST)
+            data = memoryview(os.pread(file, size, begin))
             for at, record in wanted:
                 yield at, record, _entry_in(data, begin, record, checks)
     finally:
@@ -270,4 +305,4 @@ def _entry_in(data: memoryview, begin: int, record: Record, checks: Checks) -> E
         entry = unpack_entry(data[body : body + length])
     except DiskError as error:
         raise DiskError(f"byte {record.place}: {error}") from error
-    return entry if record.describes(entry) else None
+    return entry if record.describes(entry, _KEYS(entry.stream)) else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from struct import Struct
@@ -112,13 +112,26 @@ class StreamTable:
             yield key, numbers[-1]
         yield from zip(self._keys, self._columns[-1], strict=True)
 
-    def first_column(self) -> StreamTable:
-        """The same streams with the first of their numbers; to be used instead of this table."""
+    def with_columns(self, *columns: int, constant: int | None = None) -> StreamTable:
+        """The same streams with some of their numbers, and perhaps one that is the same for all.
+
+        It shares what this table has: afterwards only one of the two may be changed.
+        """
         self.merge()
         table = StreamTable()
         table._keys, table._births, table._places = self._keys, self._births, self._places
-        table._names, table._columns = self._names, self._columns[:1]
+        table._names = self._names
+        table._columns = tuple(self._columns[column] for column in columns)
+        if constant is not None:
+            table._columns += (array("Q", [constant]) * len(self._keys),)
+        table.width = len(table._columns)
         return table
+
+    @property
+    def size(self) -> int:
+        """About its bytes in memory."""
+        row = 2 * _WORD + _PLACE + self.width * _WORD
+        return len(self._recent) * 5 * row + len(self._keys) * row + len(self._names)
 
     @property
     def last_key(self) -> int:
@@ -134,23 +147,57 @@ class StreamTable:
             self._recent.clear()
             self._merge(rows)
 
+    def update(self, other: StreamTable, begin: int = 0, end: int | None = None) -> None:
+        """Puts the rows of another table, or those from one to another in the order of keys."""
+        self.merge()
+        other.merge()
+        keys, size = self._keys, len(self._keys)
+        added: list[tuple[int, int]] = []  # where to, and which row of the other
+        at = 0
+        for row in range(begin, len(other._keys) if end is None else end):
+            key = other._keys[row]
+            at = bisect_left(keys, key, at)
+            if at < size and keys[at] == key:
+                same: int | None = at
+                if self._stream(at) != other._stream(row):  # two streams of one key
+                    same = self._place_of(other._stream(row), key)
+                if same is not None:
+                    for column, fresh in zip(self._columns, other._columns, strict=True):
+                        column[same] = fresh[row]
+                    continue
+            added.append((at, row))
+        if added:
+            self._insert(other, added)
+
+    def _insert(self, other: StreamTable, added: Sequence[tuple[int, int]]) -> None:
+        places = array("I")
+        names, others = self._names, other._names
+        for _, row in added:
+            place = other._places[row]
+            end = place + _LENGTH.size + _LENGTH.unpack_from(others, place)[0]
+            places.append(len(names))
+            names += others[place:end]
+        self._keys = _inserted(self._keys, added, other._keys)
+        self._births = _inserted(self._births, added, other._births)
+        moved = [(at, row) for row, (at, _) in enumerate(added)]
+        self._places = _inserted(self._places, moved, places)
+        pairs = zip(self._columns, other._columns, strict=True)
+        self._columns = tuple(_inserted(column, added, fresh) for column, fresh in pairs)
+
+    def rows_up_to(self, key: int) -> int:
+        """How many rows have this key or a lower one; to be asked after a `merge`."""
+        return bisect_right(self._keys, key)
+
     def _merge(self, rows: Sequence[tuple[int, Stream, Numbers]]) -> None:
         """Of streams that are not in the arrays, in the order of their keys."""
-        old = (self._keys, self._births, self._places, *self._columns)
-        new = tuple(array(column.typecode) for column in old)
-        done = 0
+        fresh = StreamTable(self.width)
         for key, (name, birth), numbers in rows:
-            at = bisect_left(self._keys, key, done)
-            values = (key, birth, self._add_name(name), *numbers)
-            for column, fresh, value in zip(old, new, values, strict=True):
-                if at > done:
-                    fresh.extend(column[done:at])
-                fresh.append(value)
-            done = at
-        for column, fresh in zip(old, new, strict=True):
-            fresh.extend(column[done:])
-        self._keys, self._births, self._places = new[:3]
-        self._columns = new[3:]
+            fresh._keys.append(key)
+            fresh._births.append(birth)
+            fresh._places.append(fresh._add_name(name))
+            for column, number in zip(fresh._columns, numbers, strict=True):
+                column.append(number)
+        self.update(fresh)
 
     def _add_name(self, name: str) -> int:
         place, data = len(self._names), name.encode()
@@ -246,3 +293,17 @@ def _in_order(column: array[int]) -> bytes:
         column = column[:]
         column.byteswap()
     return column.tobytes()
+
+
+def _inserted(
+    column: array[int], added: Sequence[tuple[int, int]], fresh: array[int]
+) -> array[int]:
+    """A column with others between: where to, and which of the fresh ones."""
+    result, done = array(column.typecode), 0
+    for at, row in added:
+        if at > done:
+            result.extend(column[done:at])
+            done = at
+        result.append(fresh[row])
+    result.extend(column[done:])
+    return result

@@ -16,7 +16,6 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from struct import Struct
 from zlib import crc32
@@ -100,37 +99,27 @@ def write_vector(
 
 def last_numbers(streams: StreamTable, position: int | None = None) -> StreamTable:
     """The last numbers of the streams of a segment; for a floor also its last position."""
-    more = () if position is None else (position,)
-    found = StreamTable(1 + len(more))
-    for row in streams.rows():
-        found.put(row.stream, (row.numbers[-1], *more), row.key)
-    return found
+    return streams.with_columns(1, constant=position)
 
 
 def _together(added: Iterable[StreamTable], width: int) -> StreamTable:
     together = StreamTable(width)
     for streams in added:
-        for row in streams.rows():
-            together.put(row.stream, row.numbers, row.key)
+        together.update(streams)
     return together
 
 
 def _merged(old: Iterable[StreamTable], added: StreamTable) -> Iterator[StreamTable]:
-    rows = added.rows()
-    waiting = next(rows, None)
+    added.merge()
+    done = 0
     for block in old:
-        end = block.last_key
-        while waiting is not None and waiting.key <= end:
-            block.put(waiting.stream, waiting.numbers, waiting.key)
-            waiting = next(rows, None)
+        end = added.rows_up_to(block.last_key)
+        block.update(added, done, end)
+        done = end
         yield block
-    while waiting is not None:
-        block = StreamTable(added.width)
-        block.put(waiting.stream, waiting.numbers, waiting.key)
-        for row in islice(rows, BLOCK_ROWS - 1):
-            block.put(row.stream, row.numbers, row.key)
-        waiting = next(rows, None)
-        yield block
+    rest = StreamTable(added.width)
+    rest.update(added, done)
+    yield rest
 
 
 def _check_head(path: Path, data: bytes, identity: int, position: int) -> None:

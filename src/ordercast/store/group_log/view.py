@@ -18,8 +18,13 @@ from ordercast.store.group_log.form import FLOOR, FLOOR_COPY, RECEIVED, RECORD, 
 from ordercast.store.group_log.parts import OpenPart, Part, SealedPart, read_bodies
 from ordercast.store.group_log.repairs import Repairs
 from ordercast.store.group_log.search import Found, Search
-from ordercast.store.group_log.streams import StreamNumbers, StreamTable
-from ordercast.store.group_log.vectors import is_whole, load_vector, read_vector
+from ordercast.store.group_log.streams import RECENT, StreamNumbers, StreamTable
+from ordercast.store.group_log.vectors import (
+    is_whole,
+    last_numbers,
+    load_vector,
+    read_vector,
+)
 
 log = logging.getLogger("ordercast.store")
 
@@ -138,15 +143,20 @@ class LogView:
             position, end = max(first, part.first), min(part.end, tail)
             while position < end and left > 0 and count < ENTRIES:
                 until = min(end, position + ENTRIES - count)
-                records, left = _within(part.records(position, until), left)
-                for found in self._read_part(part, position, records):
+                hints, left = _within(part.hints(position, until), left)
+                for found in self._read_part(part, position, hints):
                     count += 1
                     yield found
-                position += len(records) // RECORD.size
+                position += len(hints) // RECORD.size
 
-    def _read_part(self, part: Part, position: int, records: bytes) -> Iterator[Entry | Bad]:
-        for at, record, found in read_bodies(part, position, records):
-            yield found or self.repairs.read(at) or self._bad(part, at, record)
+    def _read_part(self, part: Part, position: int, hints: bytes) -> Iterator[Entry | Bad]:
+        found = list(read_bodies(part, position, hints))
+        if any(entry is None for _, _, entry in found):  # it may be the index that is wrong
+            records = part.records(position, position + len(found))
+            if records != hints:
+                found = list(read_bodies(part, position, records))
+        for at, record, entry in found:
+            yield entry or self.repairs.read(at) or self._bad(part, at, record)
 
     def _bad(self, part: Part, position: int, record: Record) -> Bad:
         if record.is_unknown:
@@ -190,7 +200,7 @@ class LogView:
         if path := self._checkpoint(parts):
             return position, load_vector(path, self.identity, position)
         if path := self.floor_vector(floor):
-            return floor, load_vector(path, self.identity, floor, width=2).first_column()
+            return floor, load_vector(path, self.identity, floor, width=2).with_columns(0)
         return floor, StreamTable()
 
     def base_blocks(self, parts: Parts) -> tuple[int, Iterator[StreamTable]]:
@@ -200,7 +210,7 @@ class LogView:
             return position, read_vector(path, self.identity, position)
         if path := self.floor_vector(floor):
             blocks = read_vector(path, self.identity, floor, width=2)
-            return floor, (block.first_column() for block in blocks)
+            return floor, (block.with_columns(0) for block in blocks)
         return floor, iter(())
 
 
@@ -214,7 +224,8 @@ def _within(records: bytes, left: int) -> tuple[bytes, int]:
 
 
 def _raise(table: StreamTable, streams: StreamTable) -> None:
+    if len(streams) > RECENT:
+        table.update(last_numbers(streams))
+        return
     for row in streams.rows():
-        known = table.get(row.stream, row.key)
-        if known is None or known[0] < row.numbers[-1]:
-            table.put(row.stream, row.numbers[-1:], row.key)
+        table.put(row.stream, row.numbers[-1:], row.key)

@@ -31,7 +31,7 @@ from ordercast.store.group_log.form import (
 from ordercast.store.group_log.index import write_index
 from ordercast.store.group_log.parts import IndexShelf, OpenPart, Part, SealedPart
 from ordercast.store.group_log.room import Room, is_no_room
-from ordercast.store.group_log.streams import Numbers, StreamKeys
+from ordercast.store.group_log.streams import Numbers, StreamKeys, StreamTable
 from ordercast.store.group_log.vectors import last_numbers, read_vector, write_vector
 from ordercast.store.group_log.view import LogView, Parts
 from ordercast.store.log import (
@@ -50,6 +50,8 @@ log = logging.getLogger("ordercast.store")
 _AROUND = 1 << 10
 """Bytes of a frame and of a commit, besides bodies, records and names."""
 _AROUND_NAME = 1 << 10
+LARGEST_STREAMS = 1 << 16
+"""Streams of one segment, about: they are in memory until it is sealed."""
 _MOST = 4096
 """Entries that are put into a segment at once."""
 _CHECKPOINT_ROWS = 250_000
@@ -121,7 +123,7 @@ class Writing:
 
     def add_entries(self, entries: Sequence[Entry], bodies: Sequence[bytes]) -> None:
         while entries:
-            if self.segment.size >= self._limits.segment or len(self._records) >= LARGEST_BATCH:
+            if self._is_full or len(self._records) >= LARGEST_BATCH:
                 self.commit()
                 self.begin_if_full()
             count = self._add_some(entries, bodies)
@@ -184,12 +186,18 @@ class Writing:
 
     # --- segments ----------------------------------------------------------------------------
 
+    @property
+    def _is_full(self) -> bool:
+        if self.segment.size >= self._limits.segment:
+            return True
+        return self.view.parts.newest.streams + len(self._named) >= LARGEST_STREAMS
+
     def begin_if_full(self, *, again: bool = False) -> None:
         """Begins another segment if the newest one is large enough; all of it is on the disk.
 
         `again`: also if there was no room the last time.
         """
-        if self.segment.size < self._limits.segment:
+        if not self._is_full:
             return
         if not (again or self._room.begins_segments):
             return
@@ -234,8 +242,8 @@ class Writing:
         path = file_of(view.folder, position, RECEIVED)
         try:
             base, blocks = view.base_blocks(view.parts)
-            added = (part.index().streams for part in view.parts.sealed if part.first >= base)
-            write_vector(path, view.identity, position, blocks, map(last_numbers, added))
+            added = (part.ask(last_numbers) for part in view.parts.sealed if part.first >= base)
+            write_vector(path, view.identity, position, blocks, added)
         except (OSError, DiskError) as error:
             log.warning("%s could not be written: %s", path, error)
             return
@@ -259,17 +267,16 @@ class Writing:
                 for at, entry, _ in wanted:
                     part.repair(at, entry)
             else:
-                index = part.index()
-                for at, entry, _ in wanted:
-                    index = index.with_repair(at, entry)
-                if index is not part.index():
+                before = part.index()
+                index = before.with_repairs((at, entry) for at, entry, _ in wanted)
+                if index is not before:
                     self._shelf.put(part, index)
 
     def _is_lost(self, part: Part, position: int, entry: Entry) -> bool:
         if self.view.is_whole_at(part, position):
             return False
         record = Record.of(part.records(position, position + 1))
-        if record.is_unknown or record.describes(entry):
+        if record.is_unknown or record.describes(entry, self._key(entry.stream)):
             return True
         log.warning(
             "%s: position %d had another entry than %s: it is not put back",
@@ -316,7 +323,7 @@ class Writing:
 
         def write() -> None:
             blocks = read_vector(old, view.identity, view.floor, width=2) if old else iter(())
-            added = (last_numbers(part.index().streams, part.end - 1) for part in gone)
+            added = (_trimmed(part) for part in gone)
             write_vector(path, view.identity, floor, blocks, added, width=2)
             whole = read_vector(path, view.identity, floor, width=2)
             write_vector(copy, view.identity, floor, whole, (), width=2)
@@ -333,3 +340,8 @@ class Writing:
         for position, path in find_files(self.view.folder, suffix).items():
             if position < below:
                 path.unlink(missing_ok=True)
+
+
+def _trimmed(part: SealedPart) -> StreamTable:
+    """What the vector of the floor says of its streams when it is gone."""
+    return part.ask(lambda streams: last_numbers(streams, part.end - 1))
