@@ -15,9 +15,9 @@ from tests.store.stored import CODEC, Latest
 from ordercast.kernel.log import Appended, At, Bad, Entry
 from ordercast.kernel.packet import Packet
 from ordercast.store.group_log.log import GroupLog
-from ordercast.store.group_log.writing import Limits
+from ordercast.store.group_log.writing import LogLimits
 
-SMALL = Limits(segment=1 << 13, reserve=1 << 12, checkpoint=1 << 15)
+SMALL = LogLimits(segment=1 << 13, reserve=1 << 12, checkpoint=1 << 15)
 BIRTH = 7
 
 
@@ -38,7 +38,7 @@ class Origins:
         )
 
 
-def opened(folder: Path, limits: Limits = SMALL, group: str = "g") -> GroupLog:
+def opened(folder: Path, limits: LogLimits = SMALL, group: str = "g") -> GroupLog:
     return GroupLog(folder, group, CODEC, limits=limits)
 
 

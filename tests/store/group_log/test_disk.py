@@ -20,10 +20,10 @@ from ordercast.errors import DiskError
 from ordercast.kernel.log import Appended, At, Bad, Entry, Trimmed
 from ordercast.store.group_log.form import LOCK, SEGMENT, SPARE
 from ordercast.store.group_log.log import GroupLog
-from ordercast.store.group_log.writing import Limits
+from ordercast.store.group_log.writing import LogLimits
 
 DISK_BYTES = 20 << 20
-LIMITS = Limits(segment=1 << 20, reserve=1 << 18)
+LIMITS = LogLimits(segment=1 << 20, reserve=1 << 18)
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -27,10 +27,10 @@ from ordercast.kernel.log import (
 )
 from ordercast.store.group_log.form import SEGMENT, file_of
 from ordercast.store.group_log.log import GroupLog
-from ordercast.store.group_log.writing import Limits
+from ordercast.store.group_log.writing import LogLimits
 from ordercast.store.memory_log import MemoryLog
 
-TINY = Limits(segment=600, reserve=1 << 10, checkpoint=2500)
+TINY = LogLimits(segment=600, reserve=1 << 10, checkpoint=2500)
 NAMES = "abcdefgh"
 BUCKETS = 4
 MEMORY = Path("/dev/shm")

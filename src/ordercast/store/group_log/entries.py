@@ -14,7 +14,7 @@ _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Entry).decode
 
 
-class Record(NamedTuple):
+class IndexRecord(NamedTuple):
     """What an index says of one entry. All zeros: nothing is known of it."""
 
     key: int  # of its stream
@@ -24,7 +24,7 @@ class Record(NamedTuple):
     length: int  # of its body
 
     @classmethod
-    def of(cls, data: bytes | bytearray, at: int = 0) -> Record:
+    def of(cls, data: bytes | bytearray, at: int = 0) -> IndexRecord:
         return cls._make(RECORD.unpack_from(data, at))
 
     @property

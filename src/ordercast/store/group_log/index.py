@@ -18,7 +18,7 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, key_of
-from ordercast.store.group_log.entries import Record, number_before
+from ordercast.store.group_log.entries import IndexRecord, number_before
 from ordercast.store.group_log.form import (
     INDEX,
     LOGGED,
@@ -62,10 +62,10 @@ class SegmentIndex:
             return 0
         return sum(not values[1] for values in RECORD.iter_unpack(self.records))
 
-    def from_position(self, position: int) -> Iterator[tuple[int, Record]]:
+    def from_position(self, position: int) -> Iterator[tuple[int, IndexRecord]]:
         begin = (position - self.first) * RECORD.size
         rest = RECORD.iter_unpack(memoryview(self.records)[begin:])
-        return ((at, Record._make(values)) for at, values in enumerate(rest, position))
+        return ((at, IndexRecord._make(values)) for at, values in enumerate(rest, position))
 
     def with_repairs(self, repairs: Iterable[tuple[int, Entry]]) -> SegmentIndex:
         """The same, where nothing was known of what has been put back there.
@@ -75,7 +75,7 @@ class SegmentIndex:
         found = self
         for position, entry in repairs:
             at = (position - self.first) * RECORD.size
-            if not Record.of(found.records, at).is_unknown:
+            if not IndexRecord.of(found.records, at).is_unknown:
                 continue
             if found is self:
                 streams = StreamTable(2)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Bad
-from ordercast.store.group_log.entries import Record
+from ordercast.store.group_log.entries import IndexRecord
 from ordercast.store.group_log.form import (
     FLOOR,
     FLOOR_COPY,
@@ -121,7 +121,7 @@ def _state_of(view: LogView, part: SealedPart | None, scan: Scan, end: int) -> S
         if view.repairs.read(position) is not None:
             repaired += 1
         else:
-            record = Record.of(records, (position - first) * RECORD.size)
+            record = IndexRecord.of(records, (position - first) * RECORD.size)
             row = None if record.is_unknown else streams.of_key(record.key)
             lost.append((position, record.lost(row.stream if row else None)))
     damage = [f"{bad.what} at byte {bad.place}" for bad in scan.damage]

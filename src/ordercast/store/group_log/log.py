@@ -50,7 +50,7 @@ from ordercast.store.group_log.retention import (
 )
 from ordercast.store.group_log.room import Room
 from ordercast.store.group_log.view import LogView, Parts, Reading
-from ordercast.store.group_log.writing import Limits, Writing, first_segment
+from ordercast.store.group_log.writing import LogLimits, Writing, first_segment
 from ordercast.store.log import (
     PRIVATE,
     PRIVATE_FOLDER,
@@ -78,7 +78,7 @@ class GroupLog:
         group: str,
         codec: RecordCodec,
         *,
-        limits: Limits | None = None,
+        limits: LogLimits | None = None,
         strained: Callable[[bool], None] = lambda full: None,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -89,7 +89,7 @@ class GroupLog:
         self.folder = folder
         self.group = group
         self._codec = codec
-        self._limits = limits or Limits()
+        self._limits = limits or LogLimits()
         self._now = now
         self._readable: set[type[Packet]] = set()  # of which the codec has read one back
         self._pending: list[_Pending] = []
@@ -225,7 +225,7 @@ class GroupLog:
         return written_before(self.extents(), time)
 
     def surplus(self) -> int:
-        """A position: what is below it is more than is to be kept (`Limits.keep`)."""
+        """A position: what is below it is more than is to be kept (`LogLimits.keep`)."""
         return keeping(self.extents(), self._limits.keep)
 
     def bytes_from(self, position: int) -> int:
@@ -296,7 +296,7 @@ class GroupLog:
             self._room.look(writing.segment)
 
     def _begin_anew(self, writing: Writing) -> Writing:
-        """Forgets all. Whoever opens it after a crash in between does the same."""
+        """Forgets all. A process that opens it after a crash in between does the same."""
         writing.commit()
         marker = os.open(self.folder / FORGOTTEN, os.O_WRONLY | os.O_CREAT, PRIVATE)
         os.close(marker)

@@ -5,7 +5,7 @@ Rules.
  2. A sealed segment may be damaged, or missing with its index there: its entries are lost, at
     their positions. Where neither is there nobody knows what was, and the log is not opened.
  3. The newest segment says where the log ends. If nothing is whole in it, the log is not opened.
- 4. Whoever only reads changes nothing.
+ 4. A reader changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ordercast.errors import DiskError
-from ordercast.store.group_log.entries import Record
+from ordercast.store.group_log.entries import IndexRecord
 from ordercast.store.group_log.form import (
     FLOOR,
     FLOOR_COPY,
@@ -219,9 +219,9 @@ def _index_of_uncommitted(scan: Scan) -> bytes:
     records = []
     for begin in range(0, len(scan.records), RECORD.size):
         record = bytes(scan.records[begin : begin + RECORD.size])
-        if Record.of(record).place >= scan.committed:
+        if IndexRecord.of(record).place >= scan.committed:
             records.append(record)
-    rows = (scan.streams.of_key(Record.of(record).key) for record in records)
+    rows = (scan.streams.of_key(IndexRecord.of(record).key) for record in records)
     return pack_index(records, list(dict.fromkeys(row.stream for row in rows if row)))
 
 

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream
-from ordercast.store.group_log.entries import Record, unpack_entry
+from ordercast.store.group_log.entries import IndexRecord, unpack_entry
 from ordercast.store.group_log.form import LARGEST, LOGGED, RECORD, SEGMENT, UNKNOWN, file_of
 from ordercast.store.group_log.index import (
     SegmentIndex,
@@ -247,12 +247,12 @@ def _cut(records: bytes | bytearray, first: int, begin: int, end: int) -> bytes:
 
 class _Wanted(NamedTuple):
     position: int
-    record: Record
+    record: IndexRecord
 
 
 def read_bodies(
     part: Part, position: int, records: bytes
-) -> Iterator[tuple[int, Record, Entry | None]]:
+) -> Iterator[tuple[int, IndexRecord, Entry | None]]:
     """The entries of records that follow one another from a position on, in order; None: its frame
     is bad. OSError: the file cannot be read."""
     checks = checks_of(LOGGED, part.header)
@@ -262,7 +262,7 @@ def read_bodies(
         if not part.is_missing:
             raise
         for at, values in enumerate(RECORD.iter_unpack(records), position):
-            yield at, Record._make(values), None
+            yield at, IndexRecord._make(values), None
         return
     try:
         for wanted in _spans(position, records):
@@ -280,7 +280,7 @@ def _spans(position: int, records: bytes) -> Iterator[list[_Wanted]]:
     """Entries that lie near each other, so that they can be read at once."""
     span: list[_Wanted] = []
     for at, values in enumerate(RECORD.iter_unpack(records), position):
-        record = Record._make(values)
+        record = IndexRecord._make(values)
         end = record.place + HEAD_SIZE + record.length
         if span and not 0 <= end - span[0].record.place <= _SPAN:
             yield span
@@ -290,7 +290,7 @@ def _spans(position: int, records: bytes) -> Iterator[list[_Wanted]]:
         yield span
 
 
-def _entry_in(data: memoryview, begin: int, record: Record, checks: Checks) -> Entry | None:
+def _entry_in(data: memoryview, begin: int, record: IndexRecord, checks: Checks) -> Entry | None:
     at = record.place - begin
     body = at + HEAD_SIZE
     if not record.place or at < 0 or body + record.length > len(data):

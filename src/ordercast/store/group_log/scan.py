@@ -20,7 +20,7 @@ from zlib import crc32
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Stream, key_of
-from ordercast.store.group_log.entries import Record, number_before, unpack_entry
+from ordercast.store.group_log.entries import IndexRecord, number_before, unpack_entry
 from ordercast.store.group_log.form import LOGGED, RECORD, UNKNOWN, Commit, unpack_commit
 from ordercast.store.group_log.streams import StreamTable
 from ordercast.store.log import (
@@ -139,7 +139,7 @@ class Scan:
                     self._bad_entries.append(_Found(mark, place, begin, end))
                 return end
         for witness, commit in self._commits_behind(place):
-            for record in map(Record._make, RECORD.iter_unpack(commit.records)):
+            for record in map(IndexRecord._make, RECORD.iter_unpack(commit.records)):
                 at = record.place
                 whole = self._frame_at(at) if at > place else None
                 if whole and whole.mark == ENTRY and whole.end - whole.begin == record.length:
@@ -171,14 +171,14 @@ class Scan:
         if missing < 0:
             self._bad.append(Damage(found.place, found.end, "a commit of what was there before"))
             return
-        first = Record.of(commit.records).place if commit.records else found.place
+        first = IndexRecord.of(commit.records).place if commit.records else found.place
         early = [frame for frame in self._entries() if frame.place < first]
         if missing:
             self._take_unconfirmed(early, missing)
         self._named = {key_of(stream): stream for stream in commit.streams}
         places = {frame.place: frame.end - frame.begin for frame in self._frames}
         for values in RECORD.iter_unpack(commit.records):
-            record = Record._make(values)
+            record = IndexRecord._make(values)
             if places.get(record.place) != record.length:
                 self._note_lost(record)
             self._take(record)
@@ -211,20 +211,20 @@ class Scan:
             raise DiskError(f"{self.path} has at byte {frame.place} {error}") from error
         key, length = key_of(entry.stream), frame.end - frame.begin
         self._named[key] = entry.stream
-        self._take(Record(key, entry.number, number_before(entry), frame.place, length))
+        self._take(IndexRecord(key, entry.number, number_before(entry), frame.place, length))
 
     def _take_unknown(self) -> None:
         self.lost.append(self.position)
         self.records += UNKNOWN
         self.position += 1
 
-    def _note_lost(self, record: Record) -> None:
+    def _note_lost(self, record: IndexRecord) -> None:
         self.lost.append(self.position)
         end = record.place + HEAD_SIZE + record.length
         if not any(bad.place <= record.place < bad.end for bad in self._bad):
             self._bad.append(Damage(record.place, end, NAMES[ENTRY]))
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: IndexRecord) -> None:
         self.records += RECORD.pack(*record)
         self.position += 1
         row = self.streams.of_key(record.key)
@@ -234,7 +234,7 @@ class Scan:
         elif (stream := self._stream_of(record)) is not None:
             self.streams.put(stream, (record.prev, record.number), record.key)
 
-    def _stream_of(self, record: Record) -> Stream | None:
+    def _stream_of(self, record: IndexRecord) -> Stream | None:
         """None: the commit that named it is bad, and so is the entry."""
         stream = self._named.pop(record.key, None)
         if stream is None and (frame := self._frame_at(record.place)) and frame.mark == ENTRY:

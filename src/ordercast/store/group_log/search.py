@@ -18,14 +18,14 @@ from typing import NamedTuple
 from ordercast.kernel.log import Entry, Knowledge, bucket_of
 from ordercast.store.group_log.form import RECORD
 from ordercast.store.group_log.parts import Part
-from ordercast.store.group_log.streams import Row, StreamTable
+from ordercast.store.group_log.streams import StreamRow, StreamTable
 from ordercast.store.group_log.vectors import rows_of
 
 _PENDING = 100_000
 """Streams that are looked for; where there are more, all segments are looked at."""
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     first: int
     gaps: tuple[Entry, ...]
 
@@ -39,7 +39,9 @@ class Search:
         self._trimmed: dict[int, int] = {}  # by the key of a stream: up to where there is a gap
         self._known = knowledge.numbers  # by key: up to where it has a stream
 
-    def run(self, floor: Iterable[StreamTable], begin: int, vector: Iterable[StreamTable]) -> Found:
+    def run(
+        self, floor: Iterable[StreamTable], begin: int, vector: Iterable[StreamTable]
+    ) -> SearchResult:
         """`floor`: the vector of the floor; `vector`: that of the position `begin`."""
         trimmed = [row for row in rows_of(floor) if self._lacks_trimmed(row)]
         self._trimmed = {row.key: row.numbers[0] for row in trimmed}
@@ -54,7 +56,7 @@ class Search:
             firsts += self._first_in(min(lacking, key=lambda part: part.first), by_number=True)
         if self._differing is not None:
             firsts += self._behind_mark(min(firsts))
-        return Found(min(firsts), gaps)
+        return SearchResult(min(firsts), gaps)
 
     # --- streams -----------------------------------------------------------------------------
 
@@ -62,13 +64,13 @@ class Search:
         """Whether its number says what it has, and not the mark."""
         return self._differing is None or bucket_of(key, self._buckets) in self._differing
 
-    def _lacks_of(self, row: Row) -> bool:
+    def _lacks_of(self, row: StreamRow) -> bool:
         return self._judges(row.key) and row.numbers[0] > self._known.get(row.key, 0)
 
-    def _lacks_trimmed(self, row: Row) -> bool:
+    def _lacks_trimmed(self, row: StreamRow) -> bool:
         return self._lacks_of(row) if self._judges(row.key) else row.numbers[1] >= self._mark
 
-    def _gap(self, row: Row) -> Entry:
+    def _gap(self, row: StreamRow) -> Entry:
         (name, birth), number = row.stream, row.numbers[0]
         known = min(self._known.get(row.key, 0), number)
         return Entry(name, birth, number, known, is_gap=True)

@@ -29,7 +29,7 @@ _WORD, _PLACE = 8, 4
 Numbers: TypeAlias = tuple[int, ...]
 
 
-class Row(NamedTuple):
+class StreamRow(NamedTuple):
     key: int
     stream: Stream
     numbers: Numbers
@@ -91,19 +91,19 @@ class StreamTable:
         if len(self._recent) > RECENT:
             self.merge()
 
-    def of_key(self, key: int) -> Row | None:
+    def of_key(self, key: int) -> StreamRow | None:
         """The row of a stream of which only the key is known."""
         found = self._recent.get(key)
         if found is not None:
-            return Row(key, *found)
+            return StreamRow(key, *found)
         at = bisect_left(self._keys, key)
         if at < len(self._keys) and self._keys[at] == key:
             return self._row(at)
         return None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StreamRow]:
         """In the order of their keys. Nothing may be added meanwhile."""
-        recent = (Row(key, *found) for key, found in sorted(self._recent.items()))
+        recent = (StreamRow(key, *found) for key, found in sorted(self._recent.items()))
         return merge(recent, (self._row(at) for at in range(len(self._keys))))
 
     def last_numbers(self) -> Iterator[tuple[int, int]]:
@@ -219,9 +219,9 @@ class StreamTable:
         begin = place + _LENGTH.size
         return self._names[begin : begin + length].decode(), self._births[at]
 
-    def _row(self, at: int) -> Row:
+    def _row(self, at: int) -> StreamRow:
         numbers = tuple(column[at] for column in self._columns)
-        return Row(self._keys[at], self._stream(at), numbers)
+        return StreamRow(self._keys[at], self._stream(at), numbers)
 
     # --- on a disk ---------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from struct import Struct
 from zlib import crc32
 
 from ordercast.errors import DiskError
-from ordercast.store.group_log.streams import Row, StreamTable
+from ordercast.store.group_log.streams import StreamRow, StreamTable
 from ordercast.store.log import PRIVATE, TEMPORARY, VERSION, flush, sync_folder
 
 MAGIC = b"ordercast vector"
@@ -160,6 +160,6 @@ def _add(path: Path, table: StreamTable, data: bytes) -> None:
         raise DiskError(f"{path} is damaged: {error}") from error
 
 
-def rows_of(blocks: Iterable[StreamTable]) -> Iterator[Row]:
+def rows_of(blocks: Iterable[StreamTable]) -> Iterator[StreamRow]:
     for block in blocks:
         yield from block.rows()

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import At, Bad, Entry, Knowledge, Place, Reference, key_of
-from ordercast.store.group_log.entries import Record
+from ordercast.store.group_log.entries import IndexRecord
 from ordercast.store.group_log.form import FLOOR, FLOOR_COPY, RECEIVED, RECORD, file_of
 from ordercast.store.group_log.parts import OpenPart, Part, SealedPart, read_bodies
 from ordercast.store.group_log.repairs import Repairs
-from ordercast.store.group_log.search import Found, Search
+from ordercast.store.group_log.search import Search, SearchResult
 from ordercast.store.group_log.streams import RECENT, StreamNumbers, StreamTable
 from ordercast.store.group_log.vectors import (
     is_whole,
@@ -129,7 +129,7 @@ class LogView:
                 return Reading(tail, ())
             return Reading(at, tuple(self._entries(parts, at, at + 1, limit)))
         if isinstance(place, At):
-            found = Found(min(max(place.position, parts.floor), tail), ())
+            found = SearchResult(min(max(place.position, parts.floor), tail), ())
         else:
             found = self._search(parts, place)
         entries = tuple(self._entries(parts, found.first, tail, limit))
@@ -158,13 +158,13 @@ class LogView:
         for at, record, entry in found:
             yield entry or self.repairs.read(at) or self._bad(part, at, record)
 
-    def _bad(self, part: Part, position: int, record: Record) -> Bad:
+    def _bad(self, part: Part, position: int, record: IndexRecord) -> Bad:
         if record.is_unknown:
             return record.lost(None)
         row = part.ask(lambda streams: streams.of_key(record.key))
         return record.lost(row.stream if row else None)
 
-    def _search(self, parts: Parts, knowledge: Knowledge) -> Found:
+    def _search(self, parts: Parts, knowledge: Knowledge) -> SearchResult:
         floor = self.floor_vector(parts.floor)
         floor_blocks = (
             read_vector(floor, self.identity, parts.floor, width=2) if floor else iter(())

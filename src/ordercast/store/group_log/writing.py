@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Entry, Stream
 from ordercast.kernel.packet import Packet
-from ordercast.store.group_log.entries import Record
+from ordercast.store.group_log.entries import IndexRecord
 from ordercast.store.group_log.form import (
     EMPTY_INDEX,
     FLOOR,
@@ -58,7 +58,7 @@ _CHECKPOINT_ROWS = 250_000
 """Streams of segments since a checkpoint, after which there is another one."""
 
 
-class Limits(NamedTuple):
+class LogLimits(NamedTuple):
     """Bytes."""
 
     segment: int = 64 << 20  # from here on another segment is begun
@@ -69,7 +69,7 @@ class Limits(NamedTuple):
 
 
 def first_segment(
-    folder: Path, group: str, identity: int, limits: Limits, begun: int
+    folder: Path, group: str, identity: int, limits: LogLimits, begun: int
 ) -> tuple[OpenPart, Segment]:
     """Of a new log. OSError: as the system says, and there is none."""
     return _begin(folder, Summary(group, begun, 0, 0), identity, 0, [], limits)
@@ -81,7 +81,7 @@ def _begin(
     identity: int,
     position: int,
     states: list[bytes],
-    limits: Limits,
+    limits: LogLimits,
 ) -> tuple[OpenPart, Segment]:
     header = new_header(identity, position)
     path = file_of(folder, position, SEGMENT)
@@ -99,7 +99,7 @@ class Writing:
         view: LogView,
         shelf: IndexShelf,
         segment: Segment,
-        limits: Limits,
+        limits: LogLimits,
         room: Room,
         now: Callable[[], int],
     ) -> None:
@@ -275,7 +275,7 @@ class Writing:
     def _is_lost(self, part: Part, position: int, entry: Entry) -> bool:
         if self.view.is_whole_at(part, position):
             return False
-        record = Record.of(part.records(position, position + 1))
+        record = IndexRecord.of(part.records(position, position + 1))
         if record.is_unknown or record.describes(entry, self._key(entry.stream)):
             return True
         log.warning(
