@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -162,6 +161,3 @@ def _durable(size: int, seconds: float, turns: int) -> Table:
 def _rate(turns: list[Turn]) -> float:
     return median(each.rate for each in turns)
 
-
-if __name__ == "__main__":
-    print(*measure(), sep="\n", file=sys.stdout)
