@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -155,7 +156,15 @@ class Twice:
         assert found.entries == wanted.entries
         if found.entries or isinstance(place, Knowledge):
             assert found.first == wanted.first
-        assert sorted(found.gaps, key=repr) == sorted(wanted.gaps, key=repr)
+        gaps = [gap for gap in found.gaps if gap in wanted.gaps or self.is_exact(place, gap)]
+        assert sorted(gaps, key=repr) == sorted(wanted.gaps, key=repr)
+
+    def is_exact(self, place: Any, gap: Entry) -> bool:
+        """Where the mark decides, the log in files knows of trimmed entries only in which segment
+        they were. A gap that the other does not have is ignored there."""
+        if not isinstance(place, Knowledge) or place.differing is None:
+            return True
+        return bucket_of(key_of(gap.stream), BUCKETS) in place.differing
 
 
 def _encoded(entry: Entry) -> bytes:
@@ -203,3 +212,23 @@ def test_it_reads_as_a_log_in_memory_does_for_long(actions: list[Any], places: l
 
 def test_buckets_are_all_drawn() -> None:
     assert {bucket_of(key_of((name, 5)), BUCKETS) for name in NAMES} == set(range(BUCKETS))
+
+
+def test_searches_in_a_long_log_find_the_first_that_is_lacking(quick_folder: Path) -> None:
+    """Behind the vector on the disk and before it, above the floor and below."""
+    both, chance = Twice(quick_folder / "log"), Random(6)
+    for number in range(60):
+        # Some streams are silent for long.
+        names = [chance.choice(NAMES[: 1 + number % len(NAMES)]) for _ in range(6)]
+        both.append([(name, chance.randrange(10)) for name in names])
+    both.trim(20)
+    assert len(both.file.extents()) > 20
+    assert any(quick_folder.glob("log/*.received"))
+    last = {name: both.model.received[name, 5] for name in NAMES}
+    for _ in range(300):
+        back = chance.choice((1, 5, 200))
+        numbers = {name: max(0, last[name] - chance.randrange(back)) for name in NAMES}
+        mark = both.file.floor + chance.randrange(both.file.tail - both.file.floor)
+        differing = chance.choice((None, frozenset({1, 3}), frozenset({0, 1, 2})))
+        both.check((numbers, mark, differing))
+    both.file.close()
