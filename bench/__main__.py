@@ -19,6 +19,7 @@ MODULES = (
     "joining",
     "newtop",
     "transis",
+    "feed",
     "spark",
 )
 PARTS = ("sweep", "laws", "stream", "rounds")  # of the bench of Spark, which may be run alone

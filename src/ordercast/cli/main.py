@@ -59,6 +59,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
             forget,
             lab,
             live,
+            log,
             members,
             monitor,
             node,
@@ -80,7 +81,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
     )
     parser.add_argument("--version", action="version", version=f"ordercast {ordercast.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    files = (demo, sim, live, check, lab, report, plan, node, members, monitor, forget, ca)
+    files = (
+        *(demo, sim, live, check, lab, report, plan),
+        *(node, members, monitor, forget, log, ca),
+    )
     for command in files:
         name = command.__name__.rpartition(".")[2]
         title, _, description = (command.__doc__ or "").partition("\n\n")

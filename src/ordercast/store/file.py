@@ -191,7 +191,8 @@ class FileStore:
     def _write_anew(self, identity: int, position: int) -> None:
         """A new file with all that counts, in place of the one that there was."""
         header = new_header(identity, position)
-        fresh = begin_segment(self.path, RECORDS, header, STATE, self._slots.values())
+        states = ((STATE, body) for body in self._slots.values())
+        fresh = begin_segment(self.path, RECORDS, header, states)
         self._close_file()
         self._segment = fresh
 

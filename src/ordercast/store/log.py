@@ -9,7 +9,7 @@ checksum. A frame is a mark, a length, a checksum and a body:
   forget   the name of a group: none of its states before this counts
   summary  at the head of a segment: what its reader must know of the segments before it
   commit   all before it is on the disk: written after the disk has said so, never earlier. It
-           names the position that comes next
+           names the position that comes next; in some logs, what the entries before it are, too
 
 Rules:
 
@@ -25,10 +25,11 @@ Rules:
  5. A segment gets its name when its head is on the disk.
  6. The writer rejects bodies that a reader would reject. Files can be read by their owner only.
 
-Three policies use this form: records with slots and compaction (store/file.py), recordings in many
-segments that are read while they grow (trace/recording.py), and trace rows that are never synced
-(trace/log.py). A log without syncs has no commits: there, a whole entry after a bad frame shows
-that the frame is rot.
+Four policies use this form: records with slots and compaction (store/file.py), recordings in many
+segments that are read while they grow (trace/recording.py), trace rows that are never synced
+(trace/log.py), and the durable log of a group (store/group_log). A log without syncs has no
+commits: there, a whole entry after a bad frame shows that the frame is rot. The log of a group has
+commits with an index: it knows what was lost, and its reader goes on behind it instead of rule 3.
 
 Version 1 of a recording has the same form, without places in its checksums.
 """
@@ -40,7 +41,7 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -64,7 +65,7 @@ PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
 
 _CHUNK = 1 << 20
-_Checks: TypeAlias = dict[bytes, tuple[int, int, int]]
+Checks: TypeAlias = dict[bytes, tuple[int, int, int]]
 """By mark: what its checksums begin with, which bits of the place come in, and whether it has a
 position."""
 
@@ -77,6 +78,7 @@ class LogKind(NamedTuple):
     largest: int  # bytes of one body
     error: type[OrdercastError]  # what cannot be read, or will not be written
     synced: bool = True
+    indexed: bool = False  # commits have an index, and entries alone have positions
 
 
 class SegmentHeader(NamedTuple):
@@ -120,13 +122,14 @@ def pack_header(kind: LogKind, header: SegmentHeader) -> bytes:
     return unchecked + crc32(unchecked).to_bytes(4)
 
 
-def _checks_of(header: SegmentHeader) -> _Checks:
+def checks_of(kind: LogKind, header: SegmentHeader) -> Checks:
     placed = 0xFFFFFFFF if header.version > 1 else 0
+    positioned = (ENTRY,) if kind.indexed else (ENTRY, STATE, FORGET)
     return {
         mark: (
             crc32(mark, header.salt),
             0 if mark == COMMIT else placed,
-            mark not in (SUMMARY, COMMIT),
+            mark in positioned,
         )
         for mark in MARKS
     }
@@ -149,7 +152,7 @@ class SegmentWalk:
         self.position = position if place else self.header.first
         self._committed = self.place  # where the last commit ends
         self._kind = kind
-        self._checks = _checks_of(self.header)
+        self._checks = checks_of(kind, self.header)
 
     def __iter__(self) -> Iterator[Frame]:
         try:
@@ -183,7 +186,7 @@ class SegmentWalk:
                 yield Frame(mark, place, self.place, body)
 
     def _check_commit(self, place: int, body: bytes) -> None:
-        position = int.from_bytes(body)
+        position = int.from_bytes(body[: POSITION.size])
         if position != self.position:
             raise self._kind.error(
                 f"{self.path} is damaged at byte {place}: a commit of position {position} is where "
@@ -220,7 +223,7 @@ class SegmentWalk:
         while (at := rest.find(mark, at)) >= 0 and at + HEAD_SIZE <= len(rest):
             _, length, checksum = HEAD.unpack_from(rest, at)
             end = at + HEAD_SIZE + length
-            if end <= len(rest) and (mark != COMMIT or length == POSITION.size):
+            if end <= len(rest) and (mark != COMMIT or length >= POSITION.size):
                 body = memoryview(rest)[at + HEAD_SIZE : end]
                 if crc32(body, start ^ (self.place + at & placed)) == checksum:
                     return True
@@ -263,19 +266,24 @@ class SegmentWalk:
 class Segment:
     """One file, open for appending. OSError: as the system says; after it nothing is to be added.
 
-    `size` and `position` count what was added, written or not.
+    `size` and `position` count what was added, written or not. The file may be longer: up to `room`
+    it has its place on the disk, and zeros.
     """
 
-    __slots__ = ("_checks", "_file", "_kind", "_unwritten", "header", "path", "position", "size")
+    __slots__ = (
+        *("_checks", "_file", "_kind", "_unwritten"),
+        *("header", "path", "position", "room", "size"),
+    )
 
     def __init__(self, path: Path, kind: LogKind, header: SegmentHeader, file: int) -> None:
         self.path = path
         self.header = header
         self.size = 0
+        self.room = 0
         self.position = header.first
         self._kind = kind
         self._file = file
-        self._checks = _checks_of(header)
+        self._checks = checks_of(kind, header)
         self._unwritten = bytearray()
 
     def begin(self) -> None:
@@ -294,6 +302,21 @@ class Segment:
         self.size += HEAD_SIZE + length
         self.position += counts
 
+    def add_all(self, mark: bytes, bodies: Sequence[bytes]) -> None:
+        """Many frames of one mark."""
+        start, placed, counts = self._checks[mark]
+        place, largest, parts = self.size, self._kind.largest, []
+        for body in bodies:
+            length = len(body)
+            if length > largest:
+                raise too_long(self.path, self._kind, length)
+            parts.append(HEAD.pack(mark, length, crc32(body, start ^ (place & placed))))
+            parts.append(body)
+            place += HEAD_SIZE + length
+        self._unwritten += b"".join(parts)
+        self.size = place
+        self.position += counts * len(bodies)
+
     def write(self) -> None:
         """What was added is the operating system's now: killing us does not lose it."""
         unwritten = self._unwritten
@@ -301,16 +324,33 @@ class Segment:
             # What is written is gone even if the rest is not: no frame may be there twice.
             del unwritten[: os.write(self._file, unwritten)]
 
-    def commit(self) -> None:
+    def commit(self, index: bytes = b"") -> None:
         """When it returns, all that was added is on the disk, and the segment says so."""
         self.write()
         flush(self._file)
-        self.add_commit()
+        self.add_commit(index)
         self.write()
 
-    def add_commit(self) -> None:
+    def add_commit(self, index: bytes = b"") -> None:
         """To be written when all before it is on the disk, or gets its name when it is."""
-        self.add(COMMIT, POSITION.pack(self.position))
+        self.add(COMMIT, POSITION.pack(self.position) + index)
+
+    def allocate(self, end: int) -> None:
+        """What is written up to there has its place on the disk. OSError: it has not."""
+        begin = max(self.room, self.size)
+        if end > begin:
+            try:
+                _allocate(self._file, begin, end - begin)
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(self._file, begin)  # a part of it may be there
+                raise
+            self.room = end
+
+    def end(self) -> None:
+        """Gives back the room behind what was added and written."""
+        os.ftruncate(self._file, self.size)
+        self.room = self.size
 
     def sync(self) -> None:
         """All that was written, the last commit too, is on the disk."""
@@ -324,11 +364,18 @@ class Segment:
 
 
 def begin_segment(
-    path: Path, kind: LogKind, header: SegmentHeader, mark: bytes, bodies: Iterable[bytes]
+    path: Path,
+    kind: LogKind,
+    header: SegmentHeader,
+    frames: Iterable[tuple[bytes, bytes]],
+    *,
+    index: bytes = b"",
+    room: int = 0,
 ) -> Segment:
     """A new segment with these frames, in place of what has this name. OSError: nothing is there.
 
-    It is on the disk before it has its name, so there is always one that is whole.
+    It is on the disk before it has its name, so there is always one that is whole. `index`: of its
+    commit; `room`: bytes that have their place on the disk behind it.
     """
     fresh = path.with_name(path.name + TEMPORARY)
     fresh.unlink(missing_ok=True)  # of a process that was killed right here
@@ -336,12 +383,13 @@ def begin_segment(
     segment = Segment(path, kind, header, file)
     try:
         segment.begin()
-        for body in bodies:
+        for mark, body in frames:
             segment.add(mark, body)
             if len(segment._unwritten) >= _CHUNK:
                 segment.write()
-        segment.add_commit()
+        segment.add_commit(index)
         segment.write()
+        segment.allocate(segment.size + room)
         segment.sync()
         fresh.rename(path)
         sync_folder(path.parent)
@@ -363,6 +411,15 @@ def new_identity() -> int:
 
 def too_long(path: Path, kind: LogKind, length: int) -> OrdercastError:
     return kind.error(f"{path}: a record of {length} bytes; the limit is {kind.largest}")
+
+
+def _allocate(file: int, begin: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, begin, size)
+        return
+    while size > 0:
+        written = os.pwrite(file, bytes(min(size, _CHUNK)), begin)
+        begin, size = begin + written, size - written
 
 
 def flush(file: int) -> None:

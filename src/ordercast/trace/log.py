@@ -150,7 +150,7 @@ def _opened(path: Path) -> Segment:
     version = _version_of(path) if path.is_file() else None
     if version == 1:
         rows = _rows_of_version_1(path)
-        return begin_segment(path, ROWS, new_header(new_identity()), ENTRY, rows)
+        return begin_segment(path, ROWS, new_header(new_identity()), ((ENTRY, row) for row in rows))
     if version is not None:
         walk = SegmentWalk(path, ROWS)
         for _ in walk:

@@ -158,8 +158,8 @@ class RecordLog:
             self._segment.sync()  # its last commit too
         path = self.folder / f"{self.next_offset:020}{SUFFIX}"
         header = new_header(identity, self.next_offset)
-        summary = [self._encode(_summary(self.recorded))]
-        fresh = begin_segment(path, RECORDING, header, SUMMARY, summary)
+        summary = [(SUMMARY, self._encode(_summary(self.recorded)))]
+        fresh = begin_segment(path, RECORDING, header, summary)
         self._close_segment()
         self._segment = fresh
         self._remove_oldest()
