@@ -27,14 +27,11 @@ FLOORS: dict[str, dict[str, int]] = {
     "feed-fifteen": {"adoptions": 20, "moves": 1},
     "feed-many": {"adoptions": 40, "roots": 1},
 }
-TAKES_LONG = set(
-    """
-    feed-directed feed-fifteen feed-many feed-buckets feed-full feed-anchors
-""".split()
-)
+# tests/scenarios runs every file; here are those in which most has to happen.
+ALWAYS = {"feed-chaos", "feed-retain", "feed-rot", "feed-small", "feed-tree", "feed-lost"}
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in FLOORS]
 SHORT = [
-    pytest.param(name, marks=pytest.mark.long) if name in TAKES_LONG else name for name in FLOORS
+    name if name in ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in FLOORS
 ]
 
 
