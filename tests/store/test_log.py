@@ -242,7 +242,7 @@ def test_a_commit_in_the_wrong_place_is_damage(folder: Path) -> None:
     """All frames are whole, and still some are missing: commits count them."""
     write_recording(folder)
     path = find_segments(folder)[0][1]
-    segment = begin_segment(path, RECORDING, new_header(7, 5), ENTRY, [])
+    segment = begin_segment(path, RECORDING, new_header(7, 5), [])
     segment.position += 1
     segment.commit()
     segment.close()

@@ -249,7 +249,11 @@ def test_a_trim_removes_whole_segments_and_their_numbers_stay_known(quick_folder
 def test_a_vector_with_a_hole_is_not_taken_for_a_shorter_one(
     quick_folder: Path, suffix: str
 ) -> None:
-    entries = filled(quick_folder / "log")
+    once = Entry("once", 9, 1, 0)
+    log = opened(quick_folder / "log")
+    persist(log, once)
+    log.close()
+    entries = [once, *filled(quick_folder / "log")]
     log = opened(quick_folder / "log")
     if suffix == FLOOR:
         persist(log, Trimmed("g", log.extents()[1].end))
