@@ -160,4 +160,3 @@ def _durable(size: int, seconds: float, turns: int) -> Table:
 
 def _rate(turns: list[Turn]) -> float:
     return median(each.rate for each in turns)
-

@@ -31,7 +31,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.net.identity import Identity
 from ordercast.store import file
 from ordercast.store.file import NAME, FileStore
-from ordercast.store.log import ENTRY, HEADER, LogKind, SegmentWalk, begin_segment, new_header
+from ordercast.store.log import HEADER, LogKind, SegmentWalk, begin_segment, new_header
 from ordercast.trace import log as rows
 from ordercast.trace import record_log
 from ordercast.trace.log import RowLog, read_log
