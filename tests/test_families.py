@@ -23,7 +23,6 @@ from ordercast.levels import choose, chosen, find_family, level_type
 from ordercast.live.supervisor import Gathered
 from ordercast.protocol.families import FAMILIES, FOLDERS
 from ordercast.protocol.fifo import FAMILY
-from ordercast.protocol.planned import PLANNED
 from ordercast.scenario.file import parse_scenario
 from ordercast.testing import simulate
 from ordercast.types import GUARANTEES
@@ -47,8 +46,11 @@ def test_the_readme_lists_the_laws_that_each_family_keeps() -> None:
         name.strip("`"): (laws.split(", "), status)
         for name, _, laws, status in rows_under("### What each family guarantees")
     }
-    live = {name: (kept(each.laws), "**simulated and live**") for name, each in PROMISES.items()}
-    assert listed == live | {name: (kept(each.laws), "planned") for name, each in PLANNED.items()}
+    status = {True: "simulated", False: "**simulated and live**"}
+    assert listed == {
+        name: (kept(each.laws), status[bool(FAMILIES[name].not_live)])
+        for name, each in PROMISES.items()
+    }
 
 
 def kept(laws: tuple[str, ...]) -> list[str]:
@@ -160,7 +162,7 @@ SOURCE = ROOT / "src" / "ordercast"
 GENERIC = tuple(
     "kernel scenario sim net live check spark trace store wire testing report cli".split()
 )
-LISTS = ("ordercast.protocol.families", "ordercast.protocol.planned")
+LISTS = ("ordercast.protocol.families",)
 """All that a generic package may know of families: that there are some."""
 OPTIONS = frozenset(
     name for family in FAMILIES.values() for name in level_type(family).__struct_fields__
@@ -309,6 +311,6 @@ def test_a_leak_is_found(text: str, found: str) -> None:
 
 def test_families_of_this_version_are_found_in_their_folders_alone() -> None:
     listed = [f"{folder.__name__.rpartition('.')[2]}" for folder in FOLDERS]
-    assert listed == ["fifo", "cluster", "newtop", "transis"]
+    assert listed == ["fifo", "cluster", "newtop", "transis", "hpp"]
     text = (SOURCE / "protocol" / "families.py").read_text(encoding="utf-8")
     assert not [name for name in FAMILIES if f'"{name}"' in text]

@@ -34,11 +34,13 @@ from ordercast.net.send_permit import TicketLost
 from ordercast.net.together import Together
 from ordercast.protocol.cluster.options import Causal, Gossip
 from ordercast.protocol.fifo.options import Fifo
+from ordercast.protocol.hpp.options import Feed
 from ordercast.protocol.newtop.options import Atomic, Total
 from ordercast.protocol.transis.options import Synchrony
 from ordercast.types import (
     Difference,
     Event,
+    Gap,
     Invitation,
     Joined,
     Left,
@@ -68,8 +70,10 @@ __all__ = [
     "Duration",
     "Ejected",
     "Event",
+    "Feed",
     "Fifo",
     "FoundedTwice",
+    "Gap",
     "Gossip",
     "Group",
     "GroupClosed",

@@ -27,6 +27,7 @@ STORMS = {
     "synchrony-quorum-chaos": (50, 1000),
     "synchrony-state-chaos": (0, 1000),
     "synchrony-lossy": (0, 2000),
+    "feed-chaos": (0, 2000),
 }
 """Seeds that are run always, and all of them."""
 OF_CHAOS, OF_NEWCOMERS_AND_LOSSES = 300, 1000
@@ -38,6 +39,8 @@ LONGEST_SECONDS = {
     "open-ordered-live": 15,
     "open-causal-live": 10,
     "many": 10,
+    "feed-many": 10,
+    "feed-fifteen": 10,
     "lost-total": 8,
 }
 

@@ -22,12 +22,18 @@ WHERE = {
     "total": "total-overlapping-chaos",
     "sequenced": "sequenced-chaos",
     "atomic": "atomic-chaos",
+    "feed": "feed-crash",
 }
 ELSEWHERE = {
     "lets-go": "causal-calm",  # what it breaks is promised only while nothing fails
     "forgets-places": "open-fifo-chaos",
     "skips-beginnings": "open-fifo-chaos",
     "founds-twice": "open-causal-cut",
+    "any-beat": "feed-moves",
+    "equal-beats": "feed-moves",
+    "hides-gaps": "feed-retain",
+    "delivers-former": "feed-lost",
+    "bare-counts": "feed-net",
 }
 NOTICED = {
     "founds-twice",  # members of two clusters refuse each other when they meet

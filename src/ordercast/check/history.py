@@ -41,7 +41,6 @@ from ordercast.check.past import Past
 from ordercast.check.verdict import row_event, row_writer
 from ordercast.kernel.family import Promises
 from ordercast.protocol.families import FAMILIES
-from ordercast.protocol.planned import PLANNED
 from ordercast.trace.schema import CAUSES, KINDS, Ending, Row, Trace
 
 FamilyPromises: TypeAlias = Mapping[str, Promises]
@@ -49,7 +48,7 @@ FamilyPromises: TypeAlias = Mapping[str, Promises]
 
 PROMISES: FamilyPromises = {
     family.name: family.promises for family in FAMILIES.values() if family.promises is not None
-} | PLANNED
+}
 
 EventKey: TypeAlias = tuple[str, str, int]
 """(group, origin, number): what identifies an event."""

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Annotated, NamedTuple, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet, Value
@@ -70,7 +70,7 @@ class Entry(Value, frozen=True):
     via: Identity = 0  # the log that it was taken from; 0: the event is our own
     is_gap: bool = False
     reply: Reference | None = None
-    payloads: list[bytes] = []
+    payloads: list[bytes] = field(default_factory=list)
     size: Annotated[int, Meta(ge=0)] = 0  # bytes of the payloads
     at: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0  # when its origin submitted it, Unix nanoseconds
 

@@ -53,7 +53,7 @@ _decode_places = msgspec.msgpack.Decoder(
 ).decode
 
 
-class Opened(NamedTuple):
+class OpenedDatagram(NamedTuple):
     sender: NodeId
     body: bytes
     is_newest: bool = True  # nothing came before that its sender sent later, as far as we can know
@@ -71,7 +71,7 @@ class Wrapper(Protocol):
     def wrap(self, contact: Contact, body: bytes) -> bytes | None:
         """The datagram for this peer; None while nothing is agreed with it."""
 
-    def open(self, data: bytes) -> Opened | None:
+    def open(self, data: bytes) -> OpenedDatagram | None:
         """Who sent it and what; None: it is not for us, not whole, or not new."""
 
 
@@ -99,14 +99,14 @@ class PlainDatagrams:
     def wrap(self, contact: Contact, body: bytes) -> bytes | None:
         return self._encode(_PlainDatagram(self._cluster, self._me, self._birth, body))
 
-    def open(self, data: bytes) -> Opened | None:
+    def open(self, data: bytes) -> OpenedDatagram | None:
         try:
             plain = self._decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if plain.cluster != self._cluster:
             return None
-        return Opened(plain.sender, plain.body, birth=plain.birth)
+        return OpenedDatagram(plain.sender, plain.body, birth=plain.birth)
 
 
 def encode_places(places: dict[str, str]) -> bytes:
@@ -227,7 +227,7 @@ class Datagrams:
             self._learn(contact, address)
         self.receive(opened.sender, body)
 
-    def _sender(self, opened: Opened, address: tuple[Any, ...]) -> Contact | None:
+    def _sender(self, opened: OpenedDatagram, address: tuple[Any, ...]) -> Contact | None:
         name = opened.sender.name
         if name in self._contacts.cut_from:
             return None

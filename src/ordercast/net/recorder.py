@@ -51,7 +51,7 @@ GATHER_COUNT = 16_384
 """What may wait for the disk; an event counts for its payloads."""
 
 
-class Feed(Protocol):
+class RecordedGroup(Protocol):
     """Where items come from, one by one, until it raises GroupClosed: a group is one."""
 
     async def next_batch(self) -> Heard: ...
@@ -90,7 +90,7 @@ class Recorder:
     def __exit__(self, *exception: object) -> None:
         self.log.close()
 
-    async def record(self, group: Feed) -> None:
+    async def record(self, group: RecordedGroup) -> None:
         """Until the group is left. What it had handed over by then is committed.
 
         Cancelling it loses nothing that is in the recording.
@@ -129,7 +129,7 @@ class Recorder:
 
     async def _read(
         self,
-        group: Feed,
+        group: RecordedGroup,
         gathered: list[Record],
         arrived: asyncio.Event,
         taken: asyncio.Event,

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ordercast.errors import UsageError
-from ordercast.net.datagrams import Opened
+from ordercast.net.datagrams import OpenedDatagram
 from ordercast.net.handshake import KEY_BYTES, KEY_ID_BYTES
 from ordercast.types import NodeId
 from ordercast.units import SECOND
@@ -360,7 +360,7 @@ class SealedDatagrams:
 
     # --- in ----------------------------------------------------------------------------------
 
-    def open(self, data: bytes) -> Opened | None:
+    def open(self, data: bytes) -> OpenedDatagram | None:
         """Who sent it and what. None: unknown key, forged, truncated, too old, or seen before."""
         entry = self.incoming.get(data[:KEY_ID_BYTES])
         if entry is None or len(data) < HEAD_BYTES + TAG_BYTES:
@@ -384,7 +384,7 @@ class SealedDatagrams:
                 if keys.in_use is not None:
                     keys.in_use.left_at = self._clock()
                 keys.in_use, entry.left_at = entry, None
-        return Opened(keys.node, body, is_newest)
+        return OpenedDatagram(keys.node, body, is_newest)
 
     # --- keys --------------------------------------------------------------------------------
 

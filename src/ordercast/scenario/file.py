@@ -12,7 +12,6 @@ from ordercast.errors import UsageError, unknown_word
 from ordercast.kernel.family import Family, Plan
 from ordercast.levels import Choice, choose, find_family, level_type
 from ordercast.protocol.families import FAMILIES
-from ordercast.protocol.planned import PLANNED
 from ordercast.scenario.faults import FAULTS
 from ordercast.scenario.rules import findings
 from ordercast.scenario.schema import Scenario
@@ -129,11 +128,7 @@ def _options_of_groups(scenario: Scenario, families: Mapping[str, Family]) -> It
             family = find_family(word, families)
         except UsageError as error:
             where = (*base, "family") if group.family else ("family",)
-            if word in PLANNED:
-                have = ", ".join(families)
-                yield where, f"family {word!r} does not run in this version: these do: {have}"
-            else:
-                yield where, str(error)
+            yield where, str(error)
             return
         given = scenario.options_of(group)
         for key in given:

@@ -68,7 +68,7 @@ class Memberships:
         for group in logged:
             me = self._process.node
             draw = self._chance("log", group, me.name, me.incarnation)
-            self._process.disk.open_log(group, lambda draw=draw: draw.getrandbits(IDENTITY_BITS))
+            self._process.disk.open_log(group, partial(draw.getrandbits, IDENTITY_BITS))
         return bool(logged)
 
     def _entering(self, group: str) -> Departure:

@@ -169,8 +169,9 @@ class Process:
             self._count()
 
     def _count(self) -> None:
-        for seat in self.host.seated if self.counted is not None else ():
-            self.counted(seat.machine)
+        if self.counted is not None:
+            for seat in self.host.seated:
+                self.counted(seat.machine)
 
     def pause(self) -> None:
         if self.alive and self._paused is None:

@@ -8,6 +8,8 @@ limited size. At the limit it makes no more.
 from __future__ import annotations
 
 from random import Random
+from typing import cast
+
 from ordercast.kernel.inputs import Seek
 from ordercast.kernel.log import Reference
 from ordercast.kernel.outbox import TURN_ENDS, Limits, Outbox
@@ -164,7 +166,7 @@ class Sender:
         while outbox and process.accepts(self._group):
             batch = outbox.take(self._queue.now)
             assert batch is not None
-            service, reply = batch.attribute
+            service, reply = cast("tuple[str, Reference | None]", batch.attribute)
             process.submit(self._group, batch.payloads, batch.size, service, reply)
         self._submitting = False
         if not outbox:

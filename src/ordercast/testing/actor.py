@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ordercast.kernel.host import Host
+from ordercast.kernel.log import Recall
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Address, Channel, Heard, Output, Sent, Step, Timer
@@ -37,7 +38,11 @@ class Persisted(NamedTuple):
     record: Packet
 
 
-Logged: TypeAlias = Received | Persisted | Posted | TimerSet | Output
+class ReadWanted(NamedTuple):
+    recall: Recall
+
+
+Logged: TypeAlias = Received | Persisted | Posted | TimerSet | ReadWanted | Output
 """What the log of a stage holds, each with the incarnation that it happened to."""
 
 
@@ -49,12 +54,15 @@ class Actor:
         self.alive = False
         self.disk = SimulatedDisk()
         self.answered = 0  # questions for the application's state
+        self.reads: list[tuple[Seat, Recall]] = []  # of logs, that are not answered
         self.stage = stage
         self.host = Host(self)
 
     def start(self) -> None:
         self.node = NodeId(self.node.name, self.node.incarnation + 1)
-        self.alive, self.answered = True, 0
+        self.alive, self.answered, self.reads = True, 0, []
+        for group in self.stage.logged_groups(self.node.name):
+            self.disk.open_log(group, self.stage.new_identity)
         self.host = Host(self, observe=self._observe)
         machines = self.stage.build(self.node, self.disk.records())
         for seat in [self.host.seat(machine) for machine in machines]:
@@ -80,6 +88,7 @@ class Actor:
         log.extend((node, Posted(to, packet, channel)) for to, packet, channel, _ in step.sent)
         log.extend((node, TimerSet(timer, after)) for timer, after in step.timers)
         log.extend((node, output) for output in step.outputs)
+        log.extend((node, ReadWanted(recall)) for recall in step.recalls)
 
     # --- the world of the host -------------------------------------------------------------------
 
@@ -98,6 +107,14 @@ class Actor:
         self.disk.append(records)
         self.disk.sync()
         done()
+
+    def recall(self, seat: Seat, recall: Recall) -> None:
+        self.reads.append((seat, recall))
+
+    def answer_read(self) -> None:
+        """The oldest read of a log comes back."""
+        seat, recall = self.reads.pop(0)
+        self.host.give(seat, self.disk.logs[recall.group].answer(recall), self.stage.now)
 
     def hear(self, seat: Seat, output: Heard) -> None:
         """The log has it. Applications answer when the test says so."""

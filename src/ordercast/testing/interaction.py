@@ -33,6 +33,7 @@ from ordercast.errors import PeerError, UsageError, unknown_word
 from ordercast.kernel.family import Family
 from ordercast.kernel.founding import entry_of
 from ordercast.kernel.inputs import DifferenceWanted, named_input
+from ordercast.kernel.log import At, Place, Reference
 from ordercast.kernel.machine import Blocking
 from ordercast.kernel.packet import tag_of
 from ordercast.kernel.step import Note
@@ -47,7 +48,7 @@ from ordercast.kernel.wording import (
     value_text,
 )
 from ordercast.protocol.families import FAMILIES
-from ordercast.testing.actor import Logged, Persisted, Posted, Received, TimerSet
+from ordercast.testing.actor import Logged, Persisted, Posted, ReadWanted, Received, TimerSet
 from ordercast.testing.stage import InFlight, Stage, StageError
 from ordercast.types import (
     Difference,
@@ -68,8 +69,8 @@ from ordercast.types import (
 from ordercast.units import Duration
 
 RULE = "----"
-_TYPES = (Posted, Received, TimerSet, Persisted, Event, View, Note)
-_NAMES = "sends receipts timers records deliveries views notes".split()
+_TYPES = (Posted, Received, TimerSet, Persisted, Event, View, Note, ReadWanted)
+_NAMES = "sends receipts timers records deliveries views notes reads".split()
 KINDS: dict[str, type] = dict(zip(_NAMES, _TYPES, strict=True))
 """The kinds of lines, as `hide` names them; it takes tags of packets too."""
 
@@ -85,6 +86,8 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             return f"{who} → {','.join(map(str, to))} {channel.value} {packet_text(packet, words)}"
         case Persisted(record):
             return f"{who} persists {packet_text(record, words)}"
+        case ReadWanted(recall):
+            return f"{who} reads {_place(recall.place)}"
         case TimerSet(timer, after):
             return f"{who} timer {value_text(timer)} {_when(after)}"
         case View():
@@ -102,6 +105,7 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
         case Event():
             fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
             fields["service"] = what.service or None
+            fields["reply"] = what.reply and event_text(*what.reply)
             named = f"{event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
             return f"{who} delivers {named}{columns_text(fields, words)}{in_group(what.group)}"
         case Partitioned(gone=gone):
@@ -133,6 +137,15 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
                 del left["number"]
             return f"{who} notes {kind}{columns_text(left, words)}"
     return f"{who} is notified: {notification_text(what, words)}{in_group(what.group)}"
+
+
+def _place(place: Place) -> str:
+    match place:
+        case At(position=position):
+            return f"its log from {position} on"
+        case Reference(origin=origin, number=number):
+            return event_text(origin, number)
+    return "its log from what the other lacks on"
 
 
 def _when(after: int | None) -> str:
@@ -355,6 +368,17 @@ def _submit(play: Play, place: str, *messages: str) -> None:
         play.say(f"{play.stage.node(name)} does not accept it now{why}")
 
 
+@command("reply", "NAME EVENT MESSAGE...")
+def _reply(play: Play, name: str, original: str, *messages: str) -> None:
+    """Replies to an event that anybody delivered, such as n1:1."""
+    heard = [what for _, what in play.stage.log if isinstance(what, Event)]
+    found = [one for one in heard if event_text(one.origin.name, one.number) == original]
+    if not found:
+        raise Unfit(f"nobody delivered {original}")
+    if play.stage.reply(name, found[0], [_payload(text) for text in messages]) is None:
+        play.say(f"{play.stage.node(name)} does not accept it now")
+
+
 @command("accepts", "NAME")
 def _accepts(play: Play, name: str) -> None:
     play.say("yes" if play.stage.accepts(name) else "no")
@@ -435,6 +459,9 @@ def _difference(play: Play, name: str, member: str) -> None:
 
 command("reform", "NAME")(lambda play, name: play.stage.form(name))
 command("answer", "NAME yes|no")(lambda play, name, word: play.stage.answer(name, word == "yes"))
+command("read", "NAME")(lambda play, name: play.stage.read(name))
+command("lose", "NAME")(lambda play, name: play.stage.lose_disk(name))
+command("rot", "NAME SHARE")(lambda play, name, share: play.stage.rot(name, float(share)))
 command("crash", "NAME")(lambda play, name: play.stage.crash(name))
 command("restart", "NAME")(lambda play, name: play.stage.start(name))
 command("enter", "NAME [KNOWN...]")(lambda play, name, *known: play.stage.enter(name, *known))
@@ -461,7 +488,7 @@ def _show(play: Play, *names: str) -> None:
         play.say(*(describe(machine) if describe else [value_text(vars(machine), play.words)]))
 
 
-@command("hide", "[TAG|sends|receipts|timers|records|deliveries|views|notes]...")
+@command("hide", "[TAG|sends|receipts|timers|records|deliveries|views|notes|reads]...")
 def _hide(play: Play, *words: str) -> None:
     """Tells no longer of these packets and kinds of lines; `hide` alone tells of all again."""
     tags = [tag_of(kind) for family in play.families.values() for kind in family.packets]

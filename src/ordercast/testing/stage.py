@@ -17,6 +17,7 @@ have happened:
   status    if it is dropped, the sender's status result is "not OK"; if it is delivered, it is OK,
             unless the answer is lost on the way back
 
+What a member wants to read of its log is read when the test says so (`read`), or the stage settles.
 While a path is cut nothing on it arrives: what was underway waits, new datagrams are lost.
 """
 
@@ -37,6 +38,7 @@ from ordercast.kernel.inputs import (
     StateProvided,
     Vote,
 )
+from ordercast.kernel.log import Reference
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat
@@ -91,6 +93,7 @@ class Stage:
         self.log: list[tuple[NodeId, Logged]] = []
         self.cuts: dict[tuple[str, str], None] = {}  # one-way paths
         self.actors = {name: Actor(name, self) for plan in plans for name in plan.members}
+        self._identities = 0  # of logs that began
         self._underway: dict[int, InFlight] = {}  # by number, so oldest first
         self._posted = 0
 
@@ -154,6 +157,30 @@ class Stage:
         draw = chance.stream(self.seed, "member", self.family.name, node)
         return self.family.build(node, plans, draw, records)
 
+    def logged_groups(self, name: str) -> list[str]:
+        """The groups of this process that have a log."""
+        if not self.family.logged:
+            return []
+        return [plan.group for plan in self.plans if name in plan.members]
+
+    def new_identity(self) -> int:
+        self._identities += 1
+        return self._identities
+
+    def lose_disk(self, name: str) -> None:
+        """The folder of a process that is down is lost."""
+        actor = self._actor(name)
+        if actor.alive:
+            raise StageError(f"{actor.node} is there: crash it first")
+        actor.disk.erase()
+
+    def rot(self, name: str, share: float, group: str = GROUP) -> None:
+        """The entry at this share of a log cannot be read any more."""
+        log = self._actor(name).disk.logs.get(group)
+        if log is None:
+            raise StageError(f"{name} has no log of group {group!r}")
+        log.spoil(share)
+
     def crash(self, name: str) -> None:
         """Ends an incarnation. What it left underway stays; what was on a link to it is gone."""
         actor = self._living(name)
@@ -188,6 +215,15 @@ class Stage:
             return None
         size = sum(map(len, payloads))
         return self.actors[name].host.submit(group, payloads, size, self.now, service)
+
+    def reply(self, name: str, to: Event, payloads: Payloads, group: str = GROUP) -> Event | None:
+        """Submits one batch that replies to an event. None: the member does not accept one now."""
+        if not self.family.replies:
+            raise StageError(f"messages of {self.family.name} reply to nothing")
+        if not self.accepts(name, group):
+            return None
+        size, reply = sum(map(len, payloads)), Reference(to.origin.name, to.birth, to.number)
+        return self.actors[name].host.submit(group, payloads, size, self.now, "", reply)
 
     def give(self, name: str, given: Input, group: str = GROUP) -> None:
         """Any other input, such as what the application of a member wants."""
@@ -313,6 +349,13 @@ class Stage:
         actor.host.expire(seat, fired, setting, self.now)
         return fired
 
+    def read(self, name: str) -> None:
+        """The oldest read of this member's log comes back."""
+        actor = self._living(name)
+        if not actor.reads:
+            raise StageError(f"{actor.node} reads nothing")
+        actor.answer_read()
+
     def settle(self, ticks: int = 0) -> None:
         """Delivers everything that can arrive, oldest first. Then so many rounds, each of which
         fires every member's next timer and delivers everything again."""
@@ -396,6 +439,10 @@ class Stage:
             message = next((each for each in messages if each.path not in self.cuts), None)
             if message is not None:
                 self.deliver(message)
+                continue
+            reader = next((one for one in self.actors.values() if one.alive and one.reads), None)
+            if reader is not None:
+                reader.answer_read()
                 continue
             # A status is answered within a bound, cut or not.
             message = next((each for each in messages if each.channel.answered), None)

@@ -14,31 +14,39 @@ distance.py     moves by measured delay
 retention.py    what is held for whom, and for how long
 repair.py       entries that the disk lost
 member.py       the machine: its inputs
+wishes.py       what chaos may ask of a node
 words.py        the wording of interaction files
 mutants.py      the same without one of the rules
 """
 
 from ordercast.kernel.family import BASIC_LAWS, Family, Promises
 from ordercast.protocol.hpp.member import build
+from ordercast.protocol.hpp.mutants import MUTANTS
 from ordercast.protocol.hpp.options import LARGEST_GROUP, PERSONAL, Feed, FeedOptions
-from ordercast.protocol.hpp.packets import PACKETS
+from ordercast.protocol.hpp.packets import PACKETS, RECORDS
 from ordercast.protocol.hpp.wishes import wish
+from ordercast.protocol.hpp.words import WORDS
 
 FAMILY = Family(
     "feed",
     FeedOptions,
-    PACKETS,
+    (*PACKETS, *RECORDS),
     build,
     level=Feed,
-    largest_group=20_000,
+    largest_group=LARGEST_GROUP,
     largest_batch=lambda options: int(options.largest_event),
     promises=Promises(
-        (*BASIC_LAWS, "fifo", "optimistic-causal"),
-        when_nothing_fails=("causal", "completeness"),
+        (
+            *(*BASIC_LAWS, "fifo", "causal", "reply-order"),
+            *("durable", "no-silent-gap", "one-tree", "rest"),
+        ),
+        when_nothing_fails=("completeness",),
         source="Adly, Kumar: HPP, a hierarchical propagation protocol for large scale replication "
         "in wide area networks, 1994",
         durable=True,
     ),
+    words=WORDS,
+    mutants=MUTANTS,
     not_live="its log is not on disk in this version: feeds run in simulations only",
     opens=True,
     founded=False,

@@ -3,8 +3,8 @@
 Rules.
  1. Every few beats a node asks its parent, and some of its neighbourhood, and measures the time to
     the answer. Its delay is that of the parent and half a round trip, smoothed.
- 2. It moves if its delay was above `slow` for `slow_for`, and a candidate was nearer by 30 % three
-    times in a row. It then rests for `settle`, or half of it.
+ 2. It moves if its delay was above `slow_delay` for `slow_for`, and a candidate was nearer by 30 %
+    three times in a row. It then rests for `settle`, or half of it.
  3. No such move makes it deeper than `deepest`, unless it is that deep already; and only nodes with
     normal room are candidates.
 
@@ -72,7 +72,7 @@ class Distance:
 
     def _is_slow(self, now: int) -> bool:
         """For long enough."""
-        if self.hierarchy.delay <= self.options.slow:
+        if self.hierarchy.delay <= self.options.slow_delay:
             self._slow_since = None
             return False
         if self._slow_since is None:

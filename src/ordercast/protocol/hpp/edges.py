@@ -63,13 +63,14 @@ class Edge:
         # What the other was told last.
         self.told_path: list[str] | None = None
         self.told_siblings: list[str] | None = None
+        self.told_at = -(1 << 62)  # by our clock
 
     @property
     def token(self) -> tuple[str, NodeId, NodeId, int]:
         return "send", self.peer, self.session.opener, self.session.count
 
 
-class Place:
+class RememberedLog:
     """What is remembered of a log that we correspond or corresponded with."""
 
     def __init__(self, log: int = 0, through: int = 0, acked: int = 0, used: int = 0) -> None:
@@ -85,7 +86,7 @@ class Edges:
         self.group = group
         self.by_name: dict[str, Edge] = {}
         self.parent: Edge | None = None
-        self.places: list[Place] = []
+        self.places: list[RememberedLog] = []
         self._most_places = most_children + SPARE_PLACES
         self._uses = 0
         self.evicted = 0  # logs that were held and had to make room
@@ -121,15 +122,15 @@ class Edges:
 
     def load(self, record: Correspondent, held_until: int) -> None:
         while len(self.places) <= record.place < self._most_places:
-            self.places.append(Place())
+            self.places.append(RememberedLog())
         if record.place >= self._most_places:  # the options had more room then
             return
-        place = Place(record.log, record.through, record.acked)
+        place = RememberedLog(record.log, record.through, record.acked)
         if record.held:
             place.held_until = held_until
         self.places[record.place] = place
 
-    def heard_of(self, log: int) -> Place | None:
+    def heard_of(self, log: int) -> RememberedLog | None:
         return next((place for place in self.places if place.log == log != 0), None)
 
     def _place_for(self, log: int) -> int:
@@ -139,7 +140,7 @@ class Edges:
                 place.used = self._uses
                 return number
         if len(self.places) < self._most_places:
-            self.places.append(Place(log, used=self._uses))
+            self.places.append(RememberedLog(log, used=self._uses))
             return len(self.places) - 1
         used = {edge.place for edge in self.by_name.values()}
         free = [number for number in range(len(self.places)) if number not in used]
@@ -148,7 +149,7 @@ class Edges:
             key=lambda each: (self.places[each].held_until is not None, self.places[each].used),
         )
         self.evicted += self.places[number].held_until is not None
-        self.places[number] = Place(log, used=self._uses)
+        self.places[number] = RememberedLog(log, used=self._uses)
         return number
 
     def keep(self, step: Step, edge: Edge) -> None:
@@ -185,7 +186,5 @@ class Edges:
 
     def _persist(self, step: Step, number: int, held: bool) -> None:
         place = self.places[number]
-        record = Correspondent(
-            self.group, number, place.log, place.through, place.acked, held
-        )
+        record = Correspondent(self.group, number, place.log, place.through, place.acked, held)
         step.persist(record)

@@ -143,7 +143,7 @@ class Hierarchy:
         siblings = sorted(child.peer.name for child in self.edges.children)[:MOST_NAMES]
         told_path = None if edge.told_path == path else path
         told_siblings = None if edge.told_siblings == siblings else siblings
-        edge.told_path, edge.told_siblings = path, siblings
+        edge.told_path, edge.told_siblings, edge.told_at = path, siblings, step.now
         packet = Pulse(self.group, edge.session, self.beat, self.delay, told_path, told_siblings)
         step.send(edge.peer, packet)
 

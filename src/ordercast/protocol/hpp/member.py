@@ -47,12 +47,13 @@ from ordercast.protocol.hpp.packets import (
     LastParent,
     Leaves,
     Offer,
+    OfSession,
     Pulse,
     Seek,
     Welcome,
 )
 from ordercast.protocol.hpp.propagation import Propagation
-from ordercast.protocol.hpp.recovery import Recovery
+from ordercast.protocol.hpp.recovery import SessionStart
 from ordercast.protocol.hpp.relocation import Relocation
 from ordercast.protocol.hpp.repair import Repair
 from ordercast.protocol.hpp.retention import Retention
@@ -68,7 +69,7 @@ class FeedMember:
     hierarchy_type = Hierarchy
     log_type = OwnLog
     propagation_type = Propagation
-    recovery_type = Recovery
+    recovery_type = SessionStart
     relocation_type = Relocation
 
     def __init__(self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet]) -> None:
@@ -78,7 +79,7 @@ class FeedMember:
         (opened,) = [record for record in mine if isinstance(record, Opened)]
         self.me = me
         self.group = group = plan.group
-        self.groups = (group,)
+        self.groups: tuple[str, ...] = (group,)
         self.options = options
         self.chance = chance
         self.has_left = False
@@ -89,9 +90,7 @@ class FeedMember:
         self.recovery = self.recovery_type(log, self.propagation, options)
         self.hierarchy = self.hierarchy_type(me, group, options, edges)
         self.relocation = self.relocation_type(log, edges, self.hierarchy, self.recovery, options)
-        self.takeover = Takeover(
-            me, edges, self.hierarchy, self.relocation, options, chance
-        )
+        self.takeover = Takeover(me, edges, self.hierarchy, self.relocation, options, chance)
         self.distance = Distance(edges, self.hierarchy, self.relocation, options, chance)
         self.retention = Retention(log, edges, options)
         self.silences = 0  # edges that were silent for too long
@@ -123,7 +122,7 @@ class FeedMember:
     def start(self, step: Step) -> None:
         for record in self._records:
             if isinstance(record, Correspondent):
-                self.edges.load(record, step.now + self.options.hold)
+                self.edges.load(record, step.now + self.options.hold_for)
             else:
                 self.edges.last_parent = record.log
         self._records = []
@@ -133,7 +132,7 @@ class FeedMember:
         self._settle(step)
 
     def accepts(self, group: str, now: int) -> bool:
-        return not self.propagation.strained and not self.has_left
+        return not (self.propagation.strained or self.has_left or self.log.is_outdated)
 
     def stable_up_to(self, group: str) -> int:
         return self.retention.stable
@@ -166,17 +165,18 @@ class FeedMember:
             if sender < edge.peer:
                 return  # an incarnation that is over
             self._lost(step, edge)  # the one that we knew is over
-        receive = self._in_session.get(type(packet))
-        if receive is not None:
-            session = packet.session  # type: ignore[attr-defined]
-            found = self.edges.find(sender, session)
+        if isinstance(packet, OfSession):
+            found = self.edges.find(sender, packet.session)
             if found is not None:
-                receive(step, found, packet)
+                self._in_session[type(packet)](step, found, packet)
                 found.heard_at = step.now
             elif not isinstance(packet, Drop):
-                step.send(sender, Closed(self.group, session))
+                step.send(sender, Closed(self.group, packet.session))
             return
-        self._receivers[type(packet)](step, sender, packet)
+        other = self._receivers.get(type(packet))
+        if other is None:
+            raise PeerError(f"{sender} sent a {type(packet).__name__}, which is for the disk")
+        other(step, sender, packet)
 
     def drain(self, step: Step) -> None:
         self._settle(step)
@@ -288,8 +288,7 @@ class FeedMember:
             if relocation.is_usable(packet):
                 relocation.join(step, sender, packet)
             elif packet.beat > self.hierarchy.beat:
-                takeover.redirected(packet.children)
-                takeover.ask(step)
+                takeover.redirected(step, packet.children)
         elif relocation.target == sender.name and relocation.is_usable(packet):
             relocation.join(step, sender, packet)
 
@@ -315,7 +314,7 @@ class FeedMember:
                 self.relocation.forgotten = edge.log
             self._lost(step, edge)
         elif self.relocation.closed(sender, packet) and self.takeover.seeking_since is not None:
-            self.takeover.ask(step)
+            self.takeover.ask_further(step)
 
     def _receive_fetch(self, step: Step, sender: NodeId, packet: Fetch) -> None:
         """Somebody lost entries that it had. Only a correspondent is helped, a few at a time."""
@@ -368,7 +367,8 @@ class FeedMember:
     # --- reading -----------------------------------------------------------------------------
 
     def _recalled(self, step: Step, given: Recalled) -> None:
-        what, peer, *session = given.token  # type: ignore[misc]
+        token: Any = given.token
+        what, peer, *session = token
         edge = self.edges.by_name.get(peer.name)
         if edge is None or edge.peer != peer:
             return
@@ -388,7 +388,7 @@ class FeedMember:
     def _lost(self, step: Step, edge: Edge) -> None:
         """An edge ended, and its peer may come back."""
         was_parent = self.edges.parent is edge
-        self.relocation.end(step, edge, step.now + self.options.hold)
+        self.relocation.end(step, edge, step.now + self.options.hold_for)
         if was_parent:
             self.hierarchy.orphaned(step)
             self.takeover.seek(step)
@@ -399,13 +399,12 @@ class FeedMember:
             if edge.is_parent:
                 rumour = self.hierarchy.current_rumour(step.now)
                 self.propagation.acknowledge(step, edge, rumour)
-            else:
+            elif step.now - edge.told_at >= self.options.beat * 9 // 10:
                 self.hierarchy.pulse(step, edge)
             if edge.said < edge.cursor:
                 self.propagation.send(step, edge, [])
             if edge.kept_through < edge.through and not self.propagation.strained:
                 self.edges.keep(step, edge)
-        self.hierarchy.must_tell = False
 
     def _settle(self, step: Step) -> None:
         propagation = self.propagation

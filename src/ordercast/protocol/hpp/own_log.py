@@ -62,6 +62,15 @@ class OwnLog:
     def received(self, stream: tuple[str, int]) -> int:
         return self.vector.get(key_of(stream))
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether events came of a newer incarnation of this node, which lost that one's disk.
+
+        What it made now would come before those, and nobody could deliver it. Its world will find
+        out when it meets somebody who knew that incarnation (`kernel/identity.py`).
+        """
+        return self._newest.get(_of_name(self.me.name)) >> COUNTER_BITS > self.me.incarnation
+
     def has(self, reply: Reference) -> bool:
         return self.received(reply.stream) >= reply.number
 
@@ -86,7 +95,7 @@ class OwnLog:
         prev, at = self.received(self.stream), self.clock + step.now
         entry = Entry(name, birth, number, prev, 0, False, reply, payloads, size, max(at, 0))
         event = self.append(step, entry)
-        assert event is not None, "incarnations of a name count up"
+        assert event is not None, "an outdated incarnation accepts nothing"
         return event
 
     def append(self, step: Step, entry: Entry) -> Event | None:
@@ -103,7 +112,7 @@ class OwnLog:
         self._cache.append(entry)
         self._cached += entry.size + OVERHEAD
         options = self.options
-        while len(self._cache) > options.cache or self._cached > options.cache_size > 0:
+        while len(self._cache) > options.cached or self._cached > options.cached_size > 0:
             self._cached -= self._cache.popleft().size + OVERHEAD
         return self._deliver(step, entry, before)
 

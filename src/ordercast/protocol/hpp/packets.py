@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from ordercast.kernel.log import Entry, Identity, Key, Name, Numbered, Position
 from ordercast.kernel.packet import Packet, Value
@@ -58,7 +58,7 @@ class Known(Value, frozen=True):
 class Digest(Value, frozen=True):
     """What its sender has received: of all streams, or hashes of it by branches of the root."""
 
-    numbers: Annotated[list[Known], Meta(max_length=MOST_STREAMS)] = []
+    numbers: Annotated[list[Known], Meta(max_length=MOST_STREAMS)] = field(default_factory=list)
     hashes: Annotated[list[Key], Meta(max_length=64)] | None = None
 
 
@@ -111,10 +111,14 @@ class Welcome(Packet, frozen=True, tag="feed.welcome"):
     digest: Digest | None
 
 
-class Drop(Packet, frozen=True, tag="feed.drop"):
-    """Its sender goes away for good, and needs nothing any more."""
+class OfSession(Packet, frozen=True):
+    """Packets that count only while their session lasts."""
 
     session: SessionId
+
+
+class Drop(OfSession, frozen=True, tag="feed.drop"):
+    """Its sender goes away for good, and needs nothing any more."""
 
 
 class Closed(Packet, frozen=True, tag="feed.closed"):
@@ -124,20 +128,18 @@ class Closed(Packet, frozen=True, tag="feed.closed"):
     forget: bool = False  # the place to resume from is of no use: begin with a digest
 
 
-class Pulse(Packet, frozen=True, tag="feed.beat"):
+class Pulse(OfSession, frozen=True, tag="feed.beat"):
     """From a parent, once a beat at least."""
 
-    session: SessionId
     beat: Beat
     delay: Span  # of the parent, below the root
     path: Names | None = None  # from the parent up to the root, when it changed
     siblings: Names | None = None  # the children of the parent, when they changed
 
 
-class Entries(Packet, frozen=True, tag="feed.entries"):
+class Entries(OfSession, frozen=True, tag="feed.entries"):
     """What the receiver may lack of the sender's log, up to a position."""
 
-    session: SessionId
     through: Position
     items: list[Entry]
 
@@ -150,18 +152,16 @@ class Entries(Packet, frozen=True, tag="feed.entries"):
         return [item.origin for item in self.items]
 
 
-class Ack(Packet, frozen=True, tag="feed.ack"):
+class Ack(OfSession, frozen=True, tag="feed.ack"):
     """All up to this position of the receiver's log is durable here. Once a beat at least."""
 
-    session: SessionId
     through: Position
     rumour: Rumour | None = None
 
 
-class AskHashes(Packet, frozen=True, tag="feed.ask"):
-    """What is in these nodes of the tree of hashes? Level 0 is the root, the last one has leaves."""
+class AskHashes(OfSession, frozen=True, tag="feed.ask"):
+    """What is in these nodes of the tree of hashes? The root has level 0, leaves the last one."""
 
-    session: SessionId
     level: Annotated[int, Meta(ge=0, le=4)]
     nodes: Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 24)]], Meta(max_length=MOST_PARTS)]
 
@@ -171,18 +171,16 @@ class Branch(Value, frozen=True):
     hashes: Annotated[list[Key], Meta(max_length=64)]
 
 
-class Hashes(Packet, frozen=True, tag="feed.hashes"):
+class Hashes(OfSession, frozen=True, tag="feed.hashes"):
     """The branches of these nodes."""
 
-    session: SessionId
     level: Annotated[int, Meta(ge=0, le=4)]
     branches: Annotated[list[Branch], Meta(max_length=MOST_PARTS)]
 
 
-class Leaves(Packet, frozen=True, tag="feed.leaves"):
+class Leaves(OfSession, frozen=True, tag="feed.leaves"):
     """All streams in these leaves, in so many parts."""
 
-    session: SessionId
     leaves: Annotated[list[Annotated[int, Meta(ge=0, lt=1 << 24)]], Meta(max_length=MOST_PARTS)]
     numbers: Annotated[list[Known], Meta(max_length=MOST_STREAMS)]
     more: bool = False  # another part follows

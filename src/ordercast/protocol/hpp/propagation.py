@@ -167,7 +167,7 @@ class Propagation:
         if packet.through < edge.queued:
             raise PeerError(f"{peer} goes back from position {edge.queued} to {packet.through}")
         size = edge.queued_size + sum(item.size + OVERHEAD for item in packet.items)
-        if edge.queue and size > MOST_QUEUED or len(packet.items) > MOST_ITEMS:
+        if (edge.queue and size > MOST_QUEUED) or len(packet.items) > MOST_ITEMS:
             raise PeerError(f"{peer} sends more than any window allows")
         ahead: dict[int, int] = {}
         for item in packet.items:

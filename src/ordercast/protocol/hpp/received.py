@@ -57,9 +57,20 @@ class Vector:
             self._merge()
 
     def _merge(self) -> None:
-        pairs = sorted(self.within(range(1), 1))
-        self._sorted = array("Q", (key for key, _ in pairs)), array("Q", (n for _, n in pairs))
-        self._recent = {}
+        """The dictionary joins the arrays, with slices: a list of all of them would be large."""
+        old_keys, old_numbers = self._sorted or (array("Q"), array("Q"))
+        keys, numbers = array("Q"), array("Q")
+        copied = 0
+        for key in sorted(self._recent):
+            at = bisect_left(old_keys, key, copied)
+            keys.extend(old_keys[copied:at])
+            numbers.extend(old_numbers[copied:at])
+            keys.append(key)
+            numbers.append(self._recent[key])
+            copied = at
+        keys.extend(old_keys[copied:])
+        numbers.extend(old_numbers[copied:])
+        self._sorted, self._recent = (keys, numbers), {}
 
     def within(self, buckets: Collection[int], of: int) -> list[tuple[int, int]]:
         """The streams in these buckets, of so many: keys and numbers."""

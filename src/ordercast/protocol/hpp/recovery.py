@@ -51,7 +51,7 @@ class Survey:
         self.numbers: dict[int, int] = {}
 
 
-class Recovery:
+class SessionStart:
     def __init__(self, log: OwnLog, propagation: Propagation, options: FeedOptions) -> None:
         self.log = log
         self.propagation = propagation

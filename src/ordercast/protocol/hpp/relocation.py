@@ -33,7 +33,7 @@ from ordercast.protocol.hpp.packets import (
     SessionId,
     Welcome,
 )
-from ordercast.protocol.hpp.recovery import Recovery
+from ordercast.protocol.hpp.recovery import SessionStart
 from ordercast.types import NodeId
 
 
@@ -56,7 +56,7 @@ class Relocation:
         log: OwnLog,
         edges: Edges,
         hierarchy: Hierarchy,
-        recovery: Recovery,
+        recovery: SessionStart,
         options: FeedOptions,
     ) -> None:
         self.log = log
@@ -160,9 +160,9 @@ class Relocation:
     def take(self, step: Step, sender: NodeId, join: Join, strained: bool) -> None:
         group, hierarchy = self.log.group, self.hierarchy
         earlier = self.edges.by_name.get(sender.name)
-        if earlier is not None and join.session.count <= earlier.session.count:
-            if earlier.session.opener == sender:
-                return  # it was overtaken
+        known = earlier.session if earlier is not None else None
+        if known is not None and known.opener == sender and join.session.count <= known.count:
+            return  # it was overtaken
         if strained or not self.may_take(sender, join, earlier):
             self.refusals += 1
             step.send(sender, Closed(group, join.session))

@@ -6,7 +6,7 @@ Rules.
     stays.
  2. If the log is larger than `keep_bytes`, its oldest entries go in any case. Whoever lacks them is
     told of a gap.
- 3. A child that is silent is held for: its place counts for `hold`, also over restarts of this
+ 3. A child that is silent is held for: its place counts for `hold_for`, also over restarts of this
     node, when the time begins again. So does the place of a parent that is gone, until another one
     has taken its place. A node that leaves, or goes to another parent, is not held for.
 
@@ -60,9 +60,7 @@ class Retention:
         if not self.edges.places:
             return self.log.floor  # nobody was ever there
         positions = [self.log.tail, *(edge.acked for edge in self.edges.by_name.values())]
-        positions += [
-            place.acked for place in self.edges.places if place.held_until is not None
-        ]
+        positions += [place.acked for place in self.edges.places if place.held_until is not None]
         if self.unstable:
             positions.append(self.unstable[0][0])
         return min(positions)

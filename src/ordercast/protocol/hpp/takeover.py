@@ -61,6 +61,7 @@ class Takeover:
         self.queue: list[str] = []  # to ask next
         self.asked: dict[str, None] = {}  # in this round
         self.seeking_since: int | None = None  # by our clock; None: it seeks no parent
+        self.sought_at = -(1 << 62)  # by our clock
         self.roots = 0  # how often this node became the root
         self.outbids = 0
         self.abdications = 0
@@ -77,10 +78,12 @@ class Takeover:
     # --- without a parent --------------------------------------------------------------------
 
     def seek(self, step: Step, first: tuple[str, ...] = ()) -> None:
-        """Begins to look for a parent."""
+        """Begins to look for a parent; at once, unless it did so a moment ago."""
         self.seeking_since = step.now
         self.asked, self.queue = {}, [name for name in first if name != self.me.name]
-        self.ask(step)
+        if step.now - self.sought_at >= self.options.beat:
+            self.sought_at = step.now
+            self.ask(step)
 
     def found(self) -> None:
         self.seeking_since = None
@@ -88,15 +91,12 @@ class Takeover:
 
     def ask(self, step: Step) -> None:
         """The next few."""
-        urgent = self.edges.parent is None and not self.hierarchy.is_root
-        for _ in range(ASKED_AT_ONCE):
-            if not self.queue:
-                self._refill()
-            if not self.queue:
-                return
-            name = self.queue.pop(0)
+        if not self.queue:
+            self._refill()
+        for name in self.queue[:ASKED_AT_ONCE]:
             self.asked[name] = None
-            self.relocation.seek(step, name, urgent or self.seeking_since is not None)
+            self.relocation.seek(step, name, True)
+        del self.queue[:ASKED_AT_ONCE]
 
     def _refill(self) -> None:
         """Everybody who might be above us, once a round."""
@@ -113,10 +113,16 @@ class Takeover:
             fresh = names
         self.queue = fresh
 
-    def redirected(self, names: list[str]) -> None:
+    def redirected(self, step: Step, names: list[str]) -> None:
         """Somebody has no room, and names its children."""
         fresh = [name for name in names if name not in self.asked and name != self.me.name]
         self.queue = [*fresh, *(name for name in self.queue if name not in fresh)]
+        self.ask_further(step)
+
+    def ask_further(self, step: Step) -> None:
+        """Asks at once, but nobody twice in a beat: a round of questions begins with a beat."""
+        if self.queue:
+            self.ask(step)
 
     @property
     def patience(self) -> int:

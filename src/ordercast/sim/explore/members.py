@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ordercast.errors import UsageError, failure_line
 from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Backpressure, Input, Join, Leave, Seek, StateProvided, Vote
+from ordercast.kernel.log import Recall
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.machines import Machines, seat_of
 from ordercast.kernel.packet import Packet
@@ -28,6 +29,7 @@ from ordercast.kernel.seat import Seat
 from ordercast.kernel.step import Address, Heard, Note, Sent, Step, Timer
 from ordercast.sim.explore.fingerprint import Frozen, Walk, digest, encode
 from ordercast.sim.explore.setting import Setting
+from ordercast.store.memory_log import replayed
 from ordercast.trace.schema import NOTED_TIMES
 from ordercast.types import Event, Invitation, NodeId, StateWanted, View
 
@@ -67,7 +69,7 @@ class Core:
 
     __slots__ = (
         *("accepting", "alive", "clock", "frozen", "full", "id", "records", "node", "machines"),
-        *("states", "submitted", "timers"),
+        *("reads", "states", "submitted", "timers"),
     )
 
     def __init__(
@@ -82,6 +84,7 @@ class Core:
         self.clock = clock  # nanoseconds by a true clock; stands still unless there are clocks
         self.records = records  # on disk
         self.submitted = submitted  # by all incarnations
+        self.reads: tuple[tuple[int, int], ...] = ()  # of logs under way: machine, recall
         self.states: dict[str, bytes] = {}  # of applications, by group
         self.full: tuple[str, ...] = ()  # groups whose applications take no more for now; sorted
         self.accepting: tuple[str, ...] = ()  # groups
@@ -137,6 +140,7 @@ class Call:
         self.core = Core(node, core.records, core.clock, core.submitted)  # what it becomes
         self.core.alive = True
         self.core.states, self.core.full = dict(core.states), core.full
+        self.core.reads = core.reads if core.alive else ()
         self.sent: list[Sending] = []
         self.items: list[Any] = []  # for the log
         self.seats: list[Seat] = []
@@ -261,6 +265,18 @@ class Call:
         self.core.records += tuple(records)
         done()
 
+    def recall(self, seat: Seat, recall: Recall) -> None:
+        self.core.reads += ((self.seats.index(seat), self._members.number(recall)),)
+
+    def read(self, which: int) -> None:
+        """A read of a log comes back: with what is on disk by now."""
+        place, number = self.core.reads[which]
+        self.core.reads = self.core.reads[:which] + self.core.reads[which + 1 :]
+        recall = self._members.things[number]
+        node, setting = self.core.node, self._members.setting
+        log = replayed(recall.group, setting.log_of(node.name, recall.group), self.core.records)
+        self.host.give(self.seats[place], log.answer(recall), self.now())
+
     def hear(self, seat: Seat, output: Heard) -> None:
         group, states, application = (
             output.group,
@@ -330,7 +346,7 @@ class Members:
         if found is None:
             after = Core(core.node, core.records, clock, core.submitted)
             after.alive, after.machines, after.timers = core.alive, core.machines, core.timers
-            after.states, after.full = core.states, core.full
+            after.states, after.full, after.reads = core.states, core.full, core.reads
             found = self._later[core.id, clock] = self._intern(after, core.frozen)
         return found
 
@@ -391,6 +407,8 @@ class Members:
             call.give(self.setting.inputs_of(core.node.name)[arguments[0]])
         elif kind == "read":
             call.give(Backpressure(arguments[0], False))
+        elif kind == "recall":
+            call.read(arguments[0])
         elif kind == "join":
             call.join(arguments[0])
         elif kind == "submit":
@@ -419,7 +437,8 @@ class Members:
         walk = Walk(known)
         state = core.node, core.alive, core.submitted, core.clock, core.timers, core.records
         heard = core.full, sorted(core.states.items())
-        seen = digest(walk.encode([state, heard, core.machines]))
+        reads = [core.reads] if core.reads else []
+        seen = digest(walk.encode([state, heard, core.machines, *reads]))
         found = self._core_of.get(seen)
         if found is None:
             core.id = len(self.cores)

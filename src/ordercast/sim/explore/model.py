@@ -12,6 +12,7 @@ A `SystemState` is a value: the cores and logs of all members and what is underw
   clocks    each stands still until a timer of its member runs out, so no two agree. In a setting
             with clocks `together` all of them then come to the time of that timer, if they are not
             beyond it: whoever fires later than it should was held up, and packets take any time.
+  read      what a member wants of its log can come back next, in any order.
   cut       both ways between two members. Links hold what is underway and go on after the cut;
             what is sent by datagram or status meanwhile is gone.
 
@@ -111,6 +112,7 @@ class Model:
             "give": self._give,
             "join": self._join,
             "read": self._read,
+            "recall": self._recall,
             "timer": self._expire,
             "crash": self._crash,
             "restart": self._restart,
@@ -203,6 +205,9 @@ class Model:
                 found.append(("status", status))
             elif phase == ARRIVED and not self._is_cut(cuts, sender, to):
                 found.append(("answer", status, True))
+        for who, number in enumerate(state.cores):
+            reads = self.members.cores[number].reads
+            found += [("recall", who, which) for which in range(len(reads))]
         return found
 
     def _losses(self, state: SystemState, used: Usage) -> list[Action]:
@@ -252,6 +257,10 @@ class Model:
     def _read(self, state: SystemState, who: int, group: str) -> SystemState | Failure:
         """An application that is full takes more again. It happens when a run settles."""
         return self._react(state, who, ("read", group))
+
+    def _recall(self, state: SystemState, who: int, which: int) -> SystemState | Failure:
+        """What a member wants to read of its log comes back."""
+        return self._react(state, who, ("recall", which))
 
     def _join(self, state: SystemState, who: int, group: str) -> SystemState | Failure:
         return self._react(state, who, ("join", group))

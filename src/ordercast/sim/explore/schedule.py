@@ -65,6 +65,8 @@ def _line(model: Model, state: SystemState, action: Action) -> str:
             return f"{names[about]} submits" + (f" to {action[2]}" if several else "")
         case "give":
             return f"{names[about]}: {model.setting.inputs_of(names[about])[action[2]]}"
+        case "recall":
+            return f"{names[about]} has read its log"
         case "join":
             return f"{names[about]} joins {action[2]}"
         case "timer":

@@ -23,6 +23,7 @@ from ordercast.scenario import chance
 from ordercast.scenario.file import plans_in
 from ordercast.scenario.schema import Scenario
 from ordercast.sim.clock import TRUE, Clock
+from ordercast.store.memory_log import replayed
 from ordercast.types import NodeId
 
 MOST = 1 << 30
@@ -122,9 +123,17 @@ class Setting(msgspec.Struct, frozen=True):
             for plan in plans
             if me.name in plan.members and plan.group not in self.joins.get(me.name, ())
         ]
+        logged = [plan.group for family, plan in own if family.logged]
+        for group in logged:
+            log = replayed(group, self.log_of(me.name, group), records)
+            records = [one for one in records if one.group != group] + log.records()
         for family, plans in by_machine(own):
             machines += family.build(me, plans, self.draw(me, family), records)
         return machines
+
+    def log_of(self, name: str, group: str) -> int:
+        """The identity of a log. No disk is lost here."""
+        return 1 + chance.stream(self.seed, "log", group, name).getrandbits(32)
 
     def draw(self, me: NodeId, family: Family, plan: Plan | None = None) -> Random:
         """The chance of a machine: of one that joins later, or of those that begin together."""
