@@ -31,7 +31,7 @@ from ordercast.kernel.packet import Packet
 from ordercast.net.identity import Identity
 from ordercast.store import file
 from ordercast.store.file import NAME, FileStore
-from ordercast.store.log import ENTRY, HEADER, LogKind, SegmentWalk, begin_segment, new_header
+from ordercast.store.log import HEADER, LogKind, SegmentWalk, begin_segment, new_header
 from ordercast.trace import log as rows
 from ordercast.trace import record_log
 from ordercast.trace.log import RowLog, read_log
@@ -242,7 +242,7 @@ def test_a_commit_in_the_wrong_place_is_damage(folder: Path) -> None:
     """All frames are whole, and still some are missing: commits count them."""
     write_recording(folder)
     path = find_segments(folder)[0][1]
-    segment = begin_segment(path, RECORDING, new_header(7, 5), ENTRY, [])
+    segment = begin_segment(path, RECORDING, new_header(7, 5), [])
     segment.position += 1
     segment.commit()
     segment.close()

@@ -12,14 +12,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec import structs
 from tests.store.group_log.logged import SMALL, everything, made, opened, persist
 from tests.store.stored import Latest
 
 from ordercast.errors import DiskError
 from ordercast.kernel.log import Bad, Entry, Repaired
+from ordercast.store.group_log.entries import pack_entry
 from ordercast.store.group_log.form import INDEX, SEGMENT, find_files
 from ordercast.store.group_log.log import GroupLog
-from ordercast.store.log import COMMIT
+from ordercast.store.log import COMMIT, HEAD_SIZE
 
 LARGE = SMALL._replace(segment=1 << 20)
 
@@ -115,7 +117,7 @@ def test_sectors_of_the_last_batch_that_are_zeros_are_a_torn_tail(
     quick_folder: Path, often: int
 ) -> None:
     """Blocks of a batch that was not synced reach the disk in any order."""
-    written = Written(quick_folder / "log", list(made(24, payload=b"p" * 300)), 8)
+    written = Written(quick_folder / "log", list(made(24, payload=b"p" * 2000)), 8)
     before, after = written.acknowledged[-2][0], written.acknowledged[-1][0]
     chance = Random(5)
     for _ in range(100 * often):
@@ -147,6 +149,48 @@ def flips(size: int, count: int, seed: int) -> Iterator[tuple[int, int]]:
     for _ in range(count):
         at = chance.randrange(size)
         yield at, 1 << chance.randrange(8)
+
+
+def test_what_was_torn_does_not_come_back_behind_what_is_written_next(
+    quick_folder: Path,
+) -> None:
+    """Whole frames behind a bad one, and then a frame that ends where they begin."""
+    written = Written(quick_folder / "log", list(made(10, payload=b"p" * 60)), 5)
+    data = bytearray(written.data[: written.data.rindex(COMMIT)])
+    data[written.acknowledged[0][0] + 20] ^= 1
+    log = reopened(written.folder, written.path, bytes(data))
+    assert log.tail == 5
+    before = written.path.read_bytes()
+    commit = len(COMMIT) + 8 + 8 + 4  # of nothing: it was written when the log was opened
+    entry = written.entries[5]
+    shorter = entry.payloads[0][commit:]
+    following = structs.replace(entry, payloads=[shorter], size=entry.size)
+    persist(log, following)
+    log.close()
+    after = written.path.read_bytes()
+    end = after.rindex(COMMIT)
+    assert end == written.data.index(pack_entry(written.entries[6])) - HEAD_SIZE
+    written.path.write_bytes(after[:end] + before[end:])  # killed before the commit
+    log = opened(written.folder, LARGE)
+    assert everything(log) == [*written.entries[:5], following]
+    log.close()
+
+
+def test_an_old_commit_that_turns_up_again_confirms_nothing(written: Written) -> None:
+    """A sector that was written to the wrong place, behind the end or in it."""
+    begin = written.data.index(COMMIT, written.acknowledged[0][0])
+    commit = written.data[begin : written.acknowledged[1][0]]
+    log = reopened(written.folder, written.path, written.data + commit)
+    assert check(log, written.entries, 30) == []
+    assert log.tail == 30
+    log.close()
+    last = written.acknowledged[-2][0] - len(commit)  # a commit of the last batch must be there
+    for at in range(written.acknowledged[2][0], last, 37):
+        data = written.data[:at] + commit + written.data[at + len(commit) :]
+        log = reopened(written.folder, written.path, data)
+        check(log, written.entries, 30)
+        assert log.tail == 30
+        log.close()
 
 
 @OFTEN

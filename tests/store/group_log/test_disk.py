@@ -17,7 +17,7 @@ from tests.store.group_log.logged import everything, made, opened, persist
 from tests.store.stored import CODEC, Latest
 
 from ordercast.errors import DiskError
-from ordercast.kernel.log import Appended, At, Bad, Entry, Trimmed
+from ordercast.kernel.log import Appended, At, Bad, Entry, Knowledge, Trimmed
 from ordercast.store.group_log.form import LOCK, SEGMENT, SPARE
 from ordercast.store.group_log.log import GroupLog
 from ordercast.store.group_log.writing import LogLimits
@@ -202,7 +202,19 @@ def test_others_read_while_it_is_written_and_trimmed(quick_folder: Path) -> None
             position = first + len(found)
             read[reader] += len(found)
 
+    def search() -> None:
+        while log.tail < len(entries) and not wrong:
+            try:
+                first, found, gaps = log.read(Knowledge({}), 1)
+            except DiskError as error:
+                wrong.append(error)
+            else:
+                is_right = list(found) == entries[first : first + len(found)]
+                is_right &= bool(gaps) == (first > 0)
+                wrong.extend([] if is_right else [(first, found, gaps)])
+
     readers = [threading.Thread(target=follow, args=(reader,)) for reader in range(2)]
+    readers.append(threading.Thread(target=search))
     for reader in readers:
         reader.start()
     for begin in range(0, len(entries), 10):

@@ -32,6 +32,7 @@ from ordercast.store.group_log.form import (
     FORGOTTEN,
     INDEX,
     LOGGED,
+    RECEIVED,
     SEGMENT,
     file_of,
     find_files,
@@ -202,8 +203,12 @@ def test_an_event_of_which_nothing_is_known_is_lacking_everywhere(quick_folder: 
     knows = {key_of(entry.stream): entry.number for entry in entries}
     assert log.read(Knowledge(knows), 1).first == lost[0]
     persist(log, *(Repaired("g", at, entries[at]) for at in lost))
-    assert everything(log) == entries
-    assert log.read(Knowledge(knows), 1) == (300, (), ())
+    for _ in range(2):
+        assert everything(log) == entries
+        assert log.read(Knowledge(knows), 1) == (300, (), ())
+        log.close()
+        file_of(quick_folder / "log", 0, INDEX).unlink()
+        log = opened(quick_folder / "log")
 
 
 def test_a_repair_that_is_another_event_is_not_put_back(quick_folder: Path) -> None:
@@ -238,6 +243,52 @@ def test_a_trim_removes_whole_segments_and_their_numbers_stay_known(quick_folder
         assert all(gap.is_gap and gap.prev == 0 for gap in gaps)
         log.close()
         log = opened(quick_folder / "log")
+
+
+@pytest.mark.parametrize("suffix", [FLOOR, RECEIVED])
+def test_a_vector_with_a_hole_is_not_taken_for_a_shorter_one(
+    quick_folder: Path, suffix: str
+) -> None:
+    once = Entry("once", 9, 1, 0)
+    log = opened(quick_folder / "log")
+    persist(log, once)
+    log.close()
+    entries = [once, *filled(quick_folder / "log")]
+    log = opened(quick_folder / "log")
+    if suffix == FLOOR:
+        persist(log, Trimmed("g", log.extents()[1].end))
+    log.close()
+    path = next(quick_folder.glob(f"log/*{suffix}"))
+    whole = path.read_bytes()
+    for begin in range(0, len(whole), 4):
+        path.write_bytes(
+            whole[:begin] + bytes(len(whole[begin : begin + 64])) + whole[begin + 64 :]
+        )
+        log = opened(quick_folder / "log")
+        assert dict(log.opened().received) == {entry.stream: entry.number for entry in entries}
+        log.close()
+
+
+def test_a_state_that_is_damaged_is_as_it_was_before(quick_folder: Path) -> None:
+    """In the newest segment that is the one before it, or the one of an older segment."""
+    log = opened(quick_folder / "log")
+    persist(log, Latest("g", "a", 1001), Latest("g", "b", 2001))
+    while len(log.extents()) == 1:
+        persist(log, *made(1, payload=b"p" * 500))
+    persist(log, Latest("g", "b", 2002), Latest("g", "b", 2003))
+    log.close()
+    path = list(find_files(quick_folder / "log", SEGMENT).values())[-1]
+    data = path.read_bytes()
+    for state, found in (
+        (Latest("g", "a", 1001), {"a": 1001, "b": 2003}),
+        (Latest("g", "b", 2003), {"a": 1001, "b": 2002}),
+    ):
+        place = data.index(CODEC.encode(state))
+        path.write_bytes(data[:place] + b"?" + data[place + 1 :])
+        log = opened(quick_folder / "log")
+        states = [each for each in log.records() if isinstance(each, Latest)]
+        assert {each.name: each.number for each in states} == found
+        log.close()
 
 
 def test_a_trim_that_was_interrupted_is_completed(quick_folder: Path) -> None:

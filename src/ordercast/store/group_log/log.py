@@ -21,11 +21,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from ordercast.errors import DiskError, PeerError
+from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.log import Appended, Entry, Opened, Place, Repaired, Trimmed
 from ordercast.kernel.packet import Packet
 from ordercast.store.file import RecordCodec
@@ -61,6 +61,8 @@ from ordercast.store.log import (
     too_long,
 )
 
+LARGEST_SEGMENT = 1 << 30
+"""Bytes from which on another segment is begun, at the most: places in it have 32 bits."""
 LARGEST_PENDING = 1 << 30
 """Bytes that may be appended before a sync."""
 
@@ -90,6 +92,8 @@ class GroupLog:
         self.group = group
         self._codec = codec
         self._limits = limits or LogLimits()
+        if not 1 <= self._limits.segment <= LARGEST_SEGMENT or self._limits.reserve < 1:
+            raise UsageError(f"a segment has 1 to {LARGEST_SEGMENT} bytes, and a reserve some")
         self._now = now
         self._readable: set[type[Packet]] = set()  # of which the codec has read one back
         self._pending: list[_Pending] = []
@@ -166,8 +170,11 @@ class GroupLog:
         """What was appended and not synced is not written. Reading goes on."""
         with self._syncing:
             with self._lock:
-                self._over = self._over or f"{self.folder} is closed"
+                was_over, self._over = self._over, self._over or f"{self.folder} is closed"
                 self._pending.clear()
+            if was_over is None and self._writing is not None:
+                with suppress(OSError):  # the last commit; all before it is on the disk
+                    self._writing.segment.sync()
             self._close_files()
 
     # --- what there is -----------------------------------------------------------------------

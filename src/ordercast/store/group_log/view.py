@@ -80,15 +80,19 @@ class LogView:
         DiskError: the disk does not let us read.
         """
         for _ in range(_TRIES):
+            parts, checkpoint = self.parts, self.checkpoint
             try:
-                return self._read(place, limit)
-            except FileNotFoundError:
-                continue  # trimmed meanwhile
-            except OSError as error:
-                raise DiskError(
-                    f"{self.folder} cannot be read: {error.strerror or error}"
-                ) from error
-        raise DiskError(f"{self.folder}: a segment is gone that should be there")
+                return self._read(parts, place, limit)
+            except (OSError, DiskError) as error:
+                # What was trimmed meanwhile, or replaced, is gone for a reason.
+                if parts is self.parts and checkpoint == self.checkpoint:
+                    raise self._unreadable(error) from error
+        raise DiskError(f"{self.folder} is trimmed faster than it can be read")
+
+    def _unreadable(self, error: OSError | DiskError) -> DiskError:
+        if isinstance(error, DiskError):
+            return error
+        return DiskError(f"{self.folder} cannot be read: {error.strerror or error}")
 
     def received(self) -> StreamNumbers:
         """By stream, the last number below the tail. DiskError: nobody knows it any more."""
@@ -120,8 +124,7 @@ class LogView:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def _read(self, place: Place, limit: int) -> Reading:
-        parts = self.parts
+    def _read(self, parts: Parts, place: Place, limit: int) -> Reading:
         tail = parts.newest.end
         if isinstance(place, Reference):
             at = self._position_of(parts, place)
