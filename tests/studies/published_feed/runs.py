@@ -12,6 +12,8 @@ from ordercast.check.promise import promises_with
 from ordercast.check.verdict import Answer
 from ordercast.scenario.file import parse_scenario
 from ordercast.sim.world import Simulation
+from ordercast.studies.published_feed.member import PublishedNode
+from ordercast.studies.published_feed.vectors import StateVectors
 from ordercast.trace.schema import Row, Trace
 from ordercast.trace.sinks import MemorySink
 
@@ -23,6 +25,7 @@ class Ran(NamedTuple):
     rows: list[Row]
     broken: dict[str, str]  # by law: the explanation
     counters: Counter[str]  # of all nodes together
+    vectors: dict[str, StateVectors]  # at the end, by node
 
     @property
     def laws(self) -> list[str]:
@@ -59,7 +62,10 @@ def run(found: dict[str, Any], seed: int) -> Ran:
     judged = judge_run(Trace(outcome.header, sink.rows), promises=promises_with(world.families))
     broken = {one.law: one.why for one in judged.verdicts if one.answer is Answer.BROKEN}
     counters: Counter[str] = Counter()
+    vectors: dict[str, StateVectors] = {}
     for process in world.processes.values():
         for seat in process.host.seated:
+            assert isinstance(seat.machine, PublishedNode)
             counters.update(seat.machine.counters("g"))
-    return Ran(sink.rows, broken, counters)
+            vectors[process.name] = seat.machine.state.vectors
+    return Ran(sink.rows, broken, counters, vectors)

@@ -227,10 +227,11 @@ def cut(source: str, target: str) -> dict[str, Any]:
     return {"at": "145ms", "kind": "one-way", "sides": [[source], [target]], "for": "30ms"}
 
 
-def one_message(who: str, *cuts: dict[str, Any], **options: Any) -> Ran:
-    """One message at 150 ms, f crashes at 155 ms and is back at 400 ms."""
-    post = {"at": "150ms", "kind": "give", "nodes": [who], "input": "Post"}
-    crash = {"at": "155ms", "kind": "crash", "nodes": ["n3"], "for": "245ms"}
+def one_message(who: str, *cuts: dict[str, Any], post_at: int = 150, crash_at: int = 155) -> Ran:
+    """One message, f crashes and is back at 400 ms."""
+    post = {"at": f"{post_at}ms", "kind": "give", "nodes": [who], "input": "Post"}
+    lasts = f"{400 - crash_at}ms"
+    crash = {"at": f"{crash_at}ms", "kind": "crash", "nodes": ["n3"], "for": lasts}
     return run(
         {
             "name": "table 2",
@@ -238,7 +239,7 @@ def one_message(who: str, *cuts: dict[str, Any], **options: Any) -> Ran:
             "processes": 5,
             "duration": "600ms",
             "quiet": "300ms",
-            "options": {"tree": TREE, "posts": "given", **options},
+            "options": {"tree": TREE, "posts": "given"},
             "workload": {"senders": [who], "rate": 1000, "pattern": "steady", "payload": 1},
             "network": {"delay": "1ms", "jitter": 0.0, "shape": "uniform"},
             "fault": [*cuts, post, crash],
@@ -278,26 +279,32 @@ def test_a_message_that_only_f_has_is_sent_when_it_recovers() -> None:
 @pytest.mark.parametrize("who", ["n1", "n2", "n4", "n5"])
 def test_diffusion_goes_past_the_failed_node(who: str) -> None:
     """Section 5.2: everybody else has it long before f is back, and f afterwards."""
-    found = one_message("n1")
-    crash = {"at": "20ms", "kind": "crash", "nodes": ["n3"], "for": "380ms"}
-    post = {"at": "150ms", "kind": "give", "nodes": [who], "input": "Post"}
-    document = {
-        "name": "diffusion",
-        "family": FAMILY,
-        "processes": 5,
-        "duration": "600ms",
-        "quiet": "300ms",
-        "options": {"tree": TREE, "posts": "given"},
-        "workload": {"senders": [who], "rate": 1000, "pattern": "steady", "payload": 1},
-        "network": {"delay": "1ms", "jitter": 0.0, "shape": "uniform"},
-        "fault": [crash, post],
-    }
-    found = run(document, 1)
+    found = one_message(who, crash_at=20)
     assert found.laws == []
     at = {row.process: row.at // 1_000_000 for row in found.rows if row.kind == "deliver"}
     assert at.pop("n3") > 400
     assert max(at.values()) <= 155
     assert found.counters["diffused"]
+    for child in ("n4", "n5"):
+        if who in ("n1", "n2"):  # from above, by CO
+            assert found.vectors[child].own.up == 1
+        assert found.vectors[child].parent.value() == found.vectors["n3"].own.value()
+
+
+@pytest.mark.parametrize("post_at", [399, 402, 403])
+def test_a_message_that_is_posted_while_f_recovers_is_counted_once(post_at: int) -> None:
+    """f starts at 400 ms, b hears of it at 401, and f has all answers at 402."""
+    found = one_message("n5", crash_at=20, post_at=post_at)
+    assert found.laws == []
+    assert found.vectors["n3"].own.down["n5"] == 1
+    assert found.vectors["n5"].parent.down["n5"] == 1
+
+
+def test_a_message_that_is_underway_to_the_coordinator_then_is_lost() -> None:
+    """As in the scenario `unforwarded`, and no path is cut."""
+    found = one_message("n5", crash_at=20, post_at=401)
+    assert "completeness" in found.laws
+    assert [name for name in found.vectors if found.delivered(name)] == ["n3", "n5"]
 
 
 # --- bad input -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from typing import Any
 
 from ordercast.kernel.family import BASIC_LAWS, Family, Objection, Promises
 from ordercast.studies.published_feed.member import build
-from ordercast.studies.published_feed.options import FeedOptions
+from ordercast.studies.published_feed.options import PublishedFeedOptions
 from ordercast.studies.published_feed.packets import MOST_NODES, PACKETS
 
 
@@ -42,7 +42,7 @@ def _objection(group: str, options: Any, members: Sequence[str] | None) -> Objec
 
 FAMILY = Family(
     "feed-published",
-    FeedOptions,
+    PublishedFeedOptions,
     PACKETS,
     build,
     largest_group=MOST_NODES,

@@ -32,14 +32,14 @@ from ordercast.studies.published_feed.packets import (
     Returned,
     Source,
 )
-from ordercast.studies.published_feed.state import State
+from ordercast.studies.published_feed.state import PublishedState
 from ordercast.studies.published_feed.transition import ParentReport, plan
 
 if TYPE_CHECKING:
-    from ordercast.studies.published_feed.propagation import Propagation
+    from ordercast.studies.published_feed.propagation import PublishedPropagation
 
 
-class Failure:
+class FailedNode:
     """One failed correspondent, as this node sees it."""
 
     def __init__(self, failed: str, coordinator: str, correspondents: tuple[str, ...]) -> None:
@@ -54,11 +54,11 @@ class Failure:
         self.reports: dict[str, Report] = {}  # at CO
 
 
-class Failures:
-    def __init__(self, state: State, propagation: Propagation) -> None:
+class PublishedFailures:
+    def __init__(self, state: PublishedState, propagation: PublishedPropagation) -> None:
         self.state = state
         self.propagation = propagation
-        self.current: dict[str, Failure] = {}
+        self.current: dict[str, FailedNode] = {}
 
     def in_transition(self, failed: str) -> bool:
         failure = self.current.get(failed)
@@ -85,7 +85,7 @@ class Failures:
 
     def _open(self, step: Step, coordinator: str, ask: Ask) -> None:
         state = self.state
-        failure = Failure(ask.failed, coordinator, ask.correspondents)
+        failure = FailedNode(ask.failed, coordinator, ask.correspondents)
         failure.logged = len(state.log)
         state.link(ask.failed).closed = True
         self.current[ask.failed] = failure
@@ -108,7 +108,7 @@ class Failures:
         if len(failure.reports) == len(failure.correspondents):
             self._order(step, failure)
 
-    def _order(self, step: Step, failure: Failure) -> None:
+    def _order(self, step: Step, failure: FailedNode) -> None:
         state, failed = self.state, failure.failed
         parent, above = None, state.view.grandparent
         if above is not None:
@@ -163,7 +163,7 @@ class Failures:
             failure.batches.append(batch.messages)
             self._finish(step, failure)
 
-    def _finish(self, step: Step, failure: Failure) -> None:
+    def _finish(self, step: Step, failure: FailedNode) -> None:
         if failure.expects is None or len(failure.batches) < failure.expects:
             return
         self._take(step, failure.failed, [one for batch in failure.batches for one in batch])
@@ -193,7 +193,7 @@ class Failures:
         else:
             failure.queue.append(kept)
 
-    def _diffuse(self, step: Step, failure: Failure, kept: Kept, besides: str = "") -> None:
+    def _diffuse(self, step: Step, failure: FailedNode, kept: Kept, besides: str = "") -> None:
         state = self.state
         to = [failure.coordinator]
         if failure.coordinator == state.name:

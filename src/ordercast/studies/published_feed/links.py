@@ -22,7 +22,7 @@ class Kept(NamedTuple):
     instead: str = ""
 
 
-class Link:
+class NumberedLink:
     __slots__ = ("closed", "kept", "node", "queue", "received", "sent", "unacknowledged")
 
     def __init__(self, peer: str) -> None:
@@ -53,7 +53,7 @@ class Link:
         return SavedLink(peer, self.node, self.sent, self.received, unacknowledged, kept)
 
     @classmethod
-    def of(cls, saved: SavedLink) -> Link:
+    def of(cls, saved: SavedLink) -> NumberedLink:
         """After a crash: closed until the other end has answered."""
         link = cls(saved.peer)
         link.node, link.sent, link.received = saved.node, saved.sent, saved.received

@@ -12,23 +12,23 @@ from typing import NamedTuple
 from ordercast.studies.published_feed.packets import UP, Message
 
 
-class Entry(NamedTuple):
+class LoggedMessage(NamedTuple):
     message: Message
     previous: str  # m_prev, as this node tells its correspondents
 
 
-class Log:
+class MessageLog:
     __slots__ = ("_places", "entries")
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LoggedMessage] = []
         self._places: dict[tuple[str, int], int] = {}  # by key: the last place
 
     def add(self, message: Message, previous: str) -> None:
         self._places[message.key] = len(self.entries)
-        self.entries.append(Entry(message, previous))
+        self.entries.append(LoggedMessage(message, previous))
 
-    def find(self, origin: str, sequence: int) -> Entry:
+    def find(self, origin: str, sequence: int) -> LoggedMessage:
         return self.entries[self._places[origin, sequence]]
 
     def __contains__(self, key: object) -> bool:

@@ -24,8 +24,8 @@ from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
 from ordercast.studies.published_feed.inputs import Move, Post
-from ordercast.studies.published_feed.links import Link
-from ordercast.studies.published_feed.options import FeedOptions
+from ordercast.studies.published_feed.links import NumberedLink
+from ordercast.studies.published_feed.options import PublishedFeedOptions
 from ordercast.studies.published_feed.packets import (
     MOST_MESSAGES,
     OWN,
@@ -47,10 +47,10 @@ from ordercast.studies.published_feed.packets import (
     Returned,
     Saved,
 )
-from ordercast.studies.published_feed.propagation import Propagation
-from ordercast.studies.published_feed.recovery import Recovery
-from ordercast.studies.published_feed.state import State
-from ordercast.studies.published_feed.view import View
+from ordercast.studies.published_feed.propagation import PublishedPropagation
+from ordercast.studies.published_feed.recovery import PublishedRecovery
+from ordercast.studies.published_feed.state import PublishedState
+from ordercast.studies.published_feed.view import TreeView
 from ordercast.types import Event, NodeId, Payloads
 
 
@@ -67,14 +67,16 @@ class PublishedNode:
         self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet] = ()
     ) -> None:
         options = plan.options
-        assert isinstance(options, FeedOptions)
+        assert isinstance(options, PublishedFeedOptions)
         self.me, self.group, self.options, self._chance = me, plan.group, options, chance
         self.groups: tuple[str, ...] = (plan.group,)
         self.members = plan.members
-        self.state = State(me, plan.group, options, View.first(me.name, plan.members, options))
-        self.propagation = Propagation(self.state)
+        self.state = PublishedState(
+            me, plan.group, options, TreeView.first(me.name, plan.members, options)
+        )
+        self.propagation = PublishedPropagation(self.state)
         self.moves, self.failures = self.propagation.moves, self.propagation.failures
-        self.recovery = Recovery(self.state, self.propagation)
+        self.recovery = PublishedRecovery(self.state, self.propagation)
         self._heard: dict[str, int] = {}
         self._posts: list[Post] = []  # those that wait for a batch
         self._saved: Saved | None = None
@@ -210,7 +212,7 @@ class PublishedNode:
         elif isinstance(packet, Resumed):
             self.recovery.resumed(step, name, packet)
 
-    def _acknowledged(self, sender: str, link: Link, ack: Ack) -> None:
+    def _acknowledged(self, sender: str, link: NumberedLink, ack: Ack) -> None:
         """Figure 2: an acknowledgement of the parent counts, also one in its place (5.2)."""
         if link.unacknowledged.pop(ack.tag, None) is None or not ack.new:
             return

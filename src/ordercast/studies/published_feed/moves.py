@@ -25,27 +25,27 @@ from ordercast.studies.published_feed.packets import (
     Message,
     Saved,
 )
-from ordercast.studies.published_feed.state import State
-from ordercast.studies.published_feed.vectors import Vector
+from ordercast.studies.published_feed.state import PublishedState
+from ordercast.studies.published_feed.vectors import StateVector
 
 if TYPE_CHECKING:
-    from ordercast.studies.published_feed.propagation import Propagation
+    from ordercast.studies.published_feed.propagation import PublishedPropagation
 
 
-class Moves:
-    def __init__(self, state: State, propagation: Propagation) -> None:
+class PublishedMoves:
+    def __init__(self, state: PublishedState, propagation: PublishedPropagation) -> None:
         self.state = state
         self.propagation = propagation
         self.target = ""  # the new parent, from the request until its ack
         self.held: list[Kept] = []  # what goes up to it then
         self.old_parent = ""  # from the ack until the drop
-        self.old_vector: Vector | None = None  # what we know of it
+        self.old_vector: StateVector | None = None  # what we know of it
         self._dropped = False  # the drop came before the ack
 
     def restore(self, saved: Saved) -> None:
         self.target, self.old_parent = saved.target, saved.old_parent
         self.held = [Kept(*one) for one in saved.held]
-        self.old_vector = Vector.of(saved.old_vector) if saved.old_vector is not None else None
+        self.old_vector = StateVector.of(saved.old_vector) if saved.old_vector is not None else None
 
     @property
     def is_asking(self) -> bool:
@@ -73,7 +73,7 @@ class Moves:
         assert view.parent is not None
         self.old_parent, self.old_vector = view.parent, state.vectors.parent
         view.set_parent(sender, packet.row)
-        state.vectors.parent = Vector.of(packet.vector)
+        state.vectors.parent = StateVector.of(packet.vector)
         state.vectors.own.up = packet.vector.sent_down
         state.counters["moves"] += 1
         self.target = ""

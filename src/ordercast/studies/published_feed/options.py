@@ -15,7 +15,7 @@ from ordercast.kernel.family import Level
 from ordercast.units import MILLISECOND, Duration, take_units
 
 
-class FeedOptions(Level, frozen=True, kw_only=True):
+class PublishedFeedOptions(Level, frozen=True, kw_only=True):
     # By child, its parent at the beginning. Who is not listed is a child of the first member.
     tree: dict[str, str] = msgspec.field(default_factory=dict)
     # --- what is posted

@@ -16,9 +16,9 @@ With `vector = "next"` a message that is not its origin's next one waits, and wi
 from __future__ import annotations
 
 from ordercast.kernel.step import Step
-from ordercast.studies.published_feed.failures import Failures
+from ordercast.studies.published_feed.failures import PublishedFailures
 from ordercast.studies.published_feed.links import Kept
-from ordercast.studies.published_feed.moves import Moves
+from ordercast.studies.published_feed.moves import PublishedMoves
 from ordercast.studies.published_feed.packets import (
     OWN,
     UP,
@@ -28,15 +28,15 @@ from ordercast.studies.published_feed.packets import (
     SavedWait,
     Source,
 )
-from ordercast.studies.published_feed.state import State
+from ordercast.studies.published_feed.state import PublishedState
 from ordercast.types import Payloads
 
 
-class Propagation:
-    def __init__(self, state: State) -> None:
+class PublishedPropagation:
+    def __init__(self, state: PublishedState) -> None:
         self.state = state
-        self.moves = Moves(state, self)
-        self.failures = Failures(state, self)
+        self.moves = PublishedMoves(state, self)
+        self.failures = PublishedFailures(state, self)
         self.recovered = 0  # messages since this incarnation began to recover
 
     # --- own messages ------------------------------------------------------------------------

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from ordercast.kernel.step import DATAGRAM, Step
 from ordercast.studies.published_feed.packets import Flushed, Hello, Resumed
-from ordercast.studies.published_feed.propagation import Propagation
-from ordercast.studies.published_feed.state import State
-from ordercast.studies.published_feed.vectors import Vector
+from ordercast.studies.published_feed.propagation import PublishedPropagation
+from ordercast.studies.published_feed.state import PublishedState
+from ordercast.studies.published_feed.vectors import StateVector
 from ordercast.types import NodeId
 
 
-class Recovery:
-    def __init__(self, state: State, propagation: Propagation) -> None:
+class PublishedRecovery:
+    def __init__(self, state: PublishedState, propagation: PublishedPropagation) -> None:
         self.state = state
         self.propagation = propagation
         self.unanswered: list[str] = []  # correspondents; empty: we do not recover
@@ -48,7 +48,7 @@ class Recovery:
         self.unanswered.remove(sender)
         is_parent = sender == state.view.parent
         if is_parent and packet.vector is not None:
-            state.vectors.parent = Vector.of(packet.vector)
+            state.vectors.parent = StateVector.of(packet.vector)
         state.resend(step, sender)
         count = state.open(step, sender)
         if is_parent:
@@ -84,7 +84,7 @@ class Recovery:
         state = self.state
         is_parent = sender == state.view.parent
         if is_parent and packet.vector is not None:
-            state.vectors.parent = Vector.of(packet.vector)
+            state.vectors.parent = StateVector.of(packet.vector)
         count = state.open(step, sender)
         if is_parent:
             state.vectors.send_to_parent(count)

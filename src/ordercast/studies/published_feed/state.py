@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ordercast.kernel.step import Step
-from ordercast.studies.published_feed.links import Kept, Link
-from ordercast.studies.published_feed.log import Log
-from ordercast.studies.published_feed.options import FeedOptions
+from ordercast.studies.published_feed.links import Kept, NumberedLink
+from ordercast.studies.published_feed.log import MessageLog
+from ordercast.studies.published_feed.options import PublishedFeedOptions
 from ordercast.studies.published_feed.packets import (
     Item,
     Logged,
@@ -14,8 +14,8 @@ from ordercast.studies.published_feed.packets import (
     SavedLink,
     SavedWait,
 )
-from ordercast.studies.published_feed.vectors import Vector, Vectors
-from ordercast.studies.published_feed.view import View
+from ordercast.studies.published_feed.vectors import StateVector, StateVectors
+from ordercast.studies.published_feed.view import TreeView
 from ordercast.types import Event, NodeId
 
 COUNTERS = (
@@ -23,23 +23,25 @@ COUNTERS = (
 ).split()
 
 
-class State:
-    def __init__(self, me: NodeId, group: str, options: FeedOptions, view: View) -> None:
+class PublishedState:
+    def __init__(
+        self, me: NodeId, group: str, options: PublishedFeedOptions, view: TreeView
+    ) -> None:
         self.me, self.name, self.group, self.options = me, me.name, group, options
         self.view = view
-        self.vectors = Vectors(self.name, view.children, view.siblings)
-        self.log = Log()
+        self.vectors = StateVectors(self.name, view.children, view.siblings)
+        self.log = MessageLog()
         # Of `vector = "next"`: messages that wait for the one before them, not in the log yet.
         self.waiting: dict[tuple[str, int], SavedWait] = {}
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, NumberedLink] = {}
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.newest: dict[str, int] = {}  # of each other node: the last event delivered
         self.newest_of_all: tuple[str, int] | None = None
 
-    def link(self, peer: str) -> Link:
+    def link(self, peer: str) -> NumberedLink:
         found = self.links.get(peer)
         if found is None:
-            found = self.links[peer] = Link(peer)
+            found = self.links[peer] = NumberedLink(peer)
         return found
 
     def send(self, step: Step, peer: str, kept: Kept) -> bool:
@@ -66,7 +68,7 @@ class State:
             self._post(step, link, link.number(one), one)
         return sum(not one.instead for one in kept)
 
-    def _post(self, step: Step, link: Link, tag: int, kept: Kept) -> None:
+    def _post(self, step: Step, link: NumberedLink, tag: int, kept: Kept) -> None:
         key = kept.origin, kept.sequence
         waits = self.waiting.get(key)
         message, previous = (waits.message, waits.previous) if waits else self.log.find(*key)
@@ -102,14 +104,14 @@ class State:
 
     def restore(self, saved: Saved) -> None:
         view = {child: tuple(row) for child, row in saved.of_children.items()}
-        self.view = View(saved.own, saved.of_parent, view)
-        self.vectors = Vectors(self.name, (), ())
-        self.vectors.own = Vector.of(saved.vector)
-        self.vectors.parent = Vector.of(saved.parent_vector)
+        self.view = TreeView(saved.own, saved.of_parent, view)
+        self.vectors = StateVectors(self.name, (), ())
+        self.vectors.own = StateVector.of(saved.vector)
+        self.vectors.parent = StateVector.of(saved.parent_vector)
         self.vectors.made_by_child = dict(saved.made_by_children)
         self.vectors.received = dict(saved.received)
         self.waiting = {one.message.key: one for one in saved.waiting}
-        self.links = {one.peer: Link.of(one) for one in saved.links}
+        self.links = {one.peer: NumberedLink.of(one) for one in saved.links}
 
     def restore_entry(self, logged: Logged) -> None:
         self.log.add(logged.message, logged.previous)

@@ -23,14 +23,16 @@ class ParentReport(NamedTuple):
     made: int  # V^C.L_j: what f made
 
 
-class Plan(NamedTuple):
+class Transition(NamedTuple):
     resends: dict[str, list[Resend]]  # by who is asked
     # y of step 8: how many upward messages P(f) seems to lack. Below zero: the sum has lost the
     # entry of a child that moved away.
     lacking: int
 
 
-def plan(failed: str, parent: ParentReport | None, children: Mapping[str, VectorValue]) -> Plan:
+def plan(
+    failed: str, parent: ParentReport | None, children: Mapping[str, VectorValue]
+) -> Transition:
     """`children`: V^P of each child, as that child has it."""
     resends: dict[str, list[Resend]] = {name: [] for name in children}
     if parent is not None:
@@ -64,7 +66,7 @@ def plan(failed: str, parent: ParentReport | None, children: Mapping[str, Vector
         lacking = sent - (parent.received - most)
         for name in children:
             _ask(resends[name], (parent.name,), "up", lacking)
-    return Plan(resends, lacking)
+    return Transition(resends, lacking)
 
 
 def _ask(asked: list[Resend], to: tuple[str, ...], what: What, count: int) -> None:

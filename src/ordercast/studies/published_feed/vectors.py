@@ -18,7 +18,7 @@ from ordercast.studies.published_feed.packets import OWN, UP, Message, VectorVal
 Place = Literal["old", "next", "later"]
 
 
-class Vector:
+class StateVector:
     """V of one node, or what another one knows of it."""
 
     __slots__ = ("down", "local", "sent_down", "sent_up", "up")
@@ -31,7 +31,7 @@ class Vector:
         self.sent_up = 0  # W'
 
     @classmethod
-    def of(cls, value: VectorValue) -> Vector:
+    def of(cls, value: VectorValue) -> StateVector:
         found = cls()
         found.up, found.down, found.local = value.up, dict(value.down), value.local
         found.sent_down, found.sent_up = value.sent_down, value.sent_up
@@ -50,14 +50,14 @@ class Vector:
             self.down[previous] += 1
 
 
-class Vectors:
+class StateVectors:
     """V, V^P, V^C and MV of one node."""
 
     def __init__(self, name: str, children: Iterable[str], siblings: Iterable[str]) -> None:
         children = tuple(children)
         self.name = name
-        self.own = Vector(children)  # V
-        self.parent = Vector(siblings)  # V^P
+        self.own = StateVector(children)  # V
+        self.parent = StateVector(siblings)  # V^P
         self.made_by_child = dict.fromkeys(children, 0)  # V^C
         self.received: dict[str, int] = {}  # MV
 

@@ -6,11 +6,11 @@ holds a node's own correspondents, row 2 those of its parent, the rest those of 
 
 from __future__ import annotations
 
-from ordercast.studies.published_feed.options import FeedOptions
+from ordercast.studies.published_feed.options import PublishedFeedOptions
 from ordercast.studies.published_feed.packets import Row
 
 
-class View:
+class TreeView:
     __slots__ = ("children", "grandparent", "of_children", "parent", "siblings")
 
     def __init__(self, own: Row, of_parent: Row, of_children: dict[str, tuple[str, ...]]) -> None:
@@ -21,7 +21,7 @@ class View:
         self.of_children = {child: list(row) for child, row in of_children.items()}
 
     @classmethod
-    def first(cls, name: str, members: tuple[str, ...], options: FeedOptions) -> View:
+    def first(cls, name: str, members: tuple[str, ...], options: PublishedFeedOptions) -> TreeView:
         root = members[0]
 
         def row(of: str | None) -> Row:
