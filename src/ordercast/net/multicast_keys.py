@@ -10,8 +10,8 @@ Rules.
  4. Each counter opens once, in any order, unless it is too far behind: nothing can be replayed.
  5. Of each node the keys of a few groups are remembered; the oldest give way.
 
-What it does not do: protect members from each other. Whoever has a key to open can seal with it, so
-a member of the group can pretend to be another one, by multicast and in this group.
+What it does not do: protect members from each other. A key that opens also seals, so a member of
+the group can pretend to be another one, by multicast and in this group.
 """
 
 from __future__ import annotations

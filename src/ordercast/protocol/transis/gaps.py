@@ -3,8 +3,8 @@
 Rules.
  1. An event that is there already, admitted or held, is dropped quietly. So is a stale
     acknowledgement: knowledge only grows.
- 2. What a vector or an acknowledgement shows, and is neither admitted nor held, is missing. Who
-    showed it last is remembered.
+ 2. What a vector or an acknowledgement shows, and is neither admitted nor held, is missing. The
+    member that showed it last is remembered.
  3. An event must fit between its neighbours: numbers and heights of one origin grow with `seq`,
     in whichever order the events come.
 

@@ -5,12 +5,12 @@ Rules.
     is only late comes meanwhile. First of the member that showed it; then of its origin and of any
     other that has acknowledged it, in turn, at intervals that double.
  2. An event that a member passes on counts only if it was asked for it.
- 3. Whoever has an event gives it, by link, unless the other has acknowledged it. Each member may
+ 3. Any member that has an event gives it, by link, unless the other has acknowledged it. Each may
     have so many events and bytes in a time, and a burst: asking again and again does not help it.
  4. A large event goes by link anyway (`multicast.py`). It is given a second time only to a member
     that goes on asking for it, or when its origin does not come along.
 
-What it does not do: notice that nobody shows us anything. Whoever has it asks us what we have.
+What it does not do: notice that nobody shows us anything. A member that has it asks what we have.
 """
 
 from __future__ import annotations
