@@ -190,6 +190,8 @@ ALLOWED = {
     ("cli/plan_feed.py", "imports ordercast.studies.tree_costs"): "the same",
     ("cli/plan_feed.py", "imports ordercast.studies.tree_spread"): "the same",
     ("cli/plan_feed.py", "names the family gossip"): "beside gossip",
+    ("cli/plan_feed.py", "names the family feed"): "the same",
+    ("cli/plan.py", "names the family feed"): "the name of that command",
     (
         "net/message.py",
         "names the option window_size",
