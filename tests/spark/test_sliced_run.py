@@ -177,9 +177,10 @@ def anything(count: int) -> Iterator[Trace]:
         yield (random_trace, lambda seed: SmallGroups(seed).trace(), random_tickets)[seed % 3](seed)
 
 
-def test_every_proof_agrees_with_the_reference(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [50, pytest.param(400, marks=pytest.mark.long)])
+def test_every_proof_agrees_with_the_reference(tmp_path: Path, count: int) -> None:
     read, broken = 0, 0
-    for number, trace in enumerate(anything(200)):
+    for number, trace in enumerate(anything(count)):
         folder, named = written(tmp_path, f"any-{number}", trace)
         in_row_groups(folder, 7)
         try:
@@ -193,8 +194,8 @@ def test_every_proof_agrees_with_the_reference(tmp_path: Path) -> None:
             assert told == expected[told.law], number
         read += 1
         broken += sum(one.answer is Answer.BROKEN for one in expected.values())
-    assert read > 300
-    assert broken > 500
+    assert read > 150 + count
+    assert broken > 150 + count
 
 
 HARD = {
