@@ -49,8 +49,8 @@ def made(plan: Plan) -> list[Update]:
     for number in range(EVENTS):
         index = number % len(clock)
         clock[index] += 1
-        life = NodeId(plan.options.updaters[index])
-        updates.append(Update(index, tuple(clock), life, clock[index], [b"x" * 100], 100))
+        origin = NodeId(plan.options.updaters[index])
+        updates.append(Update(index, tuple(clock), origin, clock[index], [b"x" * 100], 100))
     return updates
 
 

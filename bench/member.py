@@ -8,7 +8,8 @@ cluster in which everybody updates, and `causal2-` one in which two do and the o
 so that every message is a batch of its own. After `total-` it is a totally ordered group, after
 `prompt-` one whose members are silent for less, after `sequenced-` one with a sequencer; after
 `idle-` it has another totally ordered group beside it in which nothing happens, and after `halves-`
-half of the load. After `synchrony.agreed-` it is a group with virtual synchrony and this service.
+half of the load. After `synchrony.agreed-` it is a group with virtual synchrony and this service,
+after `multicast.agreed-` one whose events go by multicast.
 A driver speaks to it by lines:
 
     member -> READY
@@ -47,6 +48,8 @@ from ordercast.types import Event, NodeId
 from ordercast.units import MILLISECOND, Duration, Size
 
 STAMP = struct.Struct("<qII")
+MOST_MEMBERS = 19
+"""Of a group that is measured: ports from the first one on."""
 BURST = 100
 
 
@@ -212,6 +215,7 @@ TOTAL = {
     "halves": Total(),
 }
 SYNCHRONY = {f"synchrony.{service}": Synchrony(service=service) for service in SERVICES}
+MULTICAST = {f"multicast.{service}": service for service in SERVICES}
 
 
 async def main(base: int, how: str, rank: int, n: int) -> None:
@@ -221,8 +225,12 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
     if kind == "single":
         send_queue.LIMITS = Limits(gather_turns=0)
     senders = 1 if alone else 2 if kind == "causal2" else n
-    has_views = alone or not kind or kind in TOTAL or kind in SYNCHRONY
-    level = TOTAL.get(kind) or SYNCHRONY.get(kind)
+    levels = {**TOTAL, **SYNCHRONY}
+    if kind in MULTICAST:  # an address for each group that is measured
+        place = f"239.192.77.2:{base + MOST_MEMBERS}"
+        levels[kind] = Synchrony(service=MULTICAST[kind], multicast=place)
+    has_views = alone or not kind or kind in levels
+    level = levels.get(kind)
     level = level or (Fifo() if has_views else causal(n, senders))
     peers = {f"n{other}": f"127.0.0.1:{base + other}" for other in range(n) if other != rank}
     with tempfile.TemporaryDirectory() as folder:
@@ -237,7 +245,7 @@ async def main(base: int, how: str, rank: int, n: int) -> None:
                 groups.append(node.join("other", level))
             for each in groups if has_views else ():
                 # The first view: the group has formed. With virtual synchrony it begins alone.
-                await first_view(each, n if kind in SYNCHRONY else 1)
+                await first_view(each, n if isinstance(level, Synchrony) else 1)
             if not has_views:
                 await settled(node, n)
             tasks = [asyncio.create_task(deliver(each, counted, how)) for each in groups]

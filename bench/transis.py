@@ -38,6 +38,9 @@ KINDS = {
     "causal": ("bench.member", "synchrony.causal-batch"),
     "agreed": ("bench.member", "synchrony.agreed-batch"),
     "safe": ("bench.member", "synchrony.safe-batch"),
+    "causal, multicast": ("bench.member", "multicast.causal-batch"),
+    "agreed, multicast": ("bench.member", "multicast.agreed-batch"),
+    "safe, multicast": ("bench.member", "multicast.safe-batch"),
 }
 OF_TOTAL = {"causal": "90%", "agreed": "90%", "safe": "65%"}  # wanted
 PEER_RATES = (  # k msg/s a member at 100 B, CPU µs a delivery

@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -306,11 +307,39 @@ WORLDS = frozenset(
     "world driver host node process simulation simulated stage group queue mesh seat call".split()
 )
 """What tests call worlds and their parts."""
+OF_WORLDS = ("net", "sim", "live", "store", "testing", "kernel/host.py", "kernel/seat.py")
+OF_MACHINES = ("protocol", "studies")
 OF_TUPLES = frozenset({"_replace", "_asdict", "_fields", "_make"})
 
 
+@cache
+def private_names(*places: str) -> frozenset[str]:
+    """What classes in these folders and files of src call their own private methods and fields."""
+    return frozenset(
+        name
+        for place in places
+        for path in [ROOT / "src/ordercast" / place, *python_files(f"src/ordercast/{place}")]
+        if path.is_file()
+        for name in _names_set_in(ast.parse(path.read_text(encoding="utf-8")))
+        if _is_private(name)
+    )
+
+
+def _names_set_in(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.Attribute(attr=name, ctx=ast.Store(), value=ast.Name(id="self")):
+                yield name
+
+
 def reaches_into_a_world(source: str) -> Complaints:
-    """What a test wants of a world it asks for in public, or no other driver could be tested so."""
+    """What a test wants of a world it asks for in public, or no other driver could be tested so.
+
+    Neither of what is called like a world, nor by a name that only worlds have for a thing of
+    theirs, whatever the test calls the world.
+    """
     tree = ast.parse(source)
     modules = {
         alias.asname or alias.name
@@ -318,12 +347,13 @@ def reaches_into_a_world(source: str) -> Complaints:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
+    theirs = private_names(*OF_WORLDS) - private_names(*OF_MACHINES) - {*_names_set_in(tree)}
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=owner, attr=name) if _is_private(name):
                 pass
             case ast.Call(
-                func=ast.Name(id="getattr" | "setattr"),
+                func=ast.Name(id="getattr" | "setattr") | ast.Attribute(attr="setattr"),
                 args=[owner, ast.Constant(value=str(name)), *_],
             ) if _is_private(name):
                 pass
@@ -332,7 +362,8 @@ def reaches_into_a_world(source: str) -> Complaints:
         while isinstance(owner, ast.Subscript | ast.Call):
             owner = owner.value if isinstance(owner, ast.Subscript) else owner.func
         called = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-        if called in WORLDS and not (isinstance(owner, ast.Name) and called in modules):
+        is_module = isinstance(owner, ast.Name) and called in modules and called.islower()
+        if not is_module and (called in WORLDS or (name in theirs and called != "self")):
             yield f"{node.lineno}: {ast.unparse(node)}"
 
 
@@ -428,6 +459,8 @@ BAD: list[tuple[Callable[[str], Complaints], str]] = [
     (reaches_into_a_world, "cluster.node('n1').driver._loop = asked"),
     (reaches_into_a_world, "stages[0].host._settings"),
     (reaches_into_a_world, "setattr(node, '_links', {})"),
+    (reaches_into_a_world, "n2._directory.groups_of_others()"),
+    (reaches_into_a_world, "monkeypatch.setattr(Process, '_talks_to', always)"),
     (lambda text: foreign_places(text, ["/clone/of/mine/"]), "see /clone/of/mine/notes"),
     (lambda text: foreign_places(text, []), "/home/" + "someone/notes"),
     (lambda text: foreign_places(text, []), "pip install --index" + "-url x"),
@@ -455,6 +488,7 @@ GOOD: list[tuple[Callable[[str], Complaints], str]] = [
     (set_iteration, "s = {1}\ns = sorted(s)\nfor x in s: pass"),
     (set_iteration, "def f(x: dict[str, int]):\n    for k in x: pass\n    x.pop(1)"),
     (reaches_into_a_world, "from ordercast.cli import node\nnode._lines_of(1)"),
+    (reaches_into_a_world, "class Own:\n    def _look(self): ...\nOwn()._look()"),
     (reaches_into_a_world, "world.plans\nsimulated._replace(rows=[])\nmachine._serve(step)"),
     (unhashed, "# a comment\nrich==15.0.0 \\\n    --hash=sha256:00"),
 ]

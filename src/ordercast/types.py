@@ -51,8 +51,9 @@ class NodeId(
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A batch of application messages: the unit that is ordered, delivered or lost, never split.
 
-    (group, origin.name, number) identifies it. The next four fields are filled by the families
-    that have them, and reach the trace under the same names. The formation is which of the groups
+    (group, origin.name, number) identifies it. The fields that may be None are filled by the
+    families that have them, and reach the trace under the same names (`EVENT_COLUMNS`). The
+    formation is which of the groups
     that bore this name one after the other it belongs to (see `label_of`).
     """
 
@@ -79,6 +80,9 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     birth: int  # of the stream
     after: int  # numbers: all above this one,
     up_to: int  # up to this one
+
+
+EVENT_COLUMNS = tuple(one.name for one in msgspec.structs.fields(Event) if one.default is None)
 
 
 class View(msgspec.Struct, frozen=True):
@@ -171,6 +175,13 @@ class Waiting(msgspec.Struct, frozen=True):
     on: tuple[str, ...]  # names, as far as they are known
     why: str  # a sentence
     since: int  # nanoseconds, on this node's clock
+
+
+class Unreached(msgspec.Struct, frozen=True):
+    """Our multicast does not get to these members. They get everything by links for a while."""
+
+    group: str
+    members: tuple[NodeId, ...]
 
 
 class Joined(msgspec.Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ These runs take the seconds of their scenario. No test sleeps.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ def split_and_merge(ordercast: Any, lake: Path) -> str:
         assert any(whole[0] < place < whole[-1] for place in apart), f"{name}: {seen}"
         assert seen[-1] == everybody
         assert not [members for members in seen[whole[0] :] if name not in (members or ())]
+    for side in SIDES:  # its first member asks what the other two delivered apart
+        [told] = re.findall(f"apart from {' '.join(side)}, (.*)", lived.err)
+        found = re.findall(r"(n\d n\d) delivered (\d+) events", told)
+        assert {tuple(names.split()) for names, _ in found} == SIDES - {side}, told
+        assert all(int(count) > 0 for _, count in found), told
     said: str = lived.err
     return said
 
@@ -64,3 +70,15 @@ def test_three_sides_part_and_merge_by_their_own_switches(
 ) -> None:
     said = split_and_merge(ordercast, tmp_path / "lake")
     assert "cuts are made by the members themselves" in said
+
+
+@pytest.mark.slow
+def test_a_group_that_multicasts_parts_and_merges(ordercast, tmp_path: Path) -> None:
+    """In namespaces where there are any: the kernel's rules do not cut what is multicast."""
+    lived = ordercast("live", "scenarios/synchrony-multicast.toml", "--json", "--out", tmp_path)
+    assert lived.code == 0, lived.out + lived.err
+    assert "links carry" not in lived.err
+    (trace,) = read_lake(tmp_path)
+    views = [row.members for row in trace.rows if (row.process, row.kind) == ("n4", "view")]
+    assert ("n4",) in views
+    assert views[-1] == ("n1", "n2", "n3", "n4")

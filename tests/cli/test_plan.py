@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -113,3 +114,30 @@ def test_wrong_usage_exits_2_with_a_sentence(
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_a_tree_is_planned_beside_gossip_and_other_schemes(ordercast) -> None:
+    done = ordercast("plan", "feed", "--nodes", 2000, "--fan-out", 8, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["tree"]["hops_most"] <= 8
+    assert found["dead"]["published"] < found["dead"]["plain"]
+    assert found["gossip"]["sends"] == 15
+    assert [costs["scheme"] for costs in found["costs"]][:2] == ["feed", "HPP as published"]
+    done = ordercast("plan", "feed", "--nodes", 2000, "--fan-out", 8)
+    assert "One message to 2,000 nodes" in done.out
+    assert "not reached where orphans are adopted" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("feed", "--nodes", 1), "nodes must be 2"),
+        (("feed", "--nodes", 9, "--delay", "fast"), "--delay"),
+        (("--processes", 3), "--events-per-round"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(ordercast, words: tuple[Any, ...], why: str) -> None:
+    done = ordercast("plan", *words)
+    assert done.code == 2
+    assert why in done.err

@@ -109,7 +109,7 @@ async def test_a_group_whose_name_nobody_else_has_is_waited_for_with_a_reason(
     n1, _ = await found(cluster, level)
     n2 = await cluster.open("n2", seeds=[place_of(n1)])
     misspelt = n2.join("ordrs", level)
-    await until(lambda: n2._directory.groups_of_others() == [("n1", ["orders"])])
+    await until(lambda: n2.driver.directory.groups_of_others() == [("n1", ["orders"])])
     joined = r"no connected node has joined 'ordrs' \(n1 is in 'orders'\)"
     why = rf"it waits for n1, since \S+ s: {joined}"
     with pytest.raises(TimeoutError, match=rf"^n2 is not in 'ordrs' after 0\.3 s: {why}$"):

@@ -422,7 +422,9 @@ def test_a_part_that_is_there_again_is_told_once_and_its_end_too(
         stage.say("n2", **part)
         await until(lambda: stage.told)
         stage.say("n2", **part)
-        await until(lambda: not stage.directory._looking)
+        looked = asyncio.Event()
+        asyncio.get_running_loop().call_later(directory.MEMBERS_SECONDS, looked.set)
+        await looked.wait()  # the directory has looked again, and has nothing to say
         [waiting] = stage.told
         assert waiting.on == ("n2",)
         assert "n2 is in another part of 'orders'" in waiting.why

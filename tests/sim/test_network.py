@@ -1,4 +1,4 @@
-"""What the three channels have in common, or do not: one network carries them all."""
+"""What the channels have in common, or do not: one network carries them all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sim.probes import (
     say,
 )
 
-from ordercast.kernel.step import LARGEST_DATAGRAM, Channel
+from ordercast.kernel.step import LARGEST_DATAGRAM, MULTICAST, Channel
 from ordercast.scenario.schema import NetworkSettings
 from ordercast.trace.schema import TraceLevel
 from ordercast.types import NodeId
@@ -111,3 +111,28 @@ def test_only_datagrams_have_a_size_that_they_must_not_pass() -> None:
         stage.at(SECOND, "n1", say(first("n2"), "large", channel, padding=LARGEST_DATAGRAM + 1))
     stage.run()
     assert stage.texts("n2") == ["large", "large"]
+
+
+def test_a_multicast_is_lost_and_late_for_each_receiver_on_its_own() -> None:
+    stage = Stage(4, network=NetworkSettings(loss=0.5, jitter=0.5))
+    everybody = tuple(map(first, ("n2", "n3", "n4")))
+    for number in range(40):
+        stage.at(SECOND + number * MILLISECOND, "n1", say(everybody, f"{number}", MULTICAST))
+    stage.run()
+    got = [frozenset(stage.texts(name)) for name in ("n2", "n3", "n4")]
+    assert len(set(got)) == 3
+    assert all(5 < len(one) < 35 for one in got)
+    trips = {heard.at - SECOND - int(heard.text) * MILLISECOND for heard in stage.heard}
+    assert len(trips) > 20
+
+
+def test_a_multicast_leaves_once_and_does_not_pass_a_cut() -> None:
+    narrow = NetworkSettings(jitter=0.0, bandwidth=Rate(1_000_000))
+    stage = Stage(4, network=narrow, faults=[cut(0, "n1 | n4", 10 * SECOND)])
+    everybody = tuple(map(first, ("n2", "n3", "n4")))
+    stage.at(SECOND, "n1", say(everybody, "long", MULTICAST, padding=50_000))
+    outcome = stage.run()
+    assert {heard.by.name for heard in stage.heard} == {"n2", "n3"}
+    assert len({heard.at for heard in stage.heard}) == 1
+    assert SECOND + DELAY + 50 * MILLISECOND < stage.heard[0].at < SECOND + DELAY + 51 * MILLISECOND
+    assert outcome.packets == 1

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.errors import PeerError
+from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.family import Family, Plan
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -142,6 +142,17 @@ def test_a_codec_without_packets_is_a_mistake_of_ours() -> None:
 
 
 # --- what is not a packet --------------------------------------------------------------------
+
+
+class Imitation(Packet, frozen=True, tag="fifo.data"):
+    """A packet of another family, with a tag that fifo has."""
+
+
+def test_two_families_whose_packets_have_one_tag_are_named() -> None:
+    fifo = FAMILIES["fifo"]
+    other = fifo._replace(name="other", packets=(Imitation,))
+    with pytest.raises(UsageError, match=r"'fifo' and 'other' both .* the tag 'fifo.data'"):
+        Codec([fifo, other])
 
 
 def test_a_tag_that_nobody_here_knows_is_refused() -> None:

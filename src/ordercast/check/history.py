@@ -70,7 +70,7 @@ REQUIRED = {
 }
 """The columns without which a row of the kind says nothing."""
 
-WISHES = ("wanted", "refused")
+REQUESTS = ("wanted", "refused")
 """Causes of ticket rows that are not about owning one."""
 
 FAILURES = {
@@ -380,7 +380,7 @@ class History:
             log.stop = log.stop or row
 
     def _take_ticket(self, log: Log, row: Row) -> None:
-        if row.cause in WISHES:
+        if row.cause in REQUESTS:
             return  # nobody owns anything by it
         if row.cause not in CAUSES["ticket"]:
             self._flaw("ticket", row, f"has the unknown cause `{row.cause}`")

@@ -204,7 +204,7 @@ def _fields(event: Heard) -> dict[str, Any]:
         text = event.data.decode(errors="replace")
         fields = {"group": event.group, "sender": str(event.sender), "data": text}
         return {**fields, "service": event.service} if event.service else fields
-    return {"group": event.group, "told": notification_text(event)}
+    return {"group": event.group, "notification": notification_text(event)}
 
 
 async def _send_lines(group: Group) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from rich import box
 from rich.table import Table
 
-from ordercast.cli import screen
+from ordercast.cli import plan_feed, screen
 from ordercast.errors import UsageError
 from ordercast.studies import planner
 from ordercast.studies.planner import (
@@ -35,8 +35,8 @@ SLOTS = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     number = parser.add_argument
-    number("--processes", type=int, required=True, metavar="N", help="in the group")
-    number("--events-per-round", type=float, required=True, metavar="N", help="of all together")
+    number("--processes", type=int, metavar="N", help="in the group")
+    number("--events-per-round", type=float, metavar="N", help="of all together")
     number("--loss", type=float, default=0.0, metavar="P", help="chance that a message is lost")
     number("--failure", type=float, default=0.0, metavar="P", help="chance that a process failed")
     number("--missed", metavar="N", help="processes an event may miss, or a share such as 0.1%%")
@@ -55,9 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     number("--measure", type=int, metavar="RUNS", help="also simulate how this many events spread")
     number("--view-size", type=int, metavar="N", help="with --measure: processes that each knows")
     number("--json", action="store_true", help="one JSON object")
+    others = parser.add_subparsers(title="other plans", metavar="feed")
+    title, _, description = (plan_feed.__doc__ or "").partition("\n\n")
+    words = title.partition(": ")[2].rstrip(".")
+    feed = others.add_parser("feed", help=words, description=description)
+    feed.set_defaults(run=plan_feed.run)
+    plan_feed.add_arguments(feed)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    for option in ("processes", "events_per_round"):
+        if getattr(arguments, option) is None:
+            needed = f"--{option.replace('_', '-')}"
+            raise UsageError(f"plan needs {needed} for gossip; plan feed plans a tree")
     try:
         length = _duration("--round", arguments.round)
         if not length:

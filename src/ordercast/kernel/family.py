@@ -162,6 +162,13 @@ class Formation(NamedTuple):
     unites: Callable[[Any], bool]  # by options: whether parts that meet re-form it by themselves
 
 
+class Multicast(NamedTuple):
+    """Its machines may send by `MULTICAST`."""
+
+    address: Callable[[Any], str]  # by options: where, as host:port; empty: they do not
+    packets: tuple[type[Packet], ...]  # that may come so
+
+
 class StateTransfer(NamedTuple):
     """Members that come later are given the application's state."""
 
@@ -233,6 +240,7 @@ class Family(NamedTuple):
     formation: Formation | None = None
     quorum: Quorum | None = None
     state: StateTransfer | None = None
+    multicast: Multicast | None = None
 
     def round_of(self, options: Any) -> int | None:
         return None if self.round is None else self.round(options)
@@ -243,6 +251,10 @@ class Family(NamedTuple):
 
     def has_quorum(self, plan: Plan) -> bool:
         return self.quorum is not None and self.quorum.needed(plan.options)
+
+    def multicasts_to(self, plan: Plan) -> str:
+        """Where this group's multicast goes; empty: it has none."""
+        return "" if self.multicast is None else self.multicast.address(plan.options)
 
     def needs_permit(self, plan: Plan) -> bool:
         return self.permit is not None and self.permit.needed(plan)

@@ -13,9 +13,10 @@ it once: packets that came together cost less so. The order of what is applied, 
 
 So "written before sent" holds by construction, and a call that raised did nothing at all.
 
-Three channels, with the same promises everywhere:
+Four channels, with the same promises everywhere:
 
   datagram  may be lost, doubled, reordered
+  multicast one send to many: the same for each receiver, each on its own
   link      reliable and FIFO between two incarnations, across cuts and reconnects; what was
             underway when either end died is lost
   status    answered within a bound by the input `StatusResult`: OK means it arrived, not OK
@@ -39,13 +40,15 @@ class Channel(Enum):
     LINK = "link", True, False
     DATAGRAM = "datagram", False, False
     STATUS = "status", False, True
+    MULTICAST = "multicast", False, False, True
 
-    def __new__(cls, word: str, in_order: bool, answered: bool) -> Self:
+    def __new__(cls, word: str, in_order: bool, answered: bool, shared: bool = False) -> Self:
         channel = object.__new__(cls)
         channel._value_ = word
         return channel
 
-    def __init__(self, word: str, in_order: bool, answered: bool) -> None:
+    def __init__(self, word: str, in_order: bool, answered: bool, shared: bool = False) -> None:
+        self.shared = shared  # one packet gets to all of its receivers
         self.in_order = in_order  # reliable and FIFO between two incarnations
         self.answered = answered  # within a bound
         self.fleeting = not in_order and not answered  # may be lost, doubled, reordered
@@ -54,9 +57,10 @@ class Channel(Enum):
 LINK = Channel.LINK
 DATAGRAM = Channel.DATAGRAM
 STATUS = Channel.STATUS
+MULTICAST = Channel.MULTICAST
 
 LARGEST_DATAGRAM = 60_000
-"""Bytes of one packet sent by datagram. Larger ones are refused, never fragmented."""
+"""Bytes of one packet by datagram or by multicast. Larger ones are refused, never fragmented."""
 
 Address: TypeAlias = NodeId | str
 """The receiver of a packet. A NodeId means that incarnation and no other. A bare name means the

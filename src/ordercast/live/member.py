@@ -120,6 +120,7 @@ class Command(_JsonLine, frozen=True):
     seconds: float = 0.0  # start: how long the load runs
     incoming: list[str] = []  # cut: who must not reach us
     outgoing: list[str] = []  # cut: whom we must not reach
+    multicast: bool = False  # cut: only what is multicast, for the kernel cuts everything else
     absent: list[str] = []  # start: which groups it is not in
     group: str = ""  # reform and what follows: which
     word: str = ""  # give: the name of the input
@@ -206,6 +207,8 @@ class LiveMember:
                 self._read(command.group, False)
             elif command.do == "read-on":
                 self._read(command.group, True)
+            elif command.multicast:
+                self._node.driver.multicasts.cut_from = frozenset(command.incoming)
             else:
                 mesh.set_cuts(frozenset(command.incoming), frozenset(command.outgoing))
         os._exit(1)

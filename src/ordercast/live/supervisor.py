@@ -438,12 +438,15 @@ class Supervisor:
                 self._send_cuts(member)
 
     def _send_cuts(self, member: MemberProcess) -> None:
-        """Its own switch, where no network of the kernel's does it."""
+        """Its own switch, where no network of the kernel's does it. The kernel's rules do not apply
+        to what is multicast."""
+        paths = sorted(self._cuts_made)
+        incoming = [one for one, two in paths if two == member.name]
+        outgoing = [two for one, two in paths if one == member.name]
         if self._network is None:
-            paths = sorted(self._cuts_made)
-            incoming = [one for one, two in paths if two == member.name]
-            outgoing = [two for one, two in paths if one == member.name]
             member.send(Command(do="cut", incoming=incoming, outgoing=outgoing))
+        else:
+            member.send(Command(do="cut", incoming=incoming, multicast=True))
 
     # --- what is left ------------------------------------------------------------------------
 

@@ -95,8 +95,13 @@ class PlainDatagrams:
         self._decode = msgspec.msgpack.Decoder(_PlainDatagram).decode
         self.prefix = MARK_PLAIN + b"\x94" + self._encode(cluster)  # an array of four
         self.least = len(self.prefix) + 6  # a sender, a birth and a body, however short
+        self.head = self.prefix[len(MARK_PLAIN) :] + self._encode(me) + self._encode(birth)
 
     def wrap(self, contact: Contact, body: bytes) -> bytes | None:
+        return self.seal(body)
+
+    def seal(self, body: bytes) -> bytes:
+        """The same for whomever it is. It begins with `head`."""
         return self._encode(_PlainDatagram(self._cluster, self._me, self._birth, body))
 
     def open(self, data: bytes) -> OpenedDatagram | None:
@@ -157,6 +162,11 @@ class Datagrams:
             ) from error
         self.socket = first
         self._loop.add_reader(first, self._read)
+
+    @property
+    def host(self) -> str:
+        """The address on which it listens."""
+        return "" if self.socket is None else str(self.socket.getsockname()[0])
 
     def close(self) -> None:
         if self.socket is not None:

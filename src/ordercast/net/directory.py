@@ -15,10 +15,10 @@ Rules.
     group.
  4. Two members whose groups were founded apart have two groups where there should be one. One of
     the two is wrong, as in rule 3. If both are in company neither ends, and the applications of
-    both are told. This is for families that form groups; elsewhere two foundings merge, or the
+    both are notified. This is for families that form groups; elsewhere two foundings merge, or the
     machines compare them.
 
-What it does not do: connect nodes. Places that others name are told to the contacts.
+What it does not do: connect nodes. It gives the contacts the places that others name.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Directory:
         send: Callable[[Contact, FrameKind, bytes], object],
         give: Callable[[str, Input], object],  # to the machine of a group
         end: Callable[[str, Mismatch], None],  # this member cannot be in the group
-        tell: Callable[[Waiting], None],  # the application of a group, which goes on
+        notify: Callable[[Waiting], None],  # the application of a group, which goes on
     ) -> None:
         self.me = me
         self._contacts = contacts
@@ -150,7 +150,7 @@ class Directory:
         self._send = send
         self._give = give
         self._end = end
-        self._tell = tell
+        self._notify = notify
         self._loop = asyncio.get_running_loop()
         self._own: dict[str, OwnGroup] = {}
         self._told: dict[str, Told] = {}  # by node
@@ -325,7 +325,7 @@ class Directory:
             self._looking[group] = look
 
     def _look_for_parts(self, group: str) -> None:
-        """Tells the application that members are there again which a partition had cut off."""
+        """Notifies the application that members are there again which a partition had cut off."""
         del self._looking[group]
         own = self._own.get(group)
         if own is None:
@@ -342,7 +342,7 @@ class Directory:
         why = _apart_text(group, apart) if apart else ""
         if apart:
             log.warning("%s: %s", self.me, why)
-        self._tell(Waiting(group, apart, why, monotonic_ns()))
+        self._notify(Waiting(group, apart, why, monotonic_ns()))
 
     def _is_apart(self, own: OwnGroup, group: str, name: str) -> bool:
         """Whether this node is in the group that we are in, and the two do not see each other."""
@@ -357,7 +357,8 @@ class Directory:
     ) -> None:
         """Ends our group if we are in the wrong, and warns once if the other is.
 
-        `other`: the founding of another group of this name, of which the application is told too.
+        `other`: the founding of another group of this name. The application is notified of that
+        too.
         """
         group = note.name
         is_wrong = note.is_in
@@ -373,7 +374,7 @@ class Directory:
             what = f"{what}. {ONE_OF_TWO}" if other else what
             log.warning("%s joined %r %s", self.me, group, what)
             if other and _company(sender, self.me, note):
-                self._tell(Waiting(group, (sender.name,), what, monotonic_ns()))
+                self._notify(Waiting(group, (sender.name,), what, monotonic_ns()))
 
     def _has_company(self, sender: NodeId, group: str, own: OwnGroup) -> bool:
         """Whether we are in the group with somebody on our terms."""

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ordercast.errors import OrdercastError, PeerError
-from ordercast.kernel.family import Plan
+from ordercast.kernel.family import Multicast, Plan
 from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Forgotten, Input, Join
 from ordercast.kernel.log import Recall
@@ -33,10 +33,11 @@ from ordercast.net.datagrams import Datagrams, encode_places
 from ordercast.net.directory import Directory
 from ordercast.net.link_backpressure import LinkBackpressure
 from ordercast.net.mesh import Mesh
+from ordercast.net.multicast import Multicasts
 from ordercast.net.statuses import Statuses
 from ordercast.trace.journal import TraceJournal
 from ordercast.trace.log import RowLog
-from ordercast.types import Event, NodeId, Payloads, View
+from ordercast.types import Event, NodeId, Payloads, Unreached, View
 from ordercast.units import MILLISECOND
 from ordercast.wire.codec import Codec
 from ordercast.wire.framing import FrameKind, frame
@@ -80,6 +81,7 @@ class Driver:
         self._may = may
         self.mesh: Mesh  # these are given before the first machine
         self.datagrams: Datagrams
+        self.multicasts: Multicasts
         self.directory: Directory
         self.committer: Committer | None = None
         self._trace = trace
@@ -90,6 +92,7 @@ class Driver:
         self._codec = codec
         self.statuses = Statuses(self._status_result)
         self._views: dict[str, View] = {}  # by group, the last one
+        self._shared: dict[str, Collection[type[Packet]]] = {}  # by group: what may be multicast
 
     def become(self, me: NodeId) -> None:
         """The machines of this incarnation are driven from now on; those of the last are closed."""
@@ -100,13 +103,26 @@ class Driver:
 
     # --- groups ------------------------------------------------------------------------------
 
-    def add(self, machine: Machine, plan: Plan, observer: GroupObserver) -> None:
+    def add(
+        self,
+        machine: Machine,
+        plan: Plan,
+        observer: GroupObserver,
+        multicast: Multicast | None = None,
+    ) -> None:
         """The group is joined."""
+        if multicast is not None and (place := multicast.address(plan.options)):
+            self._shared[plan.group] = multicast.packets
+            self.multicasts.open(plan.group, place)
         join = partial(self._add, machine, plan, observer)
         if plan.group in self.host.leaving:  # its last step is not on the disk yet
             self._returning[plan.group] = _Returning(machine, observer, [join])
         else:
             join()
+
+    def _unshare(self, group: str) -> None:
+        if self._shared.pop(group, None) is not None:
+            self.multicasts.forget_group(group)
 
     def _add(self, machine: Machine, plan: Plan, observer: GroupObserver) -> None:
         self.observers[plan.group] = observer
@@ -136,6 +152,7 @@ class Driver:
             self.observers.pop(group, None)
             self._views.pop(group, None)
             self.host.leave(group, time.monotonic_ns(), partial(self._left, group))
+        self._unshare(group)
 
     def _left(self, group: str) -> None:
         """The last step of a membership took effect: the next one begins, if there is one."""
@@ -150,6 +167,8 @@ class Driver:
         self._returning.clear()
         self.statuses.close()
         self._views.clear()
+        for group in list(self._shared):
+            self._unshare(group)
 
     # --- inputs ------------------------------------------------------------------------------
 
@@ -220,6 +239,32 @@ class Driver:
             self.mesh.incidents.count("refused_datagrams")
             self.mesh.incidents.warn("%s sent a datagram that is refused: %s", sender, error)
 
+    def receive_multicast(self, sender: NodeId, group: str | None, body: bytes) -> None:
+        """A packet of this group, or of any if that is not known."""
+        packets = self._multicast(sender, group, body)
+        try:
+            self.host.receive_all(sender, packets, time.monotonic_ns())
+        except PeerError as error:
+            self.mesh.incidents.count("refused_datagrams")
+            self.mesh.incidents.warn("%s sent a multicast that is refused: %s", sender, error)
+
+    def _multicast(self, sender: NodeId, group: str | None, body: bytes) -> Iterator[Packet]:
+        for packet in self._permitted(sender, (body,)):
+            if group not in (None, packet.group) or type(packet) not in self._shared.get(
+                packet.group, ()
+            ):
+                raise PeerError(f"a {type(packet).__name__} of {packet.group!r} by multicast")
+            yield packet
+
+    def unreached(self, news: Unreached) -> None:
+        self.mesh.incidents.count("multicast_unreached")
+        names = ", ".join(node.name for node in news.members)
+        warn = self.mesh.incidents.warn
+        warn("the multicast of %s does not get to %s: links carry it", news.group, names)
+
+    def receive_group_key(self, contact: Contact, body: memoryview) -> None:
+        self.multicasts.wrapper.receive_key(contact, body)
+
     def _permitted(self, sender: NodeId, bodies: Iterable[bytes | memoryview]) -> Iterator[Packet]:
         """Packets of permitted members only. A relayed event needs its origin's permission."""
         decode, seats, may = self._codec.decode, self.host.seats, self._may
@@ -259,6 +304,7 @@ class Driver:
         self.statuses.connected(self.mesh, contact)
         self.acknowledged(contact)
         self.directory.met(contact)
+        self.multicasts.wrapper.met(contact)
 
     def receive_groups(self, contact: Contact, body: memoryview) -> None:
         self.directory.receive(contact, body)
@@ -277,18 +323,19 @@ class Driver:
         """Encoded once, whoever it goes to."""
         to, packet, channel, tokens = sent
         body = self._codec.encode(packet)
-        if channel.in_order:
+        by_link = channel.shared and not self.multicasts.send(packet.group, body)
+        if channel.in_order or by_link:
             framed = frame(FrameKind.DATA, body)
             peers: tuple[Any, ...] = to  # never bare names: a link joins two incarnations
             for peer in peers:
                 self.mesh.send(peer, framed)
             self.backpressure.sent(peers)
-        elif channel.fleeting:
+        elif channel.fleeting and not channel.shared:
             places = encode_places(self.mesh.contacts.places_of(packet.introduces()))
             for address in to:
                 name = address if isinstance(address, str) else address.name
                 self.datagrams.send(name, body, places)
-        else:
+        elif channel.answered:
             for address, token in zip(to, tokens, strict=True):
                 self.statuses.send(self.mesh, seat, address, body, token)
 
@@ -319,6 +366,8 @@ class Driver:
     def hear(self, seat: Seat, output: Heard) -> None:
         if type(output) is View:
             self._views[output.group] = output
+            if output.group in self._shared:
+                self.multicasts.viewed(output)
         observer = self.observers.get(output.group)
         if observer is not None:
             observer.take(output)

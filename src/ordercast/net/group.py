@@ -59,6 +59,7 @@ from ordercast.types import (
     Secured,
     StateGiven,
     StateWanted,
+    Unreached,
     Updating,
     View,
     Waiting,
@@ -79,7 +80,7 @@ class GroupNode(Protocol):
     arrivals: Iterator[int]  # numbers what is delivered in any group of the node
     arrived: Condition  # of something in any group of the node
 
-    def absence(self, plan: Plan) -> Absence:
+    def absence(self, plan: Plan, founded: bool) -> Absence:
         """What the node sees of the other members."""
 
     def changed(self, group: str) -> None:
@@ -114,7 +115,7 @@ class Group:
         quorum = family.quorum if family.has_quorum(plan) else None
         self._progress = progress = Progress(self.name, family.tells_stability, quorum is not None)
         largest = min(family.largest_batch(plan.options), LARGEST_BATCH)
-        self.queue = SendQueue(progress, largest, self)
+        self.queue = SendQueue(progress, largest, self, bool(family.multicasts_to(plan)))
         self._handover = Handover(hooks, self._give)
         self._merges = MergeQuestions(progress, self._give)
         self.stream = GroupStream(node.arrivals, self._handover, progress)
@@ -128,8 +129,8 @@ class Group:
         )
         self.stream.taken, self.stream.failed = self.monitor.taken, self._state_failed
         self.readiness = Readiness(
-            *(self.name, node.me, node.absence(plan), self._put, partial(node.changed, self.name)),
-            lambda: self._handover.is_due,
+            *(self.name, node.me, node.absence(plan, family.founded)),
+            *(self._put, partial(node.changed, self.name), lambda: self._handover.is_due),
             partial(node.driver.behind, self.name),
             lambda: self.queue.blocked_since,
         )
@@ -314,6 +315,9 @@ class Group:
             if shown is None:
                 return
             item = shown
+        elif isinstance(item, Unreached):
+            self._driver.unreached(item)
+            return
         elif isinstance(item, Merged | Difference):
             if (merged := self._merges.heard(item)) is None:
                 return

@@ -45,6 +45,7 @@ from ordercast.net.last_members import LastMembers
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
+from ordercast.net.multicast import Multicasts
 from ordercast.net.name_watch import NameWatch
 from ordercast.net.node_status import status_of
 from ordercast.net.own_place import seeds_elsewhere
@@ -173,6 +174,9 @@ class Node:
         wrapper = self._protection.wrapper(us)
         self.datagrams = Datagrams(self.mesh.contacts, wrapper, self.driver.receive_datagram)
         stack.callback(self.datagrams.close)
+        shared = self._protection.multicast(us, self.mesh)
+        multicasts = Multicasts(self.mesh.contacts, shared, self.driver.receive_multicast)
+        stack.callback(multicasts.close)
         self._directory = Directory(
             self.me,
             self.mesh.contacts,
@@ -184,6 +188,7 @@ class Node:
         )
         stack.callback(self._directory.close)
         self.driver.mesh, self.driver.datagrams = self.mesh, self.datagrams
+        self.driver.multicasts = multicasts
         self.driver.directory = self._directory
         self.driver.backpressure.contacts = self.mesh.contacts
         self.mesh.links.viewed = self.driver.viewed
@@ -194,6 +199,7 @@ class Node:
         config = self.config
         await self.mesh.listen(host, port)
         await self.datagrams.listen(host, self.mesh.port)
+        self.driver.multicasts.interface = self.datagrams.host
         if config.control is not None:
             control = Control(Path(config.control), self.status, self.forget)
             self._stack.callback(control.close)
@@ -313,8 +319,9 @@ class Node:
         self.driver.become(self.me)
         self._directory.me = self.me
         self.datagrams.wrapper = self._protection.wrapper(us)
+        self.driver.multicasts.wrapper = self._protection.multicast(us, self.mesh)
         self.mesh.become(us)
-        self._end_groups()  # not before: an application that is told joins again at once
+        self._end_groups()  # not before: an application that is notified joins again at once
         self._broken, self.state = None, NodeState.OPEN
         self.driver.host.row("start", cause="empty")
         log.warning("%s goes on as %s", name, self.me)
@@ -396,17 +403,20 @@ class Node:
         self.groups[name] = group
         if plan.entry is not None:
             self._last_members.watch(name, family.name, self.driver.host)
-        self.driver.add(machine, plan, group)
+        self.driver.add(machine, plan, group, family.multicast)
         parts = family.formation is not None and not family.formation.unites(plan.options)
         own = OwnGroup(terms, plan.entry is not None, group.readiness, stays_parted=parts)
         self._directory.joined(name, own)
         return group
 
-    def absence(self, plan: Plan) -> Absence:
+    def absence(self, plan: Plan, founded: bool) -> Absence:
         seeds = (*self.config.seeds, *self.config.peers.values())
         present, refused_by = self._directory.present, self.mesh.incidents.refused_by
         others = self._directory.groups_of_others
-        return Absence(plan, self.me.name, self.mesh.contacts, present, seeds, refused_by, others)
+        return Absence(
+            *(plan, self.me.name, self.mesh.contacts, present),
+            *(seeds, refused_by, others, founded),
+        )
 
     def changed(self, name: str) -> None:
         self._directory.changed(name)

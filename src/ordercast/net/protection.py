@@ -15,6 +15,8 @@ from ordercast.net.datagrams import PlainDatagrams, Wrapper
 from ordercast.net.handshake import INSECURE, Security
 from ordercast.net.identity import Incarnation
 from ordercast.net.mesh import Mesh
+from ordercast.net.multicast import MulticastWrapper, PlainMulticast
+from ordercast.net.multicast_keys import SealedMulticast
 from ordercast.net.security import SealedDatagrams, Tls
 from ordercast.wire.framing import FrameKind
 
@@ -38,6 +40,9 @@ class Protection:
     def wrapper(self, us: Incarnation) -> Wrapper:
         return PlainDatagrams(us.node, self._cluster, us.birth)
 
+    def multicast(self, us: Incarnation, mesh: Mesh) -> MulticastWrapper:
+        return PlainMulticast(PlainDatagrams(us.node, self._cluster, us.birth))
+
     def start(self, mesh: Mesh) -> None:
         """There is nothing to renew."""
 
@@ -50,6 +55,7 @@ class Certified(Protection):
         super().__init__(cluster)
         self._tls = tls
         self._sealed = SealedDatagrams()
+        self._multicast: SealedMulticast | None = None
         self._timer: asyncio.TimerHandle | None = None  # between `start` and `stop`
         sealed = self._sealed
         self.security = Security(
@@ -59,11 +65,17 @@ class Certified(Protection):
     def wrapper(self, us: Incarnation) -> Wrapper:
         return self._sealed
 
+    def multicast(self, us: Incarnation, mesh: Mesh) -> MulticastWrapper:
+        self._multicast = SealedMulticast(mesh.contacts, mesh.send_frame)
+        return self._multicast
+
     def start(self, mesh: Mesh) -> None:
         """From now on every few seconds: takes renewed certificates, and hands out keys."""
         self._timer = asyncio.get_running_loop().call_later(UPKEEP_SECONDS, self.start, mesh)
         self._tls.maybe_reload()
         mesh.counters["datagram_counters_forgotten"] = self._sealed.forgotten
+        if self._multicast is not None:
+            self._multicast.tend()
         for contact in mesh.contacts.values():
             if contact.connection is not None and self._sealed.needs_rotation(contact):
                 mesh.send_frame(contact, FrameKind.KEY, self._sealed.rotate(contact))

@@ -25,6 +25,8 @@ from ordercast.net.progress import Progress
 from ordercast.net.receipt import Receipt
 
 LIMITS = Limits()
+SHARED_BYTES, SHARED_COUNT = 48 << 10, 1700
+"""Of a batch that should fit into one datagram, with all that is around its messages."""
 
 
 class Submitting(Protocol):
@@ -38,10 +40,19 @@ class Submitting(Protocol):
 
 
 class SendQueue:
-    def __init__(self, progress: Progress, largest: int, target: Submitting) -> None:
+    def __init__(
+        self, progress: Progress, largest: int, target: Submitting, is_shared: bool = False
+    ) -> None:
         self.largest = largest  # bytes of one batch, and so of one message
         credit = min(LIMITS.credit_bytes, largest)
         limits = msgspec.structs.replace(LIMITS, credit_bytes=credit, batch_bytes=credit)
+        if is_shared:  # it goes by multicast
+            limits = msgspec.structs.replace(
+                limits,
+                full_bytes=min(credit, SHARED_BYTES),
+                batch_bytes=min(credit, SHARED_BYTES),
+                batch_count=SHARED_COUNT,
+            )
         self.outbox = Outbox(limits, partial(Receipt, progress, self.hurry))
         self.in_line = 0  # senders that wait for credit
         self.blocked_since = 0  # in ns: since then nothing has left, and senders wait; 0: none do

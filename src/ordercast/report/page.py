@@ -1,9 +1,9 @@
 """What a page holds, and how it becomes one self-contained file.
 
 A page is plain values: a title, a sentence that says how it went, and sections of tables, figures,
-stories and broken runs. Everything is escaped; only drawings that this package made are put in as
-they are. No script, no network: it can be mailed, printed and opened in ten years. The same values
-give the same bytes.
+narratives and broken runs. Everything is escaped; only drawings that this package made are put in
+as they are. No script, no network: it can be mailed, printed and opened in ten years. The same
+values give the same bytes.
 """
 
 from __future__ import annotations

@@ -82,12 +82,6 @@ class SimulatedControls:
     def read_on(self, name: str, group: str) -> None:
         self.processes[name].read_on(group)
 
-    def set_loss(self, rates: dict[str, float]) -> None:
-        self.network.loss_at = rates
-
-    def set_slowness(self, factors: dict[str, float]) -> None:
-        self.network.slow_at = factors
-
     def set_disk(self, name: str, mode: DiskMode | None, sync: Duration) -> None:
         process = self.processes[name]
         process.disk.sync_time = sync if mode == "slow" else 0

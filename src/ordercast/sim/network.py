@@ -1,6 +1,7 @@
-"""The simulated network: three channels, delays, loss, cuts, bandwidth.
+"""The simulated network: four channels, delays, loss, cuts, bandwidth.
 
 datagram  each copy on its own: delayed, lost, doubled, reordered
+multicast the same for each receiver, but it leaves its sender once
 link      FIFO between two incarnations; loss shows as retransmission time; a cut holds what is
           underway and it goes on after the cut; when the sender dies, a part of what is underway
           that ends at a random point still arrives, as it does when a machine loses power
@@ -75,7 +76,7 @@ class Network:
         self.cuts: dict[tuple[str, str], int] = {}  # how many cuts lie on each one-way path
         self.loss_at: dict[str, float] = {}  # by process, while faults make it lossy
         self.slow_at: dict[str, float] = {}  # by process: delays are so many times longer
-        self.posted = 0  # packets, a receiver each
+        self.posted = 0  # packets, a receiver each; those by multicast count once
         self.bytes = 0  # of them, where they are weighed
         self._queue = queue
         self._seed = seed
@@ -110,8 +111,9 @@ class Network:
             size = len(data)
             if self._round_trip:
                 packet = self._codec.decode(data)
-        self.posted += len(to)
-        self.bytes += size * len(to)
+        copies = 1 if channel.shared else len(to)
+        self.posted += copies
+        self.bytes += size * copies
         if channel.fleeting:
             assert size <= LARGEST_DATAGRAM, f"a datagram of {size} bytes; {LARGEST_DATAGRAM} fit"
             calm = not (self.cuts or self.loss_at or self.slow_at)
@@ -119,12 +121,14 @@ class Network:
                 self._scatter(source.node, to, packet, size)
                 return
         node, now = source.node, self._queue.now
+        narrow = self.settings.bandwidth is not None
+        once = self._leaves(source, size) if narrow and channel.shared else now
         for address, token in zip(to, tokens, strict=True):
             name, wanted = (address, None) if isinstance(address, str) else (address.name, address)
             target = self.processes[name]
             if source.wire_rows:
                 source.note_sent(name, packet, size)
-            leaves = now if self.settings.bandwidth is None else self._leaves(source, size)
+            leaves = once if channel.shared or not narrow else self._leaves(source, size)
             message = (node, wanted, packet, size)
             if channel.answered:
                 self._ask(source, target, message, leaves, seat, token)

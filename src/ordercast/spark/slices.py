@@ -121,15 +121,15 @@ class Slice:
             raise Doubt
 
     def _batches(self, pyarrow: Pyarrow, part: Path) -> Iterator[tuple[Any, bool]]:
-        """Our stretch of the part with all its columns."""
+        """Our segment of the part with all its columns."""
         count = pyarrow.parquet.read_metadata(str(part)).num_row_groups
         cuts = [count * place // self.plan.slices for place in range(self.plan.slices + 1)]
-        stretches = [
+        segments = [
             (range(cuts[0], cuts[self.number_of_slice]), False),
             (range(cuts[self.number_of_slice], cuts[self.number_of_slice + 1]), True),
             (range(cuts[self.number_of_slice + 1], count), False),
         ]
-        for groups, whole in stretches:
+        for groups, whole in segments:
             if groups:
                 columns = tuple(COLUMN_TYPES) if whole else _NEEDED
                 for batch in read_part(pyarrow, part, self.plan.run, columns, list(groups)):
@@ -230,7 +230,7 @@ class Slice:
             self._entries.append(np.stack([group[own], index[own], entries[own]], axis=1))
 
     def entries(self) -> Vector:
-        """(group, index, entry) of the submissions of our stretch, if all have them."""
+        """(group, index, entry) of the submissions of our segment, if all have them."""
         found = self._entries if self.stamped else []
         told: Vector = np.concatenate([np.zeros((0, 3), np.int64), *found])
         return told

@@ -51,12 +51,14 @@ from ordercast.protocol.families import FAMILIES
 from ordercast.testing.actor import Logged, Persisted, Posted, ReadWanted, Received, TimerSet
 from ordercast.testing.stage import InFlight, Stage, StageError
 from ordercast.types import (
+    EVENT_COLUMNS,
     Difference,
     Event,
     Invitation,
     Merged,
     NodeId,
     Partitioned,
+    Primary,
     Refused,
     SideStates,
     StateGiven,
@@ -103,7 +105,7 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
             told = f"{_names(what.side)} delivered {' '.join(texts) or 'nothing'} apart"
             return f"{who} hears that {told}{lost}"
         case Event():
-            fields = {name: getattr(what, name) for name in ("index", "stamp", "order", "hops")}
+            fields = {name: getattr(what, name) for name in EVENT_COLUMNS}
             fields["service"] = what.service or None
             fields["reply"] = what.reply and event_text(*what.reply)
             named = f"{event_text(what.origin.name, what.number)} {value_text(what.payloads)}"
@@ -136,7 +138,15 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
                 kind = f"{kind} {event_text(str(left.pop('origin')), number)}"
                 del left["number"]
             return f"{who} notes {kind}{columns_text(left, words)}"
-    return f"{who} is notified: {notification_text(what, words)}{in_group(what.group)}"
+    said = _primary(what) if isinstance(what, Primary) else notification_text(what, words)
+    return f"{who} is notified: {said}{in_group(what.group)}"
+
+
+def _primary(news: Primary) -> str:
+    members = _names(news.view.members)
+    if news.is_primary:
+        return f"{members} is the primary view, and up to date are {' '.join(news.up_to_date)}"
+    return f"{members} is not the primary view: {news.why}"
 
 
 def _place(place: Place) -> str:
@@ -464,6 +474,8 @@ command("lose", "NAME")(lambda play, name: play.stage.lose_disk(name))
 command("rot", "NAME SHARE")(lambda play, name, share: play.stage.rot(name, float(share)))
 command("crash", "NAME")(lambda play, name: play.stage.crash(name))
 command("restart", "NAME")(lambda play, name: play.stage.start(name))
+command("leave", "NAME")(lambda play, name: play.stage.leave(name))
+command("rejoin", "NAME")(lambda play, name: play.stage.rejoin(name))
 command("enter", "NAME [KNOWN...]")(lambda play, name, *known: play.stage.enter(name, *known))
 
 

@@ -11,9 +11,9 @@ from typing import Any, Union
 
 import msgspec
 
-from ordercast.errors import PeerError
+from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.family import Family
-from ordercast.kernel.packet import Packet
+from ordercast.kernel.packet import Packet, tag_of
 
 LARGEST_PACKET = 64 << 20
 """Bytes of one packet, in or out: a limit that no setting can lift."""
@@ -24,7 +24,8 @@ MESSAGE_OVERHEAD = 5
 
 class Codec:
     def __init__(self, families: Iterable[Family]) -> None:
-        kinds = tuple(kind for family in families for kind in family.packets)
+        """UsageError: two families have different packets of one tag."""
+        kinds = _kinds_of(families)
         assert kinds, "a codec without packets has nothing to do"
         union: Any = Union[kinds]  # noqa: UP007 - built at run time
         # Those that have another form in a machine than on the wire.
@@ -50,3 +51,17 @@ class Codec:
             if not len(data) - around <= size <= len(data):
                 raise PeerError(f"a packet of {len(data)} bytes that says it carries {size}")
         return packet.from_wire() if type(packet) in self._rewritten else packet
+
+
+def _kinds_of(families: Iterable[Family]) -> tuple[type[Packet], ...]:
+    """All kinds of packets. Families may share some."""
+    found: dict[str, tuple[type[Packet], Family]] = {}
+    for family in families:
+        for kind in family.packets:
+            other, owner = found.setdefault(tag_of(kind), (kind, family))
+            if other is not kind:
+                raise UsageError(
+                    f"families {owner.name!r} and {family.name!r} both have packets with the tag "
+                    f"{tag_of(kind)!r}: begin the tags of a family with its own name"
+                )
+    return tuple(kind for kind, _ in found.values())

@@ -32,6 +32,7 @@ class FrameKind(IntEnum):
     GROUPS = 10  # what is new about the sender's groups
     BYE = 11  # its sender does not need the connection
     NAMES = 12  # what is new about the nodes that its sender hears
+    GROUP_KEY = 13  # with which its sender seals what it multicasts
 
 
 def frame(kind: FrameKind, body: bytes) -> bytes:

@@ -103,6 +103,14 @@ class NewKey(msgspec.Struct, frozen=True, array_like=True):
     key_id: Annotated[bytes, Meta(max_length=8)]
 
 
+class GroupKey(msgspec.Struct, frozen=True, array_like=True):
+    """What the sender multicasts to a group is sealed with this key from now on."""
+
+    group: Name
+    key_id: Annotated[bytes, Meta(max_length=8)]
+    key: Key
+
+
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
 

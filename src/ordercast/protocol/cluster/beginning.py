@@ -40,7 +40,7 @@ ASKED_IN_TURN = 4
 MOST_NEWCOMERS = 1024
 """Newcomers that one remembers: a peer may invent names."""
 MOST_WAITED_FOR = 16
-"""Names of members that we wait for, as the application is told them."""
+"""Names of members that we wait for, as the application is notified of them."""
 
 
 class Beginning(Protocol):

@@ -67,7 +67,7 @@ class Joining:
 
     @property
     def is_late(self) -> bool:
-        """Whether we have waited for so long that the application is told."""
+        """Whether we have waited for so long that the application is notified."""
         return self.left <= 0 or self._welcomed >= self._patience
 
     def round(self, tickets: int) -> list[int] | None:

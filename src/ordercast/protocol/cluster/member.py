@@ -74,7 +74,7 @@ class Spreader(Generic[E]):
         self.active_set = ActiveSet(self.sampler, most, chance)
         # Where every member knows all others, none tells who is there.
         self.presence: Presence | None = None
-        self._is_in = False  # and its application is told who else is
+        self._is_in = False  # and its application is notified who else is
         self.spreading: Spreading[E] = Spreading(
             plan.options.hops,
             plan.options.events_per_message,

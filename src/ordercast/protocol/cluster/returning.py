@@ -28,7 +28,7 @@ KEPT = 3
 ASKED_IN_TURN = 4
 """Of those with whom we were in the cluster, so many are asked in a round."""
 MOST_NAMED = 16
-"""Names of members that we wait for, as the application is told them."""
+"""Names of members that we wait for, as the application is notified of them."""
 
 
 class Returning:

@@ -83,7 +83,7 @@ class Entering:
         self.epoch = epoch
         self.since = since
         self.awaits_application = False  # the initiator's application was asked for its state
-        # The application is told for whom we wait, once that takes longer; and what it was told.
+        # The application is notified for whom we wait, once that takes longer; and the last news.
         self.is_long = False
         self.told: tuple[tuple[str, ...], str] | None = None
         # The initiator's: what it delivered where it came from, and with whom it was there.

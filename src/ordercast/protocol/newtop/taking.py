@@ -4,8 +4,8 @@ Rules.
  1. A member that has delivered the same as the initiator, where both come from, has that state.
  2. If the state was left out for a member that needs it, it asks the initiator.
  3. A member that needs a state which the initiator could not give does not begin. If it comes from
-    another formation it stays there. Else it is told why, or asks again if another member may give
-    the state (`giving.py`).
+    another formation it stays there. Else its application is given the reason, or it asks again if
+    another member may give the state (`giving.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other clusters of our name that we met: each is told to the application once."""
+"""Other clusters of our name that we met: the application is notified of each once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_TOLD = 8
 class Encounters:
     def __init__(self, group: str) -> None:
         self._group = group
-        self._told: dict[int, None] = {}  # clusters of which the application was told
+        self._told: dict[int, None] = {}  # clusters of which the application was notified
         self._met = False  # one was met since the last tick
 
     def tick(self) -> None:
@@ -22,7 +22,7 @@ class Encounters:
         met, self._met = self._met, True
         return not met
 
-    def tell(self, step: Step, member: NodeId, theirs: int, ours: int) -> None:
+    def notify(self, step: Step, member: NodeId, theirs: int, ours: int) -> None:
         """We met a member of another cluster, which is larger."""
         if theirs in self._told:
             return

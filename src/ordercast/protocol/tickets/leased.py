@@ -15,7 +15,7 @@ not begin a second cluster while most of the first can be reached.
 Where nobody lists the members, the causal member says when to begin (`found`): never if it was in
 the cluster before, for then the tickets exist. Two clusters may still be begun under one name, by
 nodes that knew nothing of each other. They never become one: when they meet, the members of the
-smaller one are told, each once.
+smaller one notify their applications, each once.
 """
 
 from __future__ import annotations
@@ -436,7 +436,8 @@ class Leased:
         self._post(step, (sender.name,), pong)
 
     def _meet_other_cluster(self, step: Step, sender: NodeId, ping: packets.Ping) -> None:
-        """The members of the smaller cluster are told, or else of the one with the greater id."""
+        """Notifies the members of the smaller cluster; of two of one size, of that with the greater
+        id."""
         if not self._opens or not self.cluster:
             return
         self.strange += 1
@@ -444,7 +445,7 @@ class Leased:
         if (ping.known, -ping.cluster) < (ours.known, -ours.cluster):
             self._post(step, (sender.name,), ours)
         else:
-            self._encounters.tell(step, sender, ping.cluster, self.cluster)
+            self._encounters.notify(step, sender, ping.cluster, self.cluster)
 
     def _on_pong(self, step: Step, sender: NodeId, pong: packets.Pong) -> None:
         self._learn_and_ask(step, pong.hint)

@@ -13,8 +13,8 @@ from ordercast.protocol.tickets.packets import Configuration
 from ordercast.types import NodeId, Waiting
 
 LEASES_TO_TELL = 4
-"""A majority that is silent for so many leases is worth telling; the same again as often. One that
-lost its data folders is told after one lease: it does not come back."""
+"""A majority that is silent for so many leases is reported, and the same again as often. One that
+lost its data folders is reported after one lease: it does not come back."""
 MOST_NAMED = 16
 BEGIN_ANEW = "stop all members, delete their data folders, and start them"
 NOBODY_UPDATES = f"Nobody can update this group any more: {BEGIN_ANEW}"
@@ -45,7 +45,7 @@ class Shortage:
         sealed: Collection[str],
         absent: Sequence[str],
     ) -> Waiting | None:
-        """What the application is told, if that is new.
+        """What the application is notified of, if that is new.
 
         `reached`: who is there, by name, as a replica. `sealed`: those that grant nothing, because
         they are being replaced. `absent`: others that were in the cluster.

@@ -4,6 +4,10 @@ options.py        options, with defaults that work
 packets.py        packets of a group
 graph.py          what is admitted, what all have: one vector an event
 services.py       basic, causal, agreed, safe: what is delivered when
+carrier.py        how events get to the others: links, or
+multicast.py      one packet for all, repeated and followed up
+gaps.py           what of the graph is missing then
+recovery.py       who is asked for it, and who gives it
 configuration.py  one configuration: what is cast, delivered and acknowledged in it
 flow.py           windows, and events that wait for the next view
 suggestion.py     what the next configuration should be made of, and when it is decided
@@ -27,6 +31,7 @@ from ordercast.kernel.family import (
     BASIC_LAWS,
     VIEW_LAWS,
     Family,
+    Multicast,
     Promises,
     Quorum,
     StateTransfer,
@@ -41,7 +46,7 @@ from ordercast.protocol.transis.options import (
     Synchrony,
     SynchronyOptions,
 )
-from ordercast.protocol.transis.packets import PACKETS
+from ordercast.protocol.transis.packets import PACKETS, Cast, Query, Status, Summary
 from ordercast.protocol.transis.words import WORDS
 
 FAMILY = Family(
@@ -77,5 +82,6 @@ FAMILY = Family(
         possible=lambda options: options.merge != "none",
         hint='that is for merge="largest" and merge="all"',
     ),
+    multicast=Multicast(lambda options: options.multicast, (Cast, Status, Query, Summary)),
 )
 FAMILIES = (FAMILY,)

@@ -25,11 +25,12 @@ from collections.abc import Callable
 
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.step import DATAGRAM, Note, Step
+from ordercast.protocol.transis.carrier import Carriage
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
-from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.graph import Position
 from ordercast.protocol.transis.history import DeliveryHistory
-from ordercast.protocol.transis.options import SynchronyOptions
+from ordercast.protocol.transis.options import LARGE, SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
@@ -42,18 +43,13 @@ from ordercast.protocol.transis.packets import (
     Summary,
 )
 from ordercast.protocol.transis.patience import Patience
-from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.services import THE_END, Deliveries
 from ordercast.protocol.transis.states import StateExchange
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, NodeId, View, event_number, view_identity
 
-LARGE = 4
-"""Groups with more members gather acknowledgements at the sender of a message: so a lone message
-costs at most three packets for each member, however many there are."""
 ACKNOWLEDGEMENTS_AHEAD = 4
 """Acknowledgements without an event that may leave together, before each waits `prompt_after`."""
-NEVER = 1 << 62
-"""Nanoseconds of patient time."""
 LOOKS_A_LIMIT = 8
 """How often a busy member looks who is silent, in a suspicion limit."""
 
@@ -72,6 +68,7 @@ class OpenConfiguration:
         own: OwnEvents,
         history: DeliveryHistory,
         states: StateExchange,
+        carriage: Carriage,
         time: int,  # patient time, as all times here
     ) -> None:
         self.me = me
@@ -84,7 +81,8 @@ class OpenConfiguration:
         self.came_from: dict[NodeId, ConfigurationId] = {}  # where members were before
         self.history = history
         self.states = states
-        self.graph = CausalGraph(members, me, own.limit)
+        self.carrier = carriage.open(me, group, options, cid, members, own)
+        self.graph = self.carrier.graph
         self.deliveries = self.deliveries_type(len(members))
         self.change = self.change_type(me, cid, members, options)
         self.patience = Patience(me, members, options, time)
@@ -111,6 +109,15 @@ class OpenConfiguration:
         identity = view_identity(self.group, *_words(self.cid))
         return View(self.group, identity, self.members, came_with=came_with)
 
+    def counters(self) -> dict[str, int]:
+        return {
+            "present": len(self.members),
+            "held": self.graph.held,
+            "undelivered": self.deliveries.waiting,
+            "stage": self.change.stage,
+            **self.carrier.counters(),
+        }
+
     # --- own events --------------------------------------------------------------------------
 
     def cast_waiting(self, step: Step, time: int, everything: bool = False) -> None:
@@ -134,7 +141,7 @@ class OpenConfiguration:
             )
             graph.admit(graph.me, cast)
             if self.others:
-                step.send(self.others, cast)
+                self.carrier.send(step, cast)
                 self._spoke(time)
             self._enqueue(step, graph.me, cast)
 
@@ -157,9 +164,11 @@ class OpenConfiguration:
         if self.graph.take_summary(place, summary):  # then everybody knows what we have
             self._are_told()
 
-    def take_fetched(self, step: Step, origin: NodeId, cast: Cast) -> None:
+    def take_fetched(self, step: Step, sender: NodeId, fetched: Fetched) -> None:
         admitted: list[tuple[int, Cast]] = []
-        self.graph.take_fetched(self.graph.places[origin], cast, admitted)
+        if self.carrier.expects(sender, fetched):
+            place = self.graph.places[fetched.origin]
+            self.graph.take_fetched(place, fetched.cast, admitted)
         self._admitted(step, admitted)
 
     def admit_held(self, step: Step) -> None:
@@ -210,12 +219,14 @@ class OpenConfiguration:
                 self.cast_waiting(step, time)
                 self._deliver_due(step)
         self._acknowledge(step, time)
+        if self.carrier.follow_up(step, time):
+            self._spoke(time)
 
     def _deliver_due(self, step: Step) -> None:
         graph = self.graph
         stable = graph.stable()
         if self.deliveries.waiting:
-            self._run(step, graph.least_high(), stable)
+            self._run(step, graph.horizon(), stable)
         state = stable, self._delivered
         if state == self._collected:
             return  # nothing was delivered, and nothing more is stable
@@ -225,8 +236,8 @@ class OpenConfiguration:
         self._stable = stable[graph.me]
         self.own.discard_up_to(min(self._stable, done[graph.me]))
 
-    def _run(self, step: Step, least_high: int, stable: Vector) -> None:
-        for place, cast in self.deliveries.take_due(self.graph.received, least_high, stable):
+    def _run(self, step: Step, horizon: Position, stable: Vector) -> None:
+        for place, cast in self.deliveries.take_due(self.graph.received, horizon, stable):
             self._deliver(step, place, cast)
 
     def _deliver(self, step: Step, place: int, cast: Cast) -> None:
@@ -253,10 +264,10 @@ class OpenConfiguration:
         if self._is_large and self._was_told and self._stable > self._summarised:
             # Those that have told it to us alone need not tell it to others.
             self._was_told, self._summarised = False, self._stable
-            step.send(self.others, Summary(self.group, self.cid, *self.graph.summary()))
+            self.carrier.send(step, Summary(self.group, self.cid, *self.graph.summary()))
             self._spoke(time)
         elif self._untold_at is not None and self._untold_at <= time:
-            step.send(self.others, self._status())
+            self.carrier.send(step, self._status())
             self._spoke(time)
         if not self._unacknowledged or not self.others:
             return
@@ -274,7 +285,7 @@ class OpenConfiguration:
             self._are_told()
             self._untold_at = untold_at
         else:
-            step.send(self.others, self._status())
+            self.carrier.send(step, self._status())
             self._spoke(time)
 
     def _spoke(self, time: int) -> None:
@@ -349,14 +360,14 @@ class OpenConfiguration:
 
     def acknowledges_by(self) -> int:
         """When an acknowledgement leaves that waits."""
-        at, untold_at = self._status_at, self._untold_at
-        if at is None:
-            return NEVER if untold_at is None else untold_at
+        at, untold_at, due = self._status_at, self._untold_at, self.carrier.due
+        if at is None or due < at:
+            at = due
         return at if untold_at is None else min(at, untold_at)
 
     def deadline(self, time: int) -> int:
         """When time itself changes something next."""
-        soonest = min(self._look_at, self._beat_at)
+        soonest = min(self._look_at, self._beat_at, self.carrier.due)
         for at in (self._status_at, self._untold_at, self.change.deadline(time)):
             if at is not None and at < soonest:
                 soonest = at
@@ -381,27 +392,23 @@ class OpenConfiguration:
         change, graph = self.change, self.graph
         if not change.lacking(graph, decision):
             return False
+        self.carrier.reach(decision.cut)
         if change.is_contradictory(graph, decision):
             graph.forget_held(graph.frozen, decision.cut)
         for helper, place, first, last in change.helpers(graph, decision, time):
             step.send(helper, Fetch(self.group, self.cid, self.members[place], first, last))
         return True
 
-    def answer(self, step: Step, sender: NodeId, fetch: Fetch) -> None:
-        place = self.graph.places[fetch.origin]
-        for cast in self.graph.events(place, fetch.first, fetch.last):
-            step.send(sender, Fetched(self.group, fetch.origin, cast))
-
     def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
         """Delivers all of the cut. A transitional view says where members are missing."""
-        least_high, stable = self._knowledge(decision, joint)
+        horizon, stable = self._knowledge(decision, joint)
         cut = decision.cut
         beyond = [(place, cast) for place, cast in self._basic if cast.seq > cut[place]]
         beyond += self.deliveries.cut_off(cut)
         for place, cast in self._basic:
             if cast.seq <= cut[place]:
                 self._deliver(step, place, cast)
-        self._run(step, least_high, stable)
+        self._run(step, horizon, stable)
         together = decision.came_with
         if together != self.members and is_shown:
             parts = (*_words(decision.id), *_words(self.cid))
@@ -416,7 +423,7 @@ class OpenConfiguration:
             self.lose(step, origin, cast.number)
         self.own.install()
 
-    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[int, Vector]:
+    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[Position, Vector]:
         """How far the order is known, and what all have, by what those who come along know
         together: exactly that, for each of them may know more."""
         gone = [node for node in self.members if node not in decision.came_with]
@@ -427,11 +434,12 @@ class OpenConfiguration:
                 for one in side.known:
                     if one.node in known and len(one.acks) == len(nothing):
                         known[one.node] = one  # else it is a lie that was passed on
-        high = min((one.high for one in known.values()), default=ANY_HEIGHT)
+        places = self.graph.places
+        positions = [(one.high + 1, places[one.node]) for one in known.values()]
         stable = decision.cut
         for one in known.values():
             stable = tuple(map(min, stable, one.acks))
-        return high, stable
+        return min(positions, default=THE_END), stable
 
     def lose(self, step: Step, origin: NodeId, counter: int) -> None:
         number = event_number(origin.incarnation, counter)

@@ -6,6 +6,7 @@ Rules.
  2. While a change is being decided, events wait, at most one window of them. They are cast in the
     next configuration.
  3. Events are numbered when they are submitted, whichever configuration they are cast in.
+ 4. Where events go by multicast, fewer bytes than a window may be in flight: as many as arrive.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ class Uncast(NamedTuple):
     payloads: Payloads
     size: int
     service: Service
+
+
+START = 64 << 10
+"""Bytes that a member casts by multicast ahead of acknowledgements, at first. The system retains
+about 200 KB of datagrams for a receiver, and several members may cast at a time."""
+FEWEST = 16 << 10
+EVENT_BYTES = 1 << 10
+"""That an event costs the receiver's system, beside its own bytes."""
+SLOWER_AGAIN = 8
+"""Times `prompt_after`: requests that come within it are for one burst."""
 
 
 class OwnEvents:
@@ -91,3 +102,43 @@ class OwnEvents:
     @property
     def unstable(self) -> int:
         return self._unstable.count
+
+
+class PacedEvents(OwnEvents):
+    """The window of a member whose events may get lost: what is cast ahead of the acknowledgements
+    doubles with each trip until something was lost. Then it is halved, and grows slowly."""
+
+    def __init__(self, options: SynchronyOptions) -> None:
+        super().__init__(options)
+        self.allowed = START  # bytes in flight
+        self._threshold = int(options.window_size)  # it grows slowly from here on
+        self._slowed_at = -SLOWER_AGAIN * int(options.prompt_after)
+        self._again = SLOWER_AGAIN * int(options.prompt_after)
+
+    @property
+    def may_cast(self) -> bool:
+        if not super().may_cast:
+            return False
+        in_flight = self._in_flight()
+        return not in_flight or in_flight + EVENT_BYTES + self.waiting[0].size <= self.allowed
+
+    def _in_flight(self) -> int:
+        return self._unstable.size + EVENT_BYTES * self._unstable.count
+
+    def discard_up_to(self, seq: int) -> None:
+        before = self._in_flight()
+        super().discard_up_to(seq)
+        arrived = before - self._in_flight()
+        if self.allowed >= self._threshold:
+            arrived = arrived * EVENT_BYTES // self.allowed
+        self.allowed = min(self.allowed + arrived, self._most)
+
+    @property
+    def _most(self) -> int:
+        return START + self.limit.size + EVENT_BYTES * self.limit.count
+
+    def slow_down(self, time: int) -> None:
+        """One of our events was asked for."""
+        if time - self._slowed_at >= self._again:
+            self._slowed_at = time
+            self.allowed = self._threshold = max(FEWEST, self.allowed // 2)

@@ -7,7 +7,7 @@ Rules of its own.
  1. Packets of another configuration than ours are dropped: a link that was cut brings its backlog
     after the heal. Only `Hello` starts a merge.
  2. Views are shown to the application from the first one on that has as many members as are
-    expected, or in which something is delivered.
+    expected (`founding.awaited`), or in which something is delivered.
  3. A member that leaves casts what waits, and says how much it has cast. The others exclude it when
     they have that. If a cut binds it already, what waits is lost.
 
@@ -17,14 +17,14 @@ incarnation is a new member.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.clocks import PatientClock
 from ordercast.kernel.family import Build, Plan
-from ordercast.kernel.founding import too_few
+from ordercast.kernel.founding import awaited, awaiting
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -33,11 +33,12 @@ from ordercast.protocol.primary.packets import PrimaryAttempt, PrimaryReport
 from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis import refusals
 from ordercast.protocol.transis.announcing import Announcer
+from ordercast.protocol.transis.carrier import Carriage
 from ordercast.protocol.transis.configuration import OpenConfiguration
-from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.franchise import Franchise
 from ordercast.protocol.transis.history import DeliveryHistory, Sides
 from ordercast.protocol.transis.merging import Differences
+from ordercast.protocol.transis.multicast import carriage_of
 from ordercast.protocol.transis.options import SynchronyOptions, service_of
 from ordercast.protocol.transis.packets import (
     PACKETS,
@@ -80,6 +81,7 @@ class SynchronyMember:
     )
     gathers = True  # so acknowledgements to several senders leave as one, or with an event
     configuration_type = OpenConfiguration
+    carriage_of: Callable[[SynchronyOptions, Random], Carriage] = staticmethod(carriage_of)
     franchise_type = Franchise
     history_type = DeliveryHistory
     states_type = StateExchange
@@ -93,7 +95,8 @@ class SynchronyMember:
         self.groups: tuple[str, ...] = (plan.group,)
         self.options = plan.options
         self.announcer = Announcer(me, plan, chance.random())
-        self.own = OwnEvents(self.options)
+        self.carriage = self.carriage_of(self.options, chance)
+        self.own = self.carriage.own_events(self.options)
         self.franchise: Franchise | None = None  # None: every view may submit
         if self.options.quorum == "majority":
             self.franchise = self.franchise_type(me, plan, self.own, records)
@@ -104,7 +107,7 @@ class SynchronyMember:
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
         self.is_full = False  # the application cannot take more
-        self.expect = max(1, plan.entry.expect) if plan.entry is not None else 1
+        self.entry = plan.entry
         self.has_begun = False  # the application has a view
         self.has_left = False
         self.view: View  # of our configuration
@@ -123,7 +126,7 @@ class SynchronyMember:
         time, self._is_usual = self.clock.time, False
         self.current = self.configuration_type(
             *(self.me, self.group, self.options, cid, members),
-            *(self.own, self.history, self.states, time),
+            *(self.own, self.history, self.states, self.carriage, time),
         )
         self.view = self.current.view(sides[0] if sides else members)
         self.history.enter(cid, members, self.view.id, sides)
@@ -200,9 +203,9 @@ class SynchronyMember:
         if place is None:
             raise PeerError(f"{sender} is not a member of view {current.cid} of {self.group}")
         if isinstance(packet, Cast):
-            refusals.refuse_cast(current.graph, sender, place, packet)
+            current.carrier.refuse_cast(current.graph, sender, place, packet)
         elif isinstance(packet, Status):
-            refusals.refuse_status(current.graph, sender, place, packet)
+            current.carrier.refuse_status(current.graph, sender, place, packet)
         else:
             refusals.refuse_summary(current.graph, sender, packet)
         if self._is_drained:
@@ -263,16 +266,12 @@ class SynchronyMember:
         self._follow_up(step)
 
     def counters(self, group: str) -> dict[str, int]:
-        current = self.current
         return {
-            "present": len(current.members),
+            **self.current.counters(),
             "unstable": self.own.unstable,
             "waiting": len(self.own.waiting),
-            "held": current.graph.held,
-            "undelivered": current.deliveries.waiting,
             "proposals": self.serial,
             "changes": self.changes,
-            "stage": current.change.stage,
             "history": self.history.size,
         }
 
@@ -284,6 +283,7 @@ class SynchronyMember:
             current.lose(step, self.me, counter)
         if self.franchise is not None:
             self.franchise.leave()
+        current.carrier.leave(step)
         if current.others:
             step.send(current.others, Leave(self.group, current.cid, current.graph.sent))
         self.has_left = True
@@ -308,7 +308,7 @@ class SynchronyMember:
         if not refusals.counts(packet, sender, current):
             return
         refusals.refuse_climbers(current.cid.height, sender, packet)
-        refusals.refuse_rare(current.graph, change, sender, packet)
+        current.carrier.refuse_rare(change, sender, packet)
         self._advance(step)
         time, self._is_usual = self.clock.time, False
         by_link = not isinstance(packet, Hello | Probe)
@@ -336,11 +336,11 @@ class SynchronyMember:
                 else:
                     self._install(step, change.readied[packet.cid], packet.joint)
             case Fetch():
-                current.answer(step, sender, packet)
+                current.carrier.answer(step, sender, packet, time)
             case Fetched():
                 if not self.has_begun:
                     self._begin(step)
-                current.take_fetched(step, packet.origin, packet.cast)
+                current.take_fetched(step, sender, packet)
             case Leave():
                 current.leaving[sender] = packet.sent
         self._follow_up(step)
@@ -471,14 +471,14 @@ class SynchronyMember:
 
     def _show(self, step: Step, sides: Sides = ()) -> None:
         count = len(self.view.members)
-        if self.has_begun or count >= self.expect:
+        if self.has_begun or count >= awaited(self.entry):
             self._begin(step)
             if len(sides) > 1:
                 self.states.put(step, Merged(self.group, self.view, sides))
             if self.franchise is not None:
                 self.franchise.install(step, self.view)
         else:
-            why = too_few(self.expect, [member.name for member in self.view.members])
+            why = awaiting(self.entry, [member.name for member in self.view.members])
             self.states.put(step, Waiting(self.group, (), why, step.now))
 
     def _begin(self, step: Step) -> None:

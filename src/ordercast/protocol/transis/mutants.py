@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from random import Random
+
 from ordercast.kernel.clocks import Vector
 from ordercast.kernel.family import Mutant
 from ordercast.kernel.step import Step
+from ordercast.protocol.transis.carrier import ByLinks, Carriage
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.configuration import OpenConfiguration
-from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.gaps import GappyGraph
+from ordercast.protocol.transis.graph import CausalGraph, Position
 from ordercast.protocol.transis.member import SynchronyMember, built_of
+from ordercast.protocol.transis.multicast import ByMulticast, MulticastCarrier
+from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, SideKnowledge
-from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.recovery import EventRequests
+from ordercast.protocol.transis.services import THE_END, Deliveries
 from ordercast.protocol.transis.suggestion import Decision
 
 
@@ -55,13 +63,13 @@ class TakesFromTheGone(SynchronyMember):
 
 
 class _WithOwnKnowledge(OpenConfiguration):
-    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[int, Vector]:
-        high, acks = [ANY_HEIGHT], [decision.cut]
+    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[Position, Vector]:
+        positions, acks = [THE_END], [decision.cut]
         for place, node in enumerate(self.members):
             if node not in decision.came_with:
-                high.append(self.graph.high_of(place))
+                positions.append((self.graph.high_of(place) + 1, place))
                 acks.append(self.graph.acks[place])
-        return min(high), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
+        return min(positions), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
 
 
 class KnowsByItself(SynchronyMember):
@@ -101,8 +109,8 @@ class CastsLate(SynchronyMember):
 
 
 class _Hopes(Deliveries):
-    def may_deliver(self, place: int, cast: Cast, least_high: int, stable: Vector) -> bool:
-        return cast.height <= least_high
+    def may_deliver(self, place: int, cast: Cast, horizon: Position, stable: Vector) -> bool:
+        return (cast.height, place) < horizon
 
 
 class _WithoutSafety(OpenConfiguration):
@@ -113,6 +121,26 @@ class HopesForTheBest(SynchronyMember):
     """Delivers safe events like agreed ones."""
 
     configuration_type = _WithoutSafety
+
+
+class _Overtaking(Deliveries):
+    def _take_causal(self, received: Sequence[int], due: list[tuple[int, Cast]]) -> bool:
+        moved = False
+        for place, queue in enumerate(self.queues):
+            while queue and queue[0].service == "causal":
+                self._pop(place, due)
+                moved = True
+        return moved
+
+
+class _WithoutWaiting(OpenConfiguration):
+    deliveries_type = _Overtaking
+
+
+class Overtakes(SynchronyMember):
+    """Delivers causal events before the agreed and safe ones of others that they follow."""
+
+    configuration_type = _WithoutWaiting
 
 
 class _AsAdmitted(Deliveries):
@@ -162,6 +190,45 @@ class NeverBeats(SynchronyMember):
     configuration_type = _Mute
 
 
+class _Incurious(EventRequests):
+    def look(self, step: Step, time: int) -> None:
+        """Nothing that is missing is asked for."""
+
+
+class _WithoutRequests(MulticastCarrier):
+    requests_type = _Incurious
+
+
+class _Boastful(GappyGraph):
+    def status(self) -> tuple[int, int, Vector]:
+        """It has what it was shown."""
+        sent, clock, vector = super().status()
+        return sent, clock, tuple(map(max, vector, self.told))
+
+
+class _WithBoasts(MulticastCarrier):
+    graph_type = _Boastful
+
+
+def _carried(by: type[MulticastCarrier]) -> Callable[[SynchronyOptions, Random], Carriage]:
+    def carriage(options: SynchronyOptions, chance: Random) -> Carriage:
+        return ByMulticast(chance, by) if options.multicast else ByLinks()
+
+    return carriage
+
+
+class AsksForNothing(SynchronyMember):
+    """Never asks for what multicast has lost."""
+
+    carriage_of = staticmethod(_carried(_WithoutRequests))
+
+
+class AcknowledgesWhatIsLost(SynchronyMember):
+    """Acknowledges what it was shown and does not have yet, so others discard it."""
+
+    carriage_of = staticmethod(_carried(_WithBoasts))
+
+
 MUTANTS = {
     "installs-early": Mutant("safe", built_of(InstallsEarly)),
     "takes-from-the-gone": Mutant("virtual-synchrony", built_of(TakesFromTheGone)),
@@ -169,7 +236,10 @@ MUTANTS = {
     "counts-no-proposals": Mutant("view-agreement", built_of(CountsNoProposals)),
     "casts-late": Mutant("virtual-synchrony", built_of(CastsLate)),
     "hopes-for-the-best": Mutant("safe", built_of(HopesForTheBest)),
+    "overtakes": Mutant("causal-in-view", built_of(Overtakes)),
     "breaks-ties": Mutant("total-in-view", built_of(BreaksTies)),
     "forgets-what-waits": Mutant("self-delivery", built_of(ForgetsWhatWaits)),
     "never-beats": Mutant("rest", built_of(NeverBeats)),
+    "asks-for-nothing": Mutant("rest", built_of(AsksForNothing)),
+    "acknowledges-what-is-lost": Mutant("safe", built_of(AcknowledgesWhatIsLost)),
 }

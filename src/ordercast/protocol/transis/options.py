@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
@@ -16,6 +17,9 @@ SERVICES = GUARANTEES
 """Each has the name of what it promises."""
 LARGEST_GROUP = 50
 """Members of a view."""
+LARGE = 4
+"""Groups with more members gather acknowledgements at the sender of a message: so a lone message
+costs at most three packets for each member, however many there are."""
 STATE_LIMITS = 5
 """Suspicion limits that an application has for its state, before another one is asked."""
 PERSONAL = frozenset({"when_split"})
@@ -49,6 +53,8 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     # it gets the states of all.
     merge: Literal["none", "largest", "all"] = "none"
     history: Size = Size(16 << 20)  # what was delivered and is retained, for sides that merge
+    # Where events and acknowledgements go, as in "239.1.2.3:7777". Empty: to each member by a link.
+    multicast: str = ""
 
     def __post_init__(self) -> None:
         take_units(self)
@@ -64,6 +70,8 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
             raise ValueError("hello_limit and rest_limit must be at least hello and rest")
         if self.stage_limit <= 0:
             raise ValueError("stage_limit must be longer than nothing")
+        if self.multicast:
+            multicast_address(self.multicast)
 
     @property
     def state_limit(self) -> int:
@@ -74,6 +82,23 @@ class SynchronyOptions(Level, frozen=True, kw_only=True):
     def fresh(self) -> int:
         """Nanoseconds for which it counts that a member was heard."""
         return 3 * self.suspicion_limit
+
+
+def multicast_address(place: str) -> tuple[str, int]:
+    """Host and port. ValueError: it is no address of IPv4 multicast, or has no port."""
+    host, _, port = place.rpartition(":")
+    try:
+        is_multicast = ip_address(host).is_multicast and ":" not in host
+    except ValueError:
+        is_multicast = False
+    if not is_multicast:
+        raise ValueError(
+            f"multicast must be an address of IPv4 multicast and a port, as in 239.1.2.3:7777, and "
+            f"not {place!r}"
+        )
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise ValueError(f"multicast needs a port from 1 to 65535, as in {host}:7777, not {port!r}")
+    return host, int(port)
 
 
 def service_of(word: str) -> Service:

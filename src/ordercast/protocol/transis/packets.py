@@ -1,7 +1,8 @@
 """The packets of groups with virtual synchrony.
 
-All of them but `Hello` and `Probe` travel by link and name the configuration that their sender is
-in. These two travel by datagram, `Hello` to names.
+All of them name the configuration that their sender is in. `Hello` and `Probe` travel by datagram,
+`Hello` to names. `Cast`, `Status`, `Query` and `Summary` travel by the carrier of the group
+(`carrier.py`), and all others by link.
 """
 
 from __future__ import annotations
@@ -85,6 +86,14 @@ class Status(Packet, frozen=True, tag="synchrony.status"):
     sent: Count  # events that its sender has sent
     clock: Height  # all that it sends later is higher
     vector: Vector
+
+
+class Query(Status, frozen=True, tag="synchrony.query"):
+    """The same, from a member that lacks acknowledgements of what it has."""
+
+    # By place in the view, a bit. Nobody: the sender does not get what the receiver multicasts.
+    asks: Annotated[int, Meta(ge=0, lt=1 << LARGEST_GROUP)]
+    by_link: bool  # it went by link, and so should the answer
 
 
 class Summary(Packet, frozen=True, tag="synchrony.summary"):
@@ -283,7 +292,7 @@ class State(Packet, frozen=True, tag="synchrony.state"):
 
 
 PACKETS = (
-    *(Cast, Fetched, Status, Summary, Fetch, Leave),
+    *(Cast, Fetched, Status, Query, Summary, Fetch, Leave),
     *(Hello, Probe, Court, Decline, Proposal, Ready, Installed),
     *(Recall, Recalled, StatePart, State),
     *primary.PACKETS,

@@ -11,6 +11,7 @@ what its own sender said before is looked at, so that nobody is refused for the 
 from __future__ import annotations
 
 from operator import le
+from typing import TYPE_CHECKING
 
 from ordercast.errors import PeerError
 from ordercast.kernel.clocks import Vector
@@ -19,8 +20,8 @@ from ordercast.protocol.primary.packets import VoterReport, VoterStanding
 from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis.acquaintances import KnownNames
 from ordercast.protocol.transis.change import ConfigurationChange
-from ordercast.protocol.transis.configuration import LARGE, OpenConfiguration
 from ordercast.protocol.transis.graph import WINDOWS_SENT, CausalGraph
+from ordercast.protocol.transis.options import LARGE
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
@@ -40,6 +41,9 @@ from ordercast.protocol.transis.packets import (
 )
 from ordercast.types import NodeId
 
+if TYPE_CHECKING:
+    from ordercast.protocol.transis.configuration import OpenConfiguration
+
 LARGEST_CLIMB = 1 << 32
 """Heights of configurations grow by one a change, and numbers of attempts by one each. Their
 greatest one counts, so without this limit a member at the end of all numbers would take everybody
@@ -47,7 +51,7 @@ along."""
 
 
 def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> None:
-    """An event that its origin sent."""
+    """An event that came by the link of its origin."""
     vector = cast.vector
     seq, height, number = graph.arrived[place]
     if len(vector) != len(graph.members) or vector[place] != cast.seq:
@@ -63,6 +67,21 @@ def refuse_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> N
         _refuse_depth(graph, sender, cast)
     if cast.seq > graph.acknowledged[place] + WINDOWS_SENT * graph.window:
         raise PeerError(f"{sender} sends more than its window")
+    _refuse_reach(graph, sender, vector)
+
+
+def refuse_loose_cast(graph: CausalGraph, sender: NodeId, place: int, cast: Cast) -> None:
+    """An event that its origin sent by multicast: gaps and repetitions are ordinary."""
+    vector = cast.vector
+    if len(vector) != len(graph.members) or vector[place] != cast.seq:
+        raise PeerError(f"{sender} sent an event whose vector does not fit its view")
+    if cast.seq <= graph.received[place]:
+        return  # we have it
+    if vector[graph.me] > graph.received[graph.me]:
+        raise PeerError(f"{sender} follows what {graph.members[graph.me]} never sent")
+    _refuse_height(sender, cast.height, vector)
+    if cast.height <= graph.clock:  # else it is above all that we have
+        _refuse_depth(graph, sender, cast)
     _refuse_reach(graph, sender, vector)
 
 
@@ -105,6 +124,17 @@ def refuse_status(graph: CausalGraph, sender: NodeId, place: int, status: Status
     _refuse_reach(graph, sender, vector)
 
 
+def refuse_loose_status(graph: CausalGraph, sender: NodeId, place: int, status: Status) -> None:
+    """One by multicast: it may be older than what came before."""
+    vector = status.vector
+    if len(vector) != len(graph.members) or vector[place] != status.sent:
+        raise PeerError(f"{sender} sent an acknowledgement that does not fit its view")
+    if vector[graph.me] > graph.received[graph.me]:
+        raise PeerError(f"{sender} acknowledges what {graph.members[graph.me]} never sent")
+    _refuse_height(sender, status.clock, vector)
+    _refuse_reach(graph, sender, vector)
+
+
 def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None:
     count, me = len(graph.members), graph.me
     if count <= LARGE:
@@ -122,18 +152,11 @@ def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None
 def refuse_rare(
     graph: CausalGraph, change: ConfigurationChange, sender: NodeId, packet: Packet
 ) -> None:
-    """Any other packet of a link, whose configuration was looked at before."""
+    """Any other packet of a link, but for `Fetch` and `Fetched`. Its configuration was looked at
+    before."""
     match packet:
         case Proposal():
             _refuse_proposal(graph, change, sender, packet)
-        case Fetch():
-            own = change.proposals.get(change.me)
-            if packet.origin not in graph.places or packet.first > packet.last:
-                raise PeerError(f"{sender} asks for events of {packet.origin}, of another view")
-            if own is None or packet.last > own.received[graph.places[packet.origin]]:
-                raise PeerError(f"{sender} asks for what {change.me} did not say it has")
-        case Fetched():
-            _refuse_fetched(graph, change, sender, packet)
         case Leave():
             if packet.sent < graph.arrived[graph.places[sender]][0]:
                 raise PeerError(f"{sender} leaves and says that it has sent less than it has")
@@ -214,18 +237,35 @@ def _refuse_proposal(
         _refuse_reach(graph, sender, packet.received)
 
 
-def _refuse_fetched(
-    graph: CausalGraph, change: ConfigurationChange, sender: NodeId, packet: Fetched
+def refuse_fetch(
+    graph: CausalGraph, change: ConfigurationChange, sender: NodeId, packet: Fetch
 ) -> None:
+    """Where only what a proposal of ours has can be missing."""
+    refuse_range(graph, sender, packet)
+    own = change.proposals.get(change.me)
+    if own is None or packet.last > own.received[graph.places[packet.origin]]:
+        raise PeerError(f"{sender} asks for what {change.me} did not say it has")
+
+
+def refuse_range(graph: CausalGraph, sender: NodeId, packet: Fetch) -> None:
+    if packet.origin not in graph.places or packet.first > packet.last:
+        raise PeerError(f"{sender} asks for events of {packet.origin}, of another view")
+
+
+def refuse_fetched(graph: CausalGraph, sender: NodeId, packet: Fetched) -> None:
     cast, place = packet.cast, graph.places.get(packet.origin)
     if place is None or place == graph.me or len(cast.vector) != len(graph.members):
         raise PeerError(f"{sender} passes on an event of {packet.origin}, of another view")
-    if place not in graph.frozen:  # we ask for nothing else
-        raise PeerError(f"{sender} passes on an event of {packet.origin}, which comes along")
     if cast.vector[place] != cast.seq or cast.vector[graph.me] > graph.sent:
         raise PeerError(f"{sender} passes on an event whose vector does not fit its view")
     _refuse_height(sender, cast.height, cast.vector)
     _refuse_reach(graph, sender, cast.vector)
+
+
+def refuse_unasked(graph: CausalGraph, sender: NodeId, packet: Fetched) -> None:
+    """Where only events of members that do not come along can be missing."""
+    if graph.places[packet.origin] not in graph.frozen:
+        raise PeerError(f"{sender} passes on an event of {packet.origin}, which comes along")
 
 
 def refuse_climbers(height: int, sender: NodeId, packet: Packet) -> None:

@@ -69,6 +69,10 @@ _PACKETS: dict[type[Packet], Callable[[Any], str]] = {
         f"in {packet.cid}, sent {packet.sent}, clock {packet.clock}, "
         f"has {value_text(list(packet.vector))}"
     ),
+    packets.Query: lambda packet: (
+        f"in {packet.cid}, sent {packet.sent}, clock {packet.clock}, "
+        f"has {value_text(list(packet.vector))}, asks {packet.asks:b}{' by link' * packet.by_link}"
+    ),
     packets.Summary: lambda packet: (
         f"in {packet.cid}, sent {value_text(list(packet.sent))}, "
         f"clocks {value_text(list(packet.clocks))}, all have {value_text(list(packet.stable))}"

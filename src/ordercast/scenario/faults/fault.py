@@ -8,7 +8,7 @@ A kind of fault knows
   what it does  `begin` and `end`, by the few operations of `FaultControls`, so that the simulator
                 and a live run do the same; `why_not_live` where real processes do not allow it
 
-and is listed in `faults/__init__.py`. Faults overlap: each is ended by itself, and what the others
+and is in the `KINDS` of its file. Faults overlap: each is ended by itself, and what the others
 still hold is seen in `others`, the faults that are active at the time.
 """
 
@@ -26,6 +26,7 @@ from ordercast.kernel.family import Family
 from ordercast.units import Duration
 
 if TYPE_CHECKING:
+    from ordercast.scenario.faults.paths import Weather
     from ordercast.scenario.schema import ChaosSettings, Scenario
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -44,11 +45,8 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Physics(Protocol):
     """What only a simulator can change."""
 
-    def set_loss(self, rates: dict[str, float]) -> None:
-        """Packets from and to these processes are lost at these rates, and no others."""
-
-    def set_slowness(self, factors: dict[str, float]) -> None:
-        """Packets from and to these processes take so many times longer, and no others."""
+    @property
+    def network(self) -> Weather: ...
 
     def set_disk(self, name: str, mode: DiskMode | None, sync: Duration) -> None:
         """The disk fails, is full, or takes so long for one sync; None: it works."""

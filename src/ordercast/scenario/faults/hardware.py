@@ -110,3 +110,6 @@ class Skew(Fault, frozen=True, tag="skew"):
     def drawn(cls, lot: Lot) -> Fault:
         rest = lot.rest
         return cls(at=lot.at, nodes=lot.nodes, lasts=lot.lasts, by=rest.by, drift=rest.drift)
+
+
+KINDS = (Disk, Rot, Skew)

@@ -197,6 +197,9 @@ class Give(OfMembers, frozen=True, kw_only=True, tag="give"):
         return cls(at=lot.at, nodes=[name], group=group, input=word, values=dict(values))
 
 
+KINDS = (Reform, LeaveGroup, JoinGroup, SlowReader, Give)
+
+
 def _place(lot: Lot) -> Place:
     group = lot.draw.choice(lot.scenario.groups())
     return Place(group.name, lot.draw.choice(group.members))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
 from msgspec import Meta
 
@@ -90,6 +90,13 @@ class OneWay(Cut, frozen=True, tag="one-way"):
     both_ways: ClassVar[bool] = False
 
 
+class Weather(Protocol):
+    """What befalls packets on their way in a simulated network, by process: from it and to it."""
+
+    loss_at: dict[str, float]  # they are lost at these rates
+    slow_at: dict[str, float]  # they take so many times longer
+
+
 class Loss(Fault, frozen=True, tag="loss"):
     """Packets from and to the nodes get lost; without nodes, everybody's. The worst loss counts."""
 
@@ -104,7 +111,7 @@ class Loss(Fault, frozen=True, tag="loss"):
                 for name in fault.nodes or world.names:
                     rates[name] = max(rates.get(name, 0.0), fault.rate)
         assert world.physics is not None, self.why_not_live
-        world.physics.set_loss(rates)
+        world.physics.network.loss_at = rates
 
     end = begin
 
@@ -130,10 +137,13 @@ class Slow(Fault, frozen=True, tag="slow"):
                 for name in fault.nodes:
                     factors[name] = max(factors.get(name, 1.0), fault.factor)
         assert world.physics is not None, self.why_not_live
-        world.physics.set_slowness(factors)
+        world.physics.network.slow_at = factors
 
     end = begin
 
     @classmethod
     def drawn(cls, lot: Lot) -> Fault:
         return cls(at=lot.at, nodes=lot.nodes, lasts=lot.lasts, factor=lot.rest.factor)
+
+
+KINDS = (Partition, OneWay, Loss, Slow)

@@ -86,3 +86,6 @@ class Pause(Fault, frozen=True, tag="pause"):
         for name in self.nodes:
             if not any(isinstance(other, Pause) and name in other.nodes for other in others):
                 world.resume(name)
+
+
+KINDS = (Crash, Restart, Pause)
