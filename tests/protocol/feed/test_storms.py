@@ -30,9 +30,7 @@ FLOORS: dict[str, dict[str, int]] = {
 # tests/scenarios runs every file; here are those in which most has to happen.
 ALWAYS = {"feed-chaos", "feed-retain", "feed-rot", "feed-small", "feed-tree", "feed-lost"}
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in FLOORS]
-SHORT = [
-    name if name in ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in FLOORS
-]
+SHORT = [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in FLOORS]
 
 
 @pytest.mark.parametrize("name", SHORT)
