@@ -102,6 +102,9 @@ class Propagation:
         for entry in entries:
             if known is not None and edge.cursor >= edge.known_until:
                 known = edge.known = None
+            if isinstance(entry, Bad) and not entry.stream[0]:
+                edge.cursor += 1  # nobody knows what it was: who lacks it will find a hole
+                continue
             if isinstance(entry, Bad):
                 found = self._instead_of(step, edge, entry)
                 if found is None:

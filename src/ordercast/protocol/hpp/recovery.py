@@ -103,7 +103,7 @@ class SessionStart:
 
     def recalled(self, step: Step, edge: Edge, given: Recalled) -> None:
         """The first of what the other lacks was read."""
-        self._start_at(edge, max(given.first, self.log.floor))
+        self._start_at(edge, given.first)  # perhaps below the floor, if that rose meanwhile
         if given.gaps:
             self.propagation.send_gaps(step, edge, given.gaps)
         self.propagation.recalled(step, edge, given)
