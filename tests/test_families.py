@@ -184,6 +184,10 @@ ALLOWED = {
     ("cli/plan.py", "names the option recovery"): "the same",
     ("cli/plan.py", "names the option events_per_message"): "the same",
     ("cli/plan.py", "names the option recovery_buffer"): "the same",
+    ("cli/plan_feed.py", "imports ordercast.studies"): "the command of a study: trees of a feed",
+    ("cli/plan_feed.py", "imports ordercast.studies.tree_costs"): "the same",
+    ("cli/plan_feed.py", "imports ordercast.studies.tree_spread"): "the same",
+    ("cli/plan_feed.py", "names the family gossip"): "beside gossip",
     (
         "net/message.py",
         "names the option window_size",

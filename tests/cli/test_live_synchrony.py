@@ -5,6 +5,7 @@ These runs take the seconds of their scenario. No test sleeps.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,11 @@ def split_and_merge(ordercast: Any, lake: Path) -> str:
         assert any(whole[0] < place < whole[-1] for place in apart), f"{name}: {seen}"
         assert seen[-1] == everybody
         assert not [members for members in seen[whole[0] :] if name not in (members or ())]
+    for side in SIDES:  # its first member asks what the other two delivered apart
+        [told] = re.findall(f"apart from {' '.join(side)}, (.*)", lived.err)
+        found = re.findall(r"(n\d n\d) delivered (\d+) events", told)
+        assert {tuple(names.split()) for names, _ in found} == SIDES - {side}, told
+        assert all(int(count) > 0 for _, count in found), told
     said: str = lived.err
     return said
 

@@ -59,8 +59,8 @@ def in_every_family(story: Any) -> Any:
     return in_families(*OPEN)(story)
 
 
-def where_a_newcomer_waits(story: Any) -> Any:
-    """In each family but `synchrony`: there a member that meets nobody is a group of its own, and
+def where_the_last_members_wait(story: Any) -> Any:
+    """In each family but `synchrony`: there a member of an earlier view is a side of its own, and
     merges with others when it meets them."""
     return in_families(*(name for name in OPEN if name != "synchrony"))(story)
 
@@ -107,7 +107,7 @@ async def test_a_node_that_nobody_has_heard_of_joins_later(cluster: Cluster, lev
         assert heard - {b"before"} == {b"from %d" % number for number in range(4)}
 
 
-@where_a_newcomer_waits
+@in_every_family
 async def test_a_node_with_a_seed_waits_and_says_so(cluster: Cluster, level: Level) -> None:
     n1 = await cluster.open("n1")
     _, second = await enter(cluster, "n2", n1, level)
@@ -116,6 +116,31 @@ async def test_a_node_with_a_seed_waits_and_says_so(cluster: Cluster, level: Lev
     first = n1.join("orders", level)
     await first.ready()
     await second.ready()
+
+
+@in_families("gossip", "synchrony")
+async def test_who_waits_where_nobody_founds_is_not_told_to_name_a_founder(
+    cluster: Cluster, level: Level
+) -> None:
+    n1 = await cluster.open("n1", seeds=["127.0.0.1:1"])
+    with pytest.raises(TimeoutError, match=r"nobody answers at .* only if .* join expect=1") as why:
+        await n1.join("orders", level).ready(timeout=0)
+    assert "founder" not in str(why.value)
+    n2 = await cluster.open("n2", seeds=["127.0.0.1:1"])
+    await n2.join("orders", level, expect=1).ready()
+
+
+@in_families("synchrony")
+async def test_what_is_sent_before_anybody_is_met_reaches_those_that_are_met(
+    cluster: Cluster, level: Level
+) -> None:
+    n1, first = await found(cluster, level)
+    late = await cluster.open("n2", seeds=["127.0.0.1:1"])
+    second = late.join("orders", level)
+    await second.send(b"early")
+    introduce(n1, late)
+    assert [message.data for message in await messages_of(first, 1)] == [b"early"]
+    assert len(second.members) == 2
 
 
 @in_every_family
@@ -159,7 +184,7 @@ async def test_a_number_that_others_do_not_expect_is_an_error(
     assert "expect is" in str(why)
 
 
-@where_a_newcomer_waits
+@where_the_last_members_wait
 async def test_a_node_comes_back_to_its_group_and_does_not_found_another(
     cluster: Cluster, level: Level
 ) -> None:
@@ -232,7 +257,7 @@ async def test_a_node_that_was_cut_off_alone_joins_the_others_when_it_restarts(
     await until(lambda: len(second.members) == 2)
 
 
-@where_a_newcomer_waits
+@where_the_last_members_wait
 async def test_a_group_comes_back_when_a_member_that_is_gone_for_good_is_forgotten(
     cluster: Cluster, level: Level
 ) -> None:

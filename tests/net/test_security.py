@@ -208,6 +208,12 @@ def test_an_expired_certificate_is_refused(
             with pytest.raises(ssl.SSLCertVerificationError, match="has expired"):
                 await dial(mesh, other.port, ours.client)
             assert not mesh.contacts
+            place = f"127.0.0.1:{other.port}"
+            mesh.seed(place)
+            while place not in mesh.incidents.refused_by:
+                await asyncio.sleep(0)
+            said = "does not pass as a node by TLS: certificate has expired"
+            assert mesh.incidents.refused_by[place] == said
 
     live(test())
     assert "a TLS handshake failed: certificate has expired" in caplog.text

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from random import Random
 
 import pytest
 from tests.net.nodes import Cluster, connected, kill, live, place_of, until
 
 from ordercast import Fifo
+from ordercast.net import connection as connection_module
 from ordercast.net import dialler as dialler_module
 from ordercast.net.seeds import AGAIN_SECONDS, LOOK_SECONDS, PATIENT_SECONDS, Seed, backoff, resolve
 from ordercast.types import NodeId
@@ -47,6 +49,39 @@ async def test_a_seed_that_is_no_node_is_told_and_logged_once(cluster: Cluster) 
             await group.ready(timeout=0.01)
         assert cluster.log.text.count(said) == 1
         assert "refusing" not in cluster.log.text
+
+
+@live
+async def test_a_seed_that_is_reached_and_says_nothing_is_told(cluster: Cluster) -> None:
+    """Such as a server that waits for a line, a paused node, or one with TLS."""
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection_module, "GREETING_SECONDS", 0.1)
+        host, port = server.sockets[0].getsockname()
+        async with server:
+            n1 = await cluster.open("n1", seeds=[f"{host}:{port}"])
+            group = n1.join("g", Fifo())
+            said = f"{host}:{port} can be reached, and says nothing for 0.1 s"
+            await until(lambda: said in group.readiness.reason())
+            assert "nobody answers" not in group.readiness.reason()
+        await until(lambda: "nobody answers at" in group.readiness.reason())
+
+
+@live
+async def test_a_seed_that_hangs_up_is_told(cluster: Cluster) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    async with server:
+        place = f"localhost:{server.sockets[0].getsockname()[1]}"
+        n1 = await cluster.open("n1", peers={"n2": place})
+        group = n1.join("g", Fifo())
+        said = f"n2 is not connected; {place} ends the connection without a greeting"
+        await until(lambda: said in group.readiness.reason())
 
 
 def test_every_address_is_dialled_with_a_backoff_of_its_own() -> None:

@@ -89,6 +89,7 @@ def test_every_law_that_only_clusters_promise_has_a_mutant() -> None:
 def test_every_rule_of_a_change_of_view_has_a_mutant() -> None:
     bugs = [name for name, family in FAMILY_OF.items() if family == "synchrony"]
     assert {BREAKS[name] for name in bugs} == {
+        "causal-in-view",
         "rest",
         "safe",
         "self-delivery",

@@ -107,6 +107,26 @@ def _most(entry: FoundingRule) -> int:
     return entry.of or 2 * entry.expect - 1
 
 
+def awaited(entry: FoundingRule | None) -> int:
+    """How many members there must be before a view is shown, where nobody founds the group.
+
+    A node that has seeds, and was never in the group, came to join others: it waits for one. One
+    that was in it with others may be on one of several sides, and begins alone.
+    """
+    if entry is None:
+        return 1
+    if entry.expect:
+        return entry.expect
+    return 1 if entry.founds or entry.last else 2
+
+
+def awaiting(entry: FoundingRule | None, present: Collection[str]) -> str:
+    """Why a view of these is not shown, where nobody founds the group."""
+    if entry is not None and not entry.expect:
+        return "no other member is here yet, and this one came to join others"
+    return too_few(awaited(entry), present)
+
+
 def is_short(entry: FoundingRule, present: Collection[str]) -> bool:
     """Whether nodes are missing of which nobody knows the names."""
     return len(entry.last) <= 1 and len(present) < entry.expect

@@ -37,6 +37,7 @@ class Absence:
         seeds: Iterable[str],
         refused_by: Mapping[str, str] = MappingProxyType({}),  # by place, and why
         groups: Callable[[], list[tuple[str, list[str]]]] = list,  # `Directory.groups_of_others`
+        founded: bool = True,  # whether somebody founds such a group
     ) -> None:
         self._plan = plan
         self._me = me
@@ -45,6 +46,7 @@ class Absence:
         self._seeds = tuple(seeds)
         self._refused_by = refused_by
         self._groups = groups
+        self._founded = founded
 
     def has_company(self) -> bool:
         """Whether a connected node has joined the group, or waits for it too."""
@@ -127,6 +129,8 @@ class Absence:
             joined = [f"{name} is in {listing(map(repr, some))}" for name, some in self._groups()]
             more = f" ({'; '.join(joined[:MOST_NAMES])})" if joined else ""
             return Absent(names, f"no connected node has joined {plan.group!r}{more}")
+        if not self._founded:
+            return Absent(names, f"{_are(names)} about to meet this member in {plan.group!r}")
         advice = f"give all of them expect={1 + len(present)}, members, or a founder"
         return Absent(names, f"they wait too, and none of them may found {plan.group!r}: {advice}")
 
@@ -141,6 +145,8 @@ class Absence:
             return f"{refused}, and this node may not found {group} by itself"
         there = "start a node there, or check the address" if self._seeds else "start another node"
         may = f"This node may found {group} only if its program gives join expect or a founder"
+        if not self._founded:
+            may = f"This node begins {group} alone only if its program gives join expect=1"
         return f"{where}: {there}. {may}"
 
     def _refusals(self, places: Collection[str]) -> list[str]:

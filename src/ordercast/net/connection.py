@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ordercast.net.vouching import Vouching
 
 GREETING_SECONDS = 5.0
+PERHAPS = "it may be paused or overloaded, or no ordercast node"
 UNPROVEN_BYTES = 2 * LARGEST_GREETING
 """Of frames in all before both ends know who is there: more than a Hello and a Resume can have."""
 DATA = int(FrameKind.DATA)
@@ -94,6 +95,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.dialled = dialled
         self.source = source
+        self.target = ""  # where we dialled, as whoever configured it says it
         self.contact: Contact | None = None  # set when the peer has greeted
         self.ready = False
         self.is_made = False
@@ -118,6 +120,8 @@ class Connection(asyncio.Protocol):
     @property
     def place(self) -> str:
         """Where the other end is; the port too if we dialled it."""
+        if self.target:
+            return self.target
         address = self.transport.get_extra_info("peername") if self.dialled else None
         if not address:
             return self.source
@@ -184,6 +188,8 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
         self._owner.connections.discard(self)
         why = f": {error}" if error else ""
+        if self.is_made and not self._owner.closing:
+            self._is_silent(f"ends the connection without a greeting{why}")
         self._lost(f"the connection ended before the greeting{why}")
         if not self.ended.done():
             self.ended.set_result(None)
@@ -228,6 +234,11 @@ class Connection(asyncio.Protocol):
         self._incidents.refused(self.place, why)
         self._incidents.refusal("%s %s", self.place, why)
         self._end_with(Refuse(error[:500]))
+
+    def _is_silent(self, what: str) -> None:
+        """Something is there where we dialled, and does not say what it is."""
+        if self.dialled and self.contact is None and not self.greeted.done():
+            self._incidents.refused(self.place, f"{what}: {PERHAPS}")
 
     def _refused_by_peer(self, refuse: Refuse) -> None:
         place, incidents = self.place, self._incidents
@@ -432,6 +443,8 @@ class Connection(asyncio.Protocol):
     def _too_slow(self) -> None:
         if not self.ready:
             self._incidents.count("slow_greetings")
+            self._is_silent(f"can be reached, and says nothing for {GREETING_SECONDS:g} s")
+            self._fail_greeting("no greeting came")
             self.abort()
 
     def _leave_limiter(self) -> None:

@@ -192,6 +192,7 @@ class Dialler:
         """One attempt: the node that answers. A failure is counted, and logged at debug level."""
         host, _, port = place.rpartition(":")
         connection, is_connected = self._connection(), False
+        connection.target = place
         try:
             if not 0 < int(port) < 1 << 16:  # uvloop would take it modulo 65536
                 raise ValueError(f"{port} is no port")
@@ -208,7 +209,17 @@ class Dialler:
         except (OSError, PeerError, TimeoutError, ValueError, ssl.SSLError) as error:
             self._contacts.incidents.count("failed_dials")
             log.debug("dialling %s: %s", place, error)
+            if not is_connected:
+                self._note(place, error)
             return None
         finally:
             if not is_connected:
                 connection.connection_lost(None)  # one that we gave up: uvloop does not call it
+
+    def _note(self, place: str, error: Exception) -> None:
+        """No connection was made: what `Waiting` says of the place from now on."""
+        if isinstance(error, ssl.SSLError):
+            why = getattr(error, "verify_message", "") or error.reason or str(error)
+            self._contacts.incidents.refused(place, f"does not pass as a node by TLS: {why}")
+        else:
+            self._contacts.incidents.answers_no_more(place)

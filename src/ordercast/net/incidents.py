@@ -62,6 +62,10 @@ class Incidents:
         """What answers at a place that we dialled does not talk to us: what it did, in words."""
         _remember(self.refused_by, place, what)
 
+    def answers_no_more(self, place: str) -> None:
+        """Nobody is there now, so what was there before is no reason for anything."""
+        self.refused_by.pop(place, None)
+
     def report_suppressed(self, ending: bool = False) -> None:
         count = self._limit.suppressed(time.monotonic_ns(), ending)
         if count:

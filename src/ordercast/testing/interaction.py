@@ -57,6 +57,7 @@ from ordercast.types import (
     Merged,
     NodeId,
     Partitioned,
+    Primary,
     Refused,
     SideStates,
     StateGiven,
@@ -133,7 +134,15 @@ def logged_text(who: NodeId, what: Logged, words: PacketWords) -> str:
                 kind = f"{kind} {event_text(str(left.pop('origin')), number)}"
                 del left["number"]
             return f"{who} notes {kind}{columns_text(left, words)}"
-    return f"{who} is notified: {notification_text(what, words)}{in_group(what.group)}"
+    said = _primary(what) if isinstance(what, Primary) else notification_text(what, words)
+    return f"{who} is notified: {said}{in_group(what.group)}"
+
+
+def _primary(news: Primary) -> str:
+    members = _names(news.view.members)
+    if news.is_primary:
+        return f"{members} is the primary view, and up to date are {' '.join(news.up_to_date)}"
+    return f"{members} is not the primary view: {news.why}"
 
 
 def _when(after: int | None) -> str:
@@ -438,6 +447,8 @@ command("reform", "NAME")(lambda play, name: play.stage.form(name))
 command("answer", "NAME yes|no")(lambda play, name, word: play.stage.answer(name, word == "yes"))
 command("crash", "NAME")(lambda play, name: play.stage.crash(name))
 command("restart", "NAME")(lambda play, name: play.stage.start(name))
+command("leave", "NAME")(lambda play, name: play.stage.leave(name))
+command("rejoin", "NAME")(lambda play, name: play.stage.rejoin(name))
 command("enter", "NAME [KNOWN...]")(lambda play, name, *known: play.stage.enter(name, *known))
 
 

@@ -14,7 +14,7 @@ from ordercast.protocol.transis.graph import CausalGraph
 from ordercast.protocol.transis.options import SERVICES, Service
 from ordercast.protocol.transis.packets import Cast, ConfigurationId, Status
 from ordercast.protocol.transis.refusals import refuse_cast, refuse_status
-from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.services import THE_END, Deliveries
 from ordercast.types import NodeId
 
 LIMIT = Limit(1000, 1 << 30)
@@ -117,7 +117,9 @@ def test_admission_is_causal_and_vectors_are_the_past(seed: int, count: int) -> 
             assert height == 1 + max(below, default=0)
 
 
-def slow_order(admitted: list[tuple[int, Cast]], high: int, stable: list[int]) -> list[Cast]:
+def slow_order(
+    admitted: list[tuple[int, Cast]], horizon: tuple[int, int], stable: list[int]
+) -> list[Cast]:
     """The rules of the services as they are stated, looking at everything each time."""
     left = [(place, cast) for place, cast in admitted if cast.service != "basic"]
     done: list[Cast] = []
@@ -136,7 +138,7 @@ def slow_order(admitted: list[tuple[int, Cast]], high: int, stable: list[int]) -
             if not ordered:
                 return done
             height, place, cast = min(ordered, key=lambda one: one[:2])
-            if height > high or (cast.service == "safe" and stable[place] < cast.seq):
+            if (height, place) >= horizon or (cast.service == "safe" and stable[place] < cast.seq):
                 return done
         left.remove((place, cast))
         done.append(cast)
@@ -153,15 +155,15 @@ def test_services_deliver_by_their_rules(seed: int, count: int, steps: int) -> N
         for place, cast in member.admitted:
             if cast.service != "basic":
                 deliveries.add(place, cast)
-        high = draw.randrange(0, 10)
+        horizon = draw.randrange(0, 10), draw.randrange(count)
         stable = tuple(draw.randrange(0, up_to + 1) for up_to in member.graph.received)
-        due = [cast for _, cast in deliveries.take_due(member.graph.received, high, stable)]
-        expected = slow_order(member.admitted, high, list(stable))
+        due = [cast for _, cast in deliveries.take_due(member.graph.received, horizon, stable)]
+        expected = slow_order(member.admitted, horizon, list(stable))
         assert sorted(map(key, due)) == sorted(map(key, expected))
         ordered = [cast for cast in due if cast.service != "causal"]
         assert ordered == [cast for cast in expected if cast.service != "causal"]
         rest = [cast for _, cast in deliveries.take_rest(member.graph.received)]
-        whole = slow_order(member.admitted, ANY_HEIGHT, [10**6] * count)
+        whole = slow_order(member.admitted, THE_END, [10**6] * count)
         assert sorted(map(key, due + rest)) == sorted(map(key, whole))
         orders.append([key(cast) for cast in due + rest if cast.service != "causal"])
     assert all(order == orders[0] for order in orders)  # one order, whoever delivers

@@ -122,6 +122,27 @@ def test_a_member_that_leaves_while_a_cut_binds_it_reports_what_it_loses() -> No
     assert "too late" not in heard(stage, "n2")
 
 
+def test_an_agreed_event_waits_only_for_members_with_smaller_names() -> None:
+    """What the others send later is at least as high, and of that height it comes after it."""
+    stage = staged()
+    stage.submit("n1", [b"first"])
+    assert heard(stage, "n1") == ["n1 n2 n3", "first"]
+    for message in stage.underway("n1", "n3"):
+        stage.deliver(message)
+    assert heard(stage, "n3") == ["n1 n2 n3", "first"]
+    stage.settle(ticks=2)
+    stage.submit("n3", [b"last"])
+    for message in stage.underway("n3"):
+        stage.deliver(message)
+    assert heard(stage, "n1")[-1] == "first"  # n2 may have sent something as high
+    for message in stage.underway("n2", "n1"):
+        stage.deliver(message)
+    assert heard(stage, "n1")[-1] == "last"
+    assert heard(stage, "n2")[-1] == "first"  # and so may n1
+    stage.settle(ticks=2)
+    assert heard(stage, "n2")[-1] == heard(stage, "n3")[-1] == "last"
+
+
 # --- acknowledgements --------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ import msgspec
 import pytest
 from tests.protocol.transis.test_views import SCENARIOS, cut, lawful, scenario, views
 
+from ordercast.protocol.transis.announcing import Announcer
+from ordercast.protocol.transis.courting import Courting
 from ordercast.scenario.file import load_scenario, parse_scenario
 from ordercast.testing import Simulated, simulate
 from ordercast.types import Merged
@@ -71,6 +73,24 @@ def test_a_cut_between_any_two_members_makes_no_storm_of_views() -> None:
             assert not [row for row in late if row.at < 9 * SECOND], f"{one} {other} {kind}"
             sizes = sorted(map(len, last_views(run, 9 * SECOND).values()))
             assert sizes == [1, 3, 3, 3], f"{one} {other} {kind}"
+
+
+@pytest.mark.parametrize("rules", ["both", "no echo", "no objections", "neither"])
+def test_echo_and_objections_each_keep_a_cut_that_stays_quiet(
+    rules: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """n1 and n4 never hear each other. Without these two rules members suspect each other and
+    install views for as long as that lasts."""
+    if rules in ("no echo", "neither"):
+        monkeypatch.setattr(Courting, "_hears_us", lambda *given: True)
+    if rules in ("no objections", "neither"):
+        monkeypatch.setattr(Announcer, "receive_decline", lambda *given: None)
+    pair = cut("1s", "17s", "n1", "n4")
+    run = simulate(scenario(4, pair, duration="18s", quiet="4s"), 1)
+    assert run.outcome.error is None
+    late = [row for name in run.heard for row in views(run, name, 5 * SECOND)]
+    seconds = {row.at // SECOND for row in late if row.at < 18 * SECOND}
+    assert len(seconds) > 4 if rules == "neither" else not seconds
 
 
 # --- many sides at once ----------------------------------------------------------------------

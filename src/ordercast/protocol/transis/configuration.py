@@ -28,6 +28,7 @@ from ordercast.kernel.step import DATAGRAM, Note, Step
 from ordercast.protocol.transis.carrier import Carriage
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
+from ordercast.protocol.transis.graph import Position
 from ordercast.protocol.transis.history import DeliveryHistory
 from ordercast.protocol.transis.options import LARGE, SynchronyOptions
 from ordercast.protocol.transis.packets import (
@@ -42,7 +43,7 @@ from ordercast.protocol.transis.packets import (
     Summary,
 )
 from ordercast.protocol.transis.patience import Patience
-from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.services import THE_END, Deliveries
 from ordercast.protocol.transis.states import StateExchange
 from ordercast.protocol.transis.suggestion import Decision
 from ordercast.types import Event, NodeId, View, event_number, view_identity
@@ -225,7 +226,7 @@ class OpenConfiguration:
         graph = self.graph
         stable = graph.stable()
         if self.deliveries.waiting:
-            self._run(step, graph.least_high(), stable)
+            self._run(step, graph.horizon(), stable)
         state = stable, self._delivered
         if state == self._collected:
             return  # nothing was delivered, and nothing more is stable
@@ -235,8 +236,8 @@ class OpenConfiguration:
         self._stable = stable[graph.me]
         self.own.discard_up_to(min(self._stable, done[graph.me]))
 
-    def _run(self, step: Step, least_high: int, stable: Vector) -> None:
-        for place, cast in self.deliveries.take_due(self.graph.received, least_high, stable):
+    def _run(self, step: Step, horizon: Position, stable: Vector) -> None:
+        for place, cast in self.deliveries.take_due(self.graph.received, horizon, stable):
             self._deliver(step, place, cast)
 
     def _deliver(self, step: Step, place: int, cast: Cast) -> None:
@@ -400,14 +401,14 @@ class OpenConfiguration:
 
     def end(self, step: Step, decision: Decision, joint: Joint, is_shown: bool) -> None:
         """Delivers all of the cut. A transitional view says where members are missing."""
-        least_high, stable = self._knowledge(decision, joint)
+        horizon, stable = self._knowledge(decision, joint)
         cut = decision.cut
         beyond = [(place, cast) for place, cast in self._basic if cast.seq > cut[place]]
         beyond += self.deliveries.cut_off(cut)
         for place, cast in self._basic:
             if cast.seq <= cut[place]:
                 self._deliver(step, place, cast)
-        self._run(step, least_high, stable)
+        self._run(step, horizon, stable)
         together = decision.came_with
         if together != self.members and is_shown:
             parts = (*_words(decision.id), *_words(self.cid))
@@ -422,7 +423,7 @@ class OpenConfiguration:
             self.lose(step, origin, cast.number)
         self.own.install()
 
-    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[int, Vector]:
+    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[Position, Vector]:
         """How far the order is known, and what all have, by what those who come along know
         together: exactly that, for each of them may know more."""
         gone = [node for node in self.members if node not in decision.came_with]
@@ -433,11 +434,12 @@ class OpenConfiguration:
                 for one in side.known:
                     if one.node in known and len(one.acks) == len(nothing):
                         known[one.node] = one  # else it is a lie that was passed on
-        high = min((one.high for one in known.values()), default=ANY_HEIGHT)
+        places = self.graph.places
+        positions = [(one.high + 1, places[one.node]) for one in known.values()]
         stable = decision.cut
         for one in known.values():
             stable = tuple(map(min, stable, one.acks))
-        return high, stable
+        return min(positions, default=THE_END), stable
 
     def lose(self, step: Step, origin: NodeId, counter: int) -> None:
         number = event_number(origin.incarnation, counter)

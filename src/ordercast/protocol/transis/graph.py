@@ -25,12 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import le
+from typing import TypeAlias
 
 from ordercast.kernel.buffers import Limit, Retained
 from ordercast.kernel.clocks import Vector, merge
 from ordercast.protocol.transis.packets import Cast, Status, Summary
 from ordercast.types import NodeId
 
+Position: TypeAlias = tuple[int, int]
+"""Of an event in the order of agreed and safe events: its height, and the place of its origin."""
 WINDOWS_RETAINED = 4
 """Windows of one stream that a member retains, before it admits no more."""
 WINDOWS_SENT = 2
@@ -206,12 +209,12 @@ class CausalGraph:
         acks[self.me] = tuple(self.received)
         return tuple(map(min, *acks)) if len(acks) > 1 else acks[0]
 
-    def least_high(self) -> int:
-        """All events up to this height have been admitted."""
+    def horizon(self) -> Position:
+        """The first position, by (height, origin), of an event that may still be admitted."""
         self.high[self.me] = self.clock
-        if not self.held:
-            return min(self.high)
-        return min(map(self.high_of, range(len(self.members))))
+        high = list(map(self.high_of, range(len(self.members)))) if self.held else self.high
+        least = min(high)
+        return least + 1, high.index(least)
 
     def high_of(self, place: int) -> int:
         """All that comes from this member is higher."""

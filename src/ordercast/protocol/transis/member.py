@@ -7,7 +7,7 @@ Rules of its own.
  1. Packets of another configuration than ours are dropped: a link that was cut brings its backlog
     after the heal. Only `Hello` starts a merge.
  2. Views are shown to the application from the first one on that has as many members as are
-    expected, or in which something is delivered.
+    expected (`founding.awaited`), or in which something is delivered.
  3. A member that leaves casts what waits, and says how much it has cast. The others exclude it when
     they have that. If a cut binds it already, what waits is lost.
 
@@ -24,7 +24,7 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel import inputs
 from ordercast.kernel.clocks import PatientClock
 from ordercast.kernel.family import Build, Plan
-from ordercast.kernel.founding import too_few
+from ordercast.kernel.founding import awaited, awaiting
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
@@ -107,7 +107,7 @@ class SynchronyMember:
         self.serial = 0  # proposals made in this incarnation
         self.changes = 0  # views installed
         self.is_full = False  # the application cannot take more
-        self.expect = max(1, plan.entry.expect) if plan.entry is not None else 1
+        self.entry = plan.entry
         self.has_begun = False  # the application has a view
         self.has_left = False
         self.view: View  # of our configuration
@@ -471,14 +471,14 @@ class SynchronyMember:
 
     def _show(self, step: Step, sides: Sides = ()) -> None:
         count = len(self.view.members)
-        if self.has_begun or count >= self.expect:
+        if self.has_begun or count >= awaited(self.entry):
             self._begin(step)
             if len(sides) > 1:
                 self.states.put(step, Merged(self.group, self.view, sides))
             if self.franchise is not None:
                 self.franchise.install(step, self.view)
         else:
-            why = too_few(self.expect, [member.name for member in self.view.members])
+            why = awaiting(self.entry, [member.name for member in self.view.members])
             self.states.put(step, Waiting(self.group, (), why, step.now))
 
     def _begin(self, step: Step) -> None:

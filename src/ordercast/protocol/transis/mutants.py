@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from ordercast.kernel.clocks import Vector
@@ -12,13 +12,13 @@ from ordercast.protocol.transis.carrier import ByLinks, Carriage
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.configuration import OpenConfiguration
 from ordercast.protocol.transis.gaps import GappyGraph
-from ordercast.protocol.transis.graph import CausalGraph
+from ordercast.protocol.transis.graph import CausalGraph, Position
 from ordercast.protocol.transis.member import SynchronyMember, built_of
 from ordercast.protocol.transis.multicast import ByMulticast, MulticastCarrier
 from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import Cast, ConfigurationId, Joint, SideKnowledge
 from ordercast.protocol.transis.recovery import EventRequests
-from ordercast.protocol.transis.services import ANY_HEIGHT, Deliveries
+from ordercast.protocol.transis.services import THE_END, Deliveries
 from ordercast.protocol.transis.suggestion import Decision
 
 
@@ -63,13 +63,13 @@ class TakesFromTheGone(SynchronyMember):
 
 
 class _WithOwnKnowledge(OpenConfiguration):
-    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[int, Vector]:
-        high, acks = [ANY_HEIGHT], [decision.cut]
+    def _knowledge(self, decision: Decision, joint: Joint) -> tuple[Position, Vector]:
+        positions, acks = [THE_END], [decision.cut]
         for place, node in enumerate(self.members):
             if node not in decision.came_with:
-                high.append(self.graph.high_of(place))
+                positions.append((self.graph.high_of(place) + 1, place))
                 acks.append(self.graph.acks[place])
-        return min(high), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
+        return min(positions), tuple(map(min, *acks)) if len(acks) > 1 else decision.cut
 
 
 class KnowsByItself(SynchronyMember):
@@ -109,8 +109,8 @@ class CastsLate(SynchronyMember):
 
 
 class _Hopes(Deliveries):
-    def may_deliver(self, place: int, cast: Cast, least_high: int, stable: Vector) -> bool:
-        return cast.height <= least_high
+    def may_deliver(self, place: int, cast: Cast, horizon: Position, stable: Vector) -> bool:
+        return (cast.height, place) < horizon
 
 
 class _WithoutSafety(OpenConfiguration):
@@ -121,6 +121,26 @@ class HopesForTheBest(SynchronyMember):
     """Delivers safe events like agreed ones."""
 
     configuration_type = _WithoutSafety
+
+
+class _Overtaking(Deliveries):
+    def _take_causal(self, received: Sequence[int], due: list[tuple[int, Cast]]) -> bool:
+        moved = False
+        for place, queue in enumerate(self.queues):
+            while queue and queue[0].service == "causal":
+                self._pop(place, due)
+                moved = True
+        return moved
+
+
+class _WithoutWaiting(OpenConfiguration):
+    deliveries_type = _Overtaking
+
+
+class Overtakes(SynchronyMember):
+    """Delivers causal events before the agreed and safe ones of others that they follow."""
+
+    configuration_type = _WithoutWaiting
 
 
 class _AsAdmitted(Deliveries):
@@ -216,6 +236,7 @@ MUTANTS = {
     "counts-no-proposals": Mutant("view-agreement", built_of(CountsNoProposals)),
     "casts-late": Mutant("virtual-synchrony", built_of(CastsLate)),
     "hopes-for-the-best": Mutant("safe", built_of(HopesForTheBest)),
+    "overtakes": Mutant("causal-in-view", built_of(Overtakes)),
     "breaks-ties": Mutant("total-in-view", built_of(BreaksTies)),
     "forgets-what-waits": Mutant("self-delivery", built_of(ForgetsWhatWaits)),
     "never-beats": Mutant("rest", built_of(NeverBeats)),

@@ -4,7 +4,8 @@ Rules (Transis, section 3.2; the order is that of Lamport's clock).
  1. A basic event is delivered when it is admitted. It overtakes others on purpose.
  2. A causal event is delivered when all events before it that are not basic have been.
  3. An agreed event is delivered when it is the first, by (height, origin), of all agreed and safe
-    events that were not, and no member can send one before it.
+    events that were not, and no member can send one before it. What a member sends is above all
+    that it has; so one whose name is greater than the origin's need not have this event.
  4. A safe event is delivered when an agreed one in its place would be, and all members have it.
  5. At the end of a configuration what is left is delivered in the same order, without waiting for
     members that do not come along. The application knows: a transitional view is before it.
@@ -22,9 +23,11 @@ from collections.abc import Sequence
 from operator import le
 
 from ordercast.kernel.clocks import Vector
+from ordercast.protocol.transis.graph import Position
 from ordercast.protocol.transis.packets import Cast
 
-ANY_HEIGHT = 1 << 62
+THE_END = (1 << 62, 0)
+"""A position after all events."""
 
 
 class Deliveries:
@@ -47,7 +50,7 @@ class Deliveries:
         ]
 
     def take_due(
-        self, received: Sequence[int], least_high: int, stable: Vector
+        self, received: Sequence[int], horizon: Position, stable: Vector
     ) -> list[tuple[int, Cast]]:
         """What is delivered now, in order."""
         due: list[tuple[int, Cast]] = []
@@ -58,14 +61,16 @@ class Deliveries:
             if place is None:
                 break
             cast = self.queues[place][0]
-            if not self.may_deliver(place, cast, least_high, stable):
+            if not self.may_deliver(place, cast, horizon, stable):
                 break
             self._pop(place, due)
         return due
 
-    def may_deliver(self, place: int, cast: Cast, least_high: int, stable: Vector) -> bool:
+    def may_deliver(self, place: int, cast: Cast, horizon: Position, stable: Vector) -> bool:
         """Of the first agreed or safe event."""
-        return cast.height <= least_high and (cast.service == "agreed" or stable[place] >= cast.seq)
+        if (cast.height, place) >= horizon:
+            return False
+        return cast.service == "agreed" or stable[place] >= cast.seq
 
     def cut_off(self, cut: Vector) -> list[tuple[int, Cast]]:
         """Takes away what is beyond the end. There is something only if a member has lied."""
@@ -105,7 +110,7 @@ class Deliveries:
         return moved
 
     def _first_ordered(self) -> int | None:
-        found, lowest = None, ANY_HEIGHT
+        found, (lowest, _) = None, THE_END
         for place, queue in enumerate(self.queues):
             if queue:
                 cast = queue[0]

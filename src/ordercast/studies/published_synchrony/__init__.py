@@ -35,7 +35,7 @@ FAMILY = Family(
     largest_group=MOST_MACHINES,
     # What the paper claims for its protocol, as far as there are laws for it.
     promises=Promises(
-        (*BASIC_LAWS, "fifo", *VIEW_LAWS, "safe", "completeness"),
+        (*BASIC_LAWS, "fifo", *VIEW_LAWS, "safe", "completeness", "rest"),
         source="Amir, Dolev, Kramer, Malki: Membership algorithms for multicast communication "
         "groups (Transis), 1992",
     ),

@@ -25,6 +25,9 @@ class Environment(Protocol):
     def broadcast_attempt(self, step: Step) -> None: ...
     def broadcast_join(self, step: Step, joining: Machines, before: Machines) -> None: ...
 
+    def suspect(self, step: Step, faulty: Machines) -> None:
+        """The trace tells that these machines are held for faulty. Each time counts."""
+
     def block(self, step: Step, faulty: Machines) -> None:
         """These machines have just been found faulty: their messages do not enter any more."""
 

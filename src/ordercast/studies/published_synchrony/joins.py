@@ -94,7 +94,10 @@ class Joins:
                 self.after = self._incorporate_fault(step, sender, f_set, after)
                 # F_before stays apart: f_set holds it too.
                 self.after = without(self.after, self.before)
-                if self._environment.options.answers == "every" or self.after != after:
+                if self.after != after:
+                    self._broadcast_fault(step)
+                elif self._environment.options.answers == "every":
+                    self._environment.suspect(step, self.after)
                     self._broadcast_fault(step)
             elif not within(f_set, self.before):
                 self.before = self._incorporate_fault(step, sender, f_set, self.before)

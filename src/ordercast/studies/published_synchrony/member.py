@@ -199,9 +199,12 @@ class PublishedMember:
         if cast is not None:
             self.delivery.hold(cast)
 
-    def block(self, step: Step, faulty: Machines) -> None:
+    def suspect(self, step: Step, faulty: Machines) -> None:
         for name in without(faulty, (self.name,)):
             step.note("suspect", group=self.group, peer=name)
+
+    def block(self, step: Step, faulty: Machines) -> None:
+        self.suspect(step, faulty)
         self.graph.discard(faulty)
 
     def assent_to_faults(self, faulty: Machines) -> None:
