@@ -28,6 +28,7 @@ from ordercast.wire.codec import LARGEST_PACKET, Codec
 from ordercast.wire.framing import HEADER, FrameKind
 from ordercast.wire.greeting import (
     PROTOCOL_VERSION,
+    GroupKey,
     Hello,
     Names,
     NewKey,
@@ -121,6 +122,12 @@ WRONG: dict[FrameKind, st.SearchStrategy[Wrong]] = {
     | bad(FrameKind.GROUPS, st.just(bytes((1 << 20) + 1)), "bytes about groups"),
     FrameKind.NAMES: bad(FrameKind.NAMES, NO_PACKET, "not a names")
     | bad(FrameKind.NAMES, st.just(bytes((256 << 10) + 1)), "bytes about names"),
+    FrameKind.GROUP_KEY: bad(FrameKind.GROUP_KEY, NO_PACKET, "not a groupkey")
+    | bad(
+        FrameKind.GROUP_KEY,
+        st.binary(max_size=7).map(lambda key: greeting.encode(GroupKey("g", key, key))),
+        "bytes with an id of",
+    ),
     FrameKind.BYE: bad(
         FrameKind.BYE, st.binary(min_size=1, max_size=100), "a goodbye carries nothing"
     ),
@@ -142,6 +149,7 @@ BEFORE_RESUME = st.sampled_from(
         FrameKind.KEY,
         FrameKind.GROUPS,
         FrameKind.NAMES,
+        FrameKind.GROUP_KEY,
         FrameKind.BYE,
     ]
 ).flatmap(no_place) | COUNTS.filter(bool).map(

@@ -23,12 +23,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
+from ordercast.errors import PeerError
 from ordercast.kernel.step import LARGEST_DATAGRAM
 from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
 from ordercast.net.datagrams import AT_ONCE, MOST_WRAPPING, RECEIVE_BUFFER, PlainDatagrams
+from ordercast.net.handshake import KEY_BYTES, KEY_ID_BYTES
 from ordercast.net.sockets import address_of
 from ordercast.types import NodeId, View
+from ordercast.wire import greeting
+from ordercast.wire.greeting import GroupKey
 
 log = logging.getLogger("ordercast.net")
 
@@ -110,9 +114,18 @@ class PlainMulticast:
 
     def receive_key(self, contact: Contact, body: memoryview) -> None:
         """Its sender seals, and we do not: we understand nothing that it multicasts."""
+        checked_key(body)
 
     def forget_group(self, group: str) -> None:
         """Nothing is known of it."""
+
+
+def checked_key(body: memoryview) -> GroupKey:
+    """What a node says that it seals with. PeerError: it cannot be a key."""
+    new = greeting.decode(body, GroupKey)
+    if len(new.key_id) != KEY_ID_BYTES or len(new.key) != KEY_BYTES:
+        raise PeerError(f"a key of {len(new.key)} bytes with an id of {len(new.key_id)}")
+    return new
 
 
 class _Destination:

@@ -25,7 +25,7 @@ from ordercast.errors import PeerError
 from ordercast.net.contact import Contact
 from ordercast.net.contacts import Contacts
 from ordercast.net.handshake import KEY_BYTES, KEY_ID_BYTES
-from ordercast.net.multicast import OpenedMulticast
+from ordercast.net.multicast import OpenedMulticast, checked_key
 from ordercast.net.security import COUNTER_BYTES, HEAD_BYTES, ROTATE_AFTER, TAG_BYTES, Window
 from ordercast.types import NodeId, View
 from ordercast.units import SECOND
@@ -164,9 +164,7 @@ class SealedMulticast:
         return OpenedMulticast(found.sender, None, found.group, body)
 
     def receive_key(self, contact: Contact, body: memoryview) -> None:
-        new = greeting.decode(body, GroupKey)
-        if len(new.key_id) != KEY_ID_BYTES or len(new.key) != KEY_BYTES:
-            raise PeerError(f"a key of {len(new.key)} bytes with an id of {len(new.key_id)}")
+        new = checked_key(body)
         sender = contact.node
         assert sender is not None, "only connected nodes say it"
         if new.group not in self._own:
