@@ -216,7 +216,7 @@ class Desk:
     def session(self, group: str) -> Session | None:
         return (self.node, 1) if self.alive else None
 
-    def submit(self, group: str, payloads: Payloads, size: int, service: str) -> None:
+    def submit(self, group: str, payloads: Payloads, size: int, service: str, reply: None) -> None:
         self.room -= 1
         assert size == sum(map(len, payloads))
         self.counts.append(len(payloads))

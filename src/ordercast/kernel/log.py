@@ -71,7 +71,7 @@ class Entry(Value, frozen=True):
     is_gap: bool = False
     reply: Reference | None = None
     payloads: list[bytes] = field(default_factory=list)
-    size: Annotated[int, Meta(ge=0)] = 0  # bytes of the payloads
+    size: Annotated[int, Meta(ge=0, lt=1 << 40)] = 0  # bytes of the payloads
     at: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0  # when its origin submitted it, Unix nanoseconds
 
     @property
