@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.net.nodes import Cluster, cut_off, kill, live, place_of, until
-from tests.net.test_open import OPEN, enter, found, in_every_family, where_a_newcomer_waits
+from tests.net.test_open import OPEN, enter, found, in_every_family
 
 from ordercast import Group, Node, View
 from ordercast.kernel.family import Level
@@ -102,7 +102,7 @@ async def test_one_whose_connections_break_as_it_joins_is_in_when_they_last(
     await until(lambda: knows(first, n1, n2) and knows(second, n1, n2))
 
 
-@where_a_newcomer_waits
+@in_every_family
 async def test_a_group_whose_name_nobody_else_has_is_waited_for_with_a_reason(
     cluster: Cluster, level: Level
 ) -> None:

@@ -1,6 +1,6 @@
 """no-silent-gap: before a process delivers an event, it has all earlier ones of the same log.
 
-What a process history submits in a group is in its log, in the order of the numbers. Whoever
+What a process history submits in a group is in its log, in the order of the numbers. A process that
 delivers an event of it has delivered all earlier ones by then, or given them up (`lose`). So nobody
 goes on silently behind a gap. In durable families the log goes on over the incarnations that have
 the same data folder, and ends where that is lost: nobody can tell what was in it then. Events

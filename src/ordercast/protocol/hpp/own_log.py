@@ -11,7 +11,7 @@ Rules.
     are not delivered: they are lost as `obsolete`.
  4. The last entries are cached for those that are nearly level. All older ones are read from disk.
 
-What it does not do: know entries again by their content. Whoever relays an entry is trusted.
+What it does not do: know entries again by their content. The node that relays an entry is trusted.
 """
 
 from __future__ import annotations

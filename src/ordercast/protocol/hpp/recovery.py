@@ -4,9 +4,9 @@ Each side tells the other what it has, in one of three forms.
   Resume  up to which position it has processed our log. Only between a node and its last parent:
           any other place is old, and everything since would come twice.
   Digest  the number of every stream that it has received.
-  Hashes  where there are too many streams: the branches of the root of a tree of hashes. Whoever is
-          told compares them with its own and asks for the branches of those that differ, down to
-          the leaves, whose streams are told one by one.
+  Hashes  where there are too many streams: the branches of the root of a tree of hashes. The other
+          compares them with its own and asks for the branches of those that differ, down to the
+          leaves, whose streams are told one by one.
 
 Rules.
  1. What is known of the other only leaves out entries. What the other has more than we know comes

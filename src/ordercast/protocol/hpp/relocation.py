@@ -2,7 +2,7 @@
 
 Rules.
  1. A node asks by `Seek` and joins whoever offers it a greater beat and room. It opens the session.
- 2. Whoever is asked to take a child does so if the child's beat is lower than its own, there is
+ 2. A node that is asked to take a child does so if the child's beat is lower than its own, there is
     room, and the child is not its own parent. The session begins on both sides.
  3. The child changes its parent when the `Welcome` comes, if it still waits for that session and
     the beat is greater than its own then. It drops the former parent only now: if the target is

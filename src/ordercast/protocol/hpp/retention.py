@@ -4,8 +4,8 @@ Rules.
  1. An entry goes when every correspondent has acknowledged it, those that are away and held for
     included, and `keep_for` has passed since then. An own entry that no other log has acknowledged
     stays.
- 2. If the log is larger than `keep_bytes`, its oldest entries go in any case. Whoever lacks them is
-    told of a gap.
+ 2. If the log is larger than `keep_bytes`, its oldest entries go in any case. A node that
+    lacks them is told of a gap.
  3. A child that is silent is held for: its place counts for `hold_for`, also over restarts of this
     node, when the time begins again. So does the place of a parent that is gone, until another one
     has taken its place. A node that leaves, or goes to another parent, is not held for.
