@@ -95,7 +95,8 @@ def test_wrong_settings_of_a_live_member_are_one_sentence(tmp_path: Path) -> Non
         for group, sentence in [
             ({"options": {"heartbeat": "0ms"}}, "heartbeat must be longer than nothing"),
             ({"options": {"windw": 3}}, "windw"),
-            ({"family": "feed"}, "unknown family 'feed'"),
+            ({"family": "feeds"}, "unknown family 'feeds'"),
+            ({"family": "feed"}, "feeds run in simulations only"),
         ]:
             process = await member(settings(tmp_path, **group))
             said, errors = await process.communicate()
