@@ -213,8 +213,15 @@ STANDS = "n1 parent peer=n2#0\nn2 parent peer=n1#0\n"
             Answer.HOLDS,
             "",
         ),
+        (  # n1 was killed: no row says so, but that it runs again
+            "seed=1 ending=finished",
+            "n2 parent\nn1 parent peer=n2#0\nn1#1 start\nn2 parent peer=n1#0\n"
+            "n1#1 parent\nn2 parent peer=n1#1\n",
+            Answer.HOLDS,
+            "",
+        ),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_clocks_and_missing_rows_leave_open_is_unknown(
     header: str, rows: str, answer: Answer, why: str
