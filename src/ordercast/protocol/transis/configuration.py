@@ -30,7 +30,7 @@ from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents
 from ordercast.protocol.transis.graph import Position
 from ordercast.protocol.transis.history import DeliveryHistory
-from ordercast.protocol.transis.options import LARGE, SynchronyOptions
+from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
@@ -96,7 +96,7 @@ class OpenConfiguration:
         self._least_urgent = options.silence_limit // 4
         self._may_wait = self._least_urgent  # how long before others hear of these events
         self._told_clock = 0  # all know that what we send later is higher
-        self._is_large = len(members) > LARGE
+        self.gathers = options.gathers(len(members))
         self._senders: dict[NodeId, None] = {}  # of what we have not acknowledged
         self._untold_at: int | None = None  # when all hear what only the senders have heard so far
         self._was_told = False  # members have acknowledged to us, perhaps to nobody else
@@ -186,7 +186,7 @@ class OpenConfiguration:
 
     def _urgency(self, cast: Cast) -> int:
         """How long the acknowledgement of an agreed or safe event may wait."""
-        if cast.service == "safe" or self._is_large or cast.height > self._told_clock:
+        if cast.service == "safe" or self.gathers or cast.height > self._told_clock:
             return 0
         return self.options.prompt_after * ACKNOWLEDGEMENTS_AHEAD
 
@@ -261,7 +261,7 @@ class OpenConfiguration:
     # --- acknowledgements --------------------------------------------------------------------
 
     def _acknowledge(self, step: Step, time: int) -> None:
-        if self._is_large and self._was_told and self._stable > self._summarised:
+        if self.gathers and self._was_told and self._stable > self._summarised:
             # Those that have told it to us alone need not tell it to others.
             self._was_told, self._summarised = False, self._stable
             self.carrier.send(step, Summary(self.group, self.cid, *self.graph.summary()))
@@ -279,7 +279,7 @@ class OpenConfiguration:
         if self._status_at > time:
             return
         self._spent_until = max(self._spent_until, time) + self.options.prompt_after
-        if self._is_large:
+        if self.gathers:
             step.send(tuple(self._senders), self._status())
             untold_at = self._untold_at or time + self.options.silence_limit // 2
             self._are_told()

@@ -207,7 +207,7 @@ class SynchronyMember:
         elif isinstance(packet, Status):
             current.carrier.refuse_status(current.graph, sender, place, packet)
         else:
-            refusals.refuse_summary(current.graph, sender, packet)
+            refusals.refuse_summary(current.graph, current.gathers, sender, packet)
         if self._is_drained:
             self._advance(step)
             self._is_drained = False

@@ -36,7 +36,7 @@ from ordercast.protocol.transis.carrier import NEVER, ByLinks, Carriage, Carrier
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.flow import OwnEvents, PacedEvents
 from ordercast.protocol.transis.gaps import GappyGraph
-from ordercast.protocol.transis.options import LARGE, SynchronyOptions
+from ordercast.protocol.transis.options import SynchronyOptions
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
@@ -84,7 +84,7 @@ class MulticastCarrier:
         me = graph.me
         self._group, self._cid, self._own = group, cid, own
         self._others = tuple(node for place, node in enumerate(graph.members) if place != me)
-        self._is_large = len(graph.members) > LARGE
+        self._gathers = options.gathers(len(graph.members))
         self._requests = self.requests_type(group, cid, graph, options, chance)
         self._answers = EventAnswers(group, graph, options, is_large)
         self._first = FIRST_QUERY * int(options.prompt_after)
@@ -220,7 +220,7 @@ class MulticastCarrier:
     def _query(self, step: Step, time: int, owing: list[int]) -> bool:
         graph = self.graph
         by_link = self._tries >= QUERIES_TO_ALL
-        asked = self._knowing() if self._is_large and self._tries < QUERIES_TO_ALL else owing
+        asked = self._knowing() if self._gathers and self._tries < QUERIES_TO_ALL else owing
         query = Query(
             self._group, self._cid, *graph.status(), sum(1 << place for place in asked), by_link
         )
@@ -268,7 +268,7 @@ class MulticastCarrier:
 
     def _what_we_have(self) -> Status | Summary:
         graph = self.graph
-        if self._is_large:
+        if self._gathers:
             return Summary(self._group, self._cid, *graph.summary())
         return Status(self._group, self._cid, *graph.status())
 

@@ -21,7 +21,6 @@ from ordercast.protocol.primary.voter import refuse_report
 from ordercast.protocol.transis.acquaintances import KnownNames
 from ordercast.protocol.transis.change import ConfigurationChange
 from ordercast.protocol.transis.graph import WINDOWS_SENT, CausalGraph
-from ordercast.protocol.transis.options import LARGE
 from ordercast.protocol.transis.packets import (
     Cast,
     ConfigurationId,
@@ -135,9 +134,9 @@ def refuse_loose_status(graph: CausalGraph, sender: NodeId, place: int, status: 
     _refuse_reach(graph, sender, vector)
 
 
-def refuse_summary(graph: CausalGraph, sender: NodeId, summary: Summary) -> None:
+def refuse_summary(graph: CausalGraph, gathers: bool, sender: NodeId, summary: Summary) -> None:
     count, me = len(graph.members), graph.me
-    if count <= LARGE:
+    if not gathers:
         raise PeerError(f"{sender} sums up what members of so small a view tell each other")
     if not len(summary.sent) == len(summary.clocks) == len(summary.stable) == count:
         raise PeerError(f"{sender} sent a summary that does not fit its view")
