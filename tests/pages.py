@@ -128,7 +128,7 @@ def check_unrun(command: str) -> None:
 
 def environment() -> dict[str, str]:
     """A newcomer's shell with the tools of this environment, not that of make or pytest."""
-    outer = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ORDERCAST_GOLDEN"}
+    outer = {"ARGS", "WORKERS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "ORDERCAST_GOLDEN"}
     kept = {
         name: value
         for name, value in os.environ.items()
