@@ -280,7 +280,7 @@ def test_a_reader_beside_a_writer_that_trims_sees_nothing_wrong(quick_folder: Pa
 def test_positions_mean_the_same_however_often_the_writer_is_killed(quick_folder: Path) -> None:
     folder = quick_folder / "log"
     found: list[Found] = []
-    for lines in (3, 30, 1, 80):
+    for lines in (3, 20, 1, 30):
         with started(folder) as writer:
             assert writer.stdout is not None
             writer.stdout.readline()
