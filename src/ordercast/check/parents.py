@@ -76,7 +76,7 @@ class Parents:
         """When each incarnation ended: at the latest when the next one began."""
         for process, lives in self._lives.items():
             for (began, incarnation), later in zip(lives, [*lives[1:], None], strict=True):
-                ended = {}
+                ended: dict[str, int] = {}
                 for row in logs[process, incarnation]:
                     if row.kind in ("crash", "stop"):
                         ended.setdefault(row.kind, row.at)

@@ -4,16 +4,18 @@ The load lasts from the first submission to the last. What is `first` is of the 
 or of its first instant; what is `last` of the last tenth, or of its last instant.
 
 Whether a move disturbs others is asked of every move by itself: how long did events take that were
-delivered within a second of it, compared with those of the two seconds before that. 1 means that
-nothing changed. The `others` are nodes that keep their parent all that time, and are not below the
-one that moves; `below` are that one and those below it. A move is left out where there is no such
-node, or nothing was delivered.
+delivered within a second of it, compared with those of the two seconds before that and the two
+after, whose means count alike. 1 means that the move itself disturbed nothing, also where paths are
+longer or shorter from then on. The `others` are nodes that keep their parent all that time, and are
+not below the one that moves; `below` are that one and those below it. A move is left out where
+there is no such node, or not all of that time lies in the load.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from ordercast.check.metric import MeasuredRun, Metric, mean, percentile
@@ -23,8 +25,8 @@ from ordercast.units import SECOND
 
 AROUND = SECOND
 """So long before a move and after it its effect is looked for."""
-BEFORE = 2 * SECOND
-"""So long before that is what it is compared with."""
+BESIDE = 2 * SECOND
+"""So long before that, and after it, is what it is compared with."""
 
 
 class Span(NamedTuple):
@@ -39,7 +41,7 @@ class Span(NamedTuple):
 
 
 class TreeMove(NamedTuple):
-    """A move, and how the latency around it compares with that before; None: nobody to ask."""
+    """A move, and how the latency around it compares with that beside; None: nobody to ask."""
 
     move: Move
     others: float | None
@@ -60,8 +62,10 @@ def _links(run: MeasuredRun) -> dict[str, list[ParentLink]]:
 
 def _span(run: MeasuredRun) -> Span | None:
     """None: the run has no tree, or no load."""
+    if not run.once(_links):
+        return None
     times = run.once(submitted_at).values()
-    return Span(min(times), max(times)) if times and run.once(_links) else None
+    return Span(min(times), max(times)) if times else None
 
 
 def _arrivals(run: MeasuredRun) -> list[Arrival]:
@@ -131,27 +135,34 @@ def _moves(run: MeasuredRun) -> list[tuple[str, Move]]:
 
 
 def _compared(run: MeasuredRun) -> list[TreeMove]:
-    return [_compare(run, group, move) for group, move in run.once(_moves)]
+    span = run.once(_span)
+    margin = AROUND + BESIDE
+    return [
+        _compare(run, group, move)
+        for group, move in run.once(_moves)
+        if span is not None and span.begins + margin <= move.at <= span.ends - margin
+    ]
 
 
 def _compare(run: MeasuredRun, group: str, move: Move) -> TreeMove:
-    links = run.once(_links)[group]
+    links, found = run.once(_links)[group], run.once(_arrivals)
+    edges = [move.at + by for by in (-AROUND - BESIDE, -AROUND, AROUND, AROUND + BESIDE)]
+    places = [bisect_left(found, (at,)) for at in edges]
+    parts = [found[first:last] for first, last in pairwise(places)]
     parents = parents_at(links, move.at)
-    begins, ends = move.at - AROUND - BEFORE, move.at + AROUND
-    changed = {link.life for link in links if begins <= link.row.at <= ends}
+    changed = {link.life for link in links if edges[0] <= link.row.at <= edges[-1]}
     below = {life for life in parents if move.life in path_of(life, parents)} | {move.life}
     others = {*parents} - below - changed
-    found = run.once(_arrivals)
-    places = (bisect_left(found, (at,)) for at in (begins, move.at - AROUND, ends))
-    first, middle, last = places
-    before, around = found[first:middle], found[middle:last]
-    return TreeMove(move, *(_ratio(around, before, lives) for lives in (others, below)))
+    return TreeMove(move, *(_ratio(parts, lives) for lives in (others, below)))
 
 
-def _ratio(around: list[Arrival], before: list[Arrival], lives: set[Life]) -> float | None:
-    now = [one.took for one in around if one.life in lives]
-    then = [one.took for one in before if one.life in lives]
-    return mean(now) / mean(then) if now and then else None
+def _ratio(parts: list[list[Arrival]], lives: set[Life]) -> float | None:
+    """Of the middle part to the other two."""
+    took = [[one.took for one in part if one.life in lives] for part in parts]
+    if not all(took):
+        return None
+    before, around, after = map(mean, took)
+    return around / mean([before, after])
 
 
 def _ratios(
@@ -210,20 +221,19 @@ METRICS = (
     Metric(
         "tree_others_mean",
         "times",
-        "Mean latency at the others within a second of a move, by that before: the mean of moves",
+        "Mean latency at the others within a second of a move, by that before and after: the mean",
         _ratios(_others, mean),
     ),
     Metric(
         "tree_others_max",
         "times",
-        "Mean latency at the others within a second of a move, by that before: the greatest",
+        "Mean latency at the others within a second of a move, by that before and after: the most",
         _ratios(_others, max),
     ),
     Metric(
         "tree_below_mean",
         "times",
-        "Mean latency at the node that moves and below it, within a second, by that before: the "
-        "mean of moves",
+        "The same at the node that moves and below it: the mean",
         _ratios(_below, mean),
     ),
 )
