@@ -121,13 +121,31 @@ def parents_at(links: Iterable[ParentLink], at: int) -> dict[Life, Life | None]:
 
 def moves_in(links: Sequence[ParentLink]) -> list[Move]:
     """All moves, in the order of time."""
+    return sorted(
+        Move(later.row.at, later.life, link.parent, later.parent)
+        for link, later in _in_a_row(links)
+        if link.parent is not None and later.parent is not None
+        if link.parent != later.parent
+    )
+
+
+def adoptions_in(links: Sequence[ParentLink]) -> list[ParentLink]:
+    """Of nodes that had lost their parent, and found one; not of those that begin without."""
+    begun = {link.life for link in links}
     found = []
-    for link, later in pairwise(links):  # those of one incarnation in a row
-        if link.parent is None or later.parent is None or link.life != later.life:
-            continue
-        if link.parent != later.parent and link.until == later.row.at:
-            found.append(Move(later.row.at, link.life, link.parent, later.parent))
-    return sorted(found)
+    for link, later in _in_a_row(links):
+        if link.life in begun:
+            begun.discard(link.life)
+        elif link.parent is None and later.parent is not None:
+            found.append(later)
+    return found
+
+
+def _in_a_row(links: Sequence[ParentLink]) -> Iterator[tuple[ParentLink, ParentLink]]:
+    """Each with the one that follows it at once, in one incarnation."""
+    for link, later in pairwise(links):  # those of one incarnation are side by side
+        if link.life == later.life and link.until == later.row.at:
+            yield link, later
 
 
 def path_of(life: Life, parents: Mapping[Life, Life | None]) -> list[Life]:
