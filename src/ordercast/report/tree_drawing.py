@@ -16,7 +16,7 @@ from ordercast.units import SECOND
 
 LONGEST_NAME = 12
 CHARACTER = 7.3  # of the page's font
-ROW, GAP, EDGE = 23, 26, 8
+ROW, GAP, EDGE, TALL_EDGE = 23, 26, 8, 18  # an edge that was may bend around the tree
 MOST_FORMER = 3
 """Edges of the former tree in a picture: more of them hide the present one."""
 LEAST_WIDTH = 480
@@ -100,7 +100,7 @@ class _Layout:
             below = [rows[child] for child in self.children.get(life, [])]
             if below:
                 rows[life] = (below[0] + below[-1]) / 2
-            self.place[life] = (EDGE + depth * self.step, EDGE + ROW * (rows[life] + 0.5))
+            self.place[life] = (EDGE + depth * self.step, TALL_EDGE + ROW * (rows[life] + 0.5))
 
     @property
     def width(self) -> float:
@@ -109,41 +109,60 @@ class _Layout:
 
     @property
     def height(self) -> float:
-        return ROW * max(self.rows, 1) + 2 * EDGE
+        return ROW * max(self.rows, 1) + 2 * TALL_EDGE
 
     def edge(self, parent: Life, child: Life, kind: str) -> str:
         (x1, y1), (x2, y2) = self.place[parent], self.place[child]
         x1 += self.box
-        if kind != "former":
-            middle = x1 + GAP / 2
-            way = f"M{x1:g},{y1:g} H{middle:g} V{y2:g} H{x2:g}"
-        else:  # it may lead to any place
-            way = f"M{x1:g},{y1:g} C{x1 + GAP:g},{y1:g} {x2 - GAP:g},{y2:g} {x2:g},{y2:g}"
+        way = f"M{x1:g},{y1:g} H{x1 + GAP / 2:g} V{y2:g} H{x2:g}"
         return f'<path class="edge {kind}" d="{way}"/>'
 
+    def former_edge(self, parent: Life, child: Life) -> str:
+        """It may lead to any place, and comes from above or below."""
+        (x1, y1), (x2, y2) = self.place[parent], self.place[child]
+        x1, x2 = x1 + self.box / 2, x2 + self.box / 2
+        side = -1 if y1 <= y2 else 1
+        y1, y2 = y1 + side * (ROW - 5) / 2, y2 + side * (ROW - 5) / 2
+        bend = side * ROW
+        way = f"M{x1:g},{y1:g} C{x1:g},{y1 + bend:g} {x2:g},{y2 + bend:g} {x2:g},{y2:g}"
+        return f'<path class="edge former" d="{way}"/>'
 
-def draw_tree(parents: Mapping[Life, Life | None], marks: Marks, title: str) -> str:
+
+def width_of(parents: Mapping[Life, Life | None]) -> float:
+    """How wide its picture is, at least."""
+    return _Layout(parents).width
+
+
+def draw_tree(
+    parents: Mapping[Life, Life | None], marks: Marks, title: str, width: float = 0
+) -> str:
     """All nodes that are there, each to the right of its parent."""
     layout = _Layout(parents)
-    width, height = layout.width, layout.height
-    parts = [
-        f'<svg class="tree" viewBox="0 0 {width:g} {height:g}" role="img">',
-        f"<title>{escape(title)}</title>",
-    ]
-    changed: list[str] = []  # above the others
+    width, height = max(layout.width, width), layout.height
+    plain: list[str] = []
+    marked: list[str] = []  # above the plain ones
+    former: list[str] = []  # above everything
     for life in layout.place:
         parent = parents[life]
-        if parent in layout.place and parent is not None:
-            is_new = life in marks.changed
-            kind = "changed" if is_new else "leaving" if life == marks.leaving else "plain"
-            (changed if kind != "plain" else parts).append(layout.edge(parent, life, kind))
-        former = marks.changed.get(life)
-        if former in layout.place and former is not None and len(marks.changed) <= MOST_FORMER:
-            parts.append(layout.edge(former, life, "former"))
-    parts += changed
-    for life, (x, y) in layout.place.items():
-        parts.append(_node(layout, life, x, y, _kind(life, marks)))
-    return "".join([*parts, "</svg>"])
+        if parent is not None and parent in layout.place:
+            if life in marks.changed:
+                marked.append(layout.edge(parent, life, "changed"))
+            elif life == marks.leaving:
+                marked.append(layout.edge(parent, life, "leaving"))
+            else:
+                plain.append(layout.edge(parent, life, "plain"))
+        before = marks.changed.get(life)
+        if before is not None and before in layout.place and len(marks.changed) <= MOST_FORMER:
+            former.append(layout.former_edge(before, life))
+    nodes = [_node(layout, life, _kind(life, marks)) for life in layout.place]
+    return "".join(
+        [
+            f'<svg class="tree" viewBox="0 0 {width:g} {height:g}" role="img">',
+            f"<title>{escape(title)}</title>",
+            *(plain + marked + nodes + former),
+            "</svg>",
+        ]
+    )
 
 
 def _kind(life: Life, marks: Marks) -> str:
@@ -152,8 +171,8 @@ def _kind(life: Life, marks: Marks) -> str:
     return "node along" if life in marks.along else "node"
 
 
-def _node(layout: _Layout, life: Life, x: float, y: float, kind: str) -> str:
-    parent = layout.parents[life]
+def _node(layout: _Layout, life: Life, kind: str) -> str:
+    (x, y), parent = layout.place[life], layout.parents[life]
     told = f"{_words(life)}, " + (f"below {_words(parent)}" if parent else "without a parent")
     box, tall = layout.box, ROW - 5
     return (

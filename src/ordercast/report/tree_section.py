@@ -21,7 +21,14 @@ from ordercast.check.parents import (
     path_of,
 )
 from ordercast.report.page import FiguresPart, Part, Section, WidePart
-from ordercast.report.tree_drawing import Marks, Moment, TreePicture, draw_lanes, draw_tree
+from ordercast.report.tree_drawing import (
+    Marks,
+    Moment,
+    TreePicture,
+    draw_lanes,
+    draw_tree,
+    width_of,
+)
 from ordercast.trace.schema import Row, Trace
 from ordercast.units import SECOND
 
@@ -69,7 +76,10 @@ def read_story(links: Sequence[ParentLink], rows: Sequence[Row], start: int) -> 
     moves = moves_in(links)
     few = len({link.row.process for link in links}) <= MOST_NODES
     first = _first_tree(links) if few else None
-    return TreeStory(links, moves, first, _choose(links, moves), _last(links, rows), start)
+    settled = [move for move in moves if first is not None and move.at > first]
+    return TreeStory(
+        links, moves, first, _choose(links, settled or moves), _last(links, rows), start
+    )
 
 
 def _first_tree(links: Sequence[ParentLink]) -> int | None:
@@ -109,12 +119,7 @@ def _last(links: Sequence[ParentLink], rows: Sequence[Row]) -> int:
 
 
 def _section(story: TreeStory, id: str, title: str, more: int) -> Section:
-    found = len(adoptions_in(story.links))
-    moved = "A node moved" if len(story.moves) == 1 else f"Nodes moved {len(story.moves)} times"
-    about = [
-        f"{moved} from one parent to another, and nodes that had lost their parent found one "
-        f"{found} times."
-    ]
+    about = [_counts(len(story.moves), len(adoptions_in(story.links)))]
     parts: list[Part] = []
     nodes = len({link.row.process for link in story.links})
     if nodes > MOST_NODES:
@@ -130,16 +135,23 @@ def _section(story: TreeStory, id: str, title: str, more: int) -> Section:
     return Section(id, title, parts, about)
 
 
+def _counts(moves: int, found: int) -> str:
+    told = f"Moves from one parent to another: {moves:,}."
+    return f"{told} Nodes that lost their parent and found one: {found:,}." if found else told
+
+
 def _pictures(story: TreeStory, id: str) -> Iterator[TreePicture]:
     """In the order of time; each marks what changed since the one before it."""
     shown: State | None = None
-    for at, name, title, note, move in _scenes(story):
+    scenes = _scenes(story)
+    width = max(width_of(parents_at(story.links, at)) for at, *_ in scenes)  # one scale
+    for at, name, title, note, move in scenes:
         state = parents_at(story.links, at)
         marks = _marks(state, shown, move, is_after=name == "after")
         told = f"{story.when(at)}: {_shape(state)}. {note}".strip()
-        if marks.changed and name not in ("before", "after"):
-            told += f" Marked: {_nodes(len(marks.changed))} with another parent than in the picture before."
-        yield TreePicture(f"{id}-{name}", title, told, draw_tree(state, marks, told))
+        if marks.changed and move is None:
+            told += f" Marked: {_nodes(len(marks.changed))} with another parent than before."
+        yield TreePicture(f"{id}-{name}", title, told, draw_tree(state, marks, told, width))
         shown = state
 
 
