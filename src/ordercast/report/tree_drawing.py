@@ -19,8 +19,8 @@ CHARACTER = 7.3  # of the page's font
 ROW, GAP, EDGE, TALL_EDGE = 23, 26, 8, 18  # an edge that was may bend around the tree
 MOST_FORMER = 3
 """Edges of the former tree in a picture: more of them hide the present one."""
-LEAST_WIDTH = 480
-"""A small tree is not blown up to the width of the page."""
+SMALLEST = 0.8
+"""A picture is not shown smaller than that; where there is less room, it scrolls."""
 LANE, TOP, TIMES = 19, 24, 22
 ALL_LANES = 1080
 MOST_TICKS = 12
@@ -66,7 +66,7 @@ def _words(life: Life) -> str:
 
 
 class _Layout:
-    """Where each node stands. Nodes whose parents form a circle have no place."""
+    """Where each node stands. Of parents that form a circle one is put first, by name."""
 
     def __init__(self, parents: Mapping[Life, Life | None]) -> None:
         self.parents = parents
@@ -78,34 +78,40 @@ class _Layout:
         self.step = self.box + GAP
         self.place: dict[Life, tuple[float, float]] = {}
         self.rows = 0
-        known = [life for life, parent in parents.items() if parent is None]
-        known += [life for life, parent in parents.items() if parent and parent not in parents]
-        for root in sorted(known, key=_natural):
-            self._put(root)
+        known = [life for life, parent in parents.items() if parent not in parents]
+        for life in [*sorted(known, key=_natural), *sorted(parents, key=_natural)]:
+            if life not in self.place:
+                self._put(life)
 
     def _put(self, root: Life) -> None:
         """Leaves below each other; every other node in the middle of its children."""
-        order: list[tuple[Life, int]] = []
+        depths: dict[Life, int] = {}
         waiting = [(root, 0)]
         while waiting:  # no recursion: a tree may be deep
             life, depth = waiting.pop()
-            order.append((life, depth))
-            waiting += [(child, depth + 1) for child in reversed(self.children.get(life, []))]
+            if life not in depths:
+                depths[life] = depth
+                waiting += [(child, depth + 1) for child in reversed(self.children.get(life, []))]
+        below = {life: self._placed_below(life, depths) for life in depths}
         rows: dict[Life, float] = {}
-        for life, _ in order:
-            if life not in self.children:
+        for life in depths:  # from the top
+            if not below[life]:
                 rows[life] = self.rows
                 self.rows += 1
-        for life, depth in reversed(order):
-            below = [rows[child] for child in self.children.get(life, [])]
-            if below:
-                rows[life] = (below[0] + below[-1]) / 2
-            self.place[life] = (EDGE + depth * self.step, TALL_EDGE + ROW * (rows[life] + 0.5))
+        for life in reversed(depths):
+            if below[life]:
+                rows[life] = (rows[below[life][0]] + rows[below[life][-1]]) / 2
+        for life, depth in depths.items():
+            place = EDGE + depth * self.step, TALL_EDGE + ROW * (rows[life] + 0.5)
+            self.place[life] = place
+
+    def _placed_below(self, life: Life, depths: Mapping[Life, int]) -> list[Life]:
+        """Its children, but for the one that closes a circle."""
+        return [child for child in self.children.get(life, []) if depths[child] > depths[life]]
 
     @property
     def width(self) -> float:
-        right = max((x for x, _ in self.place.values()), default=0) + self.box + EDGE
-        return max(LEAST_WIDTH, right)
+        return max((x for x, _ in self.place.values()), default=0) + self.box + EDGE
 
     @property
     def height(self) -> float:
@@ -117,15 +123,15 @@ class _Layout:
         way = f"M{x1:g},{y1:g} H{x1 + GAP / 2:g} V{y2:g} H{x2:g}"
         return f'<path class="edge {kind}" d="{way}"/>'
 
-    def former_edge(self, parent: Life, child: Life) -> str:
-        """It may lead to any place, and comes from above or below."""
+    def bent_edge(self, parent: Life, child: Life, kind: str) -> str:
+        """One that may lead to any place: it comes from above or below."""
         (x1, y1), (x2, y2) = self.place[parent], self.place[child]
         x1, x2 = x1 + self.box / 2, x2 + self.box / 2
         side = -1 if y1 <= y2 else 1
         y1, y2 = y1 + side * (ROW - 5) / 2, y2 + side * (ROW - 5) / 2
         bend = side * ROW
         way = f"M{x1:g},{y1:g} C{x1:g},{y1 + bend:g} {x2:g},{y2 + bend:g} {x2:g},{y2:g}"
-        return f'<path class="edge former" d="{way}"/>'
+        return f'<path class="edge {kind}" d="{way}"/>'
 
 
 def width_of(parents: Mapping[Life, Life | None]) -> float:
@@ -141,11 +147,13 @@ def draw_tree(
     width, height = max(layout.width, width), layout.height
     plain: list[str] = []
     marked: list[str] = []  # above the plain ones
-    former: list[str] = []  # above everything
+    bent: list[str] = []  # above everything
     for life in layout.place:
         parent = parents[life]
         if parent is not None and parent in layout.place:
-            if life in marks.changed:
+            if layout.place[parent][0] >= layout.place[life][0]:
+                bent.append(layout.bent_edge(parent, life, "circle"))
+            elif life in marks.changed:
                 marked.append(layout.edge(parent, life, "changed"))
             elif life == marks.leaving:
                 marked.append(layout.edge(parent, life, "leaving"))
@@ -153,13 +161,14 @@ def draw_tree(
                 plain.append(layout.edge(parent, life, "plain"))
         before = marks.changed.get(life)
         if before is not None and before in layout.place and len(marks.changed) <= MOST_FORMER:
-            former.append(layout.former_edge(before, life))
+            bent.append(layout.bent_edge(before, life, "former"))
     nodes = [_node(layout, life, _kind(life, marks)) for life in layout.place]
     return "".join(
         [
-            f'<svg class="tree" viewBox="0 0 {width:g} {height:g}" role="img">',
+            f'<svg class="tree" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+            f'height="{height:g}" style="min-width: {SMALLEST * width:.0f}px" role="img">',
             f"<title>{escape(title)}</title>",
-            *(plain + marked + nodes + former),
+            *(plain + marked + nodes + bent),
             "</svg>",
         ]
     )
@@ -218,10 +227,14 @@ def draw_lanes(
         x, y = x_of(link.row.at), rows[link.row.process]
         parts.append(f'<path class="found" d="M{x:.1f},{y} v{LANE}"/>')
     parts += _times(begins, ends, start, bottom, x_of)
-    for moment in moments:
-        x = x_of(moment.at)
+    free = float(left)  # so far the words over the lanes reach
+    for moment in sorted(moments):
+        x, half = x_of(moment.at), len(moment.name) * CHARACTER / 2
+        at = min(max(x, free + half), left + ALL_LANES - half + 12)
+        free = at + half + CHARACTER
         parts.append(f'<path class="moment" d="M{x:.1f},{TOP - 5} V{bottom}"/>')
-        parts.append(_above(x, TOP - 10, moment.name, left))
+        parts.append(f'<text class="when" x="{at:.1f}" y="{TOP - 10}" text-anchor="middle">')
+        parts.append(f"{escape(moment.name)}</text>")
     return "".join([*parts, "</svg>"])
 
 
@@ -237,13 +250,6 @@ def _span(link: ParentLink, x1: float, x2: float, y: int) -> list[str]:
     if shown and x2 - x1 > len(shown) * CHARACTER + 8:
         parts.append(f'<text class="name" x="{x1 + 5:.1f}" y="{y + 14}">{escape(shown)}</text>')
     return parts
-
-
-def _above(x: float, y: int, text: str, left: int) -> str:
-    """Words over a place; those at the sides stay in the drawing."""
-    room = len(text) * CHARACTER / 2
-    x = min(max(x, left + room), left + ALL_LANES - room + 12)
-    return f'<text class="when" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>'
 
 
 def _times(begins: int, ends: int, start: int, y: int, x_of: Callable[[int], float]) -> list[str]:

@@ -192,20 +192,29 @@ def _marks(state: State, shown: State | None, move: Move | None, is_after: bool)
 def _shape(state: State) -> str:
     """How many nodes there are, and how they stand."""
     roots = sorted(life[0] for life, parent in state.items() if parent is None)
-    deepest = max((len(path_of(life, state)) for life in state), default=0)
-    if len(roots) == 1:
-        return f"{_nodes(len(state))}, the root is {roots[0]}, {deepest} levels below it"
-    return f"{_nodes(len(state))}, {len(roots)} without a parent, {deepest} levels at most"
+    paths = {life: path_of(life, state) for life in state}
+    told = f"{_nodes(len(state))}, "
+    told += f"the root is {roots[0]}, " if len(roots) == 1 else f"{len(roots)} without a parent, "
+    told += f"{_several(max(map(len, paths.values()), default=0), 'level')} below"
+    tops = {life: (path or [life])[-1] for life, path in paths.items()}
+    gone = sum(parent is not None and parent not in state for parent in state.values())
+    told += f"; the parent of {_nodes(gone)} does not run any more" if gone else ""
+    circle = sum(state[top] in state for top in tops.values())
+    return told + (f"; {_nodes(circle)} in or below a circle of parents" if circle else "")
 
 
 def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
+    return _several(count, "node")
+
+
+def _several(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
 _ABOUT_LANES = (
-    "A lane a node, with the name of its parent. Dark: without a parent, so it is the root, or "
-    "looks for one. A line across a lane: a move; a thick one: it had lost its parent, and found "
-    "one."
+    "A lane a node, with the name of its parent. Strong grey: it has none, so it is the root, or "
+    "looks for one. Nothing: it does not run. A thin line across a lane is a move; at a thick one "
+    "a node that had lost its parent found one."
 )
 
 
