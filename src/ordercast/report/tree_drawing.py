@@ -19,7 +19,7 @@ CHARACTER = 7.3  # of the page's font
 ROW, GAP, EDGE, TALL_EDGE = 23, 26, 8, 18  # an edge that was may bend around the tree
 MOST_FORMER = 3
 """Edges of the former tree in a picture: more of them hide the present one."""
-SMALLEST = 0.8
+SMALLEST = 0.7
 """A picture is not shown smaller than that; where there is less room, it scrolls."""
 LANE, TOP, TIMES = 19, 24, 22
 ALL_LANES = 1080
@@ -127,7 +127,7 @@ class _Layout:
         """One that may lead to any place: it comes from above or below."""
         (x1, y1), (x2, y2) = self.place[parent], self.place[child]
         x1, x2 = x1 + self.box / 2, x2 + self.box / 2
-        side = -1 if y1 <= y2 else 1
+        side = 1 if y1 > y2 or kind == "circle" else -1
         y1, y2 = y1 + side * (ROW - 5) / 2, y2 + side * (ROW - 5) / 2
         bend = side * ROW
         way = f"M{x1:g},{y1:g} C{x1:g},{y1 + bend:g} {x2:g},{y2 + bend:g} {x2:g},{y2:g}"
