@@ -85,6 +85,16 @@ def test_nodes_that_move_too_are_not_among_the_others() -> None:
     assert found["tree_below_mean"] == pytest.approx(1)
 
 
+def test_moves_in_the_same_seconds_are_not_alone() -> None:
+    """n5 moves one second later than n3, and n2 keeps its parent."""
+    text = MOVE + "n5 parent at=0s\nn5 parent peer=n1#0 at=1s\n"
+    arrivals = load({"n2": [100], "n3": [100]})
+    assert metrics_of(text + arrivals)["tree_others_alone"] == pytest.approx(1)
+    found = metrics_of(text + "n5 parent peer=n2#0 at=8s\n" + arrivals)
+    assert found["tree_others_max"] == pytest.approx(1)
+    assert "tree_others_alone" not in found
+
+
 def test_a_move_at_the_edge_of_the_load_is_not_compared() -> None:
     found = metrics_of(TREE + "n3 parent peer=n1#0 at=4s\n" + load({"n2": [100], "n3": [100]}))
     assert found["tree_moves"] == 1

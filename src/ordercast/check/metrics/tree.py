@@ -46,6 +46,7 @@ class TreeMove(NamedTuple):
     move: Move
     others: float | None
     below: float | None
+    is_alone: bool  # no other node moves in all that time
 
 
 class Arrival(NamedTuple):
@@ -153,7 +154,8 @@ def _compare(run: MeasuredRun, group: str, move: Move) -> TreeMove:
     changed = {link.life for link in links if edges[0] <= link.row.at <= edges[-1]}
     below = {life for life in parents if move.life in path_of(life, parents)} | {move.life}
     others = {*parents} - below - changed
-    return TreeMove(move, *(_ratio(parts, lives) for lives in (others, below)))
+    is_alone = changed == {move.life}
+    return TreeMove(move, _ratio(parts, others), _ratio(parts, below), is_alone)
 
 
 def _ratio(parts: list[list[Arrival]], lives: set[Life]) -> float | None:
@@ -190,6 +192,10 @@ def _of_tenths() -> Iterable[Metric]:
 
 def _others(one: TreeMove) -> float | None:
     return one.others
+
+
+def _alone(one: TreeMove) -> float | None:
+    return one.others if one.is_alone else None
 
 
 def _below(one: TreeMove) -> float | None:
@@ -231,9 +237,15 @@ METRICS = (
         _ratios(_others, max),
     ),
     Metric(
+        "tree_others_alone",
+        "times",
+        "The same, of moves in whose seconds no other node changes its parent: the most",
+        _ratios(_alone, max),
+    ),
+    Metric(
         "tree_below_mean",
         "times",
-        "The same at the node that moves and below it: the mean",
+        "Mean latency at the node that moves and below it, by that before and after: the mean",
         _ratios(_below, mean),
     ),
 )
