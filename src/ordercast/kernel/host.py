@@ -36,7 +36,7 @@ from typing import cast
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
-from ordercast.kernel.log import Reference
+from ordercast.kernel.log import Entry, Reference, Stream, event_of
 from ordercast.kernel.machine import Machine, Replying, Serving
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat, WaitingStep
@@ -357,6 +357,28 @@ class Host:
         """A row of what happens to the process or to a group as a whole."""
         if self.journal is not None:
             self.journal.row(self.world.trace_time(), kind, **columns)
+
+    def retell(
+        self, group: str, first: int, entries: Iterable[Entry], ours: Stream, submitted: int
+    ) -> None:
+        """Rows of what the log has from this position on: an earlier incarnation was killed when it
+        was durable, and before the trace heard of it. This one delivers it. Of our own stream the
+        trace has submissions up to a number."""
+        if self.journal is None:
+            return
+        at = self.world.trace_time()
+        for position, entry in enumerate(entries, first):
+            if entry.is_gap or entry.is_late:
+                after = entry.prev if entry.is_gap else None
+                where = {"origin": entry.origin, "number": entry.number, "after": after}
+                self.row("lose", group=group, cause="obsolete", **where)
+                continue
+            event = event_of(group, entry, position)
+            if entry.stream == ours and entry.number > submitted:
+                self.journal.submit(at, event)
+            self.journal.deliver(at, event)
+        if self._flush is not None:
+            self._flush()
 
     # --- effects -----------------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ appends to it writes it anew before.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,7 +46,7 @@ _LIST_TYPE = b"\xdd"  # no row begins like this: it has fewer than 65,536 column
 
 class RowLog:
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         try:
             self._segment = _opened(path)
         except OSError as error:
@@ -59,7 +60,7 @@ class RowLog:
         body = self._encode(row)
         length = len(body)
         if length > ROWS.largest:
-            raise too_long(self._path, ROWS, length)
+            raise too_long(self.path, ROWS, length)
         if self._size + length > _BUFFER:
             self.flush()  # before, so that a row that needs all the room is alone in its block
         self._gathered.append(body)
@@ -86,7 +87,7 @@ class RowLog:
             self._segment.close()
 
     def _unwritable(self, error: OSError) -> TraceError:
-        return TraceError(f"{self._path} cannot be written: {error.strerror}")
+        return TraceError(f"{self.path} cannot be written: {error.strerror}")
 
 
 def _block(rows: list[bytes]) -> bytes:
@@ -106,6 +107,30 @@ def read_log(path: Path) -> Iterator[Row]:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"{path} is not a log of rows: {error}") from error
         yield from rows
+
+
+class Told(NamedTuple):
+    """What a trace has of a group with a log at one process, since it had no disk."""
+
+    entries: int = 0  # delivered or lost: the position up to which it has heard of the log
+    submitted: int = 0  # the number of the last own event
+
+
+def told_in(rows: Iterable[Row], process: str, before: Mapping[str, Told]) -> dict[str, Told]:
+    """By group. `before`: the same of rows that are elsewhere."""
+    told = dict(before)
+    for row in rows:
+        if row.process != process:
+            continue
+        if row.kind == "start" and row.cause == "empty":
+            told.clear()
+        elif row.group is not None and row.kind in ("deliver", "lose", "submit"):
+            entries, submitted = told.get(row.group, Told())
+            if row.kind == "submit":
+                told[row.group] = Told(entries, max(submitted, row.number or 0))
+            else:
+                told[row.group] = Told(entries + 1, submitted)
+    return told
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

@@ -9,7 +9,8 @@ Rules.
     no room. It joins the first that offers a greater beat.
  3. An orphan that finds nobody for two limits of silence, and one more for each sibling before it,
     becomes the root of its part: its epoch is above all that it has heard of.
- 4. A root asks one node a period: an anchor or any that it knows. If it hears of a greater beat, of
+ 4. A node that may found the group, and knows of nobody at its start, is the root at once.
+ 5. A root asks one node a period: an anchor or any that it knows. If it hears of a greater beat, of
     a root that it is preferred to, it outbids that one: its next epoch is above. If not it looks
     for a parent there, and remains the root until it has one. A child passes such a rumour upwards.
 
@@ -37,6 +38,9 @@ MOST_CONTACTS = 1024
 """Names that a node remembers."""
 BY_CHANCE = 4
 """Names drawn for each round of questions."""
+HINTED = 3
+"""Beats from the start on in which only the node that is configured as the parent is asked: others
+may be met before it."""
 MOST_TURNS = 8
 """Limits of silence that siblings wait for those before them, at most."""
 
@@ -59,6 +63,7 @@ class Takeover:
         self.chance = chance
         self.contacts: dict[str, None] = {}  # names, those heard of last at the end
         self.queue: list[str] = []  # to ask next
+        self.hinted_until = 0  # by our clock
         self.asked: dict[str, None] = {}  # in this round
         self.seeking_since: int | None = None  # by our clock; None: it seeks no parent
         self.sought_at = -(1 << 62)  # by our clock
@@ -85,13 +90,21 @@ class Takeover:
             self.sought_at = step.now
             self.ask(step)
 
+    def begin(self, step: Step) -> None:
+        """At the start."""
+        if self.options.parent not in ("", self.me.name):
+            self.hinted_until = step.now + HINTED * self.options.beat
+        self.seek(step)
+
     def found(self) -> None:
         self.seeking_since = None
         self.queue, self.asked = [], {}
 
     def ask(self, step: Step) -> None:
         """The next few."""
-        if not self.queue:
+        if step.now < self.hinted_until:
+            self.queue = [self.options.parent]
+        elif not self.queue:
             self._refill()
         for name in self.queue[:ASKED_AT_ONCE]:
             self.asked[name] = None
@@ -146,10 +159,14 @@ class Takeover:
                 self.ask(step)
         elif waited >= self.patience and self.relocation.awaited is None:
             self.found()
-            self.roots += 1
-            hierarchy.reign(step)
+            self.reign(step)
         elif self.relocation.awaited is None:
             self.ask(step)
+
+    def reign(self, step: Step) -> None:
+        """This node is the root, because nobody is above it."""
+        self.roots += 1
+        self.hierarchy.reign(step)
 
     def _probe(self, step: Step) -> None:
         """The root looks for other parts of the feed."""
