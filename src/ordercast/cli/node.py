@@ -64,10 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    level = logging.INFO if arguments.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)
+    start_log(verbose=arguments.verbose)
     try:
-        code: int = _runner()(_live(arguments))
+        code: int = runner()(_live(arguments))
         return code
     except UsageError:
         raise
@@ -77,7 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnreachableError(str(error)) from error
 
 
-def _runner() -> Any:
+def start_log(*, verbose: bool) -> None:
+    """What a node has to say goes to stderr."""
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)
+
+
+def runner() -> Any:
     """uvloop where it is installed: the same, and faster."""
     try:
         import uvloop
