@@ -31,8 +31,9 @@ class Content(msgspec.Struct, frozen=True):
     def objection(self) -> str:
         """What is wrong with it, as a sentence; or nothing."""
         author, text = self.author, self.text
-        if not author.strip() or not text.strip():
-            return f"a post has an author and a text: the {'text' if author.strip() else 'author'} is empty"
+        for part, said in (("author", author), ("text", text)):
+            if not said.strip():
+                return f"a post has an author and a text, and the {part} is empty"
         if len(author) > LONGEST_AUTHOR or "\n" in author or "\t" in author:
             return f"the author is one line of {LONGEST_AUTHOR} characters at most"
         if len(text) > LONGEST_TEXT:

@@ -27,10 +27,14 @@ def server_event(name: str, data: object, mark: str = "") -> bytes:
     """JSON has no line breaks, so data is one line. A mark is where the browser goes on."""
     assert "\n" not in name + mark
     number = f"id: {mark}\n" if mark else ""
-    return b"event: %b\n%bdata: %b\n\n" % (name.encode(), number.encode(), msgspec.json.encode(data))
+    return b"event: %b\n%bdata: %b\n\n" % (
+        name.encode(),
+        number.encode(),
+        msgspec.json.encode(data),
+    )
 
 
-class EventStream:
+class BrowserStream:
     """A response that goes on until `events` ends or the browser is gone; an ASGI application.
 
     What is sent waits for the browser, so nothing piles up here.

@@ -12,7 +12,7 @@ MOST_GAPS = 100
 SHOWN_GAPS = 20
 
 
-class Missing:
+class LostPosts:
     """The last gaps; how many there were in all."""
 
     def __init__(self, most: int = MOST_GAPS) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from ordercast import (
@@ -25,7 +26,7 @@ from ordercast import (
 from ordercast.board.content import Content, encoded, foreign_text, read_content
 from ordercast.board.events import BEGIN, COMMENT, server_event
 from ordercast.board.keys import key_of_post, reference_of
-from ordercast.board.missing import Missing
+from ordercast.board.missing import LostPosts
 from ordercast.board.threads import ShownPost, Threads
 from ordercast.net.readiness import waiting_text
 
@@ -40,7 +41,7 @@ READ_AT_ONCE = 64
 
 
 class BoardService:
-    """Runs while `run` does. `join` joins the feed, again if this incarnation of the node is over."""
+    """Runs while `run` does. `join` joins the feed; again, if this incarnation is over."""
 
     def __init__(self, join: Callable[[], LoggedGroup], name: str) -> None:
         self.name, self._join = name, join
@@ -59,7 +60,7 @@ class BoardService:
         self._bytes = 0
         self._after: dict[str, int] = {}  # by mark: the number of the step behind it
         self._mark = ""  # of the last step
-        self.threads, self.missing = Threads(), Missing()
+        self.threads, self.missing = Threads(), LostPosts()
         self._waiting: Waiting | None = None
 
     async def run(self) -> None:
@@ -166,13 +167,9 @@ class BoardService:
         while True:
             changed = self._changed
             if number < self._first:
-                posts, mark, number, hidden = [*self.threads], self._mark, self._next, self._hidden()
-                limits = {"threads": self.threads.most_threads, "hidden": hidden}
-                yield server_event("page", limits)
-                for post in posts:
-                    yield server_event("shown", post)
-                # Last: until a browser has the whole page, it comes back for all of it.
-                yield server_event("whole", {}, mark)
+                number, page = self._next, self._whole_page()
+                for event in page:
+                    yield event
             while self._first <= number < self._next:
                 event = self._steps[number - self._first][1]
                 number += 1
@@ -190,8 +187,19 @@ class BoardService:
             except TimeoutError:
                 yield COMMENT
 
+    def _whole_page(self) -> Iterator[bytes]:
+        """As it is now, however long a browser takes to read it."""
+        posts, mark = [*self.threads], self._mark
+        limits = {"threads": self.threads.most_threads, "hidden": self._hidden()}
+        # The mark comes last: a browser that has part of the page comes back for all of it.
+        return chain(
+            [server_event("page", limits)],
+            (server_event("shown", post) for post in posts),
+            [server_event("whole", {}, mark)],
+        )
+
     async def post(self, author: str, text: str, reply_to: str = "") -> dict[str, str]:
-        """UsageError: what is wrong with it. TimeoutError: nobody knows yet whether it is posted."""
+        """Its mark and its key. UsageError: what is wrong. TimeoutError: it may be posted yet."""
         content = Content(author.strip(), text.replace("\r\n", "\n").strip())
         data = encoded(content)
         original = reference_of(reply_to) if reply_to else None

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from ordercast.board.access import Access, Mistakes, is_own_origin
 from ordercast.board.content import LARGEST_POST, LONGEST_AUTHOR, LONGEST_TEXT
-from ordercast.board.events import EventStream
+from ordercast.board.events import BrowserStream
 from ordercast.board.service import BoardService
 from ordercast.errors import OrdercastError, UsageError
 
@@ -117,7 +117,7 @@ class Site:
         # A browser that comes back by itself says it in a header, and our script in the address.
         mark = request.headers.get("last-event-id") or request.query_params.get("after", "")
         self.browsers += 1
-        return EventStream(self.service.events(mark), self._browser_left)
+        return BrowserStream(self.service.events(mark), self._browser_left)
 
     def _browser_left(self) -> None:
         self.browsers -= 1
@@ -150,7 +150,7 @@ class Site:
         given = parse_qs((await _body(request)).decode(errors="replace"), max_num_fields=4)
         if not self.access.is_token(given.get("token", [""])[0]):
             self._mistakes.add()
-            return self._login_page("<p class=\"bad\" role=\"alert\">This is not the token.</p>")
+            return self._login_page('<p class="bad" role="alert">This is not the token.</p>')
         answer = RedirectResponse("/", 303)
         name, value = self.access.cookie_name, self.access.cookie
         answer.set_cookie(name, value, httponly=True, samesite="strict")

@@ -1,15 +1,15 @@
-"""Which posts a page shows, and where: replies below their originals, in a bounded number of threads.
+"""Which posts a page shows, and where: replies below their originals, in some fifty threads.
 
 Rules.
- 1. Posts come in the order of the log, so an original comes before its replies. A reply stands below
-    its original. Within a thread posts never change their order.
+ 1. Posts come in the order of the log, so an original comes before its replies. A reply stands
+    below its original. Within a thread posts never change their order.
  2. The thread with the newest post is first. There are so many threads at most, so many posts in
     each, and so many posts in all: the thread whose newest post is oldest goes, or in a thread that
     is too long the oldest reply.
  3. Where the original is not there any more, the reply stands at the head of its thread, or else
     in a thread of its own, and says so.
 
-A page repeats what it is told (`Placement`) and decides nothing. Pure.
+A page repeats what it is told (`PageStep`) and decides nothing. Pure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ShownPost(msgspec.Struct, frozen=True):
     absent: Absent = ""
 
 
-class Placement(NamedTuple):
+class PageStep(NamedTuple):
     """What a page does: it shows a post, and first leaves out others."""
 
     post: ShownPost
@@ -79,7 +79,7 @@ class Threads:
         for posts in self._threads.values():
             yield from posts
 
-    def add(self, post: ShownPost, is_lost: Callable[[str], bool]) -> Placement:
+    def add(self, post: ShownPost, is_lost: Callable[[str], bool]) -> PageStep:
         """`post` is not placed yet. `is_lost`: whether the post of a key is gone for ever."""
         thread = self._thread_of.get(post.answers) or self._thread_of_gone.get(post.answers, "")
         if thread not in self._threads:
@@ -96,7 +96,7 @@ class Threads:
         self._thread_of[post.key] = home
         replies_out = tuple(self._shorten(home))
         threads_out = tuple(self._leave_out())
-        return Placement(self._threads[home][-1], threads_out, replies_out)
+        return PageStep(self._threads[home][-1], threads_out, replies_out)
 
     def _shorten(self, home: str) -> Iterator[str]:
         """Leaves out the oldest replies of a thread that is too long."""

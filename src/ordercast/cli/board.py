@@ -1,7 +1,7 @@
 """`ordercast board`: a bulletin board on a feed, as a web page.
 
-Opens a node, joins a feed and serves a page with its threads, until it is interrupted. Boards of one
-group at several nodes show the same posts. The page is for this machine alone; any other --web
+Opens a node, joins a feed and serves a page with its threads, until it is interrupted. Boards of
+one group at several nodes show the same posts. The page is for this machine alone; any other --web
 address needs a token, which browsers ask for.
 """
 
