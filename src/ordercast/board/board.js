@@ -5,8 +5,10 @@
 const byId = (id) => document.getElementById(id);
 let articles = new Map(); // what is shown, by key
 let shownIn = byId("threads"); // or, while a whole new page comes, its threads
+let shownBefore = 0;
 let mostThreads = 0;
 let answered = ""; // the key of the post that the form answers
+const EARLIER = "answers an earlier post, not shown here";
 
 function make(tag, className, text) {
   const made = document.createElement(tag);
@@ -25,6 +27,7 @@ function articleOf(post) {
   const isForeign = post.foreign >= 0;
   const made = make("article", isForeign ? "foreign" : "");
   made.dataset.key = post.key;
+  made.dataset.order = ++shownBefore;
   const head = make("div", "head");
   const author = make("span", "author", isForeign ? "no post of a board" : post.author);
   author.dir = "auto";
@@ -40,8 +43,7 @@ function articleOf(post) {
   reply.addEventListener("click", () => answer(post));
   made.append(head);
   if (post.absent) {
-    const lost = "answers a post that is lost";
-    made.append(note(post.absent === "lost" ? lost : "answers an earlier post, not shown here"));
+    made.append(note(post.absent === "lost" ? "answers a post that is lost" : EARLIER));
   }
   made.append(text, reply, make("div", "replies"));
   return made;
@@ -77,8 +79,10 @@ function leaveOut(step) {
     const gone = articles.get(key);
     if (!gone) continue;
     const moved = [...repliesOf(gone).children];
-    for (const each of moved) each.children[0].after(note("answers an earlier post, not shown here"));
-    gone.replaceWith(...moved);
+    for (const each of moved) each.firstElementChild.after(note(EARLIER));
+    const all = [...gone.parentElement.children, ...moved].filter((each) => each !== gone);
+    all.sort((one, other) => one.dataset.order - other.dataset.order); // as they came
+    gone.parentElement.replaceChildren(...all);
     articles.delete(key);
   }
   for (const key of step.threads_out) {
