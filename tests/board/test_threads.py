@@ -126,8 +126,14 @@ def test_what_was_in_a_gap_is_lost_and_nothing_else() -> None:
     assert not is_lost(21, birth=8)
     assert not is_lost(21, origin="n2")
     assert lost.sentences() == [
-        "what n3 posted after n3:20, up to n3:25, is lost: no log has it any more"
+        "what n3 posted after n3:20, up to n3:25, is lost to this node"
     ]
+
+
+def test_a_gap_of_an_event_that_nobody_knows_is_told() -> None:
+    lost = LostPosts()
+    lost.add(Gap("board", "", 0, after=0, up_to=0))
+    assert lost.sentences() == ["an event is lost to this node, and nobody knows whose it was"]
 
 
 def test_gaps_are_bounded_and_counted() -> None:
@@ -136,6 +142,6 @@ def test_gaps_are_bounded_and_counted() -> None:
         lost.add(Gap("board", "n3", counter, after=0, up_to=event_number(0, counter)))
     assert lost.count == 99
     assert len(lost.sentences()) == SHOWN_GAPS
-    assert lost.sentences()[0] == "what n3 posted up to n3:99 is lost: no log has it any more"
+    assert lost.sentences()[0] == "what n3 posted up to n3:99 is lost to this node"
     assert lost.is_lost(key_of_post(Reference("n3", 99, 1)))
     assert not lost.is_lost(key_of_post(Reference("n3", 1, 1)))

@@ -37,8 +37,10 @@ class LostPosts:
 
 
 def sentence(gap: Gap) -> str:
+    if not gap.origin:
+        return "an event is lost to this node, and nobody knows whose it was"
     last = event_text(gap.origin, gap.up_to)
     if not gap.after:
-        return f"what {gap.origin} posted up to {last} is lost: no log has it any more"
+        return f"what {gap.origin} posted up to {last} is lost to this node"
     after = event_text(gap.origin, gap.after)
-    return f"what {gap.origin} posted after {after}, up to {last}, is lost: no log has it any more"
+    return f"what {gap.origin} posted after {after}, up to {last}, is lost to this node"

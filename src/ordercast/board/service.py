@@ -18,6 +18,7 @@ from ordercast import (
     Abandoned,
     Gap,
     LoggedGroup,
+    Mark,
     OrdercastError,
     Post,
     UsageError,
@@ -29,6 +30,7 @@ from ordercast.board.keys import key_of_post, reference_of
 from ordercast.board.missing import LostPosts
 from ordercast.board.threads import ShownPost, Threads
 from ordercast.net.readiness import waiting_text
+from ordercast.net.subscription import LOST
 
 MOST_STEPS = 1000
 MOST_STEP_BYTES = 4 << 20
@@ -37,6 +39,8 @@ QUIET_SECONDS = 15.0
 LOOK_SECONDS = 1.0
 """How often the place in the tree is looked at."""
 POST_SECONDS = 20.0
+MOST_READ = 20_000
+"""Entries of the log that a board reads when it starts: the last ones."""
 READ_AT_ONCE = 64
 
 
@@ -85,7 +89,9 @@ class BoardService:
     # --- reading ---------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        async with self.feed.since("earliest") as items:
+        feed = self.feed
+        first = Mark(feed.log, max(feed.floor, feed.tail - MOST_READ))
+        async with feed.since(first) as items:
             count = 0
             async for item in items:
                 self._take(item)
@@ -95,16 +101,18 @@ class BoardService:
 
     def _take(self, item: object) -> None:
         if isinstance(item, Waiting):
-            self._waiting = item if item.why else None
-            self._look()
-            return
-        was_waiting, self._waiting = self._waiting, None
-        if isinstance(item, Gap):
+            # Also for a parent. That is known of the feed, and posts come meanwhile.
+            if item.why == LOST:
+                self._waiting = item
+        elif isinstance(item, Gap):
+            self._waiting = None
             self.missing.add(item)
         elif isinstance(item, Post):
+            was_waiting, self._waiting = self._waiting, None
             self._show(item)
-        if was_waiting or isinstance(item, Gap):
-            self._look()
+            if not was_waiting:
+                return
+        self._look()
 
     def _show(self, post: Post) -> None:
         placed = self.threads.add(shown(post), self.missing.is_lost)
@@ -142,7 +150,7 @@ class BoardService:
         place = self.feed.status()["place"]
         if place["seeks"] is not None:
             place = {**place, "seeks": int(place["seeks"])}
-        waiting = self._waiting
+        waiting = self._waiting or self.feed.waiting
         return {
             "node": self.name,
             "group": self.feed.name,
@@ -221,7 +229,7 @@ def shown(post: Post) -> ShownPost:
     content = read_content(post.data)
     return ShownPost(
         key_of_post(post.reference),
-        post.origin,
+        post.sender.name,
         post.at // 1_000_000,
         author=content.author if content else "",
         text=content.text if content else foreign_text(post.data),
