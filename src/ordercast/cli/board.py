@@ -14,18 +14,20 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ordercast import Feed, LoggedGroup, Node
+from msgspec.structs import replace
+
+from ordercast import Feed, Node
 from ordercast import open as open_node
-from ordercast.board.access import TOKEN_VARIABLE, Access, check_web
+from ordercast.board.access import TOKEN_VARIABLE, check_web
 from ordercast.cli import screen
-from ordercast.cli.node import runner, start_log
+from ordercast.cli.node import level_in, runner, start_log
 from ordercast.errors import DiskError, OrdercastError, UnreachableError, UsageError
+from ordercast.net.config import table_of
+from ordercast.settings import read_source
 from ordercast.types import objection_to_group
 
 if TYPE_CHECKING:
     import socket
-
-    from ordercast.board.service import BoardService
 
 WEB = "127.0.0.1:8001"
 
@@ -58,9 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
     if objection := objection_to_group(arguments.group):
         raise UsageError(f"--group: {objection}")
     node = opened(arguments)
+    level = level_for(arguments, node)
     listener = server.bound(host, port)
     try:
-        runner()(_board(arguments, node, listener, token))
+        runner()(_board(node, arguments.group, level, listener, token))
     except UsageError:
         raise
     except DiskError as error:
@@ -85,44 +88,34 @@ def opened(arguments: argparse.Namespace) -> Node:
     return open_node(arguments.settings, **{key: one for key, one in given.items() if one})
 
 
+def level_for(arguments: argparse.Namespace, node: Node) -> Feed:
+    """The options of the feed are in the settings, as for `ordercast node`."""
+    level: object = Feed()
+    if (rule := node.config.group.get(arguments.group)) is not None:
+        source = read_source(arguments.settings, "a node's settings")
+        level = level_in(source, arguments.group, rule)
+        if not isinstance(level, Feed):
+            raise UsageError(
+                f"{arguments.settings}: {table_of(arguments.group)} is {rule.family}, and a board "
+                'is on a feed: family = "feed"'
+            )
+    return replace(level, parent=arguments.parent) if arguments.parent else level
+
+
 async def _board(
-    arguments: argparse.Namespace, node: Node, listener: socket.socket, token: str | None
+    node: Node, group: str, level: Feed, listener: socket.socket, token: str | None
 ) -> None:
-    from ordercast.board.server import serving
-    from ordercast.board.service import BoardService
-    from ordercast.board.site import Site
+    from ordercast.board.running import running_board
 
     leaving = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, leaving.set)
-    level = Feed(parent=arguments.parent)
-    async with node:
-
-        def join() -> LoggedGroup:
-            group = node.join(arguments.group, level)
-            assert isinstance(group, LoggedGroup)
-            return group
-
-        service = BoardService(join, node.me.name)
-        place = listener.getsockname()
-        access = Access(token, place[1])
-        async with serving(Site(service, access).app(), listener):
-            host = f"[{place[0]}]" if ":" in place[0] else place[0]
-            screen.stderr().print(
-                f"{node.me} shows {arguments.group} at http://{host}:{place[1]}; Ctrl-C leaves"
-            )
-            await _until_one_ends(service, leaving)
-
-
-async def _until_one_ends(service: BoardService, leaving: asyncio.Event) -> None:
-    """The board, or the wish of its user; the streams to browsers have ended then."""
-    running = asyncio.create_task(service.run())
-    waiting = asyncio.create_task(leaving.wait())
-    try:
-        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-    finally:
+    async with node, running_board(node, group, level, listener, token) as board:
+        host, port, *_ = listener.getsockname()
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        screen.stderr().print(f"{node.me} shows {group} at http://{place}; Ctrl-C leaves")
+        waiting = asyncio.create_task(leaving.wait())
+        await asyncio.wait((board.reading, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        running.cancel()
-        await asyncio.wait((running, waiting))
-    if not running.cancelled():
-        running.result()
+        if board.reading.done():
+            board.reading.result()

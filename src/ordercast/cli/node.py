@@ -99,7 +99,7 @@ async def _live(arguments: argparse.Namespace) -> int:
     opened = open_node(arguments.config)
     source = read_source(arguments.config, "a node's settings")
     rules = opened.config.group
-    levels = {name: _level(source, name, rule) for name, rule in rules.items()}
+    levels = {name: level_in(source, name, rule) for name, rule in rules.items()}
     async with opened as node:
         if not rules:
             raise UsageError(f"{arguments.config}: no [group.NAME] to join")
@@ -131,8 +131,8 @@ async def _until(event: asyncio.Event) -> None:
     await event.wait()
 
 
-def _level(source: Source, name: str, rule: GroupRules) -> Level:
-    """UsageError: which line of the settings is wrong, and why."""
+def level_in(source: Source, name: str, rule: GroupRules) -> Level:
+    """Of a group in a node's settings. UsageError: which line is wrong, and why."""
     table = ("group", name)
     try:
         kind = level_type(find_family(rule.family))
