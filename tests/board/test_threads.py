@@ -125,9 +125,7 @@ def test_what_was_in_a_gap_is_lost_and_nothing_else() -> None:
     assert [is_lost(counter) for counter in (20, 21, 25, 26)] == [False, True, True, False]
     assert not is_lost(21, birth=8)
     assert not is_lost(21, origin="n2")
-    assert lost.sentences() == [
-        "what n3 posted after n3:20, up to n3:25, is lost to this node"
-    ]
+    assert lost.sentences() == ["what n3 posted after n3:20, up to n3:25, is lost to this node"]
 
 
 def test_a_gap_of_an_event_that_nobody_knows_is_told() -> None:

@@ -90,15 +90,16 @@ def opened(arguments: argparse.Namespace) -> Node:
 
 def level_for(arguments: argparse.Namespace, node: Node) -> Feed:
     """The options of the feed are in the settings, as for `ordercast node`."""
-    level: object = Feed()
+    level = Feed()
     if (rule := node.config.group.get(arguments.group)) is not None:
         source = read_source(arguments.settings, "a node's settings")
-        level = level_in(source, arguments.group, rule)
-        if not isinstance(level, Feed):
+        given = level_in(source, arguments.group, rule)
+        if not isinstance(given, Feed):
             raise UsageError(
                 f"{arguments.settings}: {table_of(arguments.group)} is {rule.family}, and a board "
                 'is on a feed: family = "feed"'
             )
+        level = given
     return replace(level, parent=arguments.parent) if arguments.parent else level
 
 

@@ -1,0 +1,161 @@
+"""Boards of real nodes, visited by HTTP: what appears, where, and how often."""
+
+from __future__ import annotations
+
+import pytest
+from tests.board.boards import board_at
+from tests.board.visitors import Told
+from tests.net.nodes import Cluster, live, place_of
+
+import ordercast
+from ordercast.board import service as service_module
+
+
+def texts(told: list[Told]) -> list[str]:
+    return [each.data["post"]["text"] for each in told]
+
+
+@live
+async def test_a_reply_appears_below_its_original_at_every_board(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    n2 = await cluster.open("n2", seeds=[place_of(n1)])
+    async with board_at(n1) as first, board_at(n2) as second:
+        here, there = [await board.visitor().listen() for board in (first, second)]
+        asked = await first.visitor().post("ann", "is anybody here?")
+        assert asked.status == 200
+        [heard] = await there.hear_all("post", 1)
+        post = heard.data["post"]
+        assert (post["author"], post["text"], post["origin"]) == ("ann", "is anybody here?", "n1")
+        assert post["key"] == asked.json["key"]
+        answered = await second.visitor().post("ben", "I am", reply_to=post["key"])
+        assert answered.status == 200
+        question, answer = await here.hear_all("post", 2)
+        assert question.data["post"]["key"] == answer.data["post"]["below"] == post["key"]
+        assert question.mark == asked.json["mark"]
+        new = await second.visitor().listen()
+        assert [each["text"] for each in await new.whole()] == ["is anybody here?", "I am"]
+        for listener in (here, there, new):
+            listener.close()
+
+
+@live
+async def test_a_browser_that_comes_back_gets_what_it_missed_and_each_post_once(
+    cluster: Cluster,
+) -> None:
+    n1 = await cluster.open("n1")
+    async with board_at(n1) as board:
+        visitor = board.visitor()
+        listener = await visitor.listen()
+        for text in ("one", "two"):
+            await visitor.post("ann", text)
+        assert texts(await listener.hear_all("post", 2)) == ["one", "two"]
+        listener.close()
+        for text in ("three", "four"):
+            await visitor.post("ann", text)
+        again = await visitor.listen(listener.mark)
+        await visitor.post("ann", "five")
+        heard = []
+        while len(heard) < 3:
+            told = await again.hear()
+            assert told is not None and told.name in ("post", "state")
+            heard += [told] * (told.name == "post")
+        assert texts(heard) == ["three", "four", "five"]
+        again.close()
+        at_the_end = await visitor.listen(again.mark)
+        told = await at_the_end.hear()
+        assert told is not None and told.name == "state"
+        at_the_end.close()
+
+
+@live
+async def test_a_browser_that_was_away_for_too_long_gets_a_whole_page(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service_module, "MOST_STEPS", 2)
+        async with board_at(n1) as board:
+            visitor = board.visitor()
+            listener = await visitor.listen()
+            await visitor.post("ann", "one")
+            await listener.hear_all("post", 1)
+            listener.close()
+            for text in ("two", "three", "four"):
+                await visitor.post("ann", text)
+            for mark in (listener.mark, "0000000000000001:7:0", "no mark at all"):
+                again = await visitor.listen(mark)
+                posts = await again.whole()
+                assert [each["text"] for each in posts] == ["one", "two", "three", "four"]
+                again.close()
+
+
+@live
+async def test_garbage_of_others_is_shown_as_such_and_breaks_nothing(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    n2 = await cluster.open("n2", seeds=[place_of(n1)])
+    async with board_at(n1) as first, board_at(n2) as second:
+        listener = await first.visitor().listen()
+        garbage = [b"", b"\xff\x00", b"[" * 100_000, b'{"author": "x", "text": ""}', b"x" * 100_000]
+        for data in garbage:
+            await second.feed.post(data)
+        await second.feed.send_many([b"one of", b"a batch"])
+        await second.visitor().post("ben", "sorry")
+        told = await listener.hear_all("post", len(garbage) + 3)
+        sizes = [each.data["post"]["foreign"] for each in told]
+        assert sizes == [*map(len, garbage), 6, 7, -1]
+        assert told[-1].data["post"]["text"] == "sorry"
+        assert told[1].data["post"]["text"] == "\ufffd\\x00"
+        assert len({each.data["post"]["key"] for each in told}) == len(told)
+        answered = await first.visitor().post("ann", "why?", told[0].data["post"]["key"])
+        assert answered.status == 200
+        listener.close()
+
+
+@live
+async def test_a_board_that_starts_again_shows_what_its_log_has(cluster: Cluster) -> None:
+    folder, mark = str(cluster.folder / "n1"), ""
+    for start in range(3):
+        async with (
+            ordercast.open(name="n1", listen="127.0.0.1:0", data=folder) as node,
+            board_at(node) as board,
+        ):
+            listener = await board.visitor().listen(mark)
+            shown: list[str] = []
+            while len(shown) < start:
+                told = await listener.hear()
+                assert told is not None
+                shown += [told.data["text"]] * (told.name == "shown")
+                shown += texts([told]) * (told.name == "post")
+            assert shown == [f"start {each}" for each in range(start)]
+            await board.visitor().post("ann", f"start {start}")
+            [told] = await listener.hear_all("post", 1)
+            assert texts([told]) == [f"start {start}"]
+            mark = told.mark
+            listener.close()
+
+
+@live
+async def test_the_page_says_where_its_node_is(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    async with board_at(n1) as first:
+        listener = await first.visitor().listen()
+        alone = await listener.state(is_root=True)
+        assert (alone["node"], alone["group"], alone["place"]["parent"]) == ("n1", "board", "")
+        n2 = await cluster.open("n2", seeds=[place_of(n1)])
+        async with board_at(n2) as second:
+            assert (await listener.state(children=["n2"]))["gaps"] == []
+            below = await (await second.visitor().listen()).state(parent="n1")
+            assert below["place"]["path"] == ["n1"]
+        listener.close()
+
+
+@live
+async def test_what_browsers_read_ends_with_the_board(cluster: Cluster) -> None:
+    n1 = await cluster.open("n1")
+    async with board_at(n1) as board:
+        listener = await board.visitor().listen()
+        await listener.whole()
+    last = None
+    while told := await listener.hear():
+        last = told
+    assert last is not None
+    assert last.data["ended"] == "n1 has left the board"
+    listener.close()
