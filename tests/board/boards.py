@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from tests.board.visitors import Visitor
 
 from ordercast import Feed, LoggedGroup, Node
-from ordercast.board.running import running_board
+from ordercast.board.running import RunningBoard, running_board
 from ordercast.board.server import bound
-from ordercast.board.service import BoardService
 from ordercast.units import MILLISECOND, Duration
 
 QUICK = Feed(beat=Duration(50 * MILLISECOND))
@@ -18,8 +17,9 @@ QUICK = Feed(beat=Duration(50 * MILLISECOND))
 
 
 class Board:
-    def __init__(self, node: Node, service: BoardService, port: int) -> None:
-        self.node, self.service, self.port = node, service, port
+    def __init__(self, node: Node, running: RunningBoard, port: int) -> None:
+        self.node, self.port = node, port
+        self.service, self.site = running.service, running.site
 
     @property
     def feed(self) -> LoggedGroup:
@@ -35,4 +35,4 @@ async def board_at(
 ) -> AsyncIterator[Board]:
     with bound("127.0.0.1", 0) as listener:
         async with running_board(node, "board", level, listener, token) as running:
-            yield Board(node, running.service, listener.getsockname()[1])
+            yield Board(node, running, listener.getsockname()[1])

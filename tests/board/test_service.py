@@ -57,13 +57,15 @@ async def test_a_browser_that_comes_back_gets_what_it_missed_and_each_post_once(
         heard = []
         while len(heard) < 3:
             told = await again.hear()
-            assert told is not None and told.name in ("post", "state")
+            assert told is not None
+            assert told.name in ("post", "state")
             heard += [told] * (told.name == "post")
         assert texts(heard) == ["three", "four", "five"]
         again.close()
         at_the_end = await visitor.listen(again.mark)
         told = await at_the_end.hear()
-        assert told is not None and told.name == "state"
+        assert told is not None
+        assert told.name == "state"
         at_the_end.close()
 
 

@@ -99,11 +99,13 @@ class Listener:
     async def whole(self) -> list[dict[str, Any]]:
         """The posts of a whole new page, which is what comes next."""
         told = await self.hear()
-        assert told is not None and told.name == "page"
+        assert told is not None
+        assert told.name == "page"
         posts = []
         while (told := await self.hear()) is not None and told.name == "shown":
             posts.append(told.data)
-        assert told is not None and told.name == "whole"
+        assert told is not None
+        assert told.name == "whole"
         return posts
 
     async def state(self, **wanted: Any) -> dict[str, Any]:

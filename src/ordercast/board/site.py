@@ -114,6 +114,8 @@ class Site:
         self._check_signed_in(request)
         if self.browsers >= MOST_BROWSERS:
             raise HTTPException(503, f"{MOST_BROWSERS} pages of this board are open, the most")
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         # A browser that comes back by itself says it in a header, and our script in the address.
         mark = request.headers.get("last-event-id") or request.query_params.get("after", "")
         self.browsers += 1

@@ -1,0 +1,81 @@
+"""`ordercast board` in a process of its own, that can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = """
+name = "{name}"
+listen = "127.0.0.1:{port}"
+data = "{name}"
+control = "{name}.sock"
+[group.board]
+family = "feed"
+options = {{ beat = "100ms" }}
+"""
+
+
+class BoardProcess:
+    """Its node and its page are at the same places whenever it is started."""
+
+    def __init__(self, folder: Path, name: str, listen: int, web: int, *more: str) -> None:
+        self.folder, self.name, self.web = folder, name, web
+        self._more = more
+        (folder / f"{name}.toml").write_text(SETTINGS.format(name=name, port=listen), "utf-8")
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> BoardProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.web}/"
+
+    def start(self) -> None:
+        """Its page can be asked for."""
+        paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        words = ["board", "--settings", f"{self.name}.toml", "--web", f"127.0.0.1:{self.web}"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ordercast", *words, *self._more],
+            cwd=self.folder,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stderr is not None
+        said = []
+        while line := self._process.stderr.readline():
+            said.append(line)
+            if f" shows board at {self.url[:-1]}; Ctrl-C leaves" in line:
+                return
+        raise AssertionError(f"{self.name} has ended: {said}")
+
+    def kill(self) -> None:
+        """With SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def interrupt(self) -> tuple[int, str]:
+        """With SIGINT, as Ctrl-C does: what it exits with, and what it says."""
+        assert self._process is not None
+        self._process.send_signal(subprocess.signal.SIGINT)  # type: ignore[attr-defined]
+        _, said = self._process.communicate(timeout=60)
+        code = self._process.returncode
+        self._process = None
+        return code, said
