@@ -1,5 +1,7 @@
-"""A real browser for tests of pages: Chromium and its driver; `make test` installs Debian's where it
-may."""
+"""A real browser for tests of pages: Chromium and its driver.
+
+`make test` installs Debian's where it may.
+"""
 
 from __future__ import annotations
 

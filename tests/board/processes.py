@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
+from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """
@@ -64,6 +67,14 @@ class BoardProcess:
                 return
         raise AssertionError(f"{self.name} has ended: {said}")
 
+    def post(self, text: str, below: str = "") -> str:
+        """As a program does. The key of the post."""
+        body = json.dumps({"author": "program", "text": text, "reply_to": below}).encode()
+        asked = Request(f"{self.url}post", body, {"Content-Type": "application/json"})
+        with urlopen(asked, timeout=60) as answer:
+            key: str = json.load(answer)["key"]
+        return key
+
     def kill(self) -> None:
         """With SIGKILL."""
         if self._process is not None:
@@ -74,7 +85,7 @@ class BoardProcess:
     def interrupt(self) -> tuple[int, str]:
         """With SIGINT, as Ctrl-C does: what it exits with, and what it says."""
         assert self._process is not None
-        self._process.send_signal(subprocess.signal.SIGINT)  # type: ignore[attr-defined]
+        self._process.send_signal(signal.SIGINT)
         _, said = self._process.communicate(timeout=60)
         code = self._process.returncode
         self._process = None

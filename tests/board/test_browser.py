@@ -12,6 +12,8 @@ import pytest
 from tests.board.processes import BoardProcess
 from tests.chromium import needs_chromium, opened_browser
 
+from ordercast.board.threads import MOST_IN_THREAD, MOST_THREADS
+
 pytestmark = needs_chromium
 GENEROUS = 60  # seconds
 EVIL = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
@@ -115,7 +117,7 @@ def pages(browser: Any) -> Iterator[Pages]:
 def test_pages_stay_right_while_a_parent_is_killed(
     boards: list[BoardProcess], pages: Pages
 ) -> None:
-    _, n2, n3 = boards
+    n2 = boards[1]
     for board in boards:
         pages.open(board)
     pages.at("n3")
@@ -149,6 +151,33 @@ def test_pages_stay_right_while_a_parent_is_killed(
     assert pages.text("#title") == "board at n2", "no script of a post has run"
     complaints = pages.browser.get_log("browser")
     assert not [each for each in complaints if each["source"] != "network"]
+
+
+@pytest.mark.slow(20)
+def test_a_page_that_was_open_all_the_time_is_as_a_new_one(
+    boards: list[BoardProcess], pages: Pages
+) -> None:
+    """More threads, and more replies in one of them, than a page shows."""
+    n1 = boards[0]
+    pages.open(n1)
+    first = n1.post("thread 0")
+    for number in range(1, MOST_THREADS + 5):
+        n1.post(f"thread {number}")
+    original = n1.post("a long thread")
+    last = original
+    for number in range(MOST_IN_THREAD + 5):
+        last = n1.post(f"reply {number}", below=last if number % 3 else original)
+    n1.post("to what is not shown", below=first)
+    pages.until(lambda: pages.texts()[:1] == ["to what is not shown"])
+    assert len(pages.tree()) == MOST_THREADS
+    assert "answers an earlier post" in pages.text("article")
+    said = pages.text("#which")
+    assert "Not shown: 7 older threads and 6 earlier replies" in said
+    opened = pages.tree()
+    assert len(pages.texts()) == MOST_THREADS - 1 + MOST_IN_THREAD
+    pages.browser.refresh()
+    pages.until(lambda: pages.tree() == opened)
+    assert pages.text("#which") == said
 
 
 @pytest.mark.slow(20)
