@@ -62,7 +62,7 @@ async def test_with_a_token_nothing_is_told_without_it(cluster: Cluster) -> None
         program = board.visitor(Authorization=f"Bearer {TOKEN}", Host="board.example")
         assert (await program.ask("POST", "/post", a_post(), **JSON)).status == 200
         listener = await program.listen()
-        listener.close()
+        await listener.close()
 
 
 @live
@@ -112,7 +112,7 @@ async def test_pages_of_other_sites_can_neither_read_nor_post(cluster: Cluster) 
         assert (await visitor.ask("POST", "/post", a_post(), **JSON, **own)).status == 200
         listener = await visitor.listen()
         assert len(await listener.whole()) <= 1, "nothing else was posted"
-        listener.close()
+        await listener.close()
 
 
 @live
@@ -142,12 +142,12 @@ async def test_open_pages_and_waiting_posts_are_bounded(cluster: Cluster) -> Non
             visitor = board.visitor()
             first, second = await visitor.listen(), await visitor.listen()
             assert (await visitor.ask("GET", "/events")).status == 503
-            first.close()
+            await first.close()
             await until(lambda: board.site.browsers < 2)
             assert (await visitor.ask("HEAD", "/events")).status == 200
             again = await visitor.listen()
             await again.whole()
             for listener in (second, again):
-                listener.close()
+                await listener.close()
             patch.setattr(site_module, "MOST_POSTING", 0)
             assert (await visitor.ask("POST", "/post", a_post(), **JSON)).status == 503

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 
@@ -38,7 +39,7 @@ class Visitor:
             status, found = await _head(reader)
             return Answer(status, found, (await reader.read()).decode())
         finally:
-            writer.close()
+            await _close(writer)
 
     async def post(self, author: str, text: str, reply_to: str = "") -> Answer:
         body = json.dumps({"author": author, "text": text, "reply_to": reply_to}).encode()
@@ -128,8 +129,14 @@ class Listener:
         line, _, self._left = self._left.partition(b"\n")
         return line.decode() + "\n"
 
-    def close(self) -> None:
-        self._writer.close()
+    async def close(self) -> None:
+        await _close(self._writer)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
