@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.board.boards import board_at
 from tests.board.visitors import Told
-from tests.net.nodes import Cluster, live, place_of
+from tests.net.nodes import Cluster, live, place_of, until
 
 import ordercast
 from ordercast.board import service as service_module
@@ -82,6 +82,7 @@ async def test_a_browser_that_was_away_for_too_long_gets_a_whole_page(cluster: C
             await listener.close()
             for text in ("two", "three", "four"):
                 await visitor.post("ann", text)
+            await until(lambda: len(board.service.threads) == 4)
             for mark in (listener.mark, "0000000000000001:7:0", "no mark at all"):
                 again = await visitor.listen(mark)
                 posts = await again.whole()
