@@ -210,3 +210,28 @@ def test_a_browser_goes_on_where_it_was_when_its_board_comes_back(
     pages.until(lambda: "written while n3 is down" in pages.texts())
     assert len(pages.texts()) == len({*pages.texts()}) == 5
     assert n1.interrupt()[0] == 0
+
+
+@pytest.mark.slow(10)
+def test_a_person_signs_in_with_the_token(tmp_path: Path, pages: Pages) -> None:
+    listen, web = free_ports(2)
+    token = "correct-horse-battery"
+    with BoardProcess(tmp_path, "n1", listen, web, "--token", token) as board:
+        pages.open(board)
+        for typed in ("wrong-horse-battery", token):
+            assert not pages.browser.find_elements("id", "threads")
+            field = pages.browser.find_element("name", "token")
+            field.send_keys(typed)
+            pages.browser.find_element("css selector", "button").click()
+        pages.until(lambda: pages.text("#live") == "live")
+        pages.post("x" * 300)
+        pages.post("y" * 300, below="x" * 300)
+        pages.browser.set_window_size(400, 900)
+        wide, seen = pages.browser.execute_script(
+            "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
+        assert wide <= seen
+        pages.browser.delete_all_cookies()
+        board.kill()
+        board.start()
+        pages.until(lambda: pages.browser.find_elements("name", "token"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.board.boards import board_at
+from msgspec.structs import replace
+from tests.board.boards import QUICK, board_at
 from tests.board.visitors import Told
 from tests.net.nodes import Cluster, live, place_of, until
 
 import ordercast
 from ordercast.board import service as service_module
+from ordercast.units import MILLISECOND, Duration
 
 
 def texts(told: list[Told]) -> list[str]:
@@ -134,6 +136,29 @@ async def test_a_board_that_starts_again_shows_what_its_log_has(cluster: Cluster
             [told] = await listener.hear_all("post", 1)
             assert texts([told]) == [f"start {start}"]
             await listener.close()
+
+
+@live
+async def test_what_the_disk_has_lost_is_waited_for_and_then_missing(cluster: Cluster) -> None:
+    folder = cluster.folder / "n1"
+    level = replace(QUICK, patience=Duration(1000 * MILLISECOND))
+    opened = {"name": "n1", "listen": "127.0.0.1:0", "data": str(folder)}
+    async with ordercast.open(**opened) as node, board_at(node, level=level) as board:
+        original = await board.visitor().post("ann", "to be lost")
+        await board.visitor().post("ann", "a reply", original.json["key"])
+    [segment] = folder.rglob("*.segment")
+    segment.write_bytes(segment.read_bytes().replace(b"to be lost", b"to be LOST"))
+    async with ordercast.open(**opened) as node, board_at(node, level=level) as board:
+        listener = await board.visitor().listen()
+        states = [await listener.state()]
+        while not states[-1]["gaps"]:
+            states.append(await listener.state())
+        assert any("its disk has lost an entry" in state["waiting"] for state in states)
+        assert (states[-1]["waiting"], states[-1]["gap_count"]) == ("", 1)
+        await until(lambda: len(board.service.threads) == 1)
+        [reply] = board.service.threads
+        assert (reply.text, reply.absent) == ("a reply", "lost")
+        await listener.close()
 
 
 @live
