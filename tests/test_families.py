@@ -167,7 +167,12 @@ LISTS = ("ordercast.protocol.families",)
 OPTIONS = frozenset(
     name for family in FAMILIES.values() for name in level_type(family).__struct_fields__
 )
-TAGS = frozenset(tag_of(kind) for family in FAMILIES.values() for kind in family.packets)
+TAGS = frozenset(  # but not of packets that the kernel has for several families
+    tag_of(kind)
+    for family in FAMILIES.values()
+    for kind in family.packets
+    if not kind.__module__.startswith("ordercast.kernel.")
+)
 JUDGES = ("check", "spark")
 """Where names of families are names of laws: fifo, causal, total."""
 WORD = re.compile(r"[A-Za-z_][\w-]*")

@@ -70,6 +70,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     service: str = ""  # what the application asked for it, in families that offer several
     reply: tuple[str, int] | None = None  # origin and number of the event that this one answers
     birth: int = 0  # in families with logs: of the origin's stream that it belongs to
+    position: int = -1  # in families with logs: in the log of the member that delivers it
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):

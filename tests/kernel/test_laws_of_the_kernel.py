@@ -110,6 +110,7 @@ def test_a_tag_is_the_family_or_a_part_of_it_and_a_name(family: Family) -> None:
         "causal": ("tickets", "ring"),
         "total": ("primary",),
         "synchrony": ("primary",),
+        "feed": ("log",),  # what every family with a log has
         "sequenced": ("total", "primary"),
         "atomic": ("total", "primary"),
     }

@@ -96,7 +96,7 @@ def test_wrong_settings_of_a_live_member_are_one_sentence(tmp_path: Path) -> Non
             ({"options": {"heartbeat": "0ms"}}, "heartbeat must be longer than nothing"),
             ({"options": {"windw": 3}}, "windw"),
             ({"family": "feeds"}, "unknown family 'feeds'"),
-            ({"family": "feed"}, "feeds run in simulations only"),
+            ({"family": "ordercast.studies.published_feed:FAMILY"}, "in the simulator only"),
         ]:
             process = await member(settings(tmp_path, **group))
             said, errors = await process.communicate()

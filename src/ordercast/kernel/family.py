@@ -43,6 +43,10 @@ class Level(
     """
 
 
+class LoggedLevel(Level, frozen=True):
+    """A level whose groups have a log, which applications read (`Family.logged`)."""
+
+
 class FoundingRule(NamedTuple):
     """How a member may come into an open group, one whose members are not listed (`founding`)."""
 
@@ -198,6 +202,10 @@ def _no_objection(group: str, options: Any, members: Sequence[str] | None) -> Ob
     return None
 
 
+def _no_limit(options: Any) -> int:
+    return 0
+
+
 def _unlimited(options: Any) -> int:
     return 1 << 62
 
@@ -229,6 +237,7 @@ class Family(NamedTuple):
     rejoins: bool = False  # whether `start` may follow `leave`, for a member that comes again
     # Its groups have a log each (kernel/log.py), which has all records of their machines.
     logged: bool = False
+    log_size: Callable[[Any], int] = _no_limit  # by options: bytes that a log may have; 0: any
     # Whether a message may reply to one that was delivered: its machines are `Replying`.
     replies: bool = False
     # For chaos: an input that the application of this name might give, among these members.

@@ -33,7 +33,7 @@ from msgspec import Meta, field
 
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.packet import Packet, Value
-from ordercast.types import COUNTER_BITS, INCARNATION_BITS
+from ordercast.types import COUNTER_BITS, INCARNATION_BITS, Event, NodeId
 
 IDENTITY_BITS = 63
 Identity: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << IDENTITY_BITS) - 1)]
@@ -42,6 +42,8 @@ Position: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Numbered: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << (INCARNATION_BITS + COUNTER_BITS))]
 """The number of an event; 0: before the first."""
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]
+Index: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 31)]
+"""Of a message in its batch."""
 
 Stream: TypeAlias = tuple[str, int]
 """What one process sends while it has one log: its name and the identity of that log (`birth`)."""
@@ -53,7 +55,7 @@ class Reference(Value, frozen=True):
     origin: Name
     birth: Identity
     number: Numbered
-    index: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
+    index: Index = 0
 
     @property
     def stream(self) -> Stream:
@@ -73,6 +75,8 @@ class Entry(Value, frozen=True):
     payloads: list[bytes] = field(default_factory=list)
     size: Annotated[int, Meta(ge=0, lt=1 << 40)] = 0  # bytes of the payloads
     at: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0  # when its origin submitted it, Unix nanoseconds
+    # It is in this log and was not delivered here: events of a newer stream of its origin had come.
+    is_late: bool = False
 
     @property
     def stream(self) -> Stream:
@@ -90,6 +94,21 @@ class Bad(NamedTuple):
 KEY_BITS = 63
 Key: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << KEY_BITS) - 1)]
 """Stands for a stream where many are listed: a hash of it (`key_of`)."""
+
+
+def event_of(group: str, entry: Entry, position: int) -> Event:
+    """What is delivered of an entry of this log."""
+    reply = None if entry.reply is None else (entry.reply.origin, entry.reply.number)
+    return Event(
+        group,
+        NodeId(entry.origin, entry.number >> COUNTER_BITS),
+        entry.number,
+        entry.payloads,
+        size=entry.size,
+        reply=reply,
+        birth=entry.birth,
+        position=position,
+    )
 
 
 def key_of(stream: Stream) -> int:
@@ -128,6 +147,17 @@ class Repaired(Packet, frozen=True, tag="log.repair"):
 
     position: Position
     entry: Entry
+
+
+class Committed(Packet, frozen=True, tag="log.committed"):
+    """A subscriber of this name has done with all messages up to this one, itself included."""
+
+    name: Annotated[str, Meta(max_length=100)]
+    position: Position
+    index: Index  # in the batch
+
+    def slot(self) -> str:
+        return self.name
 
 
 class Opened(Packet, frozen=True, tag="log.opened"):
@@ -205,3 +235,12 @@ class Strained(Input):
 
     group: str
     full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Input):
+    """A subscriber has come to an entry that the disk has lost, and waits for it."""
+
+    group: str
+    position: int
+    bad: Bad

@@ -15,7 +15,7 @@ Laws of the kernel, which every machine keeps:
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ordercast.kernel.inputs import Input
 from ordercast.kernel.log import Reference
@@ -148,3 +148,29 @@ class Remembering(Machine, Protocol):
 
     def remembers(self, group: str, name: str) -> bool:
         """Whether this one is waited for. Changes nothing."""
+
+
+class TreePlace(NamedTuple):
+    """Where a member is in a tree, as far as it knows; names."""
+
+    parent: str = ""  # "": it has none
+    path: tuple[str, ...] = ()  # from the parent up to the root
+    children: tuple[str, ...] = ()
+    is_root: bool = False
+    seeks_since: int | None = None  # by its own clock; None: it looks for no parent
+    refuses: str = ""  # why it accepts nothing, other than for want of room
+
+
+@runtime_checkable
+class Logging(Replying, Protocol):
+    """Machines with a log that applications read (`Family.logged`)."""
+
+    def has(self, reference: Reference) -> bool:
+        """Whether this event is in the log, or was: whether a message may reply to it."""
+
+    def awaits(self, position: int) -> bool:
+        """Whether the entry here is lost, and others are asked for it. If it is not, and the entry
+        cannot be read, it is given up."""
+
+    def place(self) -> TreePlace:
+        """Where this member is in the tree. Changes nothing."""

@@ -40,9 +40,11 @@ from ordercast import levels
 from ordercast.errors import Abandoned, OrdercastError, UsageError
 from ordercast.kernel.family import Level
 from ordercast.kernel.inputs import named_input
+from ordercast.kernel.log import Reference
 from ordercast.levels import Choice, find_family
 from ordercast.net.formations import NotFormed
 from ordercast.net.group import Group
+from ordercast.net.logged_group import LoggedGroup
 from ordercast.net.merges import DifferenceLost
 from ordercast.net.message import GroupClosed
 from ordercast.net.node import Node, open_node
@@ -52,7 +54,7 @@ from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.schema import BACKLOG_LIMIT
 from ordercast.settings import located
-from ordercast.types import Merged
+from ordercast.types import Event, Merged
 
 READY = "READY "
 MET = "MET"
@@ -90,12 +92,14 @@ class LoadPlan(_JsonLine, frozen=True):
     hold_for: float | None = None  # seconds for which a ticket is wanted, about; None: always
     begins: dict[str, float] = {}  # who begins late: so many seconds before the load is over
     services: list[str] = []  # that are drawn from; none: the group's own
+    replies: float = 0.0  # a share of the batches reply to the last event that was read
 
 
 class Settings(_JsonLine, frozen=True):
     node: dict[str, Any]  # the keys of a node's settings
     groups: list[GroupPlan]  # those that the member is in
     load: LoadPlan = LoadPlan()
+    told: dict[str, int] = {}  # what its earlier traces know of groups with logs (`told_in`)
 
 
 class MemberReady(_JsonLine, frozen=True):
@@ -135,6 +139,7 @@ class Session:
         self.reads = asyncio.Event()  # cleared while it takes nothing of what is delivered
         self.reads.set()
         self.tasks: list[asyncio.Task[None]] = []  # its load
+        self.last: Reference | None = None  # the first message of the last event that it has read
 
     async def consume(self, begin: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         """It takes what comes, as fast as it comes, until the group is left."""
@@ -142,6 +147,8 @@ class Session:
             while True:
                 await self.reads.wait()
                 item = await self.group.next_batch()
+                if isinstance(item, Event) and item.birth:
+                    self.last = Reference(item.origin.name, item.birth, item.number)
                 if isinstance(item, Merged) and item.sides[0][0] == self.group.node.me:
                     begin(self._compare(item))  # once for our side: its members are alike
 
@@ -244,7 +251,7 @@ class LiveMember:
         if plan.rate and node.me.name in load.senders and group.may_send:
             place = f"{plan.name}/{node.me.name}"
             draw = Random(f"{load.seed}/workload/{place}")
-            work = send(group, load, plan.rate, draw, self._until)
+            work = send(session, load, plan.rate, draw, self._until)
             session.tasks.append(self._begin(work, self._earliest))
             if group.permit is not None:
                 draw = Random(f"{load.seed}/wishes/{place}/{node.me.incarnation}")
@@ -326,10 +333,10 @@ async def update_again_and_again(group: Group) -> None:
             await group.change()
 
 
-async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: float) -> None:
+async def send(session: Session, load: LoadPlan, rate: float, draw: Random, until: float) -> None:
     """The load. It waits when the group has no room, and gives up what it would make meanwhile."""
     loop = asyncio.get_running_loop()
-    gap = load.batch / rate
+    group, gap = session.group, load.batch / rate
     messages = [bytes(b"x" * load.payload)] * load.batch
     receipt: Receipt | None = None
     backlog = 0  # messages that share the last receipt, which has no number before there is room
@@ -347,7 +354,12 @@ async def send(group: Group, load: LoadPlan, rate: float, draw: Random, until: f
         if backlog < BACKLOG_LIMIT:
             service = draw.choice(load.services) if load.services else ""
             with suppress(TicketLost, NoQuorum):
-                receipt = await group.send_many(messages, service=service)
+                if isinstance(group, LoggedGroup):
+                    is_reply = load.replies and draw.random() < load.replies
+                    original = session.last if is_reply else None
+                    receipt = await group.send_many(messages, reply_to=original)
+                else:
+                    receipt = await group.send_many(messages, service=service)
                 backlog += load.batch
 
 
@@ -375,6 +387,7 @@ async def run() -> None:
     node = open_node(**settings.node, families={**FAMILIES, **named})
     member = LiveMember(settings, node)
     async with node:  # which is never left, for that would leave the groups
+        node.driver.told = settings.told
         await _or_die(member.obey(commands))
 
 

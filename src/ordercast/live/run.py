@@ -53,6 +53,7 @@ def plan_of(scenario: Scenario, seed: int, source: str = "<scenario>") -> LivePl
             seed=seed,
             hold_for=None if load.hold_for is None else load.hold_for / SECOND,
             services=load.services,
+            replies=load.replies,
             begins={name: (scenario.duration - at) / SECOND for name, at in load.begins.items()},
         ),
         tuple(faults_of(scenario, seed)),

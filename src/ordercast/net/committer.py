@@ -1,8 +1,9 @@
 """Commits off the event loop: records are gathered, and a thread makes them durable.
 
-A commit may also be a small file that is written whole (`Rewrite`). It is written when the records
-that were given before it are durable, and before those that were given after it. If a file is given
-several times, with nothing in between, only the last content is written.
+A commit may also be a small file that is written whole (`Rewrite`), or anything else that only the
+thread that writes may do (`Act`). Its turn comes when the records that were given before it are
+durable, and before those that were given after it. If a file is given several times, with nothing
+in between, only the last content is written.
 
 While the thread writes and syncs one batch, further commits gather; one more write and one sync
 then serve all of them. So the event loop never waits for the disk while machines run, and a slow
@@ -41,8 +42,15 @@ class Rewrite(NamedTuple):
     content: bytes
 
 
-_Change: TypeAlias = Sequence[Packet] | str | Rewrite
-"""Records to be persisted, the name of a group whose records are to be forgotten, or a file."""
+class Act(NamedTuple):
+    """What is to be done in the thread. DiskError: the disk has failed."""
+
+    act: Callable[[], None]
+
+
+_Change: TypeAlias = Sequence[Packet] | str | Rewrite | Act
+"""Records to be persisted, the name of a group whose records are to be forgotten, a file, or
+anything else."""
 
 
 class Store(Protocol):
@@ -78,6 +86,10 @@ class Committer:
     def rewrite(self, path: Path, content: bytes, done: Callable[[], None]) -> None:
         """Calls `done` when the file on the disk has this content, or that of a later call."""
         self._gather(Rewrite(path, content), done)
+
+    def act(self, act: Callable[[], None], done: Callable[[], None]) -> None:
+        """Calls `done` when this was done, in the thread that writes."""
+        self._gather(Act(act), done)
 
     async def awaited(self, commit: Commit) -> None:
         """Gives a commit, and returns when it is durable. DiskError: it may not be."""
@@ -123,6 +135,9 @@ class Committer:
         for change, following in zip(changes, [*changes[1:], None], strict=True):
             if isinstance(change, str):
                 self._store.forget(change)
+            elif isinstance(change, Act):
+                self._store.sync()
+                change.act()
             elif not isinstance(change, Rewrite):
                 self._store.append(change)
             elif not (isinstance(following, Rewrite) and following.path == change.path):
@@ -138,7 +153,7 @@ class Committer:
         self._writing = None
         error = writing.exception()
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         if self._gathered:  # first, so that the disk is busy while the batch takes effect
             self._write_gathered()
@@ -148,7 +163,7 @@ class Committer:
             except Exception:
                 log.exception("a step whose records are on the disk did not take effect")
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """The disk does not persist what it was given, or a record of ours cannot be encoded."""
         was_closed, self._over = self._over, True  # by a `close` that was cancelled while it waited
         self._gathered.clear()

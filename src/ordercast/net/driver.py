@@ -13,15 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from ordercast.errors import OrdercastError, PeerError
 from ordercast.kernel.family import Multicast, Plan
 from ordercast.kernel.host import Host
 from ordercast.kernel.inputs import Forgotten, Input, Join
-from ordercast.kernel.log import Recall
+from ordercast.kernel.log import Recall, Recalled, Reference, Strained
 from ordercast.kernel.machine import Acknowledged, Machine, Remembering
 from ordercast.kernel.machines import seat_of
 from ordercast.kernel.packet import Packet
@@ -34,9 +34,10 @@ from ordercast.net.directory import Directory
 from ordercast.net.link_backpressure import LinkBackpressure
 from ordercast.net.mesh import Mesh
 from ordercast.net.multicast import Multicasts
+from ordercast.net.node_logs import NodeLogs
 from ordercast.net.statuses import Statuses
 from ordercast.trace.journal import TraceJournal
-from ordercast.trace.log import RowLog
+from ordercast.trace.log import RowLog, read_log, told_in
 from ordercast.types import Event, NodeId, Payloads, Unreached, View
 from ordercast.units import MILLISECOND
 from ordercast.wire.codec import Codec
@@ -45,6 +46,8 @@ from ordercast.wire.framing import FrameKind, frame
 log = logging.getLogger("ordercast.net")
 
 Action = Literal["join", "send"]
+Asked: TypeAlias = str | Reference | None
+"""Of a batch: its service, or what it replies to."""
 
 
 class GroupObserver(Protocol):
@@ -83,8 +86,11 @@ class Driver:
         self.datagrams: Datagrams
         self.multicasts: Multicasts
         self.directory: Directory
+        self.logs: NodeLogs
         self.committer: Committer | None = None
         self._trace = trace
+        # By group with a log, what traces of this node that are elsewhere know (`told_in`).
+        self.told: Mapping[str, int] = {}
         self._loop = asyncio.get_running_loop()
         self.become(me)
         self.observers: dict[str, GroupObserver] = {}
@@ -130,7 +136,14 @@ class Driver:
         seat = seat_of(host, machine)
         if seat is None:
             seat = host.seat(machine)
+            if self._trace is not None and Recalled in seat.takes:
+                self._trace.flush()
+                told = told_in(read_log(self._trace.path), self.me.name, self.told)
+                entries = self.logs.from_position(plan.group, told.get(plan.group, 0))
+                host.retell(plan.group, *entries)
             host.start(seat, now)
+            if Strained in seat.takes:
+                self.logs.joined(plan.group)
         if Join in machine.takes:  # groups share it
             host.join(seat, plan, now)
 
@@ -179,11 +192,18 @@ class Driver:
         return now if group in host.seats and host.accepts(group, now) else None
 
     def submit(
-        self, now: int, group: str, payloads: Payloads, size: int, service: str = ""
+        self,
+        now: int,
+        group: str,
+        payloads: Payloads,
+        size: int,
+        asked: Asked = "",
     ) -> Event:
         """At a time given by `room`: what was accepted at a time is made at that time."""
         assert self._may(self.me.name, group, "send"), "the group refuses it before"
-        return self.host.submit(group, payloads, size, now, service)
+        if isinstance(asked, str):
+            return self.host.submit(group, payloads, size, now, asked)
+        return self.host.submit(group, payloads, size, now, reply=asked)
 
     def give(self, group: str, given: Input) -> bool:
         """What the application of a group wants. False: this group takes no such input."""
@@ -357,7 +377,10 @@ class Driver:
         self.committer.commit(records, done)
 
     def recall(self, seat: Seat, recall: Recall) -> None:
-        raise OrdercastError("a machine wants to read its log, and nodes have no logs")
+        def answer(recalled: Recalled) -> None:
+            self.host.give(seat, recalled, time.monotonic_ns())
+
+        self.logs.recall(recall, answer)
 
     def viewed(self) -> set[str]:
         """The names in the views of all groups: links to them are kept."""
@@ -393,7 +416,11 @@ class Driver:
         return time.time_ns()
 
     def on_trace_scale(self, local: int) -> int:
-        return local - time.monotonic_ns() + time.time_ns()
+        return local + self.unix_time_of_zero()
+
+    def unix_time_of_zero(self) -> int:
+        """What the clock of the world showed when that of the machines was 0."""
+        return time.time_ns() - time.monotonic_ns()
 
     def flush(self) -> None:
         """All rows so far are the operating system's: for a process that ends without closing."""

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from ordercast.kernel.family import Family, Plan
     from ordercast.net.absence import Absence
     from ordercast.net.condition import Condition
-    from ordercast.net.driver import Driver
+    from ordercast.net.driver import Asked, Driver
 
 
 class GroupNode(Protocol):
@@ -224,9 +224,10 @@ class Group:
 
     def submit(self, now: int, batch: Batch[Receipt]) -> None:
         try:
-            service = cast("str", batch.attribute)
-            event = self._driver.submit(now, self.name, batch.payloads, batch.size, service)
+            asked = cast("Asked", batch.attribute)
+            event = self._driver.submit(now, self.name, batch.payloads, batch.size, asked)
             batch.receipt.number = self._progress.submitted_up_to = event.number
+            batch.receipt.position = event.position
             if self.formations is not None:
                 self.formations.sent(event, batch.receipt)
             if self.primary is not None:
@@ -328,9 +329,7 @@ class Group:
         if self.reads:
             if self.stream.put(item):
                 self.monitor.over_limit()
-            arrived = self.node.arrived
-            if arrived.waiting:
-                arrived.notify()
+            self.node.arrived.notify()
 
     def stepped(self) -> None:
         self.queue.stepped()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from ordercast.net.directory import BY_PEERS, HOOKS
 from ordercast.net.message import Hooks
 from ordercast.net.security import may
 from ordercast.settings import convert, dotted, located
-from ordercast.types import objection_to_group
+from ordercast.types import Invitation, objection_to_group
 from ordercast.units import Quantity
 
 log = logging.getLogger("ordercast.net")
@@ -32,6 +32,18 @@ class Wanted(NamedTuple):
     expect: int | None = None
     founder: str | None = None
     of: int | None = None  # how many nodes, at most, give `expect`
+
+
+class JoinHow(TypedDict, total=False):
+    """Keywords of `node.join`."""
+
+    expect: int | None
+    of: int | None
+    founder: str | None
+    snapshot: Callable[[], bytes] | None
+    restore: Callable[[bytes], None] | None
+    vote: Callable[[Invitation], bool] | None
+    read: bool
 
 
 class Remembered(NamedTuple):
@@ -121,6 +133,11 @@ def _check_wanted(name: str, family: Family, wanted: Wanted) -> None:
         raise UsageError(f"{name!r} is {family.name}, which is never open: list its members")
     if expect is not None and founder is not None:
         raise UsageError(f"{name!r}: give a founder, or how many to expect, and not both")
+    if family.logged:
+        raise UsageError(
+            f"{name!r} is {family.name}, which nobody founds and which waits for nobody: a member "
+            f"begins with its own log, and finds the others. Leave {what} out"
+        )
     if founder is not None and not family.founded:
         raise UsageError(
             f"{name!r} is {family.name}, which nobody founds: a member is in it as soon as it "

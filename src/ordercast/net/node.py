@@ -21,10 +21,10 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias, Unpack, overload
 
 from ordercast.errors import Abandoned, DiskError, NameTaken, OrdercastError, UsageError
-from ordercast.kernel.family import Family, Level, Plan
+from ordercast.kernel.family import Family, Level, LoggedLevel, Plan
 from ordercast.kernel.identity import first_incarnation
 from ordercast.kernel.machines import Machines
 from ordercast.levels import find_family, level_type
@@ -40,19 +40,21 @@ from ordercast.net.driver import Driver
 from ordercast.net.formations import Vote
 from ordercast.net.group import Group
 from ordercast.net.identity import Identity, Incarnation
-from ordercast.net.joining import Remembered, Wanted, plan_of
+from ordercast.net.joining import JoinHow, Remembered, Wanted, plan_of
 from ordercast.net.last_members import LastMembers
+from ordercast.net.logged_group import LoggedGroup
 from ordercast.net.mesh import Mesh
 from ordercast.net.message import GroupClosed, Hooks
 from ordercast.net.metrics import Metrics
 from ordercast.net.multicast import Multicasts
 from ordercast.net.name_watch import NameWatch
+from ordercast.net.node_logs import NodeLogs
 from ordercast.net.node_status import status_of
 from ordercast.net.own_place import seeds_elsewhere
 from ordercast.net.protection import Protection, is_loopback, protection_of
 from ordercast.net.security import may
 from ordercast.protocol.families import FAMILIES
-from ordercast.store.file import FileStore
+from ordercast.store.node_store import NodeStore, opened_store
 from ordercast.trace.log import RowLog
 from ordercast.types import NodeId, View
 from ordercast.wire.codec import Codec
@@ -60,6 +62,7 @@ from ordercast.wire.codec import Codec
 log = logging.getLogger("ordercast.net")
 
 REMEMBERED_RULES = 4096
+Names: TypeAlias = list[str] | None
 
 
 class NodeState(Enum):
@@ -91,7 +94,7 @@ class Node:
         self.driver: Driver
         self.mesh: Mesh
         self.datagrams: Datagrams
-        self.store: FileStore
+        self.store: NodeStore
         self.metrics: Metrics
         self.identity: Identity
         self._seeds: list[str]  # that are not this node itself
@@ -150,7 +153,7 @@ class Node:
         """All the parts, which know each other."""
         config, stack = self.config, self._stack
         codec = Codec(self.families.values())
-        self.store = _opened_store(self.identity.folder, codec)
+        self.store = opened_store(self.identity.folder, codec)
         stack.callback(self.store.close)
         trace = None if config.trace is None else RowLog(Path(config.trace))
         if trace is not None:
@@ -160,7 +163,10 @@ class Node:
         self.driver = Driver(self.me, codec, trace, rules, config.peer_limit)
         self._committer = self.driver.committer = Committer(self.store, self._stop)
         stack.push_async_callback(self._committer.close)
-        self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
+        driver = self.driver
+        driver.logs = NodeLogs(self.store, self._committer, driver.give, driver.unix_time_of_zero)
+        stack.callback(driver.logs.close)
+        self._machines = Machines(self.me, driver.logs.records, lambda family, plan: Random())
         security = self._protection.security
         watch = NameWatch(self._abandon, self._stop, self._is_outdated_by)
         stack.callback(watch.close)
@@ -315,7 +321,8 @@ class Node:
             self._stop(DiskError(str(error)))
             return
         self.me = us.node
-        self._machines = Machines(self.me, self.store.records, lambda family, plan: Random())
+        records = self.driver.logs.records
+        self._machines = Machines(self.me, records, lambda family, plan: Random())
         self.driver.become(self.me)
         self._directory.me = self.me
         self.datagrams.wrapper = self._protection.wrapper(us)
@@ -347,6 +354,16 @@ class Node:
         return [group.name for group in joined if not group.readiness.is_in]
 
     # --- groups ------------------------------------------------------------------------------
+
+    @overload
+    def join(
+        self, name: str, level: LoggedLevel, members: Names = None, **how: Unpack[JoinHow]
+    ) -> LoggedGroup: ...
+
+    @overload
+    def join(
+        self, name: str, level: Level, members: Names = None, **how: Unpack[JoinHow]
+    ) -> Group: ...
 
     def join(
         self,
@@ -391,12 +408,11 @@ class Node:
         wanted = Wanted(members, expect, founder, of)
         past = Remembered(partial(self._last_members.of, name), self.is_reborn, bool(self._seeds))
         family, plan, terms = plan_of(self.config, self.families, name, level, wanted, hooks, past)
+        if family.logged:
+            self.driver.logs.open(family, plan)
         machine = self._machines.take(family, plan)
-        group = Group(
-            self,
-            family,
-            plan,
-            hooks,
+        group = (LoggedGroup if family.logged else Group)(
+            *(self, family, plan, hooks),
             may_send=may(self.config, self.me.name, name, "send"),
             eject_after=self.config.eject_after / 1e9,
         )
@@ -466,13 +482,6 @@ class Node:
         self.groups.pop(group.name, None)
         self._directory.left(group.name)
         self._last_members.left(group.name)
-
-
-def _opened_store(folder: Path, codec: Codec) -> FileStore:
-    try:
-        return FileStore(folder, codec)
-    except DiskError as error:
-        raise UsageError(str(error)) from error
 
 
 def open_node(

@@ -31,7 +31,7 @@ def check_until(until: str, progress: Progress) -> None:
 class Receipt:
     """What became of a send. Shared by the messages of one batch, which share their fate."""
 
-    __slots__ = ("_hurry", "_progress", "doubt", "failure", "number")
+    __slots__ = ("_hurry", "_progress", "doubt", "failure", "number", "position")
 
     def __init__(
         self, progress: Progress, hurry: Callable[[], None], number: int | None = None
@@ -39,6 +39,7 @@ class Receipt:
         self._progress = progress
         self._hurry = hurry  # the open batch, because somebody waits for it
         self.number = number  # of the event, once it was submitted
+        self.position = -1  # of the event in the log of this node, where groups have one
         self.failure: OrdercastError | None = None  # why it was not, and will not be
         self.doubt: OrdercastError | None = None  # why nobody knows who has it
 

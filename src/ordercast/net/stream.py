@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from inspect import isawaitable
 
 import msgspec
@@ -16,6 +16,25 @@ from ordercast.net.progress import Progress
 from ordercast.types import Event, NodeId, StateGiven, StateWanted, View
 
 NOTHING = Event("", NodeId("nobody"), 0, [])
+
+
+async def hand_out(
+    items: AsyncIterator[Heard],
+    handler: Callable[[Heard], Awaitable[None] | None],
+    leave: Callable[[], Awaitable[None]],  # the group, because the handler has raised
+) -> None:
+    """Hands out one item after the other, until there are no more."""
+    try:
+        async for item in items:
+            done: object = handler(item)
+            if isawaitable(done):
+                await done
+            elif done is not None:
+                what = type(done).__name__
+                raise UsageError(f"a handler returns None or an awaitable, not {what}")
+    except Exception:
+        await leave()
+        raise
 
 
 class GroupStream:
@@ -80,16 +99,7 @@ class GroupStream:
             raise UsageError(f"{self._progress.group!r} is read by another call of run already")
         self._is_run = True
         try:
-            async for item in self:
-                done: object = handler(item)
-                if isawaitable(done):
-                    await done
-                elif done is not None:
-                    what = type(done).__name__
-                    raise UsageError(f"a handler returns None or an awaitable, not {what}")
-        except Exception:
-            await leave()
-            raise
+            await hand_out(self, handler, leave)
         finally:
             self._is_run = False
 

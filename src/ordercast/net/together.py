@@ -11,6 +11,7 @@ from __future__ import annotations
 from ordercast.errors import UsageError
 from ordercast.kernel.step import Heard
 from ordercast.net.group import Group
+from ordercast.net.logged_group import LoggedGroup
 from ordercast.net.message import GroupClosed
 
 
@@ -26,6 +27,11 @@ class Together:
     def add(self, group: Group) -> None:
         """One more group: what it has delivered and nobody has read takes its place."""
         group.check_reads()
+        if isinstance(group, LoggedGroup):
+            raise UsageError(
+                f"{group.name!r} is {group.family}: it is read from its log, by itself "
+                "(group.since), and not together with others"
+            )
         if group.node.arrived is not self._arrived:
             raise UsageError(
                 f"{group.name!r} is a group of another node: the two have no common order"

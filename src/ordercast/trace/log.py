@@ -14,7 +14,7 @@ appends to it writes it anew before.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from struct import Struct
 
@@ -45,7 +45,7 @@ _LIST_TYPE = b"\xdd"  # no row begins like this: it has fewer than 65,536 column
 
 class RowLog:
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         try:
             self._segment = _opened(path)
         except OSError as error:
@@ -59,7 +59,7 @@ class RowLog:
         body = self._encode(row)
         length = len(body)
         if length > ROWS.largest:
-            raise too_long(self._path, ROWS, length)
+            raise too_long(self.path, ROWS, length)
         if self._size + length > _BUFFER:
             self.flush()  # before, so that a row that needs all the room is alone in its block
         self._gathered.append(body)
@@ -86,7 +86,7 @@ class RowLog:
             self._segment.close()
 
     def _unwritable(self, error: OSError) -> TraceError:
-        return TraceError(f"{self._path} cannot be written: {error.strerror}")
+        return TraceError(f"{self.path} cannot be written: {error.strerror}")
 
 
 def _block(rows: list[bytes]) -> bytes:
@@ -106,6 +106,23 @@ def read_log(path: Path) -> Iterator[Row]:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise TraceError(f"{path} is not a log of rows: {error}") from error
         yield from rows
+
+
+def told_in(rows: Iterable[Row], process: str, before: Mapping[str, int]) -> dict[str, int]:
+    """By group, so many events were delivered or lost by this process since it had no disk: of a
+    group with a log, the position up to which the trace has heard of its entries.
+
+    `before`: the same of rows that are elsewhere.
+    """
+    told = dict(before)
+    for row in rows:
+        if row.process != process:
+            continue
+        if row.kind == "start" and row.cause == "empty":
+            told.clear()
+        elif row.kind in ("deliver", "lose") and row.group is not None:
+            told[row.group] = told.get(row.group, 0) + 1
+    return told
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

@@ -82,7 +82,7 @@ def test_the_other_repair_alone_loses_messages(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*SHOWN, "resends"])
 def test_without_what_goes_wrong_every_law_is_kept(name: str) -> None:
-    only = [fault for fault in document(name)["fault"] if fault.get("input") == "Post"]
+    only = [fault for fault in document(name)["fault"] if fault.get("input") == "Posting"]
     found = ran(name, fault=only)
     assert found.laws == []
     assert found.counters["delivered"]

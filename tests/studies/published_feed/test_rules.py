@@ -11,7 +11,7 @@ from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.step import LINK
 from ordercast.scenario.file import parse_scenario
 from ordercast.studies.published_feed import FAMILY as FEED
-from ordercast.studies.published_feed.inputs import Move, Post
+from ordercast.studies.published_feed.inputs import Move, Posting
 from ordercast.studies.published_feed.member import PublishedNode
 from ordercast.studies.published_feed.packets import Item, Message, Resend, VectorValue
 from ordercast.studies.published_feed.transition import ParentReport, plan
@@ -229,7 +229,7 @@ def cut(source: str, target: str) -> dict[str, Any]:
 
 def one_message(who: str, *cuts: dict[str, Any], post_at: int = 150, crash_at: int = 155) -> Ran:
     """One message, f crashes and is back at 400 ms."""
-    post = {"at": f"{post_at}ms", "kind": "give", "nodes": [who], "input": "Post"}
+    post = {"at": f"{post_at}ms", "kind": "give", "nodes": [who], "input": "Posting"}
     lasts = f"{400 - crash_at}ms"
     crash = {"at": f"{crash_at}ms", "kind": "crash", "nodes": ["n3"], "for": lasts}
     return run(
@@ -344,4 +344,4 @@ def test_inputs_that_make_no_sense_are_refused() -> None:
     with pytest.raises(UsageError, match="cannot move to 'n9'"):
         stage.give("n4", Move("g", "n9"))
     with pytest.raises(UsageError, match="n5 has no message of 'n2' to answer"):
-        stage.give("n5", Post("g", "n2"))
+        stage.give("n5", Posting("g", "n2"))

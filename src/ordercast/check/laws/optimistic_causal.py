@@ -28,7 +28,7 @@ TICKETS = 4096
 """The most entries of a stamp that a stream remembers."""
 
 
-class Mark(msgspec.Struct, array_like=True):
+class Newest(msgspec.Struct, array_like=True):
     """How far a ticket is in the past of what was delivered, and of which event."""
 
     entry: int = -1
@@ -37,7 +37,7 @@ class Mark(msgspec.Struct, array_like=True):
 
 class CausalMemory(msgspec.Struct, array_like=True):
     incarnation: int = -1  # order is promised within one
-    marks: list[Mark] = []  # by index
+    marks: list[Newest] = []  # by index
 
 
 def breaks(memory: CausalMemory, deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, str]]:
@@ -55,10 +55,10 @@ def breaks(memory: CausalMemory, deliveries: Iterable[Delivery]) -> Iterator[tup
             yield each, f"after {by}, which has it in its past"
 
 
-def _passed(marks: list[Mark], each: Delivery, index: int, stamp: tuple[int, ...]) -> str | None:
+def _passed(marks: list[Newest], each: Delivery, index: int, stamp: tuple[int, ...]) -> str | None:
     """Which event, delivered before this one, has it in its past. Then its own past is marked."""
     while len(marks) < len(stamp):
-        marks.append(Mark())
+        marks.append(Newest())
     mark = marks[index]
     late = mark.by if mark.entry >= stamp[index] else None
     name = event_name(each.origin, each.number)
@@ -66,7 +66,7 @@ def _passed(marks: list[Mark], each: Delivery, index: int, stamp: tuple[int, ...
         if place == index:
             entry -= 1  # it precedes others, but not itself
         if entry > marks[place].entry:
-            marks[place] = Mark(entry, name)
+            marks[place] = Newest(entry, name)
     return late
 
 

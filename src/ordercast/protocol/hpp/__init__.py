@@ -47,11 +47,12 @@ FAMILY = Family(
     ),
     words=WORDS,
     mutants=MUTANTS,
-    not_live="its log is not on disk in this version: feeds run in simulations only",
     opens=True,
     founded=False,
     personal=PERSONAL,
+    rejoins=True,
     logged=True,
+    log_size=lambda options: int(options.keep_bytes),
     replies=True,
     wish=wish,
 )

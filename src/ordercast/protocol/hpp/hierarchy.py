@@ -120,6 +120,8 @@ class Hierarchy:
         step.note("parent", group=self.group, peer=name)
 
     def begin_alone(self, step: Step) -> None:
+        """At the start, and when it joins again: then its beat stays, which must not fall."""
+        self.is_root = False
         self._placed(step, None)
 
     def follow(self, step: Step, parent: NodeId, beat: Beat) -> None:

@@ -23,8 +23,8 @@ from typing import Any
 from ordercast.errors import PeerError, UsageError
 from ordercast.kernel.family import Build, Plan
 from ordercast.kernel.inputs import Acquainted, Input, Leave, Relocate
-from ordercast.kernel.log import At, Entry, Opened, Recalled, Reference, Strained
-from ordercast.kernel.machine import Machine
+from ordercast.kernel.log import At, Entry, Opened, Recalled, Reference, Strained, Unreadable
+from ordercast.kernel.machine import Machine, TreePlace
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import Step, Timer
 from ordercast.protocol.hpp.distance import Distance
@@ -61,10 +61,14 @@ from ordercast.protocol.hpp.takeover import Takeover
 from ordercast.types import Event, NodeId, Payloads
 
 BEAT = "beat"
+OUTDATED = (
+    "its log has events of a newer incarnation of this node, whose disk was lost: it accepts "
+    "nothing before it meets a node that knew that incarnation"
+)
 
 
 class FeedMember:
-    takes: tuple[type[Input], ...] = (Acquainted, Leave, Recalled, Relocate, Strained)
+    takes: tuple[type[Input], ...] = (Acquainted, Leave, Recalled, Relocate, Strained, Unreadable)
     edges_type = Edges
     hierarchy_type = Hierarchy
     log_type = OwnLog
@@ -94,6 +98,8 @@ class FeedMember:
         self.distance = Distance(edges, self.hierarchy, self.relocation, options, chance)
         self.retention = Retention(log, edges, options)
         self.silences = 0  # edges that were silent for too long
+        # Nobody could be asked for a parent: it need not wait for one.
+        self.founds = plan.entry is not None and plan.entry.founds
         self._records = [one for one in mine if isinstance(one, Correspondent | LastParent)]
         for name in (*plan.members, *options.anchors, options.parent):
             if name:
@@ -126,8 +132,12 @@ class FeedMember:
             else:
                 self.edges.last_parent = record.log
         self._records = []
+        self.has_left = False
         self.hierarchy.begin_alone(step)
-        self.takeover.seek(step)
+        if self.founds and not self.takeover.contacts:
+            self.takeover.reign(step)
+        else:
+            self.takeover.seek(step)
         step.set_timer(BEAT, 1 + self.chance.randrange(self.options.beat))
         self._settle(step)
 
@@ -220,6 +230,9 @@ class FeedMember:
                 self.propagation.strained = full
                 for edge in self.edges.all() if not full else ():
                     self.propagation.drain(step, edge)
+            case Unreadable(position=position, bad=bad):
+                if position >= self.log.floor and bad.stream[0]:
+                    self.repair.want(step, position, bad, self.edges.all())
             case Leave():
                 self._leave(step)
                 return
@@ -227,11 +240,34 @@ class FeedMember:
 
     def _leave(self, step: Step) -> None:
         self.has_left = True
+        relocation = self.relocation
         for edge in self.edges.all():
             step.send(edge.peer, Drop(self.group, edge.session))
-        if (awaited := self.relocation.awaited) is not None:
+            relocation.end(step, edge)
+        if (awaited := relocation.awaited) is not None:
             step.send(awaited.peer, Drop(self.group, awaited.session))
+            relocation.awaited = None
         step.set_timer(BEAT, None)
+
+    # --- what its application asks -----------------------------------------------------------
+
+    def has(self, reference: Reference) -> bool:
+        return self.log.has(reference)
+
+    def awaits(self, position: int) -> bool:
+        return position in self.repair.rotten and not self.repair.is_given_up(position)
+
+    def place(self) -> TreePlace:
+        edges, hierarchy = self.edges, self.hierarchy
+        parent = edges.parent.peer.name if edges.parent is not None else ""
+        return TreePlace(
+            parent,
+            tuple(hierarchy.path) if parent else (),
+            tuple(edge.peer.name for edge in edges.children),
+            hierarchy.is_root,
+            self.takeover.seeking_since,
+            OUTDATED if self.log.is_outdated else "",
+        )
 
     def counters(self, group: str) -> dict[str, int]:
         log, edges, relocation, takeover = self.log, self.edges, self.relocation, self.takeover

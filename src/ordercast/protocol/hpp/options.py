@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ordercast.kernel.family import Level
+from ordercast.kernel.family import LoggedLevel
 from ordercast.units import MILLISECOND, Duration, Size, take_units
 
 LARGEST_GROUP = 2_000_000
@@ -17,7 +17,7 @@ MOST_LEAVES = 1 << 20
 HOUR = 3600 * 1000 * MILLISECOND
 
 
-class FeedOptions(Level, frozen=True, kw_only=True):
+class FeedOptions(LoggedLevel, frozen=True, kw_only=True):
     parent: Annotated[str, Meta(max_length=100)] = ""  # whom to ask first, when it starts
     # The nodes that should be the root, the best one first, and by which parts of a feed find each
     # other. None: the first one by name is the root, and any node that is known is asked.

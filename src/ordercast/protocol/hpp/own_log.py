@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
+import msgspec
+
 from ordercast.errors import PeerError
-from ordercast.kernel.log import Entry, Opened, Reference, key_of
+from ordercast.kernel.log import Entry, Opened, Reference, event_of, key_of
 from ordercast.kernel.step import Step
 from ordercast.protocol.hpp.options import FeedOptions
-from ordercast.protocol.hpp.received import HashTree, Vector
+from ordercast.protocol.hpp.received import HashTree, Numbers
 from ordercast.types import COUNTER_BITS, Event, Gap, NodeId, Payloads, event_number
 
 OVERHEAD = 100
@@ -46,9 +48,9 @@ class OwnLog:
         self.size = opened.size  # bytes from the floor on
         self.clock = opened.clock
         self.stream = (me.name, opened.identity)
-        self.vector = Vector()
+        self.vector = Numbers()
         self.tree: HashTree | None = None  # where there are too many streams to list
-        self._newest = Vector()  # by name: the highest number that was delivered or lost
+        self._newest = Numbers()  # by name: the highest number that was delivered or lost
         for stream, number in opened.received.items():
             self.vector.put(key_of(stream), number)
             of_name = _of_name(stream[0])
@@ -100,9 +102,14 @@ class OwnLog:
 
     def append(self, step: Step, entry: Entry) -> Event | None:
         """An entry joins the log. Returns what was delivered."""
-        key = key_of(entry.stream)
-        before = self.vector.get(key)
+        key, of_name = key_of(entry.stream), _of_name(entry.origin)
+        before, newest = self.vector.get(key), self._newest.get(of_name)
         assert entry.number > before and (entry.is_gap or entry.prev == before), "a hole"
+        is_late = entry.number < newest and not entry.is_gap
+        if entry.is_late is not is_late:  # it was so where it comes from
+            entry = msgspec.structs.replace(entry, is_late=is_late)
+        if entry.number > newest:
+            self._newest.put(of_name, entry.number)
         self.vector.put(key, entry.number)
         if self.tree is not None:
             self.tree.change(key, before, entry.number)
@@ -117,32 +124,19 @@ class OwnLog:
         return self._deliver(step, entry, before)
 
     def _deliver(self, step: Step, entry: Entry, before: int) -> Event | None:
-        group, of_name = self.group, _of_name(entry.origin)
-        newest = self._newest.get(of_name)
-        if entry.number > newest:
-            self._newest.put(of_name, entry.number)
+        group = self.group
         if entry.is_gap:
             self.lost += 1
             columns = {"after": before, "cause": "obsolete"}
             step.note("lose", group=group, origin=entry.origin, number=entry.number, **columns)
             step.notify(Gap(group, entry.origin, entry.birth, before, entry.number))
             return None
-        if entry.number < newest:
+        if entry.is_late:
             self.lost += 1
             columns = {"cause": "obsolete"}
             step.note("lose", group=group, origin=entry.origin, number=entry.number, **columns)
             return None
-        origin = NodeId(entry.origin, entry.number >> COUNTER_BITS)
-        reply = None if entry.reply is None else (entry.reply.origin, entry.reply.number)
-        event = Event(
-            group,
-            origin,
-            entry.number,
-            entry.payloads,
-            size=entry.size,
-            reply=reply,
-            birth=entry.birth,
-        )
+        event = event_of(group, entry, self.tail - 1)
         step.deliver(event)
         self.delivered += 1
         return event

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from ordercast.kernel.log import Entry, Identity, Key, Name, Numbered, Position
+from ordercast.kernel.log import Committed, Entry, Identity, Key, Name, Numbered, Position
 from ordercast.kernel.packet import Packet, Value
 from ordercast.types import INCARNATION_BITS, NodeId
 
@@ -259,4 +259,4 @@ PACKETS: tuple[type[Packet], ...] = (
     Fetch,
     Fetched,
 )
-RECORDS: tuple[type[Packet], ...] = (Correspondent, LastParent)
+RECORDS: tuple[type[Packet], ...] = (Correspondent, LastParent, Committed)

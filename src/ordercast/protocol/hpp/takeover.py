@@ -9,7 +9,8 @@ Rules.
     no room. It joins the first that offers a greater beat.
  3. An orphan that finds nobody for two limits of silence, and one more for each sibling before it,
     becomes the root of its part: its epoch is above all that it has heard of.
- 4. A root asks one node a period: an anchor or any that it knows. If it hears of a greater beat, of
+ 4. A node that may found the group, and knows of nobody at its start, is the root at once.
+ 5. A root asks one node a period: an anchor or any that it knows. If it hears of a greater beat, of
     a root that it is preferred to, it outbids that one: its next epoch is above. If not it looks
     for a parent there, and remains the root until it has one. A child passes such a rumour upwards.
 
@@ -146,10 +147,14 @@ class Takeover:
                 self.ask(step)
         elif waited >= self.patience and self.relocation.awaited is None:
             self.found()
-            self.roots += 1
-            hierarchy.reign(step)
+            self.reign(step)
         elif self.relocation.awaited is None:
             self.ask(step)
+
+    def reign(self, step: Step) -> None:
+        """This node is the root, because nobody is above it."""
+        self.roots += 1
+        self.hierarchy.reign(step)
 
     def _probe(self, step: Step) -> None:
         """The root looks for other parts of the feed."""

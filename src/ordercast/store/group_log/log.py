@@ -220,6 +220,10 @@ class GroupLog:
         """
         return self._view.read(place, limit)
 
+    def vector_at(self, position: int) -> dict[int, int]:
+        """By the key of the stream (`key_of`), the last number below a position. In any thread."""
+        return self._view.vector_at(position)
+
     # --- what may go -------------------------------------------------------------------------
 
     def extents(self) -> list[Extent]:

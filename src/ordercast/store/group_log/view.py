@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from ordercast.errors import DiskError
+from ordercast.errors import DiskError, UsageError
 from ordercast.kernel.log import At, Bad, Entry, Knowledge, Place, Reference, key_of
 from ordercast.store.group_log.entries import IndexRecord
 from ordercast.store.group_log.form import FLOOR, FLOOR_COPY, RECEIVED, RECORD, file_of
@@ -31,6 +31,8 @@ log = logging.getLogger("ordercast.store")
 ENTRIES = 4096
 """How many one reading returns, at the most."""
 _TRIES = 10
+
+T = TypeVar("T")
 
 
 class Reading(NamedTuple):
@@ -79,10 +81,21 @@ class LogView:
 
         DiskError: the disk does not let us read.
         """
+        return self._steadily(lambda parts: self._read(parts, place, limit))
+
+    def vector_at(self, position: int) -> dict[int, int]:
+        """By the key of the stream, the last number below a position that is there, or the tail.
+
+        DiskError: the disk does not let us read. UsageError: the position is not there.
+        """
+        return self._steadily(lambda parts: self._vector_at(parts, position))
+
+    def _steadily(self, read: Callable[[Parts], T]) -> T:
+        """While another thread may trim."""
         for _ in range(_TRIES):
             parts, checkpoint = self.parts, self.checkpoint
             try:
-                return self._read(parts, place, limit)
+                return read(parts)
             except (OSError, DiskError) as error:
                 # What was trimmed meanwhile, or replaced, is gone for a reason.
                 if parts is self.parts and checkpoint == self.checkpoint:
@@ -206,15 +219,33 @@ class LogView:
             return floor, load_vector(path, self.identity, floor, width=2).with_columns(0)
         return floor, StreamTable()
 
-    def base_blocks(self, parts: Parts) -> tuple[int, Iterator[StreamTable]]:
-        """The newest vector on the disk, and its position."""
+    def base_blocks(
+        self, parts: Parts, before: int | None = None
+    ) -> tuple[int, Iterator[StreamTable]]:
+        """The newest vector on the disk, and its position: at most `before`, if that is given."""
         position, floor = self.checkpoint, parts.floor
-        if path := self._checkpoint(parts):
+        if (before is None or position <= before) and (path := self._checkpoint(parts)):
             return position, read_vector(path, self.identity, position)
         if path := self.floor_vector(floor):
             blocks = read_vector(path, self.identity, floor, width=2)
             return floor, (block.with_columns(0) for block in blocks)
         return floor, iter(())
+
+    def _vector_at(self, parts: Parts, position: int) -> dict[int, int]:
+        if not parts.floor <= position <= parts.newest.end:
+            have = f"{parts.floor} to {parts.newest.end}"
+            raise UsageError(f"{self.folder} has positions {have}, and {position} is asked for")
+        begin, blocks = self.base_blocks(parts, position)
+        numbers: dict[int, int] = {}
+        for block in blocks:
+            numbers.update(block.last_numbers())
+        for part in parts.all():
+            first, end = max(begin, part.first), min(part.end, position)
+            if first < end:
+                records = part.records(first, end)
+                numbers.update((key, number) for key, number, *_ in RECORD.iter_unpack(records))
+        numbers.pop(0, None)  # of entries of which nothing is known
+        return numbers
 
 
 def _within(records: bytes, left: int) -> tuple[bytes, int]:

@@ -19,7 +19,7 @@ class Move(Input):
 
 
 @dataclass(frozen=True, slots=True)
-class Post(Input):
+class Posting(Input):
     """With `posts = "given"`: the next batch of the load is posted now."""
 
     group: str

@@ -23,7 +23,7 @@ from ordercast.kernel.inputs import Input
 from ordercast.kernel.machine import Machine
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.step import DATAGRAM, Step, Timer
-from ordercast.studies.published_feed.inputs import Move, Post
+from ordercast.studies.published_feed.inputs import Move, Posting
 from ordercast.studies.published_feed.links import NumberedLink
 from ordercast.studies.published_feed.options import PublishedFeedOptions
 from ordercast.studies.published_feed.packets import (
@@ -61,7 +61,7 @@ def build(
 
 
 class PublishedNode:
-    takes: Collection[type[Input]] = (Move, Post)
+    takes: Collection[type[Input]] = (Move, Posting)
 
     def __init__(
         self, me: NodeId, plan: Plan, chance: Random, records: Sequence[Packet] = ()
@@ -78,7 +78,7 @@ class PublishedNode:
         self.moves, self.failures = self.propagation.moves, self.propagation.failures
         self.recovery = PublishedRecovery(self.state, self.propagation)
         self._heard: dict[str, int] = {}
-        self._posts: list[Post] = []  # those that wait for a batch
+        self._posts: list[Posting] = []  # those that wait for a batch
         self._saved: Saved | None = None
         self._restore([record for record in records if record.group == plan.group])
 
@@ -159,7 +159,7 @@ class PublishedNode:
             if given.target not in self.members or given.target == self.me.name:
                 raise UsageError(f"{self.me.name} cannot move to {given.target!r}")
             self.moves.ask(step, given.target)
-        elif isinstance(given, Post):
+        elif isinstance(given, Posting):
             if given.reply_to and given.reply_to not in self.state.newest:
                 what = f"{self.me.name} has no message of {given.reply_to!r} to answer"
                 raise UsageError(f"{what}: post later")

@@ -19,7 +19,7 @@ class PublishedFeedOptions(Level, frozen=True, kw_only=True):
     # By child, its parent at the beginning. Who is not listed is a child of the first member.
     tree: dict[str, str] = msgspec.field(default_factory=dict)
     # --- what is posted
-    # free: whatever the application has. given: one batch for each input `Post`.
+    # free: whatever the application has. given: one batch for each input `Posting`.
     posts: Literal["free", "given"] = "free"
     # Of the free ones: this share answers the newest message of another node.
     replies: Annotated[float, Meta(ge=0, le=1)] = 0.5
