@@ -32,6 +32,14 @@ def test_wrong_usage_is_one_sentence(
     assert len(ran.err.splitlines()) == 1
 
 
+def test_settings_of_another_family_are_refused(ordercast, tmp_path: Path) -> None:
+    settings = tmp_path / "n1.toml"
+    settings.write_text('name = "n1"\n[group.board]\nfamily = "fifo"\n', "utf-8")
+    ran = ordercast("board", "--settings", settings)
+    assert ran.code == 2
+    assert ran.err == f'ordercast: {settings}: [group.board]: a board needs family = "feed"\n'
+
+
 def test_the_token_may_be_in_the_environment(ordercast, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERCAST_BOARD_TOKEN", "hunter2")
     ran = ordercast("board", "--name", "n1")

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from ordercast import Feed, LoggedGroup, Node
+from ordercast import Node
 from ordercast.board.access import Access
 from ordercast.board.server import serving
 from ordercast.board.service import BoardService
 from ordercast.board.site import Site
+from ordercast.kernel.family import LoggedLevel
+from ordercast.net.logged_group import LoggedGroup
 
 
 class RunningBoard(NamedTuple):
@@ -25,14 +27,12 @@ class RunningBoard(NamedTuple):
 
 @asynccontextmanager
 async def running_board(
-    node: Node, group: str, level: Feed, listener: socket.socket, token: str | None
+    node: Node, group: str, level: LoggedLevel, listener: socket.socket, token: str | None
 ) -> AsyncIterator[RunningBoard]:
     """While its block runs. The page is where `listener` is bound."""
 
     def join() -> LoggedGroup:
-        feed = node.join(group, level)
-        assert isinstance(feed, LoggedGroup)
-        return feed
+        return node.join(group, level)
 
     service = BoardService(join, node.me.name)
     site = Site(service, Access(token, listener.getsockname()[1]))

@@ -17,10 +17,7 @@ from typing import Any
 from ordercast import (
     Abandoned,
     Gap,
-    LoggedGroup,
-    Mark,
     OrdercastError,
-    Post,
     UsageError,
     Waiting,
 )
@@ -29,6 +26,8 @@ from ordercast.board.events import BEGIN, COMMENT, server_event
 from ordercast.board.keys import key_of_post, reference_of
 from ordercast.board.missing import LostPosts
 from ordercast.board.threads import ShownPost, Threads
+from ordercast.net.logged_group import LoggedGroup
+from ordercast.net.marks import Mark, Post
 from ordercast.net.readiness import waiting_text
 from ordercast.net.subscription import LOST
 
@@ -221,6 +220,7 @@ class BoardService:
                 f"{self.name} has not stored the post after {POST_SECONDS:.0f} s"
                 f"{self.feed.reason()}. It may still appear: look before you post it again"
             ) from None
+        assert mark.reference is not None
         return {"mark": str(mark), "key": key_of_post(mark.reference)}
 
 

@@ -14,14 +14,14 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
-from ordercast import Feed, Node
+from ordercast import Node
 from ordercast import open as open_node
 from ordercast.board.access import TOKEN_VARIABLE, check_web
+from ordercast.board.level import board_level
 from ordercast.cli import screen
 from ordercast.cli.node import level_in, runner, start_log
 from ordercast.errors import DiskError, OrdercastError, UnreachableError, UsageError
+from ordercast.kernel.family import LoggedLevel
 from ordercast.net.config import table_of
 from ordercast.settings import read_source
 from ordercast.types import objection_to_group
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parent", metavar="NAME", default="", help="the node to ask first")
     parser.add_argument("--data", metavar="DIR", help="the node's folder")
     parser.add_argument("--settings", type=Path, metavar="CONFIG", help="a node's settings")
-    parser.add_argument("--group", default="board", help="the feed (board)")
+    parser.add_argument("--group", default="board", help="the name of its group (board)")
     parser.add_argument("--web", metavar="HOST:PORT", default=WEB, help=f"of the page ({WEB})")
     parser.add_argument("--token", help=f"asked for by the page; better give {TOKEN_VARIABLE}")
     parser.add_argument("--verbose", action="store_true", help="log what the network does")
@@ -88,23 +88,17 @@ def opened(arguments: argparse.Namespace) -> Node:
     return open_node(arguments.settings, **{key: one for key, one in given.items() if one})
 
 
-def level_for(arguments: argparse.Namespace, node: Node) -> Feed:
-    """The options of the feed are in the settings, as for `ordercast node`."""
-    level = Feed()
-    if (rule := node.config.group.get(arguments.group)) is not None:
-        source = read_source(arguments.settings, "a node's settings")
-        given = level_in(source, arguments.group, rule)
-        if not isinstance(given, Feed):
-            raise UsageError(
-                f"{arguments.settings}: {table_of(arguments.group)} is {rule.family}, and a board "
-                'is on a feed: family = "feed"'
-            )
-        level = given
-    return replace(level, parent=arguments.parent) if arguments.parent else level
+def level_for(arguments: argparse.Namespace, node: Node) -> LoggedLevel:
+    """The options of its group are in the settings, as for `ordercast node`."""
+    group, parent = arguments.group, arguments.parent
+    if (rule := node.config.group.get(group)) is None:
+        return board_level(parent=parent)
+    given = level_in(read_source(arguments.settings, "a node's settings"), group, rule)
+    return board_level(given, where=f"{arguments.settings}: {table_of(group)}", parent=parent)
 
 
 async def _board(
-    node: Node, group: str, level: Feed, listener: socket.socket, token: str | None
+    node: Node, group: str, level: LoggedLevel, listener: socket.socket, token: str | None
 ) -> None:
     from ordercast.board.running import running_board
 
