@@ -9,9 +9,7 @@ runs in all of them.
 Rules.
  1. A step takes effect in this order: its records are durable, and then what `remember` wants
     to be; the submission is on record, its packets leave, its timers are set; the application and
-    the trace hear its outputs; what it wants to read of a log is asked for. (A submission that goes
-    to a log is on record before: if we are killed meanwhile the log may have it, and the next
-    incarnation delivers it.)
+    the trace hear its outputs; what it wants to read of a log is asked for.
  2. The steps of one machine take effect in the order in which they were made. A step that is behind
     one that waits for the disk waits for it. Other machines go on.
  3. A timer that a waiting step sets or cancels does not run out meanwhile.
@@ -38,7 +36,7 @@ from typing import cast
 from ordercast.errors import DiskError, PeerError, UsageError
 from ordercast.kernel.family import Plan
 from ordercast.kernel.inputs import Input, Join, Leave, StatusResult
-from ordercast.kernel.log import Entry, Reference, event_of
+from ordercast.kernel.log import Entry, Reference, Stream, event_of
 from ordercast.kernel.machine import Machine, Replying, Serving
 from ordercast.kernel.packet import Packet
 from ordercast.kernel.seat import Seat, WaitingStep
@@ -206,10 +204,6 @@ class Host:
             self._break(seat, error)
             raise
         self.submitted += 1
-        if event.position >= 0 and self.journal is not None:
-            self.journal.submit(self.world.trace_time(), event)
-            if self._flush is not None:
-                self._flush()
         self._apply(seat, step, event)
         return event
 
@@ -364,18 +358,25 @@ class Host:
         if self.journal is not None:
             self.journal.row(self.world.trace_time(), kind, **columns)
 
-    def retell(self, group: str, first: int, entries: Iterable[Entry]) -> None:
-        """Rows of what the log has from this position on: an earlier incarnation was killed after
-        it was durable, and before the trace heard of it. This one delivers it."""
+    def retell(
+        self, group: str, first: int, entries: Iterable[Entry], ours: Stream, submitted: int
+    ) -> None:
+        """Rows of what the log has from this position on: an earlier incarnation was killed when it
+        was durable, and before the trace heard of it. This one delivers it. Of our own stream the
+        trace has submissions up to a number."""
+        if self.journal is None:
+            return
         at = self.world.trace_time()
         for position, entry in enumerate(entries, first):
-            event = None if entry.is_gap or entry.is_late else event_of(group, entry, position)
-            if self.journal is not None and event is not None:
-                self.journal.deliver(at, event)
-            elif event is None:
+            if entry.is_gap or entry.is_late:
                 after = entry.prev if entry.is_gap else None
                 where = {"origin": entry.origin, "number": entry.number, "after": after}
                 self.row("lose", group=group, cause="obsolete", **where)
+                continue
+            event = event_of(group, entry, position)
+            if entry.stream == ours and entry.number > submitted:
+                self.journal.submit(at, event)
+            self.journal.deliver(at, event)
         if self._flush is not None:
             self._flush()
 
@@ -433,7 +434,7 @@ class Host:
             if journal is not None and (step.outputs or event is not None):
                 # The time of all its rows: nobody may hear that a permit is free before it is so.
                 at = self.world.trace_time()
-                if event is not None and event.position < 0:
+                if event is not None:
                     journal.submit(at, event)
             if self._flush is not None and (step.sent or event is not None):
                 self._flush()

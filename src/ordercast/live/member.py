@@ -54,6 +54,7 @@ from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.schema import BACKLOG_LIMIT
 from ordercast.settings import located
+from ordercast.trace.log import Told
 from ordercast.types import Event, Merged
 
 READY = "READY "
@@ -99,7 +100,7 @@ class Settings(_JsonLine, frozen=True):
     node: dict[str, Any]  # the keys of a node's settings
     groups: list[GroupPlan]  # those that the member is in
     load: LoadPlan = LoadPlan()
-    told: dict[str, int] = {}  # what its earlier traces know of groups with logs (`told_in`)
+    told: dict[str, Told] = {}  # what its earlier traces know of groups with logs (`told_in`)
 
 
 class MemberReady(_JsonLine, frozen=True):

@@ -37,7 +37,7 @@ from ordercast.net.multicast import Multicasts
 from ordercast.net.node_logs import NodeLogs
 from ordercast.net.statuses import Statuses
 from ordercast.trace.journal import TraceJournal
-from ordercast.trace.log import RowLog, read_log, told_in
+from ordercast.trace.log import RowLog, Told, read_log, told_in
 from ordercast.types import Event, NodeId, Payloads, Unreached, View
 from ordercast.units import MILLISECOND
 from ordercast.wire.codec import Codec
@@ -90,7 +90,7 @@ class Driver:
         self.committer: Committer | None = None
         self._trace = trace
         # By group with a log, what traces of this node that are elsewhere know (`told_in`).
-        self.told: Mapping[str, int] = {}
+        self.told: Mapping[str, Told] = {}
         self._loop = asyncio.get_running_loop()
         self.become(me)
         self.observers: dict[str, GroupObserver] = {}
@@ -137,15 +137,19 @@ class Driver:
         if seat is None:
             seat = host.seat(machine)
             if self._trace is not None and Recalled in seat.takes:
-                self._trace.flush()
-                told = told_in(read_log(self._trace.path), self.me.name, self.told)
-                entries = self.logs.from_position(plan.group, told.get(plan.group, 0))
-                host.retell(plan.group, *entries)
+                self._retell(self._trace, plan.group)
             host.start(seat, now)
             if Strained in seat.takes:
                 self.logs.joined(plan.group)
         if Join in machine.takes:  # groups share it
             host.join(seat, plan, now)
+
+    def _retell(self, trace: RowLog, group: str) -> None:
+        trace.flush()
+        name = self.me.name
+        told = told_in(read_log(trace.path), name, self.told).get(group, Told())
+        entries = self.logs.from_position(group, told.entries)
+        self.host.retell(group, *entries, (name, self.logs.of(group).identity), told.submitted)
 
     def behind(self, group: str) -> tuple[NodeId, ...]:
         """The members that have not acknowledged what we sent, as far as that is known."""

@@ -17,6 +17,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from struct import Struct
+from typing import NamedTuple
 
 import msgspec
 
@@ -108,20 +109,27 @@ def read_log(path: Path) -> Iterator[Row]:
         yield from rows
 
 
-def told_in(rows: Iterable[Row], process: str, before: Mapping[str, int]) -> dict[str, int]:
-    """By group, so many events were delivered or lost by this process since it had no disk: of a
-    group with a log, the position up to which the trace has heard of its entries.
+class Told(NamedTuple):
+    """What a trace has of a group with a log at one process, since it had no disk."""
 
-    `before`: the same of rows that are elsewhere.
-    """
+    entries: int = 0  # delivered or lost: the position up to which it has heard of the log
+    submitted: int = 0  # the number of the last own event
+
+
+def told_in(rows: Iterable[Row], process: str, before: Mapping[str, Told]) -> dict[str, Told]:
+    """By group. `before`: the same of rows that are elsewhere."""
     told = dict(before)
     for row in rows:
         if row.process != process:
             continue
         if row.kind == "start" and row.cause == "empty":
             told.clear()
-        elif row.kind in ("deliver", "lose") and row.group is not None:
-            told[row.group] = told.get(row.group, 0) + 1
+        elif row.group is not None and row.kind in ("deliver", "lose", "submit"):
+            entries, submitted = told.get(row.group, Told())
+            if row.kind == "submit":
+                told[row.group] = Told(entries, max(submitted, row.number or 0))
+            else:
+                told[row.group] = Told(entries + 1, submitted)
     return told
 
 

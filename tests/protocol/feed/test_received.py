@@ -8,12 +8,12 @@ import pytest
 
 from ordercast.kernel.log import Knowledge, bucket_of, key_of
 from ordercast.protocol.hpp import received
-from ordercast.protocol.hpp.received import HashTree, Numbers
+from ordercast.protocol.hpp.received import HashTree, LastNumbers
 
 
 def test_a_vector_has_the_last_number_of_each_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(received, "MOST_RECENT", 20)
-    draw, vector, expected = Random(1), Numbers(), dict[int, int]()
+    draw, vector, expected = Random(1), LastNumbers(), dict[int, int]()
     for _ in range(3000):
         key = key_of((f"n{draw.randrange(300)}", 1))
         expected[key] = number = expected.get(key, 0) + draw.randrange(1, 5)

@@ -25,7 +25,7 @@ from ordercast.errors import PeerError
 from ordercast.kernel.log import Entry, Opened, Reference, event_of, key_of
 from ordercast.kernel.step import Step
 from ordercast.protocol.hpp.options import FeedOptions
-from ordercast.protocol.hpp.received import HashTree, Numbers
+from ordercast.protocol.hpp.received import HashTree, LastNumbers
 from ordercast.types import COUNTER_BITS, Event, Gap, NodeId, Payloads, event_number
 
 OVERHEAD = 100
@@ -48,9 +48,9 @@ class OwnLog:
         self.size = opened.size  # bytes from the floor on
         self.clock = opened.clock
         self.stream = (me.name, opened.identity)
-        self.vector = Numbers()
+        self.vector = LastNumbers()
         self.tree: HashTree | None = None  # where there are too many streams to list
-        self._newest = Numbers()  # by name: the highest number that was delivered or lost
+        self._newest = LastNumbers()  # by name: the highest number that was delivered or lost
         for stream, number in opened.received.items():
             self.vector.put(key_of(stream), number)
             of_name = _of_name(stream[0])

@@ -26,7 +26,7 @@ MOST_RECENT = 10_000
 """Streams in the dictionary, beside a sixteenth of those in the arrays."""
 
 
-class Numbers:
+class LastNumbers:
     """By key: the last number of a stream. 0: none."""
 
     def __init__(self) -> None:
