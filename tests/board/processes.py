@@ -19,7 +19,7 @@ data = "{name}"
 control = "{name}.sock"
 [group.board]
 family = "feed"
-options = {{ beat = "100ms" }}
+options = {{ beat = "300ms" }}
 """
 
 
@@ -66,6 +66,16 @@ class BoardProcess:
             if f" shows board at {self.url[:-1]}; Ctrl-C leaves" in line:
                 return
         raise AssertionError(f"{self.name} has ended: {said}")
+
+    def until_placed(self, parent: str) -> None:
+        """It has this parent, or is the root."""
+        with urlopen(f"{self.url}events", timeout=60) as stream:
+            for line in stream:
+                if line.startswith(b'data: {"node":'):
+                    place = json.loads(line.removeprefix(b"data: "))["place"]
+                    if place["parent"] == parent and (parent or place["is_root"]):
+                        return
+        raise AssertionError(f"{self.name} has ended")
 
     def post(self, text: str, below: str = "") -> str:
         """As a program does. The key of the post."""

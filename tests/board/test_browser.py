@@ -38,17 +38,17 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def boards(tmp_path: Path) -> Iterator[list[BoardProcess]]:
-    """n1, n2 below it, and n3 below n2. n3 knows both."""
+    """n1, n2 below it, and n3 below n2. Each knows the one above it."""
     ports = free_ports(6)
-    seeds = [("--seed", f"127.0.0.1:{port}") for port in ports[:2]]
-    parents = [(), ("--parent", "n1", *seeds[0]), ("--parent", "n2", *seeds[0], *seeds[1])]
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                BoardProcess(tmp_path, f"n{place + 1}", ports[place], ports[place + 3], *more)
-            )
-            for place, more in enumerate(parents)
-        ]
+        found: list[BoardProcess] = []
+        for place, (listen, web) in enumerate(zip(ports[:3], ports[3:], strict=True)):
+            above = found[-1].name if found else ""
+            more = ("--seed", f"127.0.0.1:{ports[place - 1]}", "--parent", above) if above else ()
+            board = BoardProcess(tmp_path, f"n{place + 1}", listen, web, *more)
+            found.append(stack.enter_context(board))
+            board.until_placed(above)
+        yield found
 
 
 class Pages:
@@ -121,16 +121,17 @@ def test_pages_stay_right_while_a_parent_is_killed(
     for board in boards:
         pages.open(board)
     pages.at("n3")
-    pages.until(lambda: pages.text("#parent") == "n2")
-    assert pages.text("#path") == "n2 › n1"
+    pages.until(lambda: pages.text("#path") == "n2 › n1")
+    assert pages.text("#parent") == "n2"
     pages.post("first")
     pages.at("n1")
     pages.until(lambda: pages.texts() == ["first"])
     pages.post("a reply", below="first")
     pages.post(EVIL)
-    pages.at("n3")
     before = [[EVIL, []], ["first", [["a reply", []]]]]
-    pages.until(lambda: pages.tree() == before)
+    for name in ("n2", "n3"):
+        pages.at(name)
+        pages.until(lambda: pages.tree() == before)
     n2.kill()
     pages.at("n1")
     pages.post("while n2 is down", below="a reply")
