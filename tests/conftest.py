@@ -4,7 +4,9 @@ data of nodes in the home folder."""
 from __future__ import annotations
 
 import gc
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 from zlib import crc32
@@ -16,6 +18,7 @@ settings.register_profile("ordercast", deadline=None)  # a deadline would read t
 settings.load_profile("ordercast")
 
 QUICK_SECONDS, SLOW_SECONDS, LONG_SECONDS = 0.3, 5, 20
+DISK_BYTES = 20 << 20
 SPREAD_OVER = 0.6  # of the time that the others take
 
 
@@ -26,6 +29,22 @@ def data_of_nodes(
     """Nodes that are not told where their data is keep it in a folder of this test."""
     folder = tmp_path_factory.getbasetemp() / f"nodes-{uuid4()}"
     monkeypatch.setenv("ORDERCAST_DATA", str(folder))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 20 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("a small disk can be had only where mounting is allowed")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,13 @@ from ordercast.errors import (
     UsageError,
 )
 from ordercast.kernel.inputs import CaughtUp
+from ordercast.kernel.log import Reference
 from ordercast.net.config import Config
 from ordercast.net.directory import FoundedTwice, Mismatch
 from ordercast.net.formations import NotFormed, Reformed
 from ordercast.net.group import Group
+from ordercast.net.logged_group import LoggedGroup
+from ordercast.net.marks import Mark, Post, Vector
 from ordercast.net.merges import DifferenceLost
 from ordercast.net.message import Ejected, GroupClosed, Message, RestoreFailed, StateMissing
 from ordercast.net.node import Node
@@ -31,6 +34,7 @@ from ordercast.net.node import open_node as open
 from ordercast.net.primary_view import NoQuorum
 from ordercast.net.receipt import Receipt
 from ordercast.net.send_permit import TicketLost
+from ordercast.net.subscription import Subscription
 from ordercast.net.together import Together
 from ordercast.protocol.cluster.options import Causal, Gossip
 from ordercast.protocol.fifo.options import Fifo
@@ -80,6 +84,8 @@ __all__ = [
     "Invitation",
     "Joined",
     "Left",
+    "LoggedGroup",
+    "Mark",
     "Merged",
     "Message",
     "Mismatch",
@@ -91,8 +97,10 @@ __all__ = [
     "OrdercastError",
     "Partitioned",
     "PeerError",
+    "Post",
     "Primary",
     "Receipt",
+    "Reference",
     "Reformed",
     "RestoreFailed",
     "SideState",
@@ -101,12 +109,14 @@ __all__ = [
     "SnapshotFailed",
     "StateLost",
     "StateMissing",
+    "Subscription",
     "Synchrony",
     "TicketLost",
     "Together",
     "Total",
     "Updating",
     "UsageError",
+    "Vector",
     "View",
     "Waiting",
     "__version__",

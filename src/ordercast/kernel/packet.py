@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -34,6 +34,8 @@ class Packet(
 
     group: str
 
+    introduces_by_link: ClassVar[bool] = False  # also where it travels by a link
+
     def carries(self) -> tuple[int, int, int]:
         """How many application messages it says are in it, their bytes, and how many others.
 
@@ -47,7 +49,8 @@ class Packet(
         return ()
 
     def introduces(self) -> Iterable[str]:
-        """Names that its receiver may send to next: where they are goes with a datagram."""
+        """Names that its receiver may send to next: where they are goes with a datagram; and before
+        it on a link, if the packet wants that."""
         return ()
 
     def slot(self) -> Hashable | None:

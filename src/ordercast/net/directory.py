@@ -284,6 +284,17 @@ class Directory:
             if not self._told[other.name].notes[group].is_in:
                 self._tell_of(group, [contact], other)
 
+    def introduce(self, group: str, names: list[str], peers: Iterable[NodeId]) -> None:
+        """A packet names these to members, who may want to reach them next."""
+        for to in filter(None, (self._contacts.get(peer.name) for peer in peers)):
+            some = [
+                one
+                for name in names
+                if (one := self._contacts.get(name)) is not None and name != to.name
+            ]
+            for at in range(0, len(some), MOST_MEMBERS) if to.connection is not None else ():
+                self._tell_of(group, some[at : at + MOST_MEMBERS], to)
+
     def _tell_of(self, group: str, some: list[Contact], to: Contact) -> None:
         places = {one.name: one.place for one in some if one.place is not None}
         if places:

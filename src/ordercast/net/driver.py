@@ -351,6 +351,8 @@ class Driver:
         if channel.in_order or by_link:
             framed = frame(FrameKind.DATA, body)
             peers: tuple[Any, ...] = to  # never bare names: a link joins two incarnations
+            if packet.introduces_by_link and (names := [*packet.introduces()]):
+                self.directory.introduce(packet.group, names, peers)
             for peer in peers:
                 self.mesh.send(peer, framed)
             self.backpressure.sent(peers)

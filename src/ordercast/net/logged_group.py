@@ -7,6 +7,7 @@ reads any group, begins with what comes after the join.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
@@ -206,10 +207,18 @@ class LoggedGroup(Group):
         place = place.place() if isinstance(place, Mark) else place
         return await self._logs.read(self.name, place, limit)
 
-    def ask_for(self, lost: Unreadable) -> bool:
+    def ask_for(self, lost: Unreadable) -> None:
         self._give(lost)
+
+    def awaits(self, position: int) -> bool:
         machine = self._machine()
-        return machine is not None and machine.awaits(lost.position)
+        return machine is not None and machine.awaits(position)
+
+    async def settled(self) -> None:
+        done = asyncio.Event()
+        self._driver.after(self.name, done.set)
+        while not done.is_set() and self.ended is None:
+            await self.changed.wait()
 
     # --- the group itself as a reader --------------------------------------------------------
 

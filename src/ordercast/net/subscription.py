@@ -71,8 +71,14 @@ class ReadGroup(Protocol):
 
     async def vector(self, mark: Mark) -> Vector: ...
 
-    def ask_for(self, lost: Unreadable) -> bool:
-        """An entry cannot be read. Whether others are asked for it."""
+    def ask_for(self, lost: Unreadable) -> None:
+        """An entry cannot be read."""
+
+    def awaits(self, position: int) -> bool:
+        """Whether others are asked for the entry here."""
+
+    async def settled(self) -> None:
+        """Returns when all that the machine has decided has taken effect."""
 
     async def leave(self) -> None: ...
 
@@ -123,6 +129,11 @@ class Subscription:
         if self._entry is not None and self._place >= len(self._entry.payloads):
             return Mark(self._group.log, self._at + 1)
         return Mark(self._group.log, self._at, self._place)
+
+    @property
+    def is_level(self) -> bool:
+        """Whether it has marks: the log has all that the vector has from which it began."""
+        return self._vector is None
 
     async def vector(self) -> Vector:
         """What it has read, for a reader at any node."""
@@ -311,12 +322,15 @@ class Subscription:
         group = self._group
         if group.ended is not None:
             raise group.ended
-        if group.ask_for(Unreadable(group.name, self._at, bad)):
-            if self._asked_for != self._at:
-                self._asked_for = self._at
+        if self._asked_for != self._at:
+            self._asked_for = self._at
+            group.ask_for(Unreadable(group.name, self._at, bad))
+            if group.awaits(self._at):
                 return Waiting(group.name, (), LOST, time.monotonic_ns())
+        elif group.awaits(self._at):
             await group.changed.wait()
             return None
+        await group.settled()  # it may be put back, and not be on the disk yet
         reading = await group.read(At(self._at), 1)
         if reading.first == self._at and reading.entries and isinstance(reading.entries[0], Entry):
             self._found[0] = reading.entries[0]

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.conftest import DISK_BYTES
 from tests.store.group_log.logged import everything, made, opened, persist
 from tests.store.stored import CODEC, Latest
 
@@ -22,25 +22,8 @@ from ordercast.store.group_log.form import LOCK, SEGMENT, SPARE
 from ordercast.store.group_log.log import GroupLog
 from ordercast.store.group_log.writing import LogLimits
 
-DISK_BYTES = 20 << 20
 LIMITS = LogLimits(segment=1 << 20, reserve=1 << 18)
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 20 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    if not mounted:
-        pytest.skip("a small disk can be had only where mounting is allowed")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 class Log:

@@ -137,7 +137,7 @@ class FeedMember:
         if self.founds and not self.takeover.contacts:
             self.takeover.reign(step)
         else:
-            self.takeover.seek(step)
+            self.takeover.begin(step)
         step.set_timer(BEAT, 1 + self.chance.randrange(self.options.beat))
         self._settle(step)
 

@@ -8,7 +8,7 @@ taken up again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, field
 
@@ -136,6 +136,11 @@ class Pulse(OfSession, frozen=True, tag="feed.beat"):
     path: Names | None = None  # from the parent up to the root, when it changed
     siblings: Names | None = None  # the children of the parent, when they changed
 
+    introduces_by_link: ClassVar[bool] = True
+
+    def introduces(self) -> Iterable[str]:
+        return [*(self.path or ()), *(self.siblings or ())]
+
 
 class Entries(OfSession, frozen=True, tag="feed.entries"):
     """What the receiver may lack of the sender's log, up to a position."""
@@ -157,6 +162,12 @@ class Ack(OfSession, frozen=True, tag="feed.ack"):
 
     through: Position
     rumour: Rumour | None = None
+
+    introduces_by_link: ClassVar[bool] = True
+
+    def introduces(self) -> Iterable[str]:
+        rumour = self.rumour
+        return () if rumour is None else (rumour.teller, rumour.beat.root)
 
 
 class AskHashes(OfSession, frozen=True, tag="feed.ask"):

@@ -92,6 +92,7 @@ class Repair:
             payloads=item.payloads,
             size=item.size,
             at=item.at,
+            is_late=item.is_late,
         )
         step.repair(self.group, position, entry)
         for edge in edges:

@@ -38,6 +38,9 @@ MOST_CONTACTS = 1024
 """Names that a node remembers."""
 BY_CHANCE = 4
 """Names drawn for each round of questions."""
+HINTED = 3
+"""Beats from the start on in which only the node that is configured as the parent is asked: others
+may be met before it."""
 MOST_TURNS = 8
 """Limits of silence that siblings wait for those before them, at most."""
 
@@ -60,6 +63,7 @@ class Takeover:
         self.chance = chance
         self.contacts: dict[str, None] = {}  # names, those heard of last at the end
         self.queue: list[str] = []  # to ask next
+        self.hinted_until = 0  # by our clock
         self.asked: dict[str, None] = {}  # in this round
         self.seeking_since: int | None = None  # by our clock; None: it seeks no parent
         self.sought_at = -(1 << 62)  # by our clock
@@ -86,13 +90,21 @@ class Takeover:
             self.sought_at = step.now
             self.ask(step)
 
+    def begin(self, step: Step) -> None:
+        """At the start."""
+        if self.options.parent not in ("", self.me.name):
+            self.hinted_until = step.now + HINTED * self.options.beat
+        self.seek(step)
+
     def found(self) -> None:
         self.seeking_since = None
         self.queue, self.asked = [], {}
 
     def ask(self, step: Step) -> None:
         """The next few."""
-        if not self.queue:
+        if step.now < self.hinted_until:
+            self.queue = [self.options.parent]
+        elif not self.queue:
             self._refill()
         for name in self.queue[:ASKED_AT_ONCE]:
             self.asked[name] = None
