@@ -190,3 +190,28 @@ async def test_what_browsers_read_ends_with_the_board(cluster: Cluster) -> None:
     assert last is not None
     assert last.data["ended"] == "n1 has left the board"
     await listener.close()
+
+
+@live
+async def test_a_board_goes_on_when_its_incarnation_is_over(cluster: Cluster) -> None:
+    """Others had met a newer one of its name: the node goes on as another, and the board with it."""
+    n1 = await cluster.open("n1")
+    async with board_at(n1) as board:
+        listener, former = await board.visitor().listen(), board.feed
+        await board.visitor().post("ann", "before")
+        await listener.hear_all("post", 1)
+        n1.mesh.handshake.reported(1000)
+        await until(lambda: board.feed is not former)
+        assert (await board.visitor().post("ann", "after")).status == 200
+        shown: list[str] = []
+        while "after" not in shown:
+            told = await listener.hear()
+            assert told is not None
+            if told.name == "page":
+                shown = []
+            elif told.name == "shown":
+                shown.append(told.data["text"])
+            elif told.name == "post":
+                shown += texts([told])
+        assert shown == ["before", "after"]
+        await listener.close()
