@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 
 from tests.board.visitors import Visitor
 
-from ordercast import Feed, Node
+from ordercast import Feed, LoggedGroup, Node
 from ordercast.board.running import RunningBoard, running_board
 from ordercast.board.server import bound
-from ordercast.net.logged_group import LoggedGroup
 from ordercast.units import MILLISECOND, Duration
 
 QUICK = Feed(beat=Duration(50 * MILLISECOND))

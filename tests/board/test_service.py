@@ -194,7 +194,7 @@ async def test_what_browsers_read_ends_with_the_board(cluster: Cluster) -> None:
 
 @live
 async def test_a_board_goes_on_when_its_incarnation_is_over(cluster: Cluster) -> None:
-    """Others had met a newer one of its name: the node goes on as another, and the board with it."""
+    """Others had met a newer one: the node goes on as another, and the board with it."""
     n1 = await cluster.open("n1")
     async with board_at(n1) as board:
         listener, former = await board.visitor().listen(), board.feed

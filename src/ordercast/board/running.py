@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from ordercast import Node
+from ordercast import LoggedGroup, Node
 from ordercast.board.access import Access
 from ordercast.board.server import serving
 from ordercast.board.service import BoardService
 from ordercast.board.site import Site
 from ordercast.kernel.family import LoggedLevel
-from ordercast.net.logged_group import LoggedGroup
 
 
 class RunningBoard(NamedTuple):

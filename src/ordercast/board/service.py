@@ -17,7 +17,10 @@ from typing import Any
 from ordercast import (
     Abandoned,
     Gap,
+    LoggedGroup,
+    Mark,
     OrdercastError,
+    Post,
     UsageError,
     Waiting,
 )
@@ -26,8 +29,6 @@ from ordercast.board.events import BEGIN, COMMENT, server_event
 from ordercast.board.keys import key_of_post, reference_of
 from ordercast.board.missing import LostPosts
 from ordercast.board.threads import ShownPost, Threads
-from ordercast.net.logged_group import LoggedGroup
-from ordercast.net.marks import Mark, Post
 from ordercast.net.readiness import waiting_text
 from ordercast.net.subscription import LOST
 
