@@ -44,8 +44,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "spark": JUDGES,
     "report": JUDGES | {"spark"},
     "testing": WORLD | {"check", "scenario", "sim", PACKAGE},
+    "board": VALUES | {"kernel", "net", PACKAGE},
     "cli": WORLD
-    | {"check", "live", "net", "report", "scenario", "sim", "spark", "studies"}
+    | {"board", "check", "live", "net", "report", "scenario", "sim", "spark", "studies"}
     | {"testing", PACKAGE},
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
@@ -84,6 +85,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
         }
     ),
     "report": frozenset({"jinja2"}),
+    "board": frozenset({"starlette", "uvicorn"}),
     "live": frozenset({"uvloop"}),
     "studies": frozenset({"numpy"}),
     "cli": frozenset({"rich", "uvloop"}),

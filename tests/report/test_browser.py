@@ -5,13 +5,13 @@ Needs Chromium and its driver; `make test` installs Debian's where it may.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import needs_chromium, opened_browser
 from tests.report.pages import folder_of_a_sweep
 
 from ordercast.report.page import write_page
@@ -20,14 +20,7 @@ from ordercast.report.sweep_page import sweep_page
 from ordercast.testing import simulate
 from ordercast.trace.parquet import write_trace
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (CHROMIUM and DRIVER), reason="no chromium with chromedriver on this machine"
-    ),
-]
+pytestmark = needs_chromium
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 WIDTHS = (1280, 400)
 TITLES = ["Laws", "Figures", "Every combination", "What broke", "Settings"]
@@ -35,14 +28,8 @@ TITLES = ["Laws", "Figures", "Every combination", "What broke", "Settings"]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    with opened_browser() as driver:
+        yield driver
 
 
 @pytest.fixture

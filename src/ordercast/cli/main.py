@@ -53,6 +53,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
     """The parser, and the names of the commands."""
     try:
         from ordercast.cli import (
+            board,
             ca,
             check,
             demo,
@@ -83,7 +84,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Iterable[str]]:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     files = (
         *(demo, sim, live, check, lab, report, plan),
-        *(node, members, monitor, forget, log, ca),
+        *(node, board, members, monitor, forget, log, ca),
     )
     for command in files:
         name = command.__name__.rpartition(".")[2]

@@ -64,10 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    level = logging.INFO if arguments.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)
+    start_log(verbose=arguments.verbose)
     try:
-        code: int = _runner()(_live(arguments))
+        code: int = runner()(_live(arguments))
         return code
     except UsageError:
         raise
@@ -77,7 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnreachableError(str(error)) from error
 
 
-def _runner() -> Any:
+def start_log(*, verbose: bool) -> None:
+    """What a node has to say goes to stderr."""
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)
+
+
+def runner() -> Any:
     """uvloop where it is installed: the same, and faster."""
     try:
         import uvloop
@@ -94,7 +99,7 @@ async def _live(arguments: argparse.Namespace) -> int:
     opened = open_node(arguments.config)
     source = read_source(arguments.config, "a node's settings")
     rules = opened.config.group
-    levels = {name: _level(source, name, rule) for name, rule in rules.items()}
+    levels = {name: level_in(source, name, rule) for name, rule in rules.items()}
     async with opened as node:
         if not rules:
             raise UsageError(f"{arguments.config}: no [group.NAME] to join")
@@ -126,8 +131,8 @@ async def _until(event: asyncio.Event) -> None:
     await event.wait()
 
 
-def _level(source: Source, name: str, rule: GroupRules) -> Level:
-    """UsageError: which line of the settings is wrong, and why."""
+def level_in(source: Source, name: str, rule: GroupRules) -> Level:
+    """Of a group in a node's settings. UsageError: which line is wrong, and why."""
     table = ("group", name)
     try:
         kind = level_type(find_family(rule.family))

@@ -1,0 +1,1 @@
+"""A bulletin board on a feed, as web pages: what `ordercast board` serves."""
