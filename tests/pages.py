@@ -44,7 +44,7 @@ NOT_RUN: dict[str, str] = {
     r"make bench": "measurements take minutes and prove nothing",
     r"make lock": "tests download nothing",
     r"make clean": "it would delete the environment that this test runs in",
-    r"ordercast lab experiments/figure-[45]\.toml": (
+    r"ordercast lab experiments/(figure-[45]|feed-moves)\.toml": (
         "takes minutes; test_docs.py loads every experiment, test_readme.py runs a small one"
     ),
 }

@@ -51,12 +51,15 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
     PACKAGE: VALUES | {"kernel", "levels", "protocol", "net"},
 }
-# Three modules may do more than their room: the trials of a sweep run the simulator in Spark's
+# Some modules may do more than their room: the trials of a sweep run the simulator in Spark's
 # tasks, what is tuned for a trial is tried there too, and the file that describes them is checked.
+# And the log of a group is read from the files that its node writes.
 ALSO_IMPORTS = {
     "ordercast.spark.trials": WORLD | {"scenario", "sim"},
     "ordercast.spark.experiment": WORLD | {"scenario", "sim"},
     "ordercast.spark.tune": WORLD | {"scenario", "sim"},
+    "ordercast.spark.log_rows": JUDGES | {"kernel", "store"},
+    "ordercast.spark.log_stream": JUDGES | {"store"},
 }
 # Of `store` a trace takes the form of logs, which knows bytes only, and nothing of the kernel.
 ONLY = {("trace", "store"): frozenset({"ordercast.store.log"})}

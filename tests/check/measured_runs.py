@@ -42,6 +42,22 @@ SCENARIOS: dict[str, dict[str, Any]] = {
         "options": {"tickets": 2, "round": "50ms", "lease": "400ms", "join_wait": "50ms"},
         "chaos": {"faults": ["restart"], "every": "300ms", "longest": "200ms", "disks": "kept"},
     },
+    "feed": {
+        **CALM,
+        "family": "feed",
+        "duration": "8s",
+        "options": {"beat": "50ms"},
+        "workload": {"rate": 5},
+        "fault": [
+            {
+                "at": "4s",
+                "kind": "give",
+                "nodes": ["n1", "n2"],
+                "input": "Relocate",
+                "values": {"to": "n3"},
+            }
+        ],
+    },
 }
 
 

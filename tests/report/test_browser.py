@@ -6,6 +6,7 @@ Needs Chromium and its driver; `make test` installs Debian's where it may.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ from tests.chromium import needs_chromium, opened_browser
 from tests.report.pages import folder_of_a_sweep
 
 from ordercast.report.page import write_page
+from ordercast.report.run_page import run_page
 from ordercast.report.sweep_page import sweep_page
+from ordercast.testing import simulate
+from ordercast.trace.parquet import write_trace
 
 pytestmark = needs_chromium
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 WIDTHS = (1280, 400)
 TITLES = ["Laws", "Figures", "Every combination", "What broke", "Settings"]
 
@@ -32,6 +37,16 @@ def page(browser: Any, tmp_path: Path) -> Any:
     path = tmp_path / "report.html"
     write_page(path, sweep_page(folder_of_a_sweep(tmp_path, sound=False)))
     browser.set_window_size(WIDTHS[0], 900)
+    browser.get(path.as_uri())
+    return browser
+
+
+@pytest.fixture
+def trees(browser: Any, tmp_path: Path) -> Any:
+    """The page of a run of 31 nodes that form a tree."""
+    write_trace(tmp_path, simulate(SCENARIOS / "feed-many.toml", 1).trace)
+    path = tmp_path / "report.html"
+    write_page(path, run_page(tmp_path))
     browser.get(path.as_uri())
     return browser
 
@@ -84,6 +99,33 @@ def test_the_page_is_readable_in_dark_and_light_mode(page: Any) -> None:
             for each in sees(page, selector)[:3]:
                 colour = each.value_of_css_property("color")
                 assert contrast(colour, paper) >= 4.5, (scheme, selector, colour)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_tree_of_many_nodes_can_be_read_at_a_width_of(trees: Any, width: int) -> None:
+    """No node covers another, words are not tiny, and what is wider scrolls in its own place."""
+    trees.set_window_size(width, 900)
+    wide, seen = trees.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert wide <= seen
+    pictures = sees(trees, "svg.tree")
+    assert len(pictures) == 4
+    for picture in pictures:
+        boxes = trees.execute_script(BOXES, picture)
+        assert len(boxes) >= 20
+        assert all(bottom - top >= 12 for _, top, _, bottom in boxes)
+        for one, other in combinations(boxes, 2):
+            apart = one[2] <= other[0] or other[2] <= one[0]
+            assert apart or one[3] <= other[1] or other[3] <= one[1]
+    assert len(sees(trees, "svg.lanes .span")) > 31
+
+
+BOXES = """
+return [...arguments[0].querySelectorAll('rect')].map(each => {
+  const box = each.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]
+})
+"""
 
 
 def contrast(one: str, other: str) -> float:

@@ -54,7 +54,7 @@ from ordercast.net.send_permit import TicketLost
 from ordercast.protocol.families import FAMILIES
 from ordercast.scenario.schema import BACKLOG_LIMIT
 from ordercast.settings import located
-from ordercast.trace.log import Told
+from ordercast.trace.log import ToldOf
 from ordercast.types import Event, Merged
 
 READY = "READY "
@@ -100,7 +100,7 @@ class Settings(_JsonLine, frozen=True):
     node: dict[str, Any]  # the keys of a node's settings
     groups: list[GroupPlan]  # those that the member is in
     load: LoadPlan = LoadPlan()
-    told: dict[str, Told] = {}  # what its earlier traces know of groups with logs (`told_in`)
+    told: dict[str, ToldOf] = {}  # what its earlier traces know of groups with logs (`told_in`)
 
 
 class MemberReady(_JsonLine, frozen=True):

@@ -46,7 +46,7 @@ from ordercast.live.namespaces import Namespaces, Unavailable
 from ordercast.net.identity import number_from_zero
 from ordercast.scenario.faults.active import ActiveFaults
 from ordercast.scenario.faults.fault import DiskFound, Fault, Pair
-from ordercast.trace.log import Told, read_log, told_in
+from ordercast.trace.log import ToldOf, read_log, told_in
 from ordercast.trace.schema import Row
 
 PROGRAM = (sys.executable, "-P", "-m", "ordercast.live.member")
@@ -237,7 +237,7 @@ class Supervisor:
             node["seeds"] = [place for _, place in sorted(self._anchors_of(name).items())]
         elif not (self._folder / name).exists():
             node["peers"] = self._reachable(name)  # whom it asks for its number
-        told: dict[str, Told] = {}
+        told: dict[str, ToldOf] = {}
         for earlier in self.members:
             if earlier.name == name and earlier.trace.exists():
                 told = told_in(read_log(earlier.trace), name, told)

@@ -37,7 +37,7 @@ from ordercast.net.multicast import Multicasts
 from ordercast.net.node_logs import NodeLogs
 from ordercast.net.statuses import Statuses
 from ordercast.trace.journal import TraceJournal
-from ordercast.trace.log import RowLog, Told, read_log, told_in
+from ordercast.trace.log import RowLog, ToldOf, read_log, told_in
 from ordercast.types import Event, NodeId, Payloads, Unreached, View
 from ordercast.units import MILLISECOND
 from ordercast.wire.codec import Codec
@@ -90,7 +90,7 @@ class Driver:
         self.committer: Committer | None = None
         self._trace = trace
         # By group with a log, what traces of this node that are elsewhere know (`told_in`).
-        self.told: Mapping[str, Told] = {}
+        self.told: Mapping[str, ToldOf] = {}
         self._loop = asyncio.get_running_loop()
         self.become(me)
         self.observers: dict[str, GroupObserver] = {}
@@ -147,7 +147,7 @@ class Driver:
     def _retell(self, trace: RowLog, group: str) -> None:
         trace.flush()
         name = self.me.name
-        told = told_in(read_log(trace.path), name, self.told).get(group, Told())
+        told = told_in(read_log(trace.path), name, self.told).get(group, ToldOf())
         entries = self.logs.from_position(group, told.entries)
         self.host.retell(group, *entries, (name, self.logs.of(group).identity), told.submitted)
 

@@ -20,7 +20,7 @@ TEMPLATE = "page.html"
 
 
 class Drawing(Protocol):
-    """A figure as SVG, made by `ordercast.spark.figures`."""
+    """A figure as SVG, made by `ordercast.spark.figures` or `tree_drawing`."""
 
     @property
     def name(self) -> str: ...
@@ -52,6 +52,15 @@ class FiguresPart(NamedTuple):
     kind: str = "figures"
 
 
+class WidePart(NamedTuple):
+    """A drawing as wide as the page, which scrolls where there is less room."""
+
+    title: str
+    caption: str
+    svg: str
+    kind: str = "wide"
+
+
 class NarrativeLine(NamedTuple):
     when: str
     text: str
@@ -81,7 +90,7 @@ class CodePart(NamedTuple):
     kind: str = "code"
 
 
-Part: TypeAlias = TablePart | FiguresPart | NarrativePart | BrokenPart | CodePart
+Part: TypeAlias = TablePart | FiguresPart | WidePart | NarrativePart | BrokenPart | CodePart
 
 
 class Section(NamedTuple):

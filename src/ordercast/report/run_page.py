@@ -26,6 +26,7 @@ from ordercast.report.sweep_page import (
     broken_part,
     not_asked_in_short,
 )
+from ordercast.report.tree_section import tree_sections
 from ordercast.trace.lake import find_runs, read_run
 from ordercast.trace.schema import Ending, Header, Trace
 
@@ -84,6 +85,7 @@ def _sections(trace: Trace, judged: Checked, *, several: bool) -> list[Section]:
     sections = [
         narrative_section(tell(trace), f"narrative-{run}", f"What happened{of_run}"),
         members_section(trace, f"members-{run}", f"Who delivered what{of_run}"),
+        *tree_sections(trace, of_run),
         laws_section(trace, judged, f"laws-{run}", f"The laws{of_run}"),
     ]
     broken = [one for one in judged.verdicts if one.answer is Answer.BROKEN]

@@ -21,7 +21,9 @@ vector*.py     the rows that matter to each law, chosen by vectors
 sliced_run.py  one huge run, judged in slices: slices.py, process_history.py, walks.py
 
 recording.py   what a recorder wrote, as Arrow batches
-stream.py      `format("ordercast")`: recordings as streams, lakes and recordings as tables
+log_rows.py    the log of a group, as Arrow batches
+log_stream.py  the same as a stream: offsets, and what tasks read between them
+stream.py      `format("ordercast")`: whatever a folder holds, as a stream or a table
 online.py      laws on a live stream
 
 Nothing here runs at import time: executors import these modules.

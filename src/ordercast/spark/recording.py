@@ -78,6 +78,8 @@ def arrow_columns(pyarrow: Any, columns: dict[str, str]) -> Any:
         "double": pyarrow.float64(),
         "int": pyarrow.int32(),
         "string": pyarrow.string(),
+        "binary": pyarrow.binary(),
+        "timestamp": pyarrow.timestamp("us", "UTC"),
         "array<bigint>": pyarrow.list_(pyarrow.int64()),
         "array<string>": pyarrow.list_(pyarrow.string()),
         "array<binary>": pyarrow.list_(pyarrow.binary()),

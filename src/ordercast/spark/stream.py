@@ -1,15 +1,17 @@
-"""`spark.readStream.format("ordercast")`: recordings as streams; lakes and recordings as tables.
+"""`format("ordercast")`: recordings and logs of groups as streams and tables; lakes as tables.
 
     register(spark)
     live = spark.readStream.format("ordercast").load("recording")
     rows = spark.read.format("ordercast").load("lake")
 
-An offset of the stream is an offset of the recording, so each record is read exactly once however
-often driver, tasks and recorder die: what a batch was is told by two numbers in the checkpoint, and
-a number means the same record for ever. The recording has a name of its own, which is in the
-checkpoint too: a query never goes on with another one.
+The folder says what it is. The log of a group is in log_stream.py, with its options.
 
-Options, of which any other is refused:
+An offset of a recording's stream is an offset of the recording, so each record is read exactly once
+however often driver, tasks and recorder die: what a batch was is told by two numbers in the
+checkpoint, and a number means the same record for ever. The recording has a name of its own, which
+is in the checkpoint too: a query never goes on with another one.
+
+Options of recordings and lakes, of which any other is refused:
 
   path        the folder: what `load` is given
   maxRows     the most records of one micro-batch (100,000)
@@ -25,12 +27,21 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ordercast.errors import TraceError, UsageError, unknown_word
+from ordercast.errors import TraceError
+from ordercast.spark.log_rows import LOG_COLUMNS, LogPiece, log_batches
+from ordercast.spark.log_stream import LogOptions, LogStream, holds_log, read_log_options
 from ordercast.spark.recording import RECORD_COLUMNS, arrow_columns, ddl, record_batches
+from ordercast.spark.source_options import (
+    PARTITIONS,
+    count_of,
+    folder_of,
+    given_options,
+    shares,
+    word_of,
+)
 from ordercast.spark.tables import TRACE_COLUMNS
 from ordercast.trace.lake import find_runs, read_header
 from ordercast.trace.parquet import PARTS
@@ -39,8 +50,6 @@ from ordercast.trace.schema import READABLE_TRACES, REQUIRED
 
 FORMAT = "ordercast"
 BATCH_ROWS = 100_000
-PARTITIONS = 8
-ROWS_PER_TASK = 10_000
 START_POINTS = ("earliest", "latest")
 
 
@@ -72,31 +81,19 @@ def sentence_of(error: BaseException) -> str:
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Checks all of them. Spark hands them over in lower case, or as they were written."""
-    known = {name.lower(): name for name in ("path", "maxRows", "startAt", "partitions")}
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        if name.lower() not in known:
-            raise UsageError(unknown_word("option", name, known.values()))
-        found[known[name.lower()]] = value
-    if not found.get("path"):
-        raise UsageError('which folder? Say .load("FOLDER"), or .option("path", "FOLDER")')
-    start_at = found.get("startAt", "earliest")
-    if start_at not in START_POINTS:
-        raise UsageError(unknown_word("place for startAt", start_at, START_POINTS))
+    """Of a recording or a lake. Checks all of them."""
+    found = given_options(given, ("maxRows", "startAt", "partitions"))
     return SourceOptions(
-        Path(found["path"].removeprefix("file://")),
-        _count(found, "maxRows", BATCH_ROWS),
-        start_at,
-        _count(found, "partitions", PARTITIONS),
+        folder_of(given),
+        count_of(found, "maxRows", BATCH_ROWS),
+        word_of(found, "startAt", START_POINTS),
+        count_of(found, "partitions", PARTITIONS),
     )
 
 
-def _count(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name, str(default))
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 1 << 31):
-        raise UsageError(f"{name} is {text!r}: it must be a whole number from 1 on")
-    return int(text)
+def options_for(given: Mapping[str, str]) -> SourceOptions | LogOptions:
+    """Of whatever the folder holds."""
+    return read_log_options(given) if holds_log(folder_of(given)) else read_options(given)
 
 
 # --- a recording as a stream -----------------------------------------------------------------
@@ -158,12 +155,9 @@ class RecordingStream:
 
 def split_range(follower: Follower, first: int, last: int, most: int) -> list[Piece]:
     """A range of offsets as pieces of about the same number of records."""
-    count = min(most, max(1, (last - first) // ROWS_PER_TASK))
-    ends = [first + (last - first) * part // count for part in range(count + 1)]
     return [
         Piece(str(follower.folder), begin, end, follower.place_of(begin))
-        for begin, end in pairwise(ends)
-        if begin < end
+        for begin, end in shares(first, last, most)
     ]
 
 
@@ -171,7 +165,9 @@ def split_range(follower: Follower, first: int, last: int, most: int) -> list[Pi
 
 
 def columns_of(folder: Path) -> dict[str, str]:
-    """Of a recording, or of a trace. TraceError: the folder is neither."""
+    """Of the log of a group, a recording, or a trace. TraceError: the folder is none of them."""
+    if holds_log(folder):
+        return LOG_COLUMNS
     if folder.is_dir() and is_recording(folder):
         find_segments(folder)
         return RECORD_COLUMNS
@@ -179,12 +175,14 @@ def columns_of(folder: Path) -> dict[str, str]:
     return TRACE_COLUMNS
 
 
-def table_pieces(options: SourceOptions) -> list[Piece | Path]:
-    """What the tasks of a table read: parts of a recording, or files of a lake."""
+def table_pieces(options: SourceOptions | LogOptions) -> list[LogPiece | Piece | Path]:
+    """What the tasks of a table read: parts of a log or a recording, or files of a lake."""
+    if isinstance(options, LogOptions):
+        return list(LogStream(options).table())
     if is_recording(options.folder):
         follower = Follower(options.folder)
         return list(split_range(follower, follower.first, follower.latest, options.partitions))
-    parts: list[Piece | Path] = []
+    parts: list[LogPiece | Piece | Path] = []
     for run in find_runs(options.folder):
         read_header(run)  # one of another version is refused before anything is read
         found = sorted(run.glob(PARTS))
@@ -194,9 +192,11 @@ def table_pieces(options: SourceOptions) -> list[Piece | Path]:
     return parts
 
 
-def read_piece(piece: Piece | Path | None) -> Iterator[Any]:
+def read_piece(piece: LogPiece | Piece | Path | None) -> Iterator[Any]:
     if piece is None:
         return iter(())  # Spark has one task for a table in which there is nothing
+    if isinstance(piece, LogPiece):
+        return log_batches(piece)
     if isinstance(piece, Piece):
         return record_batches(Path(piece.folder), piece.start, piece.end, piece.place)
     return _trace_batches(piece)
@@ -256,9 +256,11 @@ def stream_reader() -> Any:
     )
 
     class OrdercastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-        def __init__(self, options: SourceOptions) -> None:
+        def __init__(self, options: SourceOptions | LogOptions) -> None:
             self._most = options.max_rows
-            self._stream = RecordingStream(options)
+            self._stream = (
+                LogStream(options) if isinstance(options, LogOptions) else RecordingStream(options)
+            )
 
         def initialOffset(self) -> dict[str, Any]:
             return self._stream.initial()
@@ -291,7 +293,7 @@ def source() -> Any:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     class OrdercastReader(DataSourceReader):
-        def __init__(self, options: SourceOptions) -> None:
+        def __init__(self, options: SourceOptions | LogOptions) -> None:
             self._options = options
 
         def partitions(self) -> list[InputPartition]:
@@ -306,12 +308,12 @@ def source() -> Any:
             return FORMAT
 
         def schema(self) -> str:
-            return ddl(columns_of(read_options(self.options).folder))
+            return ddl(columns_of(options_for(self.options).folder))
 
         def reader(self, schema: Any) -> DataSourceReader:
-            return OrdercastReader(read_options(self.options))
+            return OrdercastReader(options_for(self.options))
 
         def streamReader(self, schema: Any) -> Any:
-            return stream_reader()(read_options(self.options))
+            return stream_reader()(options_for(self.options))
 
     return OrdercastSource

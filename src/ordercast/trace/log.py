@@ -109,14 +109,14 @@ def read_log(path: Path) -> Iterator[Row]:
         yield from rows
 
 
-class Told(NamedTuple):
+class ToldOf(NamedTuple):
     """What a trace has of a group with a log at one process, since it had no disk."""
 
     entries: int = 0  # delivered or lost: the position up to which it has heard of the log
     submitted: int = 0  # the number of the last own event
 
 
-def told_in(rows: Iterable[Row], process: str, before: Mapping[str, Told]) -> dict[str, Told]:
+def told_in(rows: Iterable[Row], process: str, before: Mapping[str, ToldOf]) -> dict[str, ToldOf]:
     """By group. `before`: the same of rows that are elsewhere."""
     told = dict(before)
     for row in rows:
@@ -125,11 +125,11 @@ def told_in(rows: Iterable[Row], process: str, before: Mapping[str, Told]) -> di
         if row.kind == "start" and row.cause == "empty":
             told.clear()
         elif row.group is not None and row.kind in ("deliver", "lose", "submit"):
-            entries, submitted = told.get(row.group, Told())
+            entries, submitted = told.get(row.group, ToldOf())
             if row.kind == "submit":
-                told[row.group] = Told(entries, max(submitted, row.number or 0))
+                told[row.group] = ToldOf(entries, max(submitted, row.number or 0))
             else:
-                told[row.group] = Told(entries + 1, submitted)
+                told[row.group] = ToldOf(entries + 1, submitted)
     return told
 
 

@@ -6,6 +6,8 @@ its output after each sync.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +16,14 @@ from tests.store.stored import CODEC, Latest
 
 from ordercast.kernel.log import Appended, At, Bad, Entry
 from ordercast.kernel.packet import Packet
+from ordercast.store.group_log.entries import pack_entry
+from ordercast.store.group_log.form import SEGMENT, find_files
 from ordercast.store.group_log.log import GroupLog
 from ordercast.store.group_log.writing import LogLimits
 
 SMALL = LogLimits(segment=1 << 13, reserve=1 << 12, checkpoint=1 << 15)
 BIRTH = 7
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Origins:
@@ -65,6 +70,34 @@ def made(count: int, streams: int = 3, payload: bytes = b"payload") -> Iterator[
     origins = Origins()
     for number in range(count):
         yield origins.entry(f"n{number * number % streams}", payload + b"%d" % number)
+
+
+def filled(folder: Path, count: int = 300, batch: int = 4) -> list[Entry]:
+    """A log of several segments, closed."""
+    entries = list(made(count, payload=b"p" * 100))
+    log = opened(folder)
+    for begin in range(0, count, batch):
+        persist(log, *entries[begin : begin + batch])
+    log.close()
+    return entries
+
+
+def spoil(folder: Path, *entries: Entry) -> None:
+    """The frames of entries are not as they were written."""
+    for path in find_files(folder, SEGMENT).values():
+        data = bytearray(path.read_bytes())
+        for entry in entries:
+            place = data.find(pack_entry(entry))
+            if place >= 0:
+                data[place] ^= 1
+        path.write_bytes(data)
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    """This program."""
+    command = [sys.executable, "-m", "tests.store.group_log.logged", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
 
 
 def write_until_killed(folder: Path) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.conftest import DISK_BYTES
-from tests.store.group_log.logged import everything, made, opened, persist
+from tests.store.group_log.logged import everything, made, opened, persist, started
 from tests.store.stored import CODEC, Latest
 
 from ordercast.errors import DiskError
@@ -125,11 +123,7 @@ def test_a_disk_that_is_full_at_the_start(small_disk: Path) -> None:
 
 def killed_after(folder: Path, lines: int) -> int:
     """Runs a writer and kills it. Returns the tail that it had said last."""
-    command = [sys.executable, "-m", "tests.store.group_log.logged", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    ) as writer:
+    with started(folder) as writer:
         assert writer.stdout is not None
         said = [int(writer.stdout.readline()) for _ in range(lines)]
         writer.send_signal(signal.SIGKILL)

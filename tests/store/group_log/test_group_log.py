@@ -9,7 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.store.group_log.logged import SMALL, Origins, everything, made, opened, persist
+from tests.store.group_log.logged import (
+    SMALL,
+    Origins,
+    everything,
+    filled,
+    made,
+    opened,
+    persist,
+    spoil,
+)
 from tests.store.stored import CODEC, Breaking, Foreign, Latest, counted
 
 from ordercast.errors import DiskError
@@ -25,7 +34,6 @@ from ordercast.kernel.log import (
     Trimmed,
     key_of,
 )
-from ordercast.store.group_log.entries import pack_entry
 from ordercast.store.group_log.form import (
     FLOOR,
     FLOOR_COPY,
@@ -40,27 +48,6 @@ from ordercast.store.group_log.form import (
 from ordercast.store.group_log.log import GroupLog
 from ordercast.store.log import HEADER, SegmentHeader, pack_header
 from ordercast.trace.record_log import RecordLog
-
-
-def filled(folder: Path, count: int = 300, batch: int = 4) -> list[Entry]:
-    """A log of several segments, closed."""
-    entries = list(made(count, payload=b"p" * 100))
-    log = opened(folder)
-    for begin in range(0, count, batch):
-        persist(log, *entries[begin : begin + batch])
-    log.close()
-    return entries
-
-
-def spoil(folder: Path, entry: Entry) -> None:
-    """The frame of an entry is not as it was written."""
-    for path in find_files(folder, SEGMENT).values():
-        data = bytearray(path.read_bytes())
-        place = data.find(pack_entry(entry))
-        if place >= 0:
-            data[place] ^= 1
-            path.write_bytes(data)
-
 
 # --- what is given -------------------------------------------------------------------------------
 

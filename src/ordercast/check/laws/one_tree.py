@@ -25,29 +25,15 @@ the root, or (it is absent) the first row of a member that never had a parent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
-
-from ordercast.check.history import History, bare_name
+from ordercast.check.history import History
 from ordercast.check.law import Law
 from ordercast.check.laws.rest import rest_begins
 from ordercast.check.log import Log
+from ordercast.check.parents import Life, ParentLink, Parents
 from ordercast.check.verdict import Verdict, broken, holds, row_writer, unknown
 from ordercast.trace.schema import Row
 
 NAME = "one-tree"
-
-Life: TypeAlias = tuple[str, int]
-"""One incarnation."""
-
-
-class ParentLink(NamedTuple):
-    """That an incarnation has a parent, or is a root, for a time."""
-
-    row: Row
-    parent: Life | None
-    is_guess: bool  # the row does not say which incarnation, and there are several
-    until: int | None  # None: nothing in its log ends it
 
 
 def judge(history: History) -> Verdict:
@@ -76,51 +62,10 @@ class ParentTree:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._lives: dict[str, list[Log]] = {}
-        for log in history.logs:
-            self._lives.setdefault(log.process, []).append(log)
-        self._ends = dict(self._find_ends())
-        self._links: dict[str, list[ParentLink]] = {}
-        for log in history.logs:
-            for link in self._read(log):
-                self._links.setdefault(link.row.group or "", []).append(link)
+        self._parents = Parents({(log.process, log.incarnation): log.rows for log in history.logs})
+        self._ends = self._parents.ends
+        self._links = self._parents.links
         self.groups = sorted(self._links)
-
-    def _find_ends(self) -> Iterator[tuple[Life, int | None]]:
-        """When each incarnation ended: at the latest when the next one began."""
-        for logs in self._lives.values():
-            for log, later in zip(logs, [*logs[1:], None], strict=True):
-                ends = [row.at for row in (log.crash, log.stop) if row is not None]
-                if later is not None and later.rows[0].at >= log.rows[0].at:
-                    ends.append(later.rows[0].at)
-                yield (log.process, log.incarnation), min(ends, default=None)
-
-    def _read(self, log: Log) -> Iterator[ParentLink]:
-        latest: dict[str, Row] = {}
-        for row in log.rows:
-            if row.kind in ("parent", "leave"):
-                before = latest.pop(row.group or "", None)
-                if before is not None:
-                    yield self._link(before, row.at)
-                if row.kind == "parent":
-                    latest[row.group or ""] = row
-        for row in latest.values():
-            yield self._link(row, self._ends[log.process, log.incarnation])
-
-    def _link(self, row: Row, until: int | None) -> ParentLink:
-        parent, is_guess = self._parent(row)
-        return ParentLink(row, parent, is_guess, until)
-
-    def _parent(self, row: Row) -> tuple[Life | None, bool]:
-        if row.peer is None:
-            return None, False
-        name = bare_name(row.peer)
-        if name != row.peer:
-            return (name, int(row.peer.rpartition("#")[2])), False
-        logs = self._lives.get(name, [])
-        running = [log for log in logs if log.rows[0].at <= row.at] or logs[:1]
-        latest = max(running, key=lambda log: (log.rows[0].at, log.incarnation), default=None)
-        return (name, latest.incarnation if latest else 0), len(logs) > 1
 
     # --- circles ---
 
@@ -182,7 +127,7 @@ class ParentTree:
             if member is not None:
                 first[life], parents[life] = member
                 row = parents[life]
-                parent_of[life] = self._parent(row)[0] if row is not None else None
+                parent_of[life] = self._parents.parent(row)[0] if row is not None else None
         roots = [row for row in parents.values() if row is not None and row.peer is None]
         for life, row in parents.items():
             if row is None:

@@ -18,10 +18,11 @@ from ordercast.check.metrics import (
     recovery,
     stamps,
     tickets,
+    tree,
     views,
 )
 
-_SUBJECTS = (events, loss, latency, recovery, blocked, views, stamps, network, load, tickets)
+_SUBJECTS = (events, loss, latency, recovery, blocked, views, stamps, network, load, tickets, tree)
 
 METRICS: tuple[Metric, ...] = tuple(one for subject in _SUBJECTS for one in subject.METRICS)
 NAMES = tuple(one.name for one in METRICS)

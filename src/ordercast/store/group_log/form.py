@@ -131,7 +131,7 @@ def find_files(folder: Path, suffix: str) -> dict[int, Path]:
 
 def is_group_log(folder: Path) -> bool:
     """Whether there is a segment, or the index of one, of a group's log."""
-    for path in find_files(folder, SEGMENT).values():
+    for path in reversed(find_files(folder, SEGMENT).values()):  # the oldest may be trimmed
         with path.open("rb") as file:
             if file.read(len(LOGGED.magic)) == LOGGED.magic:
                 return True

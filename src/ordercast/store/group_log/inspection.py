@@ -31,12 +31,9 @@ from ordercast.store.group_log.parts import SealedPart
 from ordercast.store.group_log.scan import Scan
 from ordercast.store.group_log.vectors import is_whole
 from ordercast.store.group_log.view import LogView
-from ordercast.store.log import (
-    read_header,
-)
+from ordercast.store.log import TEMPORARY, read_header
 
-_MOST_UNKNOWN = 1 << 24
-"""Positions of one missing segment."""
+_TRIES = 10
 
 
 class SegmentState(NamedTuple):
@@ -69,7 +66,29 @@ class LogState(NamedTuple):
 
 
 def found_to_read(folder: Path) -> FoundLog:
-    """DiskError: there is no log that can be read."""
+    """It needs no lock: the writer may go on. DiskError: there is no log that can be read."""
+    for _ in range(_TRIES):
+        before = _names(folder)
+        try:
+            found = _found(folder)
+        except DiskError:
+            if _names(folder) == before:
+                raise
+            continue
+        # What is missing may have been trimmed in between.
+        if not any(part.is_missing for part in found.view.parts.sealed) or _names(folder) == before:
+            return found
+    raise DiskError(f"{folder} is trimmed faster than it can be read")
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        return {path.name for path in folder.iterdir() if path.suffix != TEMPORARY}
+    except OSError:
+        return set()
+
+
+def _found(folder: Path) -> FoundLog:
     try:
         if not folder.is_dir():
             raise DiskError(f"{folder} does not exist, or is no folder: the log of a group is one")

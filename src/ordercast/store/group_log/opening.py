@@ -5,7 +5,7 @@ Rules.
  2. A sealed segment may be damaged, or missing with its index there: its entries are lost, at
     their positions. Where neither is there nobody knows what was, and the log is not opened.
  3. The newest segment says where the log ends. If nothing is whole in it, the log is not opened.
- 4. A reader changes nothing.
+ 4. A reader changes nothing, and does not warn of damage: what it sees may be half of a change.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def find_log(folder: Path, group: str | None, *, writes: bool) -> FoundLog | Non
         raise _missing(folder, floor)
     sealed = tuple(_sealed(shelf, first, end, header.identity) for first, end in pairwise(every))
     scan = Scan(file_of(folder, newest, SEGMENT), header, None)
-    say_damage(scan.path, scan.damage)
+    if writes:
+        say_damage(scan.path, scan.damage)
     found = _states(scan, sealed)
     if found is None:
         raise DiskError(f"{scan.path} is damaged: nothing is whole in it; put a copy of it back")
@@ -146,7 +147,8 @@ def _sealed(shelf: IndexShelf, first: int, end: int, identity: int) -> SealedPar
         header, size = header_of(folder, first, identity), path.stat().st_size
     elif head is not None and head.end is not None:
         header, size = head.header, 0
-        log.warning("%s is missing: its entries are lost until others give them", path)
+        if shelf.writes:
+            log.warning("%s is missing: its entries are lost until others give them", path)
     else:
         raise _missing(folder, first)
     begun = head.begun if head else 0

@@ -210,7 +210,8 @@ class IndexShelf:
         if self.writes and scan.place < scan.size and not scan.torn:
             with suppress(OSError):
                 os.truncate(part.path, scan.place)  # room that was not used
-        say_damage(part.path, scan.damage)
+        if self.writes:
+            say_damage(part.path, scan.damage)
         index = index_of(scan)
         positions = self._repairs.between(part.first, part.end)
         repairs = ((position, self._repairs.read(position)) for position in positions)

@@ -61,7 +61,8 @@ class _Found(NamedTuple):
 
 
 class Scan:
-    """`place` is where the whole frames end, `position` the one that comes next."""
+    """`place` is where the whole frames end, `position` the one that comes next. `committed` and
+    `confirmed` are the same for the last commit."""
 
     def __init__(self, path: Path, header: SegmentHeader, end: int | None) -> None:
         """`end`: the first position of the next segment. DiskError: the file cannot be read."""
@@ -87,6 +88,7 @@ class Scan:
             raise DiskError(f"{path} cannot be read: {error.strerror or error}") from error
         self.size = len(self._data)
         self._walk()
+        self.confirmed = self.position
         if end is None:
             self._end_newest()
         else:
