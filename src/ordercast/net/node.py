@@ -431,7 +431,9 @@ class Node:
         others = self._directory.groups_of_others
         return Absence(
             *(plan, self.me.name, self.mesh.contacts, present),
-            *(seeds, refused_by, others, family.founded, family.logged),
+            *(seeds, refused_by, others),
+            founded=family.founded,
+            alone=family.logged,
         )
 
     def changed(self, name: str) -> None:
