@@ -22,6 +22,7 @@ from ordercast.check.parents import (
 )
 from ordercast.report.page import FiguresPart, Part, Section, WidePart
 from ordercast.report.tree_drawing import (
+    MOST_FORMER,
     Marks,
     Moment,
     TreePicture,
@@ -151,6 +152,8 @@ def _pictures(story: TreeStory, id: str) -> Iterator[TreePicture]:
         told = f"{story.when(at)}: {_shape(state)}. {note}".strip()
         if marks.changed and move is None:
             told += f" Marked: {_nodes(len(marks.changed))} with another parent than before."
+            if len(marks.changed) <= MOST_FORMER:
+                told += " Dashed: the former parent."
         yield TreePicture(f"{id}-{name}", title, told, draw_tree(state, marks, told, width))
         shown = state
 
